@@ -1,0 +1,315 @@
+"""The kinds of plugins: one required method each, and the abilities a plugin may have beside it.
+
+A plugin is an ordinary class. Its constructor's keywords are its TOML keys; the constructor does no I/O and imports nothing
+heavy, `open()` does. A plugin says *what* it found; the router stamps *where from*.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Protocol, Self, runtime_checkable
+
+import msgspec
+
+from contextrouter.model import (
+    Document,
+    Entity,
+    Envelope,
+    Facet,
+    Fact,
+    Hit,
+    Intent,
+    Query,
+    Scope,
+    Vector,
+)
+
+
+class Plugin(ABC):
+    """What all plugins share. Lifecycle methods do nothing unless overridden; each may be called more than once."""
+
+    async def open(self) -> None:
+        """Acquire what is needed: files, connections, models. Imports of third-party packages go here."""
+
+    async def aclose(self) -> None:
+        """Let go of it all. Afterwards `open()` works again."""
+
+    async def ping(self) -> None:
+        """Raise when the plugin cannot do its work now."""
+
+    @classmethod
+    def example(cls) -> Self:
+        """An instance that works with nothing but what the package ships, for the conformance suite."""
+        return cls()
+
+
+class Source(Plugin):
+    """Answers queries with hits: best first, at most `query.limit`, asked once per leg and query.
+
+    `legs` are the ways it can search; each is one ranked list of its own. The leg "vector" and any leg listed in
+    `vector_legs` get `query.vector`. `score_range` is the lowest and highest score possible, where known.
+    """
+
+    legs: Sequence[str] = ("default",)
+    vector_legs: Sequence[str] = ()
+    embedder: str | None = None  # name of the embedder whose vectors `vector_legs` expect
+    score_range: tuple[float, float] | Mapping[str, tuple[float, float]] | None = None  # of all legs, or by leg
+
+    @abstractmethod
+    async def search(self, query: Query) -> Sequence[Hit]:
+        """Return hits for `query.text` on `query.leg`. Honours scope, period and filters before the limit.
+
+        Raises SourceError when it cannot answer; an empty sequence means it looked and found nothing.
+        """
+
+
+class Provider(Source):
+    """A source that is an index you own."""
+
+
+class Connector(Source):
+    """A source in the live outside world."""
+
+
+class FactSource(Plugin):
+    """Answers with directed triples."""
+
+    @abstractmethod
+    async def facts(self, query: Query) -> Sequence[Fact]:
+        """Return facts about entities named in `query.text`, `query.entities` or `query.concepts`; at most `query.limit`."""
+
+
+class Interpreter(Plugin):
+    """Adds to what is known of the question."""
+
+    @abstractmethod
+    async def interpret(self, intent: Intent) -> Intent:
+        """Return a fuller intent. Raises RequestRefused to stop the request with a reason."""
+
+
+class StageContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What a ranking stage may know. `now` is the one clock of the request; `seal` lets a new document in."""
+
+    intent: Intent
+    scope: Scope | None
+    profile: Mapping[str, Any]
+    sources: Mapping[str, Source]
+    facts: Sequence[Fact]
+    now: datetime
+    seal: Callable[..., Envelope | None]  # seal(hit, source=…); None: the scope forbids it
+
+
+class Stage(Plugin):
+    """Reorders, rescores or leaves out envelopes. The order returned is the new rank; what is left out is dropped."""
+
+    @abstractmethod
+    async def apply(self, envelopes: Sequence[Envelope], context: StageContext) -> Sequence[Envelope]:
+        """Return the envelopes that go on, best first. Never changes those given."""
+
+
+class Reranker(Stage):
+    """A stage that scores documents against the question; `apply` is given."""
+
+    @abstractmethod
+    async def score(self, query: str, documents: Sequence[Document]) -> Sequence[float]:
+        """Return one finite score per document, higher is better. Never called with none."""
+
+    async def apply(self, envelopes: Sequence[Envelope], context: StageContext) -> Sequence[Envelope]:
+        """Score those with text, order by score; blanks go last in the order they had."""
+        full = [e for e in envelopes if e.document.content.strip()]
+        if not full:
+            return list(envelopes)
+        scores = await self.score(context.intent.question, [e.document for e in full])
+        if len(scores) != len(full):
+            raise ValueError(f"score() returned {len(scores)} scores for {len(full)} documents.")
+        low, high = min(scores), max(scores)
+        spread = (high - low) or 1.0
+        ranked = sorted(zip(scores, range(len(full)), full, strict=True), key=lambda t: (-t[0], t[1]))
+        done = [e.scored(s, (s - low) / spread if high > low else 1.0, rerank=s) for s, _, e in ranked]
+        return done + [e for e in envelopes if not e.document.content.strip()]
+
+
+class Embedder(Plugin):
+    """Turns texts into vectors of one length.
+
+    `leg_weights` is the embedder's profile: what its legs should weigh beside a text leg of 1.0 in rank fusion.
+    """
+
+    dimensions: int
+    model: str = ""  # name and version, stored with every index it filled
+    leg_weights: Mapping[str, float] = {}
+
+    @abstractmethod
+    async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[Vector]:
+        """Return one unit vector of `dimensions` floats per text. `query` tells questions from documents."""
+
+
+class Transform(Plugin):
+    """Turns one document into others: chunkers 1 -> n, enrichers 1 -> 1."""
+
+    @abstractmethod
+    async def transform(self, document: Document) -> Sequence[Document]:
+        """Return the documents that take the place of `document`; facts ride in `metadata["facts"]`."""
+
+
+class Completion(msgspec.Struct, frozen=True, kw_only=True):
+    """What a generator wrote. `data` is the parsed object when a schema was asked for."""
+
+    text: str
+    data: Any = None
+    model: str = ""
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+
+
+class Generator(Plugin):
+    """A language model."""
+
+    @abstractmethod
+    async def complete(
+        self, messages: Sequence[Mapping[str, str]], *, schema: Mapping[str, Any] | None = None
+    ) -> Completion:
+        """Answer `messages` ({"role", "content"}); with `schema` (JSON schema) as an object in `data`."""
+
+    async def stream(self, messages: Sequence[Mapping[str, str]]) -> AsyncIterator[str]:
+        """Yield the answer in pieces; the default yields it whole."""
+        yield (await self.complete(messages)).text
+
+
+KINDS: dict[str, type[Plugin]] = {
+    "provider": Provider,
+    "connector": Connector,
+    "fact": FactSource,
+    "interpreter": Interpreter,
+    "stage": Stage,
+    "embedder": Embedder,
+    "transform": Transform,
+    "generator": Generator,
+}
+"""Kind -> contract. A reranker is a stage. Entry-point group: `contextrouter.<kind>s`; TOML table: `[<kind>s.<name>]`."""
+
+SOURCE_KINDS = ("provider", "connector", "fact")
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One document on its way into a store, with all that was made of it.
+
+    `vectors` maps a vector leg to one vector (or None) per chunk. `fingerprint` stands for the document's content and for how
+    it was cut: equal fingerprints mean nothing has to be done again. Facts without labels take the document's.
+    """
+
+    document: Document
+    chunks: Sequence[Document]
+    vectors: Mapping[str, Sequence[Vector | None]] = {}
+    facts: Sequence[Fact] = ()
+    fingerprint: str = ""
+
+
+@runtime_checkable
+class SupportsUpsert(Protocol):
+    """A store that can be filled. Each document is replaced whole, atomically, by `(tenant, id)`."""
+
+    embedder: str | None
+    vector_legs: Sequence[str]
+
+    async def upsert(self, entries: Sequence[Entry]) -> None:
+        """Put each entry's chunks and facts in place of what its document had before. Returns when they are durable."""
+        ...
+
+    async def fingerprints(self, tenant: str | None = None) -> Mapping[str, str]:
+        """Document id -> the fingerprint it was stored with."""
+        ...
+
+    async def delete(self, ids: Sequence[str], tenant: str | None = None) -> int:
+        """Remove documents, their chunks and facts; return how many documents there were."""
+        ...
+
+
+@runtime_checkable
+class SupportsCrawl(Protocol):
+    """A source whose documents can be listed for ingestion."""
+
+    def crawl(self) -> AsyncIterator[Document]:
+        """Yield every document, whole."""
+        ...
+
+
+@runtime_checkable
+class SupportsFetch(Protocol):
+    """A source that can return documents by id."""
+
+    async def fetch(self, ids: Sequence[str], scope: Scope | None = None) -> Sequence[Document]:
+        """Return those that exist and may be seen, in the order asked."""
+        ...
+
+
+@runtime_checkable
+class SupportsNeighbours(Protocol):
+    """A source that knows which documents link to which."""
+
+    async def neighbours(self, ids: Sequence[str], limit: int, scope: Scope | None = None) -> Sequence[Hit]:
+        """Return documents linked with `ids`, either way, strongest first."""
+        ...
+
+
+@runtime_checkable
+class SupportsFacets(Protocol):
+    """A source that can count instead of list."""
+
+    async def facets(self, query: Query, dimensions: Sequence[str]) -> Sequence[Facet]:
+        """Return counts over everything that matches, before any limit."""
+        ...
+
+
+@runtime_checkable
+class SupportsEntities(Protocol):
+    """A fact source that knows entities and their attributes."""
+
+    async def entities(self, query: Query) -> Sequence[Entity]:
+        """Return the entities the query names."""
+        ...
+
+
+@runtime_checkable
+class SupportsVersion(Protocol):
+    """A source that can say cheaply whether its content changed."""
+
+    async def version(self) -> str:
+        """Return a string that changes whenever an answer could."""
+        ...
+
+
+class TermStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """What a source reports of its index: how many documents, how long, and in how many each term occurs."""
+
+    documents: int
+    average_length: float
+    frequencies: Mapping[str, int]
+
+
+@runtime_checkable
+class SupportsStatistics(Protocol):
+    """A source that reports term statistics."""
+
+    async def statistics(self, terms: Sequence[str]) -> TermStatistics:
+        """Return the statistics of `terms`."""
+        ...
+
+
+ROUTER_KEYS: Mapping[str, tuple[str, ...]] = {
+    "provider": ("use", "enabled", "weight", "timeout", "limit", "legs", "queries", "concurrency", "kind", "trust", "tenant", "compartment", "sensitivity"),
+    "stage": ("use", "enabled", "top_n", "keep", "timeout", "on_error"),
+    "interpreter": ("use", "enabled", "top_n", "keep", "timeout", "on_error"),
+}  # fmt: skip
+"""Keys of a plugin's table that are the router's own; no constructor may use one. Connectors and facts have the providers'."""
+
+
+def router_keys(kind: str) -> tuple[str, ...]:
+    """The router's own keys in a table of this kind."""
+    if kind in SOURCE_KINDS:
+        return ROUTER_KEYS["provider"]
+    return ROUTER_KEYS.get(kind, ("use", "enabled"))
+
+

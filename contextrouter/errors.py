@@ -1,0 +1,146 @@
+"""The exceptions, all of them.
+
+ContextRouterError
+├── SettingsError            .problems: what is wrong, where, how to mend it   fatal at start
+│   └── PluginNotFound       .use .kind .known
+├── MissingDependency        .package .extra                                    says the pip command
+├── RequestRefused           .reason                                            an empty question, a policy, a quota
+├── PluginError              .plugin .kind
+│   ├── SourceError          isolated: becomes a source report
+│   │   └── SourceTimeout
+│   ├── StageError           skipped or raised, as `on_error` says
+│   └── ContractError        .law                                               what the contract forbids
+├── AllSourcesFailed         .reports                                           the outside world is gone
+└── IngestError              .document
+
+Configuration errors stop the start; one source's errors never stop an answer; programming errors are never swallowed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from contextrouter.model import SourceReport
+
+
+class ContextRouterError(Exception):
+    """The root: catch this to catch everything contextrouter raises on purpose."""
+
+
+class Problem:
+    """One thing wrong with the settings: where (`file`, `line`, dotted `key`) and what (`message`)."""
+
+    __slots__ = ("file", "key", "line", "message")
+
+    def __init__(self, message: str, *, key: str = "", file: str = "", line: int | None = None) -> None:
+        self.message, self.key, self.file, self.line = message, key, file, line
+
+    def __str__(self) -> str:
+        place = self.file + (f":{self.line}" if self.line else "")
+        return ": ".join(part for part in (place, self.key, self.message) if part)
+
+    def __repr__(self) -> str:
+        return f"Problem({str(self)!r})"
+
+
+class SettingsError(ContextRouterError):
+    """The settings do not validate. `.problems` lists everything wrong at once."""
+
+    def __init__(self, problems: Sequence[Problem] | str) -> None:
+        self.problems: tuple[Problem, ...] = (
+            (Problem(problems),) if isinstance(problems, str) else tuple(problems)
+        )
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+class PluginNotFound(SettingsError):
+    """A `use` names no registered plugin of its kind. `.use`, `.kind`, `.known`."""
+
+    def __init__(self, use: str, kind: str, known: Sequence[str], *, problem: Problem | None = None) -> None:
+        self.use, self.kind, self.known = use, kind, tuple(known)
+        listed = ", ".join(self.known) or "none"
+        super().__init__([problem or Problem(f"{kind} plugin {use!r} is not registered. Registered {kind} plugins: {listed}.")])
+
+
+class MissingDependency(ContextRouterError):
+    """An optional package is not installed. `.package`, and `.extra`, which brings it."""
+
+    def __init__(self, package: str, extra: str, *, what: str = "") -> None:
+        self.package, self.extra = package, extra
+        subject = what or f"Package {package!r}"
+        super().__init__(f"{subject} needs the extra {extra!r}: pip install 'contextrouter[{extra}]'.")
+
+
+class RequestRefused(ContextRouterError):
+    """The request was refused before anything ran: an empty question, a policy, a quota. `.reason`."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
+class PluginError(ContextRouterError):
+    """A plugin failed. `.plugin` is the instance's name in the settings, `.kind` its kind; the router attaches both."""
+
+    def __init__(self, message: str = "", *, plugin: str = "", kind: str = "") -> None:
+        self.plugin, self.kind = plugin, kind
+        super().__init__(message)
+
+
+class SourceError(PluginError):
+    """A source could not answer. The router reports it and goes on with the others."""
+
+
+class SourceTimeout(SourceError):
+    """A source did not answer in time."""
+
+
+class StageError(PluginError):
+    """A ranking stage failed. Skipped or raised, as its `on_error` says."""
+
+
+class ContractError(PluginError):
+    """A plugin did what its contract forbids. `.law` names the rule."""
+
+    def __init__(self, message: str = "", *, law: str = "", plugin: str = "", kind: str = "") -> None:
+        self.law = law
+        super().__init__(message or law, plugin=plugin, kind=kind)
+
+
+class AllSourcesFailed(ContextRouterError):
+    """Every source that was asked failed. `.reports` says how each did."""
+
+    def __init__(self, reports: Sequence[SourceReport]) -> None:
+        self.reports = tuple(reports)
+        lines = "; ".join(f"{r.source}/{r.leg}: {r.status} ({r.error})" for r in self.reports)
+        super().__init__(f"All {len(self.reports)} calls to sources failed: {lines}")
+
+
+class IngestError(ContextRouterError):
+    """A document could not be ingested. `.document` names it."""
+
+    def __init__(self, message: str, *, document: str = "") -> None:
+        self.document = document
+        super().__init__(message)
+
+
+# Field names whose values are secrets wherever they occur: settings, messages of failing sources, logs.
+SECRET_NAME = re.compile(r"(^|_)(key|token|secret|password|passwd|credentials?|authorization|dsn|cookie)s?($|_)", re.I)
+_IN_TEXT = re.compile(
+    r"""(?ix)
+      ( \b (?: [\w-]* (?:api[_-]?key|token|secret|password|passwd|authorization|signature) ) ["']? \s* [=:] \s* ["']? (?:bearer\s+|basic\s+)? ) [^\s"'&;,)]+
+    | ( \b (?:bearer|basic) \s+ ) [A-Za-z0-9._~+/=-]{8,}
+    | ( :// [^/\s:@]* : ) [^@/\s]+ (?=@)
+    """
+)
+
+
+def mask(text: str, secrets: Sequence[str] = ()) -> str:
+    """Return `text` without secrets: known values, `name=value` pairs of secret names, bearer tokens, passwords in URLs."""
+    for secret in secrets:
+        if len(secret) >= 4:
+            text = text.replace(secret, "***")
+    return _IN_TEXT.sub(lambda m: next(g for g in m.groups() if g) + "***", text)

@@ -1,0 +1,408 @@
+"""The nouns: everything that moves through the router, on one page.
+
+A question is a `Request`; interpreted, an `Intent`; planned, a `Plan` of `Call`s, each carrying a `Query`. Sources answer
+with `Hit`s around `Document`s; the router makes `RankedList`s of them, dedupe seals them into `Envelope`s with `Provenance`,
+and the `Context` that comes back holds those selected, numbered and cited. All are frozen: to change one, make another.
+Frozen is not deep-frozen: mappings inside are never mutated after construction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, time, timedelta
+from hashlib import sha256
+from typing import Any, Literal, Self
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+Vector = Sequence[float]
+"""One embedding: a sequence of finite floats (a list, or a one-dimensional numpy array)."""
+
+Status = Literal["ok", "partial", "timeout", "error", "skipped", "open"]
+SENSITIVITIES = ("public", "internal", "confidential", "restricted")
+"""Levels of sensitivity, lowest first. A level not listed here is above them all."""
+TRUSTS = ("authoritative", "reference", "volatile")
+"""Levels of trust, highest first."""
+SHARED = "*"
+"""The tenant of what every tenant may see; only settings and ingestion give it, and on purpose."""
+
+_NONE: Mapping[str, Any] = {}
+
+
+class _Noun(msgspec.Struct, frozen=True):
+    """What the nouns share: frozen, keyword-only, and `replace()`."""
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with `changes`."""
+        return msgspec.structs.replace(self, **changes)
+
+
+class Document(_Noun, frozen=True, kw_only=True, gc=False):
+    """A retrievable text. A chunk is a document with `parent`, the id of the document it was cut from."""
+
+    content: str
+    id: str = ""
+    url: str = ""
+    title: str = ""
+    snippet: str = ""  # stored; does not depend on the query
+    kind: str = "document"  # book, video, qa, web, …: what quotas count
+    path: tuple[str, ...] = ()  # heading path, outermost first
+    parent: str | None = None
+    media_type: str = "text/plain"
+    language: str | None = None
+    tenant: str | None = None  # None: unlabelled, takes the source's labels
+    compartment: str | None = None
+    sensitivity: str | None = None
+    trust: str | None = None
+    updated_at: datetime | None = None
+    synced_at: datetime | None = None
+    keywords: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = _NONE
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 (hex) over url, snippet and content, each length-prefixed so that no two triples encode alike."""
+        digest = sha256()
+        for part in (self.url, self.snippet, self.content):
+            data = part.encode("utf-8", "surrogatepass")
+            digest.update(b"%d:" % len(data))
+            digest.update(data)
+        return digest.hexdigest()
+
+
+class Hit(_Noun, frozen=True, kw_only=True, gc=False):
+    """What a source says of one document. The order of hits is their rank."""
+
+    document: Document
+    score: float | None = None  # None: unscored
+    vector: Vector | None = None  # None: not at hand
+    highlights: tuple[str, ...] = ()  # query-dependent excerpts
+
+
+class RankedList(_Noun, frozen=True, kw_only=True, gc=False):
+    """One answer of one source to one call, named so that every later number can be traced to it."""
+
+    source: str
+    leg: str
+    query: str
+    hits: Sequence[Hit]
+    weight: float = 1.0  # the source's weight, for the fusion across sources
+    score_range: tuple[float, float] | None = None  # declared by the source; beats min-max
+    retrieved_at: datetime | None = None
+
+
+class Provenance(_Noun, frozen=True, kw_only=True, gc=False):
+    """One ranked list's word on one document; stamped by the router alone."""
+
+    source: str
+    leg: str
+    query: str
+    rank: int  # from 1
+    score: float | None  # raw, as the source gave it
+    normalized: float | None = None  # in [0, 1] within its list; None: unscored
+    weight: float = 1.0  # the list's weight in the fusion
+    retrieved_at: datetime | None = None
+
+
+class Envelope(_Noun, frozen=True, kw_only=True, gc=False):
+    """A distinct document, sealed with its provenance: the one thing that moves from dedupe to assembly."""
+
+    document: Document
+    provenance: tuple[Provenance, ...] = ()  # best rank first
+    score: float = 0.0  # of the last step that scored
+    normalized: float = 0.0  # score ÷ the most it could be, in [0, 1]
+    signals: Mapping[str, float] = _NONE
+    highlights: tuple[str, ...] = ()
+    vector: Vector | None = None
+    dropped: str | None = None  # why it went no further; None: live
+
+    @property
+    def id(self) -> str:
+        """The document's fingerprint."""
+        return self.document.fingerprint
+
+    def scored(self, score: float, normalized: float | None = None, **signals: float) -> Envelope:
+        """Return a copy with a new score, and `signals` added to those there are."""
+        return Envelope(
+            document=self.document, provenance=self.provenance, score=score,
+            normalized=self.normalized if normalized is None else normalized,
+            signals={**self.signals, **signals} if signals else self.signals,
+            highlights=self.highlights, vector=self.vector, dropped=self.dropped,
+        )  # fmt: skip
+
+    def drop(self, reason: str) -> Envelope:
+        """Return a copy that says why it goes no further."""
+        return Envelope(
+            document=self.document, provenance=self.provenance, score=self.score, normalized=self.normalized,
+            signals=self.signals, highlights=self.highlights, vector=self.vector, dropped=reason,
+        )  # fmt: skip
+
+
+class Fact(_Noun, frozen=True, kw_only=True, gc=False):
+    """A directed triple. Facts are handed back beside the documents and never cited."""
+
+    subject: str
+    predicate: str
+    object: str
+    source: str = ""
+    confidence: float = 1.0
+    valid_from: datetime | None = None
+    valid_to: datetime | None = None
+    tenant: str | None = None
+    compartment: str | None = None
+    sensitivity: str | None = None
+    attributes: Mapping[str, Any] = _NONE
+
+
+class Entity(_Noun, frozen=True, kw_only=True, gc=False):
+    """An answer to an attribute question."""
+
+    id: str
+    name: str
+    kind: str = ""
+    attributes: Mapping[str, Any] = _NONE
+    source: str = ""
+    tenant: str | None = None
+    compartment: str | None = None
+    sensitivity: str | None = None
+
+
+class Facet(_Noun, frozen=True, kw_only=True, gc=False):
+    """An aggregate answer: how many documents have this value."""
+
+    dimension: str
+    value: str
+    count: int
+
+
+class Scope(_Noun, frozen=True, kw_only=True):
+    """What the caller may see: one tenant, a set of compartments, and a ceiling of sensitivity. All must match."""
+
+    tenant: str | None = None
+    compartments: frozenset[str] = frozenset()
+    ceiling: str = "public"
+
+    def __post_init__(self) -> None:
+        if self.ceiling not in SENSITIVITIES:
+            raise ValueError(f"Scope.ceiling {self.ceiling!r} is not one of {', '.join(SENSITIVITIES)}.")
+        if not isinstance(self.compartments, frozenset):
+            if isinstance(self.compartments, str):
+                raise TypeError("Scope.compartments is a set of names, not one string.")
+            msgspec.structs.force_setattr(self, "compartments", frozenset(self.compartments))
+
+    def allows(self, item: Document | Fact | Entity) -> bool:
+        """Whether `item` may be seen. An item without a tenant belongs to the scope without a tenant, and to no other."""
+        if item.tenant != SHARED and (item.tenant or None) != (self.tenant or None):
+            return False
+        if item.compartment and item.compartment not in self.compartments:
+            return False
+        return not item.sensitivity or item.sensitivity in self.levels()
+
+    def levels(self) -> tuple[str, ...]:
+        """The sensitivities up to the ceiling."""
+        return SENSITIVITIES[: SENSITIVITIES.index(self.ceiling) + 1]
+
+
+class Period(_Noun, frozen=True, kw_only=True):
+    """Inclusive days in a named zone, or instants. An end that is None is open."""
+
+    start: date | datetime | None = None
+    end: date | datetime | None = None
+    zone: str = "UTC"
+
+    def bounds(self) -> tuple[datetime | None, datetime | None]:
+        """The period as instants: [first, last), aware. A day ends where the next begins, also when clocks change."""
+        zone = ZoneInfo(self.zone)
+
+        def instant(value: date | datetime | None, *, days: int) -> datetime | None:
+            if value is None:
+                return None
+            if isinstance(value, datetime):
+                aware = value if value.tzinfo else value.replace(tzinfo=zone)
+                return aware + timedelta(microseconds=days)
+            return datetime.combine(value + timedelta(days=days), time(), zone)
+
+        return instant(self.start, days=0), instant(self.end, days=1)
+
+    def contains(self, moment: datetime) -> bool:
+        """Whether `moment` lies inside; a naive one is taken as UTC."""
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=ZoneInfo("UTC"))
+        first, last = self.bounds()
+        return (first is None or moment >= first) and (last is None or moment < last)
+
+
+class Request(_Noun, frozen=True, kw_only=True):
+    """One call. `deadline` is in seconds from the call; None takes `[rag] timeout_seconds`."""
+
+    question: str
+    history: tuple[Mapping[str, str], ...] = ()  # {"role": …, "content": …}, oldest first
+    scope: Scope | None = None  # None: unrestricted
+    profile: Mapping[str, Any] = _NONE
+    sources: tuple[str, ...] | None = None  # None: every enabled one
+    legs: tuple[str, ...] | None = None
+    kinds: tuple[str, ...] | None = None
+    filters: Mapping[str, Any] = _NONE  # metadata key -> value, or a list of allowed values
+    deadline: float | None = None
+    mode: str | None = None  # overrides the intent's kind, and with it the route
+
+
+class Intent(_Noun, frozen=True, kw_only=True):
+    """What is really asked. `queries[0]` is the original question; `kind` names the route."""
+
+    question: str
+    queries: tuple[str, ...] = ()
+    kind: str = "default"
+    concepts: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    entities: tuple[str, ...] = ()
+    period: Period | None = None
+    language: str | None = None
+    facets: tuple[str, ...] = ()
+    lookup: str | None = None
+    should_search: bool = True
+    confidence: float = 1.0
+    attributes: Mapping[str, Any] = _NONE
+
+
+class Query(_Noun, frozen=True, kw_only=True, gc=False):
+    """What a source is asked. `deadline` is on the clock of `time.monotonic()`, a little before the router's own cut."""
+
+    text: str
+    leg: str = "default"
+    limit: int = 30
+    vector: Vector | None = None
+    deadline: float | None = None
+    concepts: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    entities: tuple[str, ...] = ()
+    period: Period | None = None
+    language: str | None = None
+    scope: Scope | None = None
+    filters: Mapping[str, Any] = _NONE
+
+
+class Call(_Noun, frozen=True, kw_only=True, gc=False):
+    """One line of a plan: ask `source` this `query`; leg "facts" asks a fact source."""
+
+    source: str
+    query: Query
+    weight: float = 1.0
+    timeout: float | None = None
+
+
+class Plan(_Noun, frozen=True, kw_only=True):
+    """The fan-out as a value that can be looked at before it runs."""
+
+    intent: Intent
+    route: str = "default"
+    calls: tuple[Call, ...] = ()
+    excluded: Mapping[str, str] = _NONE  # source, or source/leg -> why it is not asked
+
+
+class SourceReport(_Noun, frozen=True, kw_only=True, gc=False):
+    """How one call ended. A failure is data. `elapsed` is in seconds."""
+
+    source: str
+    leg: str
+    query: str
+    status: Status
+    elapsed: float = 0.0
+    count: int = 0
+    error: str = ""
+    withheld: int = 0  # hits the scope, the kinds or the filters kept back on arrival
+
+
+class Harvest(_Noun, frozen=True, kw_only=True):
+    """What came back from the fan-out."""
+
+    lists: tuple[RankedList, ...] = ()
+    facts: tuple[Fact, ...] = ()
+    facets: tuple[Facet, ...] = ()
+    entities: tuple[Entity, ...] = ()
+    reports: tuple[SourceReport, ...] = ()
+
+
+class Citation(_Noun, frozen=True, kw_only=True, gc=False):
+    """`[number]` in the text stands for this document; `envelopes[number - 1]` is the same one."""
+
+    number: int
+    title: str
+    url: str
+    source: str
+
+
+class Answerability(_Noun, frozen=True, kw_only=True, gc=False):
+    """How well the context can answer, and what was read to say so."""
+
+    level: Literal["strong", "weak", "none", "skipped"]
+    confidence: float
+    reason: str
+
+
+class Usage(_Noun, frozen=True, kw_only=True, gc=False):
+    """What one request cost. `tokens` are those of the assembled text; None: no budget was set, none were counted."""
+
+    calls: int = 0
+    hits: int = 0
+    embedded: int = 0
+    tokens: int | None = None
+    seconds: float = 0.0
+
+
+class Step(_Noun, frozen=True, kw_only=True):
+    """One step of a request: how long it took (seconds), how many envelopes came out alive, and which went no further."""
+
+    name: str
+    elapsed: float
+    live: int
+    lost: tuple[Envelope, ...] = ()
+    note: str = ""
+
+    @property
+    def dropped(self) -> dict[str, tuple[str, ...]]:
+        """Ids of the documents lost here, by reason."""
+        reasons: dict[str, list[str]] = {}
+        for envelope in self.lost:
+            reasons.setdefault(envelope.dropped or "", []).append(envelope.id)
+        return {reason: tuple(ids) for reason, ids in reasons.items()}
+
+
+class Trace(_Noun, frozen=True, kw_only=True):
+    """Everything that happened to one request."""
+
+    plan: Plan
+    steps: tuple[Step, ...] = ()
+
+    @property
+    def dropped(self) -> tuple[Envelope, ...]:
+        """Every envelope that went no further, in the order they were lost."""
+        return tuple(envelope for step in self.steps for envelope in step.lost)
+
+
+class Context(_Noun, frozen=True, kw_only=True):
+    """The result. `envelopes[i]` is citation `[i + 1]`; `coverage` says how each call to each source ended."""
+
+    question: str
+    intent: Intent
+    outcome: str  # answered, facts_only, empty, not_searched
+    text: str = ""
+    envelopes: tuple[Envelope, ...] = ()
+    citations: tuple[Citation, ...] = ()
+    facts: tuple[Fact, ...] = ()
+    facets: tuple[Facet, ...] = ()
+    entities: tuple[Entity, ...] = ()
+    answerability: Answerability
+    coverage: tuple[SourceReport, ...] = ()
+    usage: Usage
+    trace: Trace
+    cached: bool = False
+
+    @property
+    def degraded(self) -> bool:
+        """Whether some source, or a part of one, is missing from the answer, or a stage was skipped because it failed."""
+        failed = ("timeout", "error", "open", "partial")
+        return any(r.status in failed for r in self.coverage) or any(s.note.startswith("failed") for s in self.trace.steps)
