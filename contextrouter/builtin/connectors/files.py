@@ -1,0 +1,238 @@
+"""A folder of Markdown, text and JSON lines, searched as it is at this moment."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import threading
+import time
+from collections.abc import AsyncIterator, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from contextrouter.builtin.connectors.bm25 import Bm25
+from contextrouter.builtin.connectors.folder import Folder, Listed, Listing, decode, document
+from contextrouter.builtin.connectors.markup import Passage, json_passages, markdown_passages, text_passages
+from contextrouter.builtin.connectors.matching import matches, visible
+from contextrouter.contracts import Connector, FilePath
+from contextrouter.errors import SourceError, SourceTimeout
+from contextrouter.model import Document, Hit, Query, Scope
+from contextrouter.threads import Threads
+
+TITLE, HEADING, BODY = 3.0, 2.0, 1.0
+"""How often a term counts by where it stands: title over heading path over body."""
+SNIPPET_CHARACTERS = 200
+_CUTS = {"text/markdown": markdown_passages, "application/jsonl": json_passages}
+
+
+class _File(NamedTuple):
+    """One file as it was read: None for a document that could not be."""
+
+    listed: Listed
+    document: Document | None
+    passages: tuple[Document, ...]
+    problems: tuple[str, ...]
+
+
+class _Snapshot(NamedTuple):
+    """The folder at one moment, complete; replaced as a whole, never changed."""
+
+    asked: float  # time.monotonic() before the folder was looked at
+    listing: Listing
+    files: dict[str, _File]
+    passages: tuple[Document, ...]
+    ranking: Bm25
+
+
+class Files(Connector):
+    """Searches a folder's current texts by BM25, passage by passage, and lists them whole for ingestion.
+
+    `path` is a folder, or one file. `patterns` choose files by name; hidden ones are never read. `max_bytes` is the size of
+    one file in bytes, `max_files` how many are read. `document_kind` is given to every document; empty takes `kind` from
+    the front matter, else "document". Front matter (`key: value` lines between `---`) may hold title, kind, url, date,
+    labels, keywords, trust, language, tenant, compartment and sensitivity; other keys become metadata.
+
+    Nothing outside the folder is read, whatever links in it say. `.problems` says what was left out of the last reading and
+    why; `.unread` names the documents among it that exist all the same.
+    """
+
+    def __init__(
+        self,
+        *,
+        path: FilePath,
+        patterns: Sequence[str] = ("*.md", "*.markdown", "*.txt", "*.jsonl"),
+        max_bytes: int = 5_000_000,
+        max_files: int = 10_000,
+        document_kind: str = "",
+        encoding: str = "utf-8",
+    ) -> None:
+        if not path:
+            raise ValueError("Files.path is empty; give a folder or a file.")
+        if isinstance(patterns, str) or not patterns or not all(isinstance(p, str) and p for p in patterns):
+            raise ValueError(f'Files.patterns {patterns!r} is not a list of file name patterns; give one such as ["*.md"].')
+        for name, value in (("max_bytes", max_bytes), ("max_files", max_files)):
+            if value < 1:
+                raise ValueError(f"Files.{name} is {value!r}; give a number of at least 1.")
+        try:
+            codecs.lookup(encoding)
+        except LookupError:
+            raise ValueError(f'Files.encoding {encoding!r} is not known to Python; give one such as "utf-8".') from None
+        self._folder = Folder(Path(path), patterns, max_bytes, max_files)
+        self._kind, self._encoding = document_kind, encoding
+        self._snapshot: _Snapshot | None = None
+        self._reading = threading.Lock()
+        self._scans: Threads | None = None
+        self._work: Threads | None = None
+        self.problems: list[str] = []
+        self.unread: list[str] = []
+
+    @classmethod
+    def example(cls) -> Self:
+        """Read the folder that comes with the package."""
+        return cls(path=str(Path(__file__).parent / "example"))
+
+    async def open(self) -> None:
+        """Start the threads that read: one, so that the folder is looked at once for all who wait; others rank."""
+        self._scans = self._scans or Threads(1, "files-read")
+        self._work = self._work or Threads(2, "files-rank")
+
+    async def aclose(self) -> None:
+        """Let go of the threads and the texts."""
+        for threads in (self._scans, self._work):
+            if threads:
+                threads.close()
+        self._scans = self._work = self._snapshot = None
+
+    async def ping(self) -> None:
+        """Raise SourceError when the folder cannot be read now."""
+        await self._now()
+
+    async def search(self, query: Query) -> Sequence[Hit]:
+        """Return the passages of the folder as it is now, or, when reading it takes too long, as it was last time."""
+        snapshot = await self._in_time(query.deadline)
+        return await self._threads(self._work).run(_rank, snapshot, query)
+
+    async def crawl(self) -> AsyncIterator[Document]:
+        """Yield every file as one Document; raises SourceError at the end when `max_files` left some out.
+
+        The texts are read one by one and not kept.
+        """
+        threads = self._threads(self._scans)
+        listing = await self._listed()
+        problems, unread = list(listing.problems), list(listing.unread)
+        for name, listed in listing.files.items():
+            file = await threads.run(self._read, name, listed, False)
+            problems += file.problems
+            if file.document:
+                yield file.document
+            else:
+                unread.append(name)
+        self.problems, self.unread = problems, unread
+        if not listing.complete:
+            raise SourceError(problems[-1])
+
+    async def fetch(self, ids: Sequence[str], scope: Scope | None = None) -> Sequence[Document]:
+        """Return whole files by their ids, or passages by theirs, those that exist and may be seen, in the order asked."""
+        snapshot = await self._now()
+        known = {passage.id: passage for passage in snapshot.passages}
+        known.update((name, file.document) for name, file in snapshot.files.items() if file.document)
+        return [known[id] for id in ids if id in known and visible(known[id], scope)]
+
+    async def version(self) -> str:
+        """Return a digest over the names, sizes and times of the files; reads none of them."""
+        listing = await self._listed()
+        lines = [f"{name}\0{listed.modified}\0{listed.size}" for name, listed in listing.files.items()]
+        return sha256("\n".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
+
+    def _threads(self, threads: Threads | None) -> Threads:
+        if threads is None:
+            raise SourceError(f"Files({str(self._folder.path)!r}) is not open; call `await open()` first.")
+        return threads
+
+    def _unreadable(self, error: OSError) -> SourceError:
+        reason = error.strerror or error
+        where = str(self._folder.path)
+        return SourceError(f"Files.path {where!r} cannot be read ({reason}); give a folder or a file that exists.")
+
+    async def _listed(self) -> Listing:
+        try:
+            return await self._threads(self._scans).run(self._folder.list)
+        except OSError as error:
+            raise self._unreadable(error) from error
+
+    async def _now(self) -> _Snapshot:
+        """The folder no older than this call. A reading goes on when its caller gives up, so that the next finds it done."""
+        try:
+            return await self._threads(self._scans).run(self._refresh, time.monotonic())
+        except OSError as error:
+            raise self._unreadable(error) from error
+
+    async def _in_time(self, deadline: float | None) -> _Snapshot:
+        """The folder now, or the last reading when the deadline leaves no time for another."""
+        if deadline is None:
+            return await self._now()
+        try:
+            async with asyncio.timeout((deadline - time.monotonic()) * 0.8):
+                return await self._now()
+        except TimeoutError:
+            if self._snapshot is not None:
+                return self._snapshot
+            where = str(self._folder.path)
+            raise SourceTimeout(f"Files.path {where!r} was not read in time; the reading goes on, ask again.") from None
+
+    def _refresh(self, asked: float) -> _Snapshot:
+        """Read what changed since the last snapshot, unless one was begun after `asked`. Runs in the reading thread."""
+        with self._reading:
+            old = self._snapshot
+            if old and old.asked >= asked:
+                return old
+            begun = time.monotonic()
+            listing = self._folder.list()
+            files = {name: self._reuse(old, name, listed) for name, listed in listing.files.items()}
+            if old and list(old.files.items()) == list(files.items()):
+                new = old._replace(asked=begun, listing=listing)
+            else:
+                passages = tuple(passage for file in files.values() for passage in file.passages)
+                new = _Snapshot(begun, listing, files, passages, Bm25([_fields(passage) for passage in passages]))
+            self._snapshot = new
+            self.problems = [*listing.problems, *(problem for file in files.values() for problem in file.problems)]
+            self.unread = [*listing.unread, *(name for name, file in files.items() if not file.document)]
+            return new
+
+    def _reuse(self, old: _Snapshot | None, name: str, listed: Listed) -> _File:
+        known = old.files.get(name) if old else None
+        return known if known and known.listed == listed else self._read(name, listed, True)
+
+    def _read(self, name: str, listed: Listed, cut: bool) -> _File:
+        """Read one file, with its passages when `cut`; what is wrong with it is said, not raised."""
+        try:
+            text, wrong = decode(self._folder.read(listed), self._encoding)
+        except OSError as error:
+            return _File(listed, None, (), (f"{name}: cannot be read ({error.strerror or error}).",))
+        if text is None:
+            return _File(listed, None, (), (f"{name}: {wrong}",))
+        whole, problems = document(name, text, listed.modified, self._kind)
+        reasons = tuple(f"{name}: {reason}" for reason in [*([wrong] if wrong else []), *problems])
+        return _File(listed, whole, _passages(whole) if cut else (), reasons)
+
+
+def _passages(whole: Document) -> tuple[Document, ...]:
+    cuts: list[Passage] = _CUTS.get(whole.media_type, text_passages)(whole.content, whole.title)
+    return tuple(
+        whole.replace(
+            content=cut.text, title=cut.title, path=cut.path, id=f"{whole.id}#{number}", parent=whole.id,
+            snippet=cut.text[:SNIPPET_CHARACTERS], media_type="text/plain" if "json" in whole.media_type else whole.media_type,
+        )
+        for number, cut in enumerate(cuts)
+    )  # fmt: skip
+
+
+def _fields(passage: Document) -> tuple[tuple[str, float], ...]:
+    return (passage.title, TITLE), ("\n".join(passage.path), HEADING), (passage.content, BODY)
+
+
+def _rank(snapshot: _Snapshot, query: Query) -> list[Hit]:
+    passages = snapshot.passages
+    found = snapshot.ranking.search(query.text, query.limit, lambda number: matches(passages[number], query))
+    return [Hit(document=passages[number], score=score) for number, score in found]

@@ -1,0 +1,139 @@
+"""Reads a folder of texts without leaving it: which files there are, and what each one says."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from contextrouter.builtin.connectors.markup import as_list, as_moment, first_heading, front_matter
+from contextrouter.model import SENSITIVITIES, TRUSTS, Document
+
+MEDIA_TYPES = {".md": "text/markdown", ".markdown": "text/markdown", ".jsonl": "application/jsonl"}
+"""By suffix; anything else is text/plain."""
+MAX_DEPTH = 64
+_TAKEN = {"title", "kind", "url", "date", "labels", "keywords", "trust", "sensitivity", "tenant", "compartment", "language"}
+
+
+class Listed(NamedTuple):
+    """A file that was found: where it really lies, and what changes when its content does."""
+
+    place: Path
+    modified: int  # nanoseconds since 1970
+    size: int  # bytes
+
+
+class Listing(NamedTuple):
+    """The files of a folder by id (relative path, `/` between its parts), in order, and what was left out and why."""
+
+    files: dict[str, Listed]
+    problems: list[str]
+    unread: list[str]  # ids that exist and could not be taken
+    complete: bool
+
+
+class Folder:
+    """A folder, or a single file, and the rules by which its files are taken."""
+
+    def __init__(self, path: Path, patterns: Sequence[str], max_bytes: int, max_files: int) -> None:
+        self.path, self.patterns, self.max_bytes, self.max_files = path, tuple(patterns), max_bytes, max_files
+
+    def list(self) -> Listing:
+        """Return what is there now. Raises OSError when the folder cannot be read."""
+        root = self.path.resolve(strict=True)
+        found = Listing({}, [], [], True)
+        if root.is_file():
+            self._take(root.name, root, root.parent, found)
+            return found
+        os.scandir(root).close()
+        for name, place in self._walk(root, found):
+            if len(found.files) >= self.max_files:
+                found.problems.append(f"{self.path}: more than {self.max_files} files; raise `max_files` to read them all.")
+                return found._replace(complete=False)
+            self._take(name, place, root, found)
+        return found
+
+    def _walk(self, root: Path, found: Listing) -> Iterator[tuple[str, Path]]:
+        """Yield the files that the patterns take, in order of their names; never through a link to a folder."""
+        for folder, folders, files in os.walk(root, onerror=lambda e: found.problems.append(f"{e.filename}: {e.strerror}.")):
+            here = Path(folder)
+            depth = len(here.relative_to(root).parts)
+            folders[:] = sorted(name for name in folders if not name.startswith(".") and depth < MAX_DEPTH)
+            for name in [name for name in folders if (here / name).is_symlink()]:
+                folders.remove(name)
+                found.problems.append(f"{(here / name).relative_to(root).as_posix()}: a link to a folder is not followed.")
+            for name in sorted(files):
+                if not name.startswith(".") and any(fnmatch(name, pattern) for pattern in self.patterns):
+                    yield (here / name).relative_to(root).as_posix(), here / name
+
+    def _take(self, name: str, place: Path, root: Path, found: Listing) -> None:
+        """Put one file on the listing, or the reason why not. A link that leaves the folder is refused."""
+        try:
+            real = place.resolve(strict=True)
+            status = real.stat()
+        except (OSError, RuntimeError) as error:
+            found.problems.append(f"{name}: cannot be read ({getattr(error, 'strerror', None) or error}).")
+            found.unread.append(name)
+            return
+        if not real.is_relative_to(root):
+            found.problems.append(f"{name}: a link that leaves the folder is refused.")
+        elif not stat.S_ISREG(status.st_mode):
+            found.problems.append(f"{name}: is no regular file.")
+        elif status.st_size > self.max_bytes:
+            found.problems.append(f"{name}: {status.st_size} bytes are more than `max_bytes` = {self.max_bytes}.")
+            found.unread.append(name)
+        else:
+            found.files[name] = Listed(real, status.st_mtime_ns, status.st_size)
+
+    def read(self, listed: Listed) -> bytes:
+        """Return a file's bytes, at most `max_bytes`; the last part of its path must not have become a link meanwhile."""
+        with open(os.open(listed.place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+            return file.read(self.max_bytes)
+
+
+def decode(data: bytes, encoding: str) -> tuple[str | None, str]:
+    """Return the text and what was wrong with it; None for binary content, replacement characters for bytes that do not fit."""
+    if b"\0" in data[:8192] and not encoding.lower().replace("_", "-").startswith(("utf-16", "utf-32")):
+        return None, "looks binary and was left out."
+    try:
+        return data.decode(encoding).removeprefix("\ufeff"), ""
+    except UnicodeDecodeError as error:
+        text = data.decode(encoding, "replace").removeprefix("\ufeff")
+        return text, f"byte {error.start} is no {encoding}; undecodable bytes were replaced."
+
+
+def document(name: str, text: str, modified: int, kind: str) -> tuple[Document, list[str]]:
+    """Return a file's whole Document, front matter taken out of its content, and what was wrong with the front matter."""
+    given, content, unread = front_matter(text)
+    problems = [f"front matter line {line!r} is not `key: value`." for line in unread]
+    values = {key: ", ".join(value) if isinstance(value, list) else value for key, value in given.items()}
+    media_type = MEDIA_TYPES.get(Path(name).suffix.lower(), "text/plain")
+    heading = first_heading(content) if media_type == "text/markdown" else ""
+    moment = as_moment(values.get("date", ""))
+    metadata: dict[str, Any] = {key: value for key, value in given.items() if key not in _TAKEN}
+    if values.get("date"):
+        metadata["date"] = values["date"]
+        if not moment:
+            problems.append(f"date {values['date']!r} is no ISO date such as 2026-01-31.")
+    return Document(
+        content=content.strip(), id=name, url=values.get("url") or name,
+        title=values.get("title") or heading or Path(name).stem,
+        kind=kind or values.get("kind") or "document", media_type=media_type,
+        updated_at=moment or datetime.fromtimestamp(modified / 1e9, UTC),
+        keywords=as_list(given.get("keywords", "")), labels=as_list(given.get("labels", "")), metadata=metadata,
+        sensitivity=_level(values, "sensitivity", SENSITIVITIES, problems), trust=_level(values, "trust", TRUSTS, problems),
+        tenant=values.get("tenant") or None, compartment=values.get("compartment") or None,
+        language=values.get("language") or None,
+    ), problems  # fmt: skip
+
+
+def _level(values: dict[str, str], key: str, allowed: Sequence[str], problems: list[str]) -> str | None:
+    """Return a label; one that is not known stays as it is, which for a sensitivity means that nobody in a scope sees it."""
+    value = values.get(key) or None
+    if value and value not in allowed:
+        problems.append(f"{key} {value!r} is not one of {', '.join(allowed)}.")
+    return value
