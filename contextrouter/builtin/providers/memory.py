@@ -1,0 +1,262 @@
+"""The provider `memory`: documents in this process, searched exactly. The reference the other stores are measured against."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from typing import Any, NamedTuple, Self
+
+import msgspec
+
+from contextrouter.builtin.providers import websearch
+from contextrouter.builtin.providers.filtering import labelled, matches
+from contextrouter.builtin.providers.websearch import Phrase, WebQuery, analyse
+from contextrouter.contracts import Entry, Provider, TermStatistics
+from contextrouter.errors import IngestError, SourceError
+from contextrouter.model import Document, Hit, Query, Scope, Vector
+
+WEIGHTS = (3.0, 2.0, 1.0)
+"""How often a term counts in title, heading path and body."""
+
+
+class _Chunk(NamedTuple):
+    document: Document
+    frequencies: Mapping[str, float]  # term -> occurrences, weighted by field
+    fields: tuple[tuple[str, ...], ...]  # terms of title, path and body in order, for phrases
+    length: int  # terms that are no stop words
+    vectors: Mapping[str, tuple[float, ...]]  # leg -> unit vector
+
+
+class _Stored(NamedTuple):
+    document: Document
+    chunks: tuple[_Chunk, ...]
+    fingerprint: str
+
+
+class Memory(Provider):
+    """Keeps documents in memory: BM25 (k1 0.9, b 0.4, title > path > body) and exact cosine, in plain Python.
+
+    `documents` are written in the settings: tables with `content` and any other field of a document; one without `id` gets
+    one from its content. `embedder` names the embedder whose vectors come with upserted entries; None: text only.
+    What was upserted is gone with the process. Raises ValueError for a document that does not validate.
+    """
+
+    vector_legs: Sequence[str] = ()
+
+    def __init__(self, *, documents: list[dict[str, Any]] | None = None, embedder: str | None = None) -> None:
+        self.embedder = embedder or None
+        self.legs: Sequence[str] = ("vector", "text", "keywords") if self.embedder else ("text",)
+        self.vector_legs = ("vector", "keywords") if self.embedder else ()
+        self.score_range = {leg: (-1.0, 1.0) for leg in self.vector_legs}
+        self._stored: dict[tuple[str, str], _Stored] = {}
+        self._postings: defaultdict[str, dict[tuple[str, str, str], float]] = defaultdict(dict)
+        self._chunks: dict[tuple[str, str, str], _Chunk] = {}
+        self._words = 0
+        self._generation = 0
+        for number, table in enumerate(documents or []):
+            document = _document(number, table)
+            self._put(Entry(document=document, chunks=[document]))
+
+    @classmethod
+    def example(cls) -> Self:
+        """Two documents and no embedder."""
+        return cls(
+            documents=[
+                {"id": "tides", "title": "Tides", "content": "The moon and the sun raise the tides of the sea."},
+                {"id": "comets", "title": "Comets", "content": "A comet is ice and dust; near the sun it grows a tail."},
+            ]
+        )
+
+    async def search(self, query: Query) -> Sequence[Hit]:
+        """Return chunks, best first; text scores are BM25, vector scores cosines in [-1, 1]. Ties go by id."""
+        if query.leg not in self.legs:
+            raise SourceError(f"Leg {query.leg!r} is not one of this store's legs: {', '.join(self.legs)}.")
+        asked = websearch.parse(query.text)
+        scores = self._bm25(asked) if query.leg == "text" else self._cosines(query)
+        found = [
+            (score, key) for key, score in scores.items()
+            if matches(self._chunks[key].document, query) and _admits(self._chunks[key], asked)
+        ]  # fmt: skip
+        found.sort(key=lambda pair: (-pair[0], pair[1][2], pair[1]))
+        best = [(score, self._chunks[key]) for score, key in found[: max(query.limit, 0)]]
+        return [Hit(document=chunk.document, score=score, vector=chunk.vectors.get(query.leg)) for score, chunk in best]
+
+    async def upsert(self, entries: Sequence[Entry]) -> None:
+        """Replace documents; all entries are checked before the first is stored. Facts are not kept here."""
+        prepared = [self._prepare(entry) for entry in entries]
+        self._sized([*prepared, *self._stored.values()])
+        for ready in prepared:
+            self._store(ready)
+
+    async def fingerprints(self, tenant: str | None = None) -> Mapping[str, str]:
+        """Document id -> fingerprint, of one tenant's documents (None: those without a tenant)."""
+        return {id: stored.fingerprint for (owner, id), stored in self._stored.items() if owner == (tenant or "")}
+
+    async def delete(self, ids: Sequence[str], tenant: str | None = None) -> int:
+        """Remove documents of one tenant; return how many there were."""
+        return sum(self._remove((tenant or "", id)) for id in dict.fromkeys(ids))
+
+    async def fetch(self, ids: Sequence[str], scope: Scope | None = None) -> Sequence[Document]:
+        """Return whole documents, or chunks, by id, in the order asked."""
+        known: defaultdict[str, list[Document]] = defaultdict(list)
+        for (_, id), stored in sorted(self._stored.items()):
+            known[id].append(stored.document)
+        for (_, parent, id), chunk in sorted(self._chunks.items()):
+            if id != parent:
+                known[id].append(chunk.document)
+        return [d for id in dict.fromkeys(ids) for d in known.get(id, ()) if scope is None or scope.allows(d)]
+
+    async def version(self) -> str:
+        """A count of changes."""
+        return str(self._generation)
+
+    async def statistics(self, terms: Sequence[str]) -> TermStatistics:
+        """Counts over chunks; a term that is several words has the frequency of the rarest of them."""
+        counts = {t: min((len(self._postings.get(a, ())) for a in analyse(t)), default=0) for t in terms}
+        return TermStatistics(documents=len(self._chunks), average_length=self._average(), frequencies=counts)
+
+    def _average(self) -> float:
+        return self._words / len(self._chunks) if self._chunks else 0.0
+
+    def _bm25(self, asked: WebQuery) -> dict[tuple[str, str, str], float]:
+        scores: defaultdict[tuple[str, str, str], float] = defaultdict(float)
+        average = self._average() or 1.0
+        for term in asked.terms:
+            for word in self._begun(term):
+                idf = websearch.weight(len(self._chunks), len(self._postings[word]))
+                for key, frequency in self._postings[word].items():
+                    scores[key] += idf * websearch.saturation(frequency, self._chunks[key].length / average)
+        return {key: round(score, 9) for key, score in scores.items()}
+
+    def _begun(self, term: str) -> list[str]:
+        if not term.endswith(websearch.FURTHEST):
+            return [term] if term in self._postings else []
+        return sorted(word for word in self._postings if word.startswith(term[:-1]))[: websearch.MOST_BEGUN]
+
+    def _cosines(self, query: Query) -> dict[tuple[str, str, str], float]:
+        if query.vector is None:
+            raise SourceError(f"Leg {query.leg!r} needs a query vector and got none; set `embedder` to a defined embedder.")
+        try:
+            asked = _unit(query.vector)
+        except ValueError as error:
+            raise SourceError(f"Query on the leg {query.leg!r} {error}.") from error
+        stored = {key: chunk.vectors[query.leg] for key, chunk in self._chunks.items() if query.leg in chunk.vectors}
+        if asked is None or not stored:
+            return {}
+        size = len(next(iter(stored.values())))
+        if len(asked) != size:
+            raise SourceError(f"Query vector has {len(asked)} dimensions, the store's have {size}; use one embedder for both.")
+        return {key: round(sum(map(float.__mul__, asked, vector)), 6) for key, vector in stored.items()}
+
+    def _prepare(self, entry: Entry) -> _Stored:
+        document = entry.document
+        if not document.id:
+            raise IngestError("Document without an id cannot be stored; give it one.")
+        try:
+            chunks = labelled(document, entry.chunks)
+            vectors = [self._vectors(entry, number) for number in range(len(chunks))]
+        except ValueError as error:
+            raise IngestError(f"Document {document.id!r} {error}.", document=document.id) from error
+        return _Stored(document, tuple(map(_chunk, chunks, vectors)), entry.fingerprint)
+
+    def _vectors(self, entry: Entry, number: int) -> dict[str, tuple[float, ...]]:
+        found: dict[str, tuple[float, ...]] = {}
+        for leg, vectors in entry.vectors.items():
+            if leg not in self.vector_legs:
+                raise ValueError(f"has vectors for the leg {leg!r}, which this store does not have; name an `embedder`")
+            if len(vectors) != len(entry.chunks):
+                counts = f"{len(vectors)} vectors for {len(entry.chunks)} chunks"
+                raise ValueError(f"has {counts} on the leg {leg!r}; give one, or None, per chunk")
+            vector = vectors[number]
+            unit = None if vector is None else _unit(vector)
+            if unit is not None:
+                found[leg] = unit
+        return found
+
+    def _sized(self, stored: Sequence[_Stored]) -> None:
+        """Refuse vectors of two lengths; raises IngestError that names both."""
+        sizes = {len(v): each.document.id for each in stored for chunk in each.chunks for v in chunk.vectors.values()}
+        if len(sizes) > 1:
+            both = " and ".join(map(str, sorted(sizes)))
+            raise IngestError(f"Vectors have {both} dimensions; embed all documents with one model.", document=next(iter(sizes.values())))
+
+    def _put(self, entry: Entry) -> None:
+        self._store(self._prepare(entry))
+
+    def _store(self, ready: _Stored) -> None:
+        key = (ready.document.tenant or "", ready.document.id)
+        self._remove(key)
+        self._stored[key] = ready
+        self._generation += 1
+        for chunk in ready.chunks:
+            place = (*key, chunk.document.id)
+            self._chunks[place] = chunk
+            self._words += chunk.length
+            for term, frequency in chunk.frequencies.items():
+                self._postings[term][place] = frequency
+
+    def _remove(self, key: tuple[str, str]) -> bool:
+        stored = self._stored.pop(key, None)
+        if stored is None:
+            return False
+        self._generation += 1
+        for chunk in stored.chunks:
+            place = (*key, chunk.document.id)
+            del self._chunks[place]
+            self._words -= chunk.length
+            for term in chunk.frequencies:
+                del self._postings[term][place]
+                if not self._postings[term]:
+                    del self._postings[term]
+        return True
+
+
+def _document(number: int, table: Any) -> Document:
+    """A document of the settings; Raises ValueError that says which one is wrong and why."""
+    try:
+        unknown = set(table) - set(Document.__struct_fields__)
+        if unknown:
+            raise ValueError(f"unknown keys {sorted(unknown)}; known keys: {', '.join(Document.__struct_fields__)}")
+        document = msgspec.convert(table, Document)
+    except (msgspec.ValidationError, TypeError, ValueError) as error:
+        raise ValueError(f"documents[{number}] is not a document: {error}.") from error
+    return document if document.id else document.replace(id=sha256(document.fingerprint.encode()).hexdigest()[:16])
+
+
+def _chunk(document: Document, vectors: Mapping[str, tuple[float, ...]]) -> _Chunk:
+    fields = tuple(tuple(analyse(text)) for text in websearch.fields(document))
+    frequencies: defaultdict[str, float] = defaultdict(float)
+    for weight, terms in zip(WEIGHTS, fields, strict=True):
+        for term in terms:
+            frequencies[term] += weight
+    return _Chunk(document, frequencies, fields, websearch.length(fields), vectors)
+
+
+def _unit(vector: Vector) -> tuple[float, ...] | None:
+    """The vector at length one; None for the zero vector, which has no direction. Raises ValueError for infinities."""
+    values = [float(value) for value in vector]
+    norm = math.sqrt(sum(value * value for value in values))
+    if not math.isfinite(norm):
+        raise ValueError("has a vector with values that are not finite; check the embedder")
+    return tuple(value / norm for value in values) if norm else None
+
+
+def _admits(chunk: _Chunk, asked: WebQuery) -> bool:
+    """Whether every required group has a phrase here, and no excluded phrase occurs."""
+    if any(_occurs(phrase, chunk.fields) for phrase in asked.excluded):
+        return False
+    return all(any(_occurs(phrase, chunk.fields) for phrase in group) for group in asked.required)
+
+
+def _occurs(phrase: Phrase, fields: Iterable[Sequence[str]]) -> bool:
+    *first, last = phrase
+    begun = last.removesuffix(websearch.FURTHEST)
+    for terms in fields:
+        for start in range(len(terms) - len(first)):
+            word = terms[start + len(first)]
+            ends = word == last or (begun != last and word.startswith(begun))
+            if ends and list(terms[start : start + len(first)]) == first:
+                return True
+    return False
