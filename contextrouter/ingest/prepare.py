@@ -1,0 +1,155 @@
+"""What becomes of one document before it is embedded: labels, fingerprint, chunks, facts. No I/O but the transforms' own."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from contextrouter.contracts import Embedder, Entry, Transform
+from contextrouter.model import SENSITIVITIES, TRUSTS, Document, Fact
+
+LABELS = ("kind", "trust", "tenant", "compartment", "sensitivity")
+_OWN = ("facts", "problems")  # what transforms leave in the metadata for ingestion
+# Times are left out: a file that was only touched, or copied, says what it said before.
+_HASHED = (
+    "id", "content", "url", "title", "snippet", "kind", "path", "media_type", "language", "tenant", "compartment",
+    "sensitivity", "trust", "keywords", "labels", "links", "metadata",
+)  # fmt: skip
+
+
+def check_labels(labels: Mapping[str, str]) -> None:
+    """Raise ValueError for a label that documents do not have, or a level that is not known."""
+    for name, value in labels.items():
+        if name not in LABELS:
+            raise ValueError(f"Label {name!r} is not known; give one of {', '.join(LABELS)}.")
+        levels = {"sensitivity": SENSITIVITIES, "trust": TRUSTS}.get(name)
+        if not isinstance(value, str) or not value or (levels and value not in levels):
+            raise ValueError(f"Label {name} = {value!r} is not allowed; give {' or '.join(levels) if levels else 'a text'}.")
+
+
+def labelled(document: Document, labels: Mapping[str, str]) -> Document:
+    """Fill the labels a document lacks. What it says itself stays, unless the source is stricter: then the source is right."""
+    lacking = [name for name in ("tenant", "compartment") if not getattr(document, name)]
+    changes: dict[str, Any] = {name: labels[name] for name in lacking if name in labels}
+    if "kind" in labels and document.kind == "document":
+        changes["kind"] = labels["kind"]
+    if "sensitivity" in labels:
+        changes["sensitivity"] = _later(SENSITIVITIES, document.sensitivity, labels["sensitivity"])
+    if "trust" in labels:
+        changes["trust"] = _later(TRUSTS, document.trust, labels["trust"])
+    return document.replace(**changes) if changes else document
+
+
+def _later(levels: Sequence[str], own: str | None, given: str) -> str:
+    """The one further down the levels; a level not listed is beyond them all."""
+    if not own:
+        return given
+    if own not in levels or given not in levels:
+        return own if own not in levels else given
+    return max(own, given, key=levels.index)
+
+
+def configuration(transforms: Sequence[Transform], embedder: Embedder | None, legs: Sequence[str]) -> str:
+    """Return a digest of how documents are cut and embedded: classes, constructor keywords, model, vector legs.
+
+    A keyword is read from the attribute of its name, with or without an underscore before it; values that cannot stand in a
+    settings file do not count.
+    """
+    steps = [[type(transform).__module__, type(transform).__qualname__, _keywords(transform)] for transform in transforms]
+    model = [embedder.model or type(embedder).__qualname__, embedder.dimensions] if embedder and legs else None
+    return _digest([steps, model, list(legs)])
+
+
+def _keywords(transform: Transform) -> dict[str, Any]:
+    names = inspect.signature(type(transform)).parameters
+    values = {name: getattr(transform, name, getattr(transform, f"_{name}", None)) for name in names}
+    return {name: value for name, value in values.items() if _is_plain(value)}
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return all(isinstance(key, str) and _is_plain(item) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return all(_is_plain(item) for item in value)
+    return value is None or isinstance(value, str | int | float | bool)
+
+
+def fingerprint(document: Document, made_by: str) -> str:
+    """Return SHA-256 (hex) over what a document says and is labelled with, and over how it will be cut and embedded."""
+    return _digest([made_by, {name: getattr(document, name) for name in _HASHED}])
+
+
+def _digest(value: Any) -> str:
+    return sha256(json.dumps(value, sort_keys=True, default=_encoded).encode()).hexdigest()
+
+
+def _encoded(value: Any) -> Any:
+    """JSON for what JSON lacks. Raises TypeError for values that look different in every process."""
+    if isinstance(value, set | frozenset):
+        return sorted(map(repr, value))
+    if isinstance(value, date | bytes):  # datetime is a date
+        return repr(value)
+    if isinstance(value, msgspec.Struct):
+        return msgspec.structs.asdict(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"metadata holds a {type(value).__name__}, which cannot be stored")
+
+
+async def prepare(document: Document, transforms: Sequence[Transform], mark: str) -> tuple[Entry, list[str]]:
+    """Run the transforms over a document and return what goes into the store, with the problems they reported."""
+    chunks: Sequence[Document] = [document]
+    for transform in transforms:
+        chunks = [made for chunk in chunks for made in await transform.transform(chunk)]
+    problems: list[str] = []
+    facts: dict[tuple[Any, ...], Fact] = {}
+    for chunk in chunks:
+        problems += map(str, chunk.metadata.get("problems", ()))
+        for fact in chunk.metadata.get("facts", ()):
+            if isinstance(fact, Fact):
+                facts.setdefault((fact.subject, fact.predicate, fact.object, fact.valid_from, fact.valid_to), fact)
+            else:
+                problems.append(f"fact {fact!r} is no Fact; the transform that made it has to return Fact objects.")
+    whole = document.replace(metadata=_without(document.metadata))
+    entry = Entry(document=whole, chunks=_chunks(whole, chunks), facts=tuple(facts.values()), fingerprint=mark)
+    return entry, problems
+
+
+def _without(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {key: value for key, value in metadata.items() if key not in _OWN} if any(k in metadata for k in _OWN) else metadata
+
+
+def _chunks(document: Document, made: Iterable[Document]) -> tuple[Document, ...]:
+    """Give every chunk its parent, an id of its own, and labels no looser than its document's."""
+    chunks: list[Document] = []
+    taken = {document.id, ""}
+    for number, chunk in enumerate(made):
+        own = chunk.id if chunk.id not in taken else f"{document.id}#{number}"
+        while own in taken:
+            own += "'"
+        taken.add(own)
+        mine = chunk.replace(id=own, parent=document.id, metadata=_without(chunk.metadata))
+        chunks.append(mine.replace(**_tightened(chunk, document)))
+    return tuple(chunks)
+
+
+def _tightened(chunk: Document, document: Document) -> dict[str, Any]:
+    """The labels of a chunk: its document's, or its own where they are stricter."""
+    labels: dict[str, Any] = {name: getattr(document, name) or getattr(chunk, name) for name in ("tenant", "compartment")}
+    for name, levels in (("sensitivity", SENSITIVITIES), ("trust", TRUSTS)):
+        own, given = getattr(chunk, name), getattr(document, name)
+        labels[name] = _later(levels, own, given) if given else own
+    return labels
+
+
+def leg_text(leg: str, chunk: Document) -> str | None:
+    """What a vector leg embeds of a chunk: its key phrases for "keywords" (None without any), else its titles and its text."""
+    if leg == "keywords":
+        return ", ".join(chunk.keywords) or None
+    return "\n".join(part for part in (chunk.title, " > ".join(chunk.path), chunk.content) if part)
