@@ -7,9 +7,9 @@ heavy, `open()` does. A plugin says *what* it found; the router stamps *where fr
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Annotated, Any, Protocol, Self, runtime_checkable
 
 import msgspec
 
@@ -25,6 +25,9 @@ from contextrouter.model import (
     Scope,
     Vector,
 )
+
+FilePath = Annotated[str, "path"]
+"""A constructor keyword so annotated is a path; in TOML it is relative to the settings file."""
 
 
 class Plugin(ABC):
@@ -45,6 +48,14 @@ class Plugin(ABC):
         return cls()
 
 
+class Partial(list[Hit]):
+    """What a source returns when a part of its world did not answer: the hits it has, and `reason`, what is missing."""
+
+    def __init__(self, hits: Iterable[Hit], reason: str) -> None:
+        super().__init__(hits)
+        self.reason = reason
+
+
 class Source(Plugin):
     """Answers queries with hits: best first, at most `query.limit`, asked once per leg and query.
 
@@ -61,7 +72,8 @@ class Source(Plugin):
     async def search(self, query: Query) -> Sequence[Hit]:
         """Return hits for `query.text` on `query.leg`. Honours scope, period and filters before the limit.
 
-        Raises SourceError when it cannot answer; an empty sequence means it looked and found nothing.
+        Raises SourceError when it cannot answer; an empty sequence means it looked and found nothing; `Partial` says
+        what is missing.
         """
 
 

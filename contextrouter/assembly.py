@@ -1,0 +1,154 @@
+"""Step 8: numbered context that a language model can cite. Pure.
+
+Each document is a block under `### [n] title — source — compartment`; facts follow under a heading of their own. The budget is in
+tokens. Facts may use up to a quarter of it, documents the rest and what the facts leave; the best document always goes in, cut and
+marked where it must be.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from contextrouter.model import Answerability, Citation, Document, Envelope, Fact
+
+CUT = " […]"
+OVER = "token budget"
+_FACT_SHARE = 4
+_WORD = re.compile(r"\w+")
+_STOP = frozenset(
+    "a about an and any are as at be been but by can could did do does for from had has have how i if in into is it its me my of "
+    "on or our should so some tell than that the their them there these they this to us was we were what when where which who "
+    "whom whose why will with would you your".split()
+)
+
+Count = Callable[[str], int]
+Truncate = Callable[[str, int], str]
+
+
+class Assembled:
+    """What assembly makes: the text, the envelopes in it and those that did not fit, citations, facts, tokens."""
+
+    __slots__ = ("citations", "cut", "envelopes", "facts", "lost", "text", "tokens")
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.envelopes: list[Envelope] = []
+        self.lost: list[Envelope] = []
+        self.citations: list[Citation] = []
+        self.facts: list[Fact] = []
+        self.tokens: int | None = None
+        self.cut = False  # whether the best document had to be shortened
+
+
+def assemble(
+    selected: Sequence[Envelope], facts: Sequence[Fact] = (), *, budget: int = 0, count: Count | None = None, truncate: Truncate | None = None
+) -> Assembled:  # fmt: skip
+    """Number, cite and join the live ones among `selected`. `budget` 0: everything goes in, nothing is counted."""
+    done = Assembled()
+    live = [envelope for envelope in selected if envelope.dropped is None]
+    blocks: list[str] = []
+    lines, fact_tokens = _fact_lines(facts, budget // _FACT_SHARE if live else budget, count if budget else None, done)
+    left = budget - fact_tokens
+    for envelope in live:
+        number = len(done.envelopes) + 1
+        block = _block(number, envelope)
+        if budget and count is not None:
+            cost = _cost(block, left, count)
+            if cost > left and number == 1 and truncate is not None:
+                block, cost = _shortened(block, envelope, left, count, truncate), left
+                done.cut = True
+            elif cost > left:
+                done.lost.append(envelope.drop(OVER))
+                continue
+            left -= cost
+        blocks.append(block)
+        done.envelopes.append(envelope)
+        done.citations.append(_citation(number, envelope))
+    if lines:
+        blocks.append("### Facts\n" + "\n".join(lines))
+    done.text = "\n\n".join(blocks)
+    if budget and count is not None:
+        done.tokens = count(done.text)
+    return done
+
+
+def _cost(text: str, left: int, count: Count) -> int:
+    return count(text) + 2  # and the blank line between blocks
+
+
+def _fact_lines(facts: Sequence[Fact], budget: int, count: Count | None, done: Assembled) -> tuple[list[str], int]:
+    lines: list[str] = []
+    used = 0
+    for fact in facts:
+        line = f"- {_one_line(fact.subject)} — {_one_line(fact.predicate)} — {_one_line(fact.object)}{_validity(fact)}"
+        if count is not None:
+            cost = count(line) + 1
+            if used + cost > budget:
+                break
+            used += cost
+        lines.append(line)
+        done.facts.append(fact)
+    return lines, used + (6 if lines and count is not None else 0)
+
+
+def _validity(fact: Fact) -> str:
+    if fact.valid_from is None and fact.valid_to is None:
+        return ""
+    start = fact.valid_from.date().isoformat() if fact.valid_from else "…"
+    end = fact.valid_to.date().isoformat() if fact.valid_to else "…"
+    return f" ({start} to {end})"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _heading(number: int, envelope: Envelope) -> str:
+    document = envelope.document
+    source = envelope.provenance[0].source if envelope.provenance else ""
+    parts = [_title(document), source, document.compartment or ""]
+    return f"### [{number}] " + " — ".join(_one_line(part) for part in parts if part)
+
+
+def _title(document: Document) -> str:
+    return _one_line(document.title) or document.url or document.id or "untitled"
+
+
+def _block(number: int, envelope: Envelope) -> str:
+    document = envelope.document
+    path = " > ".join(_one_line(part) for part in document.path)
+    return "\n".join(part for part in (_heading(number, envelope), path, document.content.strip()) if part)
+
+
+def _shortened(block: str, envelope: Envelope, budget: int, count: Count, truncate: Truncate) -> str:
+    limit = budget - count(CUT)
+    cut = truncate(block, max(1, limit)).rstrip() + CUT
+    return cut if limit > 0 else CUT.strip()
+
+
+def _citation(number: int, envelope: Envelope) -> Citation:
+    document = envelope.document
+    source = envelope.provenance[0].source if envelope.provenance else ""
+    return Citation(number=number, title=_title(document), url=document.url, source=source)
+
+
+def answerability(question: str, assembled: Assembled, *, searched: bool = True) -> Answerability:
+    """How well the context can answer: the share of the question's content words that its best three documents hold.
+
+    "strong" from 0.6 on. It says that the words are there, not that the answer is.
+    """
+    if not searched:
+        return Answerability(level="skipped", confidence=0.0, reason="the question needs no search")
+    if not assembled.envelopes:
+        return Answerability(level="none", confidence=0.0, reason="no document was found")
+    words = {word for word in _WORD.findall(question.casefold()) if word not in _STOP}
+    if not words:
+        return Answerability(level="weak", confidence=0.0, reason="the question has no content words to look for")
+    best = assembled.envelopes[:3]
+    text = " ".join(f"{e.document.title} {' '.join(e.document.path)} {e.document.content}" for e in best).casefold()
+    held = {word for word in words if (word[:-1] if len(word) > 3 and word.endswith("s") else word) in text}
+    share = len(held) / len(words)
+    missing = ", ".join(sorted(words - held))
+    reason = f"{len(held)} of {len(words)} content words of the question are in the best {len(best)}"
+    return Answerability(level="strong" if share >= 0.6 else "weak", confidence=share, reason=reason + (f"; missing: {missing}" if missing else ""))

@@ -1,0 +1,184 @@
+"""The interpreter that needs no model: up to three queries on different aspects of the question, entities, and a period."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import date, datetime, timedelta
+from typing import Self
+from zoneinfo import ZoneInfo
+
+from contextrouter.contracts import Interpreter
+from contextrouter.model import Intent, Period
+
+_WORD = re.compile(r"\w+(?:[-'’.&+#]\w+)*[+#]*")
+_QUOTED = re.compile(r"\"([^\"]{2,80})\"|“([^”]{2,80})”|«([^»]{2,80})»|„([^“”]{2,80})[“”]")
+_SENTENCE = re.compile(r"(?<=[.!?;。！？；])\s*")
+_BETWEEN = re.compile(r"\b(?:differences?\s+between|compare[sd]?|relations?(?:hips?)?\s+between)\s+(.+?)\s+(?:and|with|to)\s+(.+)", re.I)
+_VERSUS = re.compile(r"^(.*?\w)\s+(?:vs\.?|versus|compared\s+(?:to|with)|as\s+opposed\s+to)\s+(.+)$", re.I)
+_STOP = frozenset(
+    "a about all also am an and any are as at be because been but by can could did do does done explain find for from get give had "
+    "has have how i if in into is it its list many may me might most much my of on or our out please same say says shall should "
+    "show so some such talk talks tell than that the their them then there these they this those to us use used using versus vs was "
+    "we were what when where which while who whom whose why will with would you your".split()
+)
+_ISO = r"(\d{4}-\d{2}-\d{2})"
+_UNITS = {"day": 1, "week": 7, "month": 30, "year": 365}
+
+
+class Normalize(Interpreter):
+    """Splits the question into aspects, names its entities, and reads its period; no model, nothing leaves the process.
+
+    `max_queries` counts the original question. `extract_period` reads "last 7 days", "yesterday", "since 2026-01-31" and the like
+    as a filter on the time of documents, on days in `timezone`; it is off by default, for a date in a question is not always one
+    of its documents.
+    """
+
+    def __init__(self, *, max_queries: int = 3, extract_period: bool = False, timezone: str = "UTC") -> None:
+        if not 1 <= max_queries <= 3:
+            raise ValueError(f"max_queries {max_queries!r} is not between 1 and 3.")
+        try:
+            self._zone = ZoneInfo(timezone)
+        except (KeyError, ValueError, OSError):
+            raise ValueError(f"timezone {timezone!r} is not a time zone. Use a name such as 'Europe/Berlin'.") from None
+        self._timezone, self._max_queries, self._extract_period = timezone, max_queries, extract_period
+
+    @classmethod
+    def example(cls) -> Self:
+        """As it is by default."""
+        return cls()
+
+    async def interpret(self, intent: Intent) -> Intent:
+        """Return the intent with queries, entities and, where asked for, a period added to those it has."""
+        question = intent.question
+        queries = _distinct([*(intent.queries or (question,)), *aspects(question)])[: self._max_queries]
+        entities = _distinct([*intent.entities, *names(question)])
+        period = intent.period
+        if self._extract_period and period is None:
+            period = period_of(question, datetime.now(self._zone).date(), self._timezone)
+        return intent.replace(queries=tuple(queries), entities=tuple(entities), period=period)
+
+
+def _distinct(texts: Iterable[str]) -> list[str]:
+    return list({text.casefold(): text for text in reversed(list(texts)) if text.strip()}.values())[::-1]
+
+
+def aspects(question: str) -> list[str]:
+    """Queries beside the question itself: its parts where it has several; else its content words, then its longest phrase."""
+    parts = _parts(question)
+    if len(parts) > 1:
+        found = [" ".join(_content(part)) for part in parts]
+        return [query for query in found if query]
+    phrases = _phrases(question)
+    words = " ".join(_content(question))
+    longest = max(phrases, key=lambda phrase: len(phrase.split()), default="")
+    rest = [longest] if len(longest.split()) > 1 else []
+    return [query for query in (words, *rest) if query]
+
+
+def _parts(question: str) -> list[str]:
+    compared = _BETWEEN.search(question) or _VERSUS.search(question.strip(" ?!."))
+    if compared:
+        return [part for part in compared.groups() if _content(part)]
+    sentences = [part for part in _SENTENCE.split(question) if len(_content(part)) > 1]
+    return sentences if len(sentences) > 1 else [question]
+
+
+def _content(text: str) -> list[str]:
+    return [word for word in _WORD.findall(text) if word.casefold() not in _STOP]
+
+
+def _phrases(text: str) -> list[str]:
+    """Runs of content words that stand together."""
+    runs: list[list[str]] = [[]]
+    end = 0
+    for match in _WORD.finditer(text):
+        if text[end : match.start()].strip():
+            runs.append([])
+        end = match.end()
+        if match.group().casefold() in _STOP:
+            runs.append([])
+        else:
+            runs[-1].append(match.group())
+    return [" ".join(run) for run in runs if run]
+
+
+def names(text: str) -> list[str]:
+    """Quoted phrases and runs of capitalised words; a first word counts when more than its first letter says so."""
+    found = ["".join(match) for match in _QUOTED.findall(text)]
+    for sentence in _SENTENCE.split(_QUOTED.sub(" | ", text)):
+        run: list[str] = []
+        words = list(_WORD.finditer(sentence))
+        for index, match in enumerate(words):
+            word = match.group()
+            gap = sentence[words[index - 1].end() : match.start()] if index else ""
+            if run and gap.strip():
+                found.append(" ".join(run))
+                run = []
+            if word[0].isupper() and not (word.casefold() in _STOP and (index == 0 or word == "I")):
+                run.append(word)
+            elif run:
+                found.extend(_named(run, words, index))
+                run = []
+        found.extend(_named(run, words, len(words)))
+    return _distinct(found)
+
+
+def _named(run: list[str], words: list[re.Match[str]], end: int) -> list[str]:
+    if not run:
+        return []
+    first = end == len(run)  # the run began the sentence
+    if first and len(run) == 1 and run[0][1:].islower() and len(words) > 1:
+        return []  # capitalised because it comes first
+    return [" ".join(run)]
+
+
+def period_of(text: str, today: date, zone: str) -> Period | None:
+    """The days a question restricts itself to, counted from `today`; None when it names none."""
+    low = text.casefold()
+    if match := re.search(rf"\b(?:between|from)\s+{_ISO}\s+(?:and|to|until)\s+{_ISO}", low):
+        return _period(match.group(1), match.group(2), zone)
+    if match := re.search(rf"\b(?:since|from|after)\s+{_ISO}", low):
+        after = timedelta(days=1) if match.group(0).startswith("after") else timedelta()
+        return _period(match.group(1), None, zone, shift_start=after)
+    if match := re.search(rf"\b(before|until|by)\s+{_ISO}", low):
+        before = timedelta(days=-1) if match.group(1) == "before" else timedelta()
+        return _period(None, match.group(2), zone, shift_end=before)
+    if match := re.search(rf"\bon\s+{_ISO}", low):
+        return _period(match.group(1), match.group(1), zone)
+    if match := re.search(r"\b(?:last|past|previous)\s+(\d{1,4})\s+(day|week|month|year)s?\b", low):
+        return Period(start=today - timedelta(days=int(match.group(1)) * _UNITS[match.group(2)]), end=today, zone=zone)
+    return _named_period(low, today, zone)
+
+
+def _named_period(low: str, today: date, zone: str) -> Period | None:
+    monday = today - timedelta(days=today.weekday())
+    first = today.replace(day=1)
+    last_month = first - timedelta(days=1)
+    named = {
+        "today": (today, today),
+        "yesterday": (today - timedelta(days=1),) * 2,
+        "this week": (monday, today),
+        "last week": (monday - timedelta(days=7), monday - timedelta(days=1)),
+        "this month": (first, today),
+        "last month": (last_month.replace(day=1), last_month),
+        "this year": (today.replace(month=1, day=1), today),
+        "last year": (date(today.year - 1, 1, 1), date(today.year - 1, 12, 31)),
+        "recently": (today - timedelta(days=7), today),
+        "recent": (today - timedelta(days=7), today),
+    }
+    for phrase, (start, end) in named.items():
+        if re.search(rf"\b{phrase}\b", low):
+            return Period(start=start, end=end, zone=zone)
+    return None
+
+
+def _period(
+    start: str | None, end: str | None, zone: str, *, shift_start: timedelta = timedelta(), shift_end: timedelta = timedelta()
+) -> Period | None:  # fmt: skip
+    try:
+        first = date.fromisoformat(start) + shift_start if start else None
+        last = date.fromisoformat(end) + shift_end if end else None
+    except (ValueError, OverflowError):
+        return None  # 2026-02-31 is no day
+    return Period(start=first, end=last, zone=zone)

@@ -1,0 +1,93 @@
+"""Concepts of a taxonomy that a question names, for filtering and for looking up facts."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from contextrouter.contracts import FilePath, Interpreter
+from contextrouter.errors import SettingsError
+from contextrouter.model import Intent
+
+# Scripts written without spaces: between their characters there is always a boundary.
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
+_INSIDE = rf"[^\W{_UNSPACED}]"
+
+
+class Taxonomy(Interpreter):
+    """Adds to the intent the concepts whose names or other words occur in the question.
+
+    `concepts` maps a concept to other words for it: `"AI / Machine Learning" = ["ml", "statistical learning"]`. A name with " / "
+    in it is a path; its broader concepts are added with it. `path` is a TOML or JSON file with the same mapping. With
+    `as_labels` the concepts also become labels, which restrict the search to documents that carry them.
+    """
+
+    def __init__(self, *, concepts: dict[str, list[str]] | None = None, path: FilePath = "", as_labels: bool = False) -> None:
+        self._given, self._path, self._as_labels = dict(concepts or {}), path, as_labels
+        self._build(self._given)
+
+    @classmethod
+    def example(cls) -> Self:
+        """Two concepts, one inside the other."""
+        return cls(concepts={"AI / Machine Learning": ["statistical learning"], "Education": ["beginner", "beginners"]})
+
+    def _build(self, concepts: Mapping[str, list[str]]) -> None:
+        self._of_word: dict[str, list[str]] = {}
+        for concept, words in concepts.items():
+            path = [part.strip() for part in concept.split(" / ") if part.strip()]
+            if not path:
+                raise ValueError(f"concept {concept!r} has no name. Give it one.")
+            for word in (path[-1], *words):
+                if folded := _fold(word).strip():
+                    self._of_word.setdefault(folded, []).extend(path)
+        longest_first = sorted(self._of_word, key=lambda word: (-len(word), word))
+        pattern = "|".join(map(_bounded, longest_first))
+        self._pattern = re.compile(pattern) if pattern else None
+
+    async def open(self) -> None:
+        """Read the file. Raises SettingsError when it is missing or not such a mapping."""
+        if self._path:
+            self._build({**_read(Path(self._path)), **self._given})
+
+    async def interpret(self, intent: Intent) -> Intent:
+        """Return the intent with its concepts, in the order in which the question names them; longer words win over shorter."""
+        if self._pattern is None:
+            return intent
+        found = dict.fromkeys(intent.concepts)
+        for match in self._pattern.finditer(_fold(intent.question)):
+            found.update(dict.fromkeys(self._of_word[re.sub(r"\s+", " ", match.group())]))
+        concepts = tuple(found)
+        labels = tuple(dict.fromkeys((*intent.labels, *concepts))) if self._as_labels else intent.labels
+        return intent.replace(concepts=concepts, labels=labels)
+
+
+def _fold(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).casefold()
+
+
+def _bounded(word: str) -> str:
+    """A pattern for `word` between word boundaries, with any white space where it has some."""
+    start = rf"(?<!{_INSIDE})" if re.match(_INSIDE, word[0]) else ""
+    end = rf"(?!{_INSIDE})" if re.match(_INSIDE, word[-1]) else ""
+    return start + r"\s+".join(map(re.escape, word.split())) + end
+
+
+def _read(path: Path) -> dict[str, list[str]]:
+    try:
+        text = path.read_text("utf-8")
+        data: Any = json.loads(text) if path.suffix == ".json" else _toml(text)
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"Taxonomy file {str(path)!r} cannot be read: {error}. Give a TOML or JSON mapping of concept to words.") from None
+    if not isinstance(data, dict) or not all(isinstance(v, list) and all(isinstance(w, str) for w in v) for v in data.values()):
+        raise SettingsError(f"Taxonomy file {str(path)!r} is not a mapping of concept to a list of words.")
+    return data
+
+
+def _toml(text: str) -> Any:
+    import tomli
+
+    return tomli.loads(text)

@@ -1,0 +1,61 @@
+"""Newer documents rank higher: 0.5 ** (age / half-life), as a bounded boost or as a decay with a floor."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Literal, Self
+
+from contextrouter.contracts import Stage, StageContext
+from contextrouter.model import Envelope
+
+_DAY = 86_400.0
+
+
+class Freshness(Stage):
+    """Scores by age. Freshness is 1 now (and in the future), one half after `half_life_days`, and so on.
+
+    `mode = "boost"` adds `weight` times freshness to the normalised score, so that relevance leads; "decay" multiplies the
+    normalised score with freshness, which never falls below `floor`. `field` names the time that counts. A document without it
+    has the freshness `missing`, and the signal `freshness_missing`.
+    """
+
+    def __init__(
+        self, *, half_life_days: float = 30.0, mode: Literal["boost", "decay"] = "boost", weight: float = 0.1, floor: float = 0.5,
+        field: Literal["updated_at", "synced_at"] = "updated_at", missing: float = 0.5,
+    ) -> None:  # fmt: skip
+        if not (half_life_days > 0 and math.isfinite(half_life_days)):
+            raise ValueError(f"half_life_days {half_life_days!r} is not a number of days above 0.")
+        for name, value, most in (("weight", weight, 10.0), ("floor", floor, 1.0), ("missing", missing, 1.0)):
+            if not 0 <= value <= most:
+                raise ValueError(f"{name} {value!r} is not between 0 and {most:g}.")
+        self._half_life, self._mode, self._weight, self._floor = half_life_days, mode, weight, floor
+        self._field, self._missing = field, missing
+
+    @classmethod
+    def example(cls) -> Self:
+        """As it is by default."""
+        return cls()
+
+    def freshness(self, moment: datetime, now: datetime) -> float:
+        """Freshness in (0, 1]; a naive `moment` is taken as UTC."""
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        age = max(0.0, (now - moment).total_seconds() / _DAY)
+        return float(0.5 ** (age / self._half_life))
+
+    async def apply(self, envelopes: Sequence[Envelope], context: StageContext) -> Sequence[Envelope]:
+        """Return all envelopes, rescored; those that tie keep their order."""
+        scored = [self._scored(envelope, context.now) for envelope in envelopes]
+        return sorted(scored, key=lambda envelope: -envelope.score)
+
+    def _scored(self, envelope: Envelope, now: datetime) -> Envelope:
+        moment: datetime | None = getattr(envelope.document, self._field)
+        fresh = self._missing if moment is None else self.freshness(moment, now)
+        signals = {"freshness": fresh} if moment is not None else {"freshness": fresh, "freshness_missing": 1.0}
+        if self._mode == "boost":
+            score = envelope.normalized + self._weight * fresh
+            return envelope.scored(score, score / (1 + self._weight), **signals)
+        score = envelope.normalized * max(self._floor, fresh)
+        return envelope.scored(score, score, **signals)

@@ -1,0 +1,305 @@
+"""Step 3: ask every source at once, inside one deadline. All concurrency of the request path is in this file.
+
+What has arrived is used; what is late is reported, cancelled and awaited; a failure is data. The scope is enforced on
+everything that arrives, whatever the source did with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from time import monotonic
+from typing import Any
+
+from contextrouter.arrival import Arrival
+from contextrouter.contracts import Embedder, FactSource, Partial, Provider, Source, SupportsEntities, SupportsFacets, SupportsVersion
+from contextrouter.errors import ContextRouterError, ContractError, SourceTimeout, mask
+from contextrouter.model import Call, Entity, Facet, Fact, Harvest, Intent, Plan, Query, RankedList, SourceReport, Vector
+from contextrouter.plan import ENTITIES, FACETS, FACTS
+from contextrouter.settings import SourceKeys
+
+MARGIN = 0.05
+"""Share of the time left that a source is told not to use, at most 50 ms, so that it can hand over what it has."""
+GRACE = 0.05
+"""Seconds given to cancelled calls to end. One that does not is kept an eye on, and ended with the router."""
+
+Ready = Callable[[str, str], Awaitable[None]]
+"""Called with the kind and name of a plugin before it is used; opens it where it is not open yet."""
+OnReport = Callable[[SourceReport], None]
+
+
+class Limits:
+    """What outlives one request: how many calls may run at once, in all and per source, and calls that would not end.
+
+    Made inside a running event loop, and for that loop alone.
+    """
+
+    def __init__(
+        self, keys: Mapping[str, SourceKeys] | None = None, *, max_concurrency: int = 64, secrets: Sequence[str] = (),
+        ready: Ready | None = None,
+    ) -> None:  # fmt: skip
+        self.keys = dict(keys or {})
+        self.ready = ready
+        self.secrets = tuple(secrets)
+        self.overall = asyncio.Semaphore(max_concurrency)
+        self.per_source = {name: asyncio.Semaphore(k.concurrency) for name, k in self.keys.items() if k.concurrency}
+        self.stubborn: set[asyncio.Task[Any]] = set()
+
+    def keep(self, tasks: set[asyncio.Task[Any]]) -> None:
+        """Hold on to cancelled tasks that have not ended yet."""
+        for task in tasks:
+            self.stubborn.add(task)
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self.stubborn.discard(task)
+        if not task.cancelled():
+            task.exception()  # looked at, so that the loop does not report it as lost
+
+    async def aclose(self) -> None:
+        """Wait for calls that would not end."""
+        if self.stubborn:
+            for task in self.stubborn:
+                task.cancel()
+            await asyncio.wait(set(self.stubborn))
+
+
+async def fan_out(
+    plan: Plan,
+    sources: Mapping[str, Source | FactSource],
+    embedders: Mapping[str, Embedder],
+    *,
+    deadline: float | None = None,
+    limits: Limits | None = None,
+    on_report: OnReport | None = None,
+) -> Harvest:
+    """Make the plan's calls and return what came back by `deadline` (on `time.monotonic()`), lists in the order of the plan.
+
+    Vector legs start as soon as their embedder has answered, the others at once.
+    """
+    run = _Run(plan, sources, embedders, deadline, limits or Limits(), on_report)
+    return await run.harvest()
+
+
+class _Run:
+    """One fan-out."""
+
+    def __init__(
+        self, plan: Plan, sources: Mapping[str, Source | FactSource], embedders: Mapping[str, Embedder],
+        deadline: float | None, limits: Limits, on_report: OnReport | None,
+    ) -> None:  # fmt: skip
+        self.plan, self.sources, self.embedders = plan, sources, embedders
+        self.deadline, self.limits, self.on_report = deadline, limits, on_report
+        self.started = monotonic()
+        left = None if deadline is None else max(0.0, deadline - self.started)
+        self.told = None if left is None or deadline is None else deadline - min(0.05, left * MARGIN)
+        self.results: list[Any] = [None] * len(plan.calls)
+        self.reports: list[SourceReport | None] = [None] * len(plan.calls)
+        self.vectors: dict[str, asyncio.Task[Mapping[str, Vector]]] = {}
+
+    async def harvest(self) -> Harvest:
+        skipped = [_skipped(name, why, self.plan.intent) for name, why in self.plan.excluded.items()]
+        for report in skipped:
+            self._tell(report)
+        if self.plan.calls:
+            await self._run()
+        return self._gathered(skipped)
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        for name, texts in self._texts().items():
+            self.vectors[name] = loop.create_task(self._embed(name, texts))
+        tasks = {loop.create_task(self._ask(index, call)) for index, call in enumerate(self.plan.calls)}
+        late: set[asyncio.Task[Any]] = tasks
+        try:
+            timeout = None if self.deadline is None else max(0.0, self.deadline - monotonic())
+            done, late = await asyncio.wait(tasks, timeout=timeout)
+        finally:
+            await self._end({*late, *self.vectors.values()})
+        for task in done:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                raise error  # a fault of this program, not of a source
+        for index, call in enumerate(self.plan.calls):
+            if self.reports[index] is None:
+                self._report(index, call, "timeout", error="no answer by the request's deadline")
+
+    async def _end(self, tasks: set[asyncio.Task[Any]]) -> None:
+        """Cancel, and wait a little. Ends the embedding as well: whoever waits for it has ended."""
+        running = {task for task in tasks if not task.done()}
+        for task in running:
+            task.cancel()
+        if running:
+            _, left = await asyncio.wait(running, timeout=GRACE)
+            self.limits.keep(left)
+        for task in tasks - running:
+            if not task.cancelled():
+                task.exception()
+
+    def _texts(self) -> dict[str, list[str]]:
+        """The texts each embedder is needed for."""
+        texts: dict[str, dict[str, None]] = {}
+        for call in self.plan.calls:
+            source = self.sources[call.source]
+            if isinstance(source, Source) and source.embedder and call.query.leg in source.vector_legs:
+                texts.setdefault(source.embedder, {})[call.query.text] = None
+        return {name: list(found) for name, found in texts.items()}
+
+    async def _embed(self, name: str, texts: list[str]) -> Mapping[str, Vector]:
+        if name not in self.embedders:
+            raise ContractError(f"embedder {name!r} is not defined; defined embedders: {', '.join(self.embedders) or 'none'}")
+        if self.limits.ready is not None:
+            await self.limits.ready("embedder", name)
+        vectors = await self.embedders[name].embed(texts, query=True)
+        if len(vectors) != len(texts):
+            raise ContractError(f"embedder {name!r} returned {len(vectors)} vectors for {len(texts)} texts")
+        return dict(zip(texts, vectors, strict=True))
+
+    async def _ask(self, index: int, call: Call) -> None:
+        started = monotonic()
+        try:
+            if call.timeout is None:
+                await self._slot(index, call)
+            else:
+                async with asyncio.timeout(call.timeout):
+                    await self._slot(index, call)
+        except TimeoutError:
+            self._report(index, call, "timeout", started, error=f"no answer within {monotonic() - started:.3f} s")
+        except Exception as error:
+            self._report(index, call, "timeout" if isinstance(error, SourceTimeout) else "error", started, error=self._why(error))
+
+    def _why(self, error: Exception) -> str:
+        text = str(error) or repr(error)
+        if not isinstance(error, ContextRouterError):
+            text = f"{type(error).__name__}: {text}"
+        return mask(" ".join(text.split())[:500], self.limits.secrets)
+
+    async def _slot(self, index: int, call: Call) -> None:
+        own = self.limits.per_source.get(call.source)
+        if own is None:
+            async with self.limits.overall:
+                await self._call(index, call)
+        else:
+            async with own, self.limits.overall:
+                await self._call(index, call)
+
+    async def _call(self, index: int, call: Call) -> None:
+        source = self.sources[call.source]
+        started = monotonic()
+        query = call.query
+        if self.limits.ready is not None:
+            await self.limits.ready(_kind(source), call.source)
+        arrival = Arrival(query, self.limits.keys.get(call.source))
+        answer: Sequence[Any]
+        if query.leg in (FACTS, FACETS, ENTITIES):
+            answer = arrival.labelled(await self._structured(source, self._told(query, call.timeout, None)))
+            self.results[index] = [item if getattr(item, "source", "-") else item.replace(source=call.source) for item in answer]
+            self._report(index, call, "ok", started, count=len(answer), withheld=arrival.withheld)
+            return
+        assert isinstance(source, Source)
+        vector = None
+        if source.embedder and query.leg in source.vector_legs:
+            vector = (await asyncio.shield(self.vectors[source.embedder]))[query.text]
+        found = await source.search(self._told(query, call.timeout, vector))
+        hits = arrival.hits(found)
+        reason = found.reason if isinstance(found, Partial) else ""
+        scale = source.score_range
+        self.results[index] = RankedList(
+            source=call.source, leg=query.leg, query=query.text, hits=hits, weight=call.weight,
+            score_range=scale.get(query.leg) if isinstance(scale, Mapping) else scale, retrieved_at=datetime.now(UTC),
+        )  # fmt: skip
+        status = "partial" if reason else "ok"
+        self._report(index, call, status, started, count=len(hits), withheld=arrival.withheld, error=mask(reason, self.limits.secrets))
+
+    async def _structured(self, source: Source | FactSource, query: Query) -> Sequence[Any]:
+        if query.leg == FACTS and isinstance(source, FactSource):
+            return await source.facts(query)
+        if query.leg == FACETS and isinstance(source, SupportsFacets):
+            return await source.facets(query, self.plan.intent.facets)
+        if query.leg == ENTITIES and isinstance(source, SupportsEntities):
+            return await source.entities(query)
+        raise ContractError(f"leg {query.leg!r} is not one this source has")
+
+    def _told(self, query: Query, timeout: float | None, vector: Vector | None) -> Query:
+        """The query with its vector and the deadline the source is told."""
+        told = self.told
+        if timeout is not None:
+            own = monotonic() + timeout * (1 - MARGIN)
+            told = own if told is None else min(told, own)
+        return Query(
+            text=query.text, leg=query.leg, limit=query.limit, vector=vector, deadline=told, concepts=query.concepts,
+            labels=query.labels, entities=query.entities, period=query.period, language=query.language,
+            scope=query.scope, filters=query.filters,
+        )  # fmt: skip
+
+    def _report(
+        self, index: int, call: Call, status: Any, started: float | None = None, *, count: int = 0, error: str = "", withheld: int = 0
+    ) -> None:  # fmt: skip
+        report = SourceReport(
+            source=call.source, leg=call.query.leg, query=call.query.text, status=status, count=count, error=error,
+            elapsed=monotonic() - (self.started if started is None else started), withheld=withheld,
+        )  # fmt: skip
+        self.reports[index] = report
+        self._tell(report)
+
+    def _tell(self, report: SourceReport) -> None:
+        if self.on_report is not None:
+            self.on_report(report)
+
+    def _gathered(self, skipped: list[SourceReport]) -> Harvest:
+        lists: list[RankedList] = []
+        facts: list[Fact] = []
+        facets: list[Facet] = []
+        entities: list[Entity] = []
+        for call, result, report in zip(self.plan.calls, self.results, self.reports, strict=True):
+            if result is None or report is None or report.status not in ("ok", "partial"):
+                continue
+            if isinstance(result, RankedList):
+                lists.append(result)
+            else:
+                {FACTS: facts, FACETS: facets, ENTITIES: entities}[call.query.leg].extend(result)
+        reports = tuple(report for report in self.reports if report is not None)
+        return Harvest(
+            lists=tuple(lists), facts=tuple(facts), facets=tuple(facets), entities=tuple(entities), reports=(*reports, *skipped)
+        )  # fmt: skip
+
+
+def _kind(source: Source | FactSource) -> str:
+    if isinstance(source, FactSource):
+        return "fact"
+    return "provider" if isinstance(source, Provider) else "connector"
+
+
+class Versions:
+    """The versions of the sources that have one, asked for at most every `seconds`."""
+
+    def __init__(self, sources: Mapping[str, Any], seconds: float) -> None:
+        self._sources = {name: source for name, source in sources.items() if isinstance(source, SupportsVersion)}
+        self._seconds = seconds
+        self._known: dict[str, str] = {}
+        self._at = -math.inf
+
+    async def now(self) -> Mapping[str, str]:
+        """Source -> version. One that fails, or is slower than a tenth of a second, keeps the version it had."""
+        if self._sources and monotonic() - self._at >= self._seconds:
+            loop = asyncio.get_running_loop()
+            tasks = {name: loop.create_task(source.version()) for name, source in self._sources.items()}
+            try:
+                done, late = await asyncio.wait(tasks.values(), timeout=0.1)
+            finally:
+                for task in tasks.values():
+                    task.cancel()
+            if late:
+                await asyncio.wait(late, timeout=GRACE)
+            found = {n: t.result() for n, t in tasks.items() if t in done and not t.cancelled() and t.exception() is None}
+            self._known = {**self._known, **found}
+            self._at = monotonic()
+        return self._known
+
+
+def _skipped(name: str, why: str, intent: Intent) -> SourceReport:
+    source, _, leg = name.partition("/")
+    return SourceReport(source=source, leg=leg or "*", query=intent.question, status="skipped", error=why)
+
+

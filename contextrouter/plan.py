@@ -1,0 +1,117 @@
+"""Step 2: which source is asked, on which leg, with which query. A pure function, and its result can be looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from contextrouter.contracts import FactSource, Source, SupportsEntities, SupportsFacets
+from contextrouter.errors import RequestRefused
+from contextrouter.model import Call, Document, Intent, Plan, Query, Request
+from contextrouter.settings import Instance, Rag, Route, Settings, SourceKeys
+
+FACTS, FACETS, ENTITIES = "facts", "facets", "entities"
+"""Legs that answer with something other than hits."""
+
+
+def make_plan(intent: Intent, request: Request, settings: Settings, sources: Mapping[str, Source | FactSource]) -> Plan:
+    """Return the calls to make for `intent`, and for every source or leg that is not asked, why.
+
+    Of `sources` only the legs are read. Raises RequestRefused when the request names a source that does not exist.
+    """
+    rag, route = settings.for_route(intent.kind)
+    _known(request.sources, sources)
+    calls: list[Call] = []
+    excluded: dict[str, str] = {}
+    for name, instance in settings.sources.items():
+        if name not in sources:
+            continue
+        why = _not_asked(name, instance, intent, request, rag, route)
+        if why:
+            excluded[name] = why
+            continue
+        source = sources[name]
+        if isinstance(source, FactSource):
+            calls.extend(_fact_calls(name, source, instance.keys, intent, request, rag))
+            if not rag.graph_facts_enabled or not rag.max_graph_facts:
+                excluded[name] = "[rag] graph_facts_enabled is false" if rag.max_graph_facts else "[rag] max_graph_facts is 0"
+        else:
+            calls.extend(_calls(name, source, instance.keys, intent, request, rag, route, excluded))
+    return Plan(intent=intent, route=intent.kind, calls=tuple(calls), excluded=excluded)
+
+
+def _known(names: Sequence[str] | None, sources: Mapping[str, object]) -> None:
+    for name in names or ():
+        if name not in sources:
+            raise RequestRefused(f"Source {name!r} is not defined. Defined sources: {', '.join(sources) or 'none'}.")
+
+
+def _not_asked(name: str, instance: Instance, intent: Intent, request: Request, rag: Rag, route: Route) -> str:
+    """Why a source is not asked at all; empty: it is."""
+    if not intent.should_search:
+        return "the question needs no search"
+    if request.sources is not None and name not in request.sources:
+        return "not among the sources asked for"
+    if route.sources is not None and name not in route.sources:
+        return f"not on route {intent.kind!r}"
+    providers = (rag.provider,) if isinstance(rag.provider, str) else rag.provider
+    if instance.kind == "provider" and providers is not None and name not in providers:
+        return "not named in [rag] provider"
+    keys: SourceKeys = instance.keys
+    labels = Document(content="", tenant=keys.tenant, compartment=keys.compartment, sensitivity=keys.sensitivity)
+    if request.scope is not None:
+        # A table without a tenant says nothing of the tenants of its documents, so the tenant is judged on arrival.
+        tenant = keys.tenant or request.scope.tenant
+        if not request.scope.allows(labels.replace(tenant=tenant)):
+            return "outside the caller's scope"
+    return ""
+
+
+def _calls(
+    name: str, source: Source, keys: SourceKeys, intent: Intent, request: Request, rag: Rag, route: Route, excluded: dict[str, str]
+) -> list[Call]:  # fmt: skip
+    calls = []
+    texts = intent.queries[: min(rag.max_retrieval_queries, keys.queries or 3)]
+    limit = keys.limit or rag.candidates
+    for leg in source.legs:
+        why = _leg_not_asked(leg, keys, request, rag, route)
+        if why:
+            excluded[f"{name}/{leg}"] = why
+            continue
+        for text in texts:
+            calls.append(Call(source=name, query=_query(text, leg, limit, intent, request), weight=keys.weight, timeout=keys.timeout))
+    if intent.facets and isinstance(source, SupportsFacets):
+        query = _query(intent.question, FACETS, limit, intent, request)
+        calls.append(Call(source=name, query=query, timeout=keys.timeout))
+    return calls
+
+
+def _leg_not_asked(leg: str, keys: SourceKeys, request: Request, rag: Rag, route: Route) -> str:
+    if leg == "text" and not rag.enable_fts:
+        return "[rag] enable_fts is false"
+    for legs, why in (
+        (keys.legs, "not among the source's legs"),
+        (route.legs, "not among the route's legs"),
+        (request.legs, "not among the legs asked for"),
+    ):
+        if legs is not None and leg not in legs:
+            return why
+    return ""
+
+
+def _fact_calls(name: str, source: FactSource, keys: SourceKeys, intent: Intent, request: Request, rag: Rag) -> list[Call]:
+    calls = []
+    if rag.graph_facts_enabled and rag.max_graph_facts:
+        query = _query(intent.question, FACTS, keys.limit or rag.max_graph_facts, intent, request)
+        calls.append(Call(source=name, query=query, weight=keys.weight, timeout=keys.timeout))
+    if intent.lookup and isinstance(source, SupportsEntities):
+        query = _query(intent.question, ENTITIES, keys.limit or rag.candidates, intent, request)
+        calls.append(Call(source=name, query=query, weight=keys.weight, timeout=keys.timeout))
+    return calls
+
+
+def _query(text: str, leg: str, limit: int, intent: Intent, request: Request) -> Query:
+    filters = request.filters if request.kinds is None else {**request.filters, "kind": list(request.kinds)}
+    return Query(
+        text=text, leg=leg, limit=limit, concepts=intent.concepts, labels=intent.labels, entities=intent.entities,
+        period=intent.period, language=intent.language, scope=request.scope, filters=filters,
+    )  # fmt: skip

@@ -1,0 +1,114 @@
+"""Step 6: the ranking stages, in turn. Each sees live envelopes only; the order it returns is the new rank.
+
+A stage that fails or is late is skipped (or raised, as its `on_error` says) and the order before it stands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from time import monotonic
+
+from contextrouter.contracts import Stage, StageContext
+from contextrouter.errors import ContractError, StageError, mask
+from contextrouter.model import Envelope, Step
+from contextrouter.settings import StageKeys
+
+
+async def rank(
+    envelopes: Sequence[Envelope],
+    stages: Mapping[str, Stage],
+    context: StageContext,
+    *,
+    keys: Mapping[str, StageKeys] | None = None,
+    deadline: float | None = None,
+    steps: list[Step] | None = None,
+    secrets: Sequence[str] = (),
+) -> list[Envelope]:
+    """Return the envelopes best first, those dropped (each with its reason) behind the live ones.
+
+    `deadline` is on the loop's clock. `steps`, where given, gets one Step per stage. Raises StageError for a stage whose
+    `on_error` is "raise".
+    """
+    live = [envelope for envelope in envelopes if envelope.dropped is None]
+    dropped = [envelope for envelope in envelopes if envelope.dropped is not None]
+    for name, stage in stages.items():
+        own = (keys or {}).get(name) or StageKeys()
+        if not own.enabled:
+            continue
+        started = monotonic()
+        note = ""
+        lost: list[Envelope] = []
+        try:
+            live, lost = await _apply(name, stage, live, context, own, deadline)
+        except Exception as error:
+            why = "timed out" if isinstance(error, TimeoutError) else mask(f"{type(error).__name__}: {error}", secrets)
+            if own.on_error == "raise":
+                raise StageError(f"Stage {name!r} failed: {why}", plugin=name, kind="stage") from error
+            note = f"failed: {why}"
+            live, lost = _kept(name, live, own)
+        dropped.extend(lost)
+        if steps is not None:
+            steps.append(Step(name=name, elapsed=monotonic() - started, live=len(live), lost=tuple(lost), note=note))
+    return live + dropped
+
+
+async def _apply(
+    name: str, stage: Stage, live: list[Envelope], context: StageContext, own: StageKeys, deadline: float | None
+) -> tuple[list[Envelope], list[Envelope]]:  # fmt: skip
+    head, tail = (live, []) if own.top_n is None else (live[: own.top_n], live[own.top_n :])
+    until = deadline
+    if own.timeout is not None:
+        mine = asyncio.get_running_loop().time() + own.timeout
+        until = mine if deadline is None else min(mine, deadline)
+    sealed: dict[int, Envelope] = {}
+
+    def seal(*args: object, **kwargs: object) -> Envelope | None:
+        envelope: Envelope | None = context.seal(*args, **kwargs)
+        if envelope is not None:
+            sealed[id(envelope.provenance)] = envelope
+        return envelope
+
+    if head:
+        async with asyncio.timeout_at(until):
+            returned = await stage.apply(tuple(head), _with_seal(context, seal))
+    else:
+        returned = ()
+    went_on, lost = _sifted(name, head, list(returned), sealed)
+    kept, cut = _kept(name, went_on + tail, own)
+    return kept, lost + cut
+
+
+def _with_seal(context: StageContext, seal: object) -> StageContext:
+    return StageContext(
+        intent=context.intent, scope=context.scope, profile=context.profile, sources=context.sources, facts=context.facts,
+        now=context.now, seal=seal,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def _sifted(
+    name: str, given: Sequence[Envelope], returned: Sequence[Envelope], sealed: Mapping[int, Envelope]
+) -> tuple[list[Envelope], list[Envelope]]:  # fmt: skip
+    """Sort what a stage returned into live and lost. Provenance is the router's seal: it can be carried on, not made."""
+    known = {id(envelope.provenance): envelope for envelope in given}
+    live: list[Envelope] = []
+    lost: list[Envelope] = []
+    seen: set[int] = set()
+    for envelope in returned:
+        if not isinstance(envelope, Envelope):
+            raise ContractError(f"apply() returned {type(envelope).__name__} among envelopes", law="stages return envelopes", plugin=name)
+        mark = id(envelope.provenance)
+        if mark in seen:
+            raise ContractError("apply() returned an envelope twice", law="no envelope twice", plugin=name)
+        if mark not in known and mark not in sealed:
+            raise ContractError("apply() returned an envelope the router did not seal", law="documents enter through seal()", plugin=name)
+        seen.add(mark)
+        (live if envelope.dropped is None else lost).append(envelope)
+    lost.extend(envelope.drop(name) for mark, envelope in known.items() if mark not in seen)
+    return live, lost
+
+
+def _kept(name: str, live: list[Envelope], own: StageKeys) -> tuple[list[Envelope], list[Envelope]]:
+    if own.keep is None or len(live) <= own.keep:
+        return live, []
+    return live[: own.keep], [envelope.drop(f"{name}: not among the best {own.keep}") for envelope in live[own.keep :]]

@@ -1,0 +1,379 @@
+"""ContextRouter: one question in, the right context from many sources out, inside one deadline.
+
+It owns the lifecycle, the cache and the trace. The eight steps stand in `_once`, in reading order; each is a public function in a
+module of its own, and whoever needs another order writes those lines himself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from time import monotonic
+from types import TracebackType
+from typing import Any, Self, cast
+from zoneinfo import ZoneInfo
+
+from contextrouter import tokens
+from contextrouter.arrival import Arrival
+from contextrouter.assembly import Assembled, answerability, assemble
+from contextrouter.cache import MemoryCache, SingleFlight, key_of
+from contextrouter.contracts import Connector, Embedder, FactSource, Generator, Interpreter, Plugin, Provider, Source, Stage, StageContext
+from contextrouter.dedupe import dedupe
+from contextrouter.errors import AllSourcesFailed, ContextRouterError, RequestRefused
+from contextrouter.fanout import Limits, OnReport, Versions, fan_out
+from contextrouter.fusion import fuse
+from contextrouter.intent import FAILED, interpret
+from contextrouter.lifecycle import Instances, check_sources, with_given
+from contextrouter.model import (
+    Context,
+    Envelope,
+    Fact,
+    Harvest,
+    Hit,
+    Intent,
+    Plan,
+    Provenance,
+    Query,
+    Request,
+    Scope,
+    SourceReport,
+    Step,
+    Trace,
+    Usage,
+)
+from contextrouter.plan import make_plan
+from contextrouter.plugins import Registry
+from contextrouter.ranking import rank
+from contextrouter.selection import select
+from contextrouter.settings import Rag, Settings, load
+
+FAN_OUT_SHARE = 0.9
+"""Share of the request's time that the sources may use when ranking stages follow."""
+
+
+class ContextRouter:
+    """The router. Use it as `async with ContextRouter.from_toml("settings.toml") as router`.
+
+    `settings` is a mapping of the same tables as a settings file, or Settings; every other argument maps names to plugin
+    instances made by hand, which the router opens and closes. One event loop owns a router between `open` and `aclose`.
+    """
+
+    def __init__(
+        self,
+        settings: Settings | Mapping[str, Any] | None = None,
+        *,
+        providers: Mapping[str, Provider] | None = None,
+        connectors: Mapping[str, Connector] | None = None,
+        facts: Mapping[str, FactSource] | None = None,
+        interpreters: Mapping[str, Interpreter] | None = None,
+        stages: Mapping[str, Stage] | None = None,
+        embedders: Mapping[str, Embedder] | None = None,
+        generators: Mapping[str, Generator] | None = None,
+        registry: Registry | None = None,
+    ) -> None:
+        given: dict[str, Mapping[str, Plugin]] = {
+            "provider": providers or {}, "connector": connectors or {}, "fact": facts or {}, "interpreter": interpreters or {},
+            "stage": stages or {}, "embedder": embedders or {}, "generator": generators or {},
+        }  # fmt: skip
+        if isinstance(settings, Settings):
+            read, found = settings, registry or Registry([Path(settings.path).parent / p for p in settings.plugins.paths])
+        else:
+            read, plugins = load(settings or {}, Registry, given={kind: list(named) for kind, named in given.items()})
+            found = registry or cast(Registry, plugins)
+        self.settings = with_given(read, given)
+        self.registry = found
+        self.instances = Instances(self.settings, found, given)
+        check_sources(self.settings, self.instances.sources)
+        self._sources = self.instances.sources
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._limits: Limits
+        self._versions: Versions
+        self._flights: SingleFlight[Context] = SingleFlight()
+        self._cache: MemoryCache[Context] = MemoryCache(self.settings.cache.max_bytes, self.settings.rag.cache_ttl_seconds, _bytes_of)
+        self._zone = ZoneInfo(self.settings.rag.timezone)
+
+    @classmethod
+    def from_toml(cls, path: str | Path = "settings.toml", **overrides: Any) -> Self:
+        """Return a router for a settings file. `overrides` lie over it: tables (`rag={"rrf_k": 10}`) or keys (`rag__rrf_k=10`).
+
+        Raises SettingsError with every problem of the file at once.
+        """
+        settings, registry = load(path, Registry, overrides=overrides)
+        return cls(settings, registry=cast(Registry, registry))
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.aclose()
+
+    async def open(self) -> None:
+        """Open every plugin. Called by `async with`, and by the first request where there is none."""
+        loop = asyncio.get_running_loop()
+        if self._loop is loop:
+            return
+        if self._loop is not None and not self._loop.is_closed():
+            raise ContextRouterError("This router is open in another event loop. Close it there, or make one router per loop.")
+        self._loop = loop
+        keys = {name: instance.keys for name, instance in self.settings.sources.items()}
+        self._limits = Limits(
+            keys, max_concurrency=self.settings.rag.max_concurrency, secrets=self.settings.secrets, ready=self.instances.ready
+        )  # fmt: skip
+        self._versions = Versions(self._sources, self.settings.cache.version_seconds)
+        self._flights = SingleFlight()
+        try:
+            await self.instances.open()
+        except BaseException:
+            self._loop = None
+            raise
+
+    async def aclose(self) -> None:
+        """Let go of everything. May be called twice; `open` works again."""
+        if self._loop is None:
+            return
+        self._loop = None
+        await self._flights.aclose()
+        await self._limits.aclose()
+        self._cache.clear()
+        await self.instances.aclose()
+
+    async def route(
+        self,
+        question: str | Request,
+        *,
+        scope: Scope | None = None,
+        sources: Sequence[str] | None = None,
+        legs: Sequence[str] | None = None,
+        deadline: float | None = None,
+    ) -> Context:
+        """Answer `question` with numbered context. `deadline` is in seconds from now.
+
+        Raises RequestRefused (nothing ran), or AllSourcesFailed when every source that was asked failed.
+        """
+        request = _request(question, scope, sources, legs, deadline)
+        await self.open()
+        until = monotonic() + (request.deadline or self.settings.rag.timeout_seconds)
+        if not self.settings.rag.cache_enabled:
+            return await self._compute(request, until)
+        key = await self._key(request)
+        hit = self._cache.get(key)
+        if hit is not None:
+            return hit
+
+        async def compute() -> Context:
+            context = await self._compute(request, until)
+            if not context.degraded:
+                self._cache.put(key, context.replace(cached=True))
+            return context
+
+        context, joined = await self._flights.run(key, until, compute)
+        return context.replace(cached=True) if joined else context
+
+    async def plan(
+        self, question: str | Request, *, scope: Scope | None = None, sources: Sequence[str] | None = None,
+        legs: Sequence[str] | None = None, deadline: float | None = None,
+    ) -> Plan:  # fmt: skip
+        """Return the plan for `question` without asking any source."""
+        request = _request(question, scope, sources, legs, deadline)
+        await self.open()
+        until = monotonic() + (request.deadline or self.settings.rag.timeout_seconds)
+        intent = await self._interpret(request, until)
+        return make_plan(intent, request, self.settings, self._sources)
+
+    async def stream(
+        self, question: str | Request, *, scope: Scope | None = None, sources: Sequence[str] | None = None,
+        legs: Sequence[str] | None = None, deadline: float | None = None,
+    ) -> AsyncIterator[SourceReport | Context]:  # fmt: skip
+        """Yield source reports as they come, then the Context. Does not read the cache, so that there is something to see."""
+        request = _request(question, scope, sources, legs, deadline)
+        await self.open()
+        until = monotonic() + (request.deadline or self.settings.rag.timeout_seconds)
+        reports: asyncio.Queue[SourceReport | None] = asyncio.Queue()
+        task = asyncio.get_running_loop().create_task(self._compute(request, until, reports.put_nowait))
+        task.add_done_callback(lambda _: reports.put_nowait(None))
+        try:
+            while (report := await reports.get()) is not None:
+                yield report
+            yield await task
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task])
+
+    async def _key(self, request: Request) -> bytes:
+        today = datetime.now(self._zone).date()
+        versions = await self._versions.now()
+        return key_of(request.replace(deadline=None), today, self.settings.fingerprint, versions)
+
+    async def _interpret(self, request: Request, until: float) -> Intent:
+        rag = self.settings.rag
+        named = self.instances.interpreters
+        return await interpret(
+            request, {name: named[name] for name in rag.interpreters if name in named},
+            keys={name: instance.keys for name, instance in self.settings.interpreters.items()},
+            deadline=_on_loop(until), max_queries=rag.max_retrieval_queries,
+        )  # fmt: skip
+
+    async def _compute(self, request: Request, until: float, on_report: OnReport | None = None) -> Context:
+        """Run the steps; where a route finds nothing, run them again on its fallback, in the time that is left."""
+        context = await self._once(request, until, on_report)
+        tried = {context.intent.kind}
+        while context.outcome == "empty":
+            fallback = self.settings.for_route(context.intent.kind)[1].fallback
+            if fallback is None or fallback in tried or monotonic() >= until:
+                break
+            tried.add(fallback)
+            context = await self._once(request.replace(mode=fallback), until, on_report)
+        return context
+
+    async def _once(self, request: Request, until: float, on_report: OnReport | None) -> Context:
+        started = monotonic()
+        steps = _Steps()
+        intent = await self._interpret(request, until)
+        steps.add("interpret", note=_failed(intent))
+        plan = make_plan(intent, request, self.settings, self._sources)
+        steps.add("plan")
+        rag, _ = self.settings.for_route(intent.kind)
+        stages = self._stages(rag)
+        share = FAN_OUT_SHARE if stages else 1.0
+        harvest = await fan_out(
+            plan, self._sources, self.instances.embedders, deadline=started + (until - started) * share, limits=self._limits, on_report=on_report
+        )  # fmt: skip
+        steps.add("fan_out", live=sum(len(ranked.hits) for ranked in harvest.lists))
+        _raise_if_all_failed(harvest)
+        facts = _distinct_facts(harvest.facts, rag.max_graph_facts)
+        envelopes = dedupe(harvest.lists, rag.identity)
+        steps.add("dedupe", envelopes)
+        fused = fuse(envelopes, rag, profiles=self._profiles, sources=list(self._sources))
+        live = steps.split("fuse", fused)
+        if stages:
+            context = self._stage_context(request, intent, facts)
+            keys = {name: instance.keys for name, instance in self.settings.stages.items()}
+            ranked = await rank(
+                live, stages, context, keys=keys, deadline=_on_loop(until), steps=steps.all, secrets=self.settings.secrets
+            )  # fmt: skip
+            live = [envelope for envelope in ranked if envelope.dropped is None]
+            steps.mark()
+        selected = steps.split("select", select(live, rag))
+        done = assemble(selected, facts, budget=rag.token_budget, count=tokens.count, truncate=tokens.truncate)
+        steps.add("assemble", done.envelopes, lost=done.lost, note="the best document was cut to the token budget" if done.cut else "")
+        return _context(request, intent, plan, harvest, done, steps.all, started)
+
+    @property
+    def _profiles(self) -> dict[str, Mapping[str, float]]:
+        """Source -> leg weights of its embedder's profile."""
+        embedders = self.instances.embedders
+        return {
+            name: embedders[source.embedder].leg_weights
+            for name, source in self._sources.items()
+            if isinstance(source, Source) and source.embedder in embedders
+        }
+
+    def _stages(self, rag: Rag) -> dict[str, Stage]:
+        named = self.instances.stages
+        return {name: named[name] for name in rag.stages if name in named}
+
+    def _stage_context(self, request: Request, intent: Intent, facts: Sequence[Fact]) -> StageContext:
+        def seal(hit: Hit, *, source: str) -> Envelope | None:
+            instance = self.settings.sources.get(source)
+            query = Query(text=intent.question, leg="stage", scope=request.scope)
+            kept = Arrival(query, instance.keys if instance else None).hits([hit])
+            if not kept:
+                return None
+            stamp = Provenance(source=source, leg="stage", query=intent.question, rank=1, score=hit.score, retrieved_at=datetime.now(UTC))
+            return Envelope(document=kept[0].document, provenance=(stamp,), highlights=hit.highlights, vector=hit.vector)
+
+        documents = {name: source for name, source in self._sources.items() if isinstance(source, Source)}
+        return StageContext(
+            intent=intent, scope=request.scope, profile=request.profile, sources=documents, facts=facts, now=datetime.now(UTC), seal=seal
+        )  # fmt: skip
+
+
+class _Steps:
+    """The trace as it grows."""
+
+    def __init__(self) -> None:
+        self.all: list[Step] = []
+        self._since = monotonic()
+
+    def mark(self) -> None:
+        self._since = monotonic()
+
+    def add(self, name: str, envelopes: Sequence[Envelope] = (), *, live: int = 0, lost: Sequence[Envelope] = (), note: str = "") -> None:
+        now = monotonic()
+        self.all.append(Step(name=name, elapsed=now - self._since, live=live or len(envelopes), lost=tuple(lost), note=note))
+        self._since = now
+
+    def split(self, name: str, envelopes: Sequence[Envelope]) -> list[Envelope]:
+        """Record a step whose live envelopes come first; return those."""
+        count = next((i for i, envelope in enumerate(envelopes) if envelope.dropped is not None), len(envelopes))
+        self.add(name, envelopes[:count], lost=envelopes[count:])
+        return list(envelopes[:count])
+
+
+def _request(
+    question: str | Request, scope: Scope | None, sources: Sequence[str] | None, legs: Sequence[str] | None, deadline: float | None
+) -> Request:  # fmt: skip
+    if deadline is not None and not deadline > 0:
+        raise RequestRefused(f"The deadline is {deadline!r} seconds from now. Give one above 0.")
+    request = question if isinstance(question, Request) else Request(question=question)
+    if not request.question.strip():
+        raise RequestRefused("The question is empty. Ask with at least one word.")
+    changes: dict[str, Any] = {
+        name: value for name, value in (("scope", scope), ("deadline", deadline)) if value is not None
+    } | {name: tuple(value) for name, value in (("sources", sources), ("legs", legs)) if value is not None}  # fmt: skip
+    return request.replace(**changes) if changes else request
+
+
+def _on_loop(until: float) -> float:
+    return asyncio.get_running_loop().time() + (until - monotonic())
+
+
+def _failed(intent: Intent) -> str:
+    failed = intent.attributes.get(FAILED)
+    return "failed: " + "; ".join(f"{name}: {why}" for name, why in failed.items()) if failed else ""
+
+
+def _raise_if_all_failed(harvest: Harvest) -> None:
+    asked = [report for report in harvest.reports if report.status != "skipped"]
+    if asked and all(report.status in ("timeout", "error", "open") for report in asked):
+        raise AllSourcesFailed(asked)
+
+
+def _distinct_facts(facts: Sequence[Fact], limit: int) -> list[Fact]:
+    """One of each fact; its validity is a part of what it says. The sources' own order holds, first come first served."""
+    known: dict[Any, Fact] = {}
+    for fact in facts:
+        known.setdefault((fact.subject, fact.predicate, fact.object, fact.valid_from, fact.valid_to), fact)
+    return list(known.values())[:limit]
+
+
+def _context(
+    request: Request, intent: Intent, plan: Plan, harvest: Harvest, done: Assembled, steps: Sequence[Step], started: float
+) -> Context:  # fmt: skip
+    if done.envelopes:
+        outcome = "answered"
+    elif done.facts or harvest.facets or harvest.entities:
+        outcome = "facts_only"
+    else:
+        outcome = "empty" if intent.should_search else "not_searched"
+    usage = Usage(
+        calls=len(plan.calls), hits=sum(len(ranked.hits) for ranked in harvest.lists), tokens=done.tokens, seconds=monotonic() - started
+    )  # fmt: skip
+    return Context(
+        question=request.question, intent=intent, outcome=outcome, text=done.text, envelopes=tuple(done.envelopes),
+        citations=tuple(done.citations), facts=tuple(done.facts), facets=harvest.facets, entities=harvest.entities,
+        answerability=answerability(intent.question, done, searched=intent.should_search),
+        coverage=harvest.reports, usage=usage, trace=Trace(plan=plan, steps=tuple(steps)),
+    )  # fmt: skip
+
+
+def _bytes_of(context: Context) -> int:
+    """About how much memory a result holds: its texts, and 600 bytes for the structs around each document."""
+    documents = [envelope.document for envelope in (*context.envelopes, *context.trace.dropped)]
+    return len(context.text) + 2000 + sum(600 + len(document.content) + len(document.snippet) for document in documents)
+
+

@@ -1,0 +1,177 @@
+"""One reading of settings: file, environment and call merged into one tree, every value with its origin."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import tomli
+
+from contextrouter import schema
+from contextrouter.errors import SECRET_NAME, Problem, SettingsError
+from contextrouter.settings.toml_lines import locate
+
+PREFIX = "CONTEXTROUTER_"
+_VARIABLE = re.compile(r"\$\$|\$\{([^}]*)\}")
+
+Key = tuple[Any, ...]
+
+
+class Reading:
+    """One reading of settings: where each value came from, and what is wrong with it."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self.environ = environ
+        self.file = ""
+        self.folder = Path()
+        self.lines: Mapping[Key, int] = {}
+        self.origin: dict[Key, str] = {}
+        self.problems: list[Problem] = []
+        self.warnings: list[str] = []
+        self.secrets: list[str] = []
+        self.not_found: list[tuple[str, str, Sequence[str]]] = []
+
+    def problem(self, key: Key, message: str) -> None:
+        """Note that the value at `key` is wrong."""
+        origin = self.origin_of(key)
+        line = self._line(key) if origin.startswith(self.file) and self.file else None
+        where = self.file if line or not origin else origin
+        self.problems.append(Problem(message, key=".".join(map(str, key)), file=where, line=line))
+
+    def _line(self, key: Key) -> int | None:
+        while key:
+            if key in self.lines:
+                return self.lines[key]
+            key = key[:-1]
+        return 1 if self.file else None
+
+    def origin_of(self, key: Key) -> str:
+        """Where the value at `key`, or the nearest table around it, was set."""
+        while key:
+            if key in self.origin:
+                return self.origin[key]
+            key = key[:-1]
+        return self.file
+
+    def parse(self, source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
+        if isinstance(source, Mapping):
+            self.file = ""
+            tree = _copied(source)
+            self._mark(tree, (), "call")
+            return tree
+        path = Path(source)
+        self.file, self.folder = path.name, path.absolute().parent
+        try:
+            text = path.read_text("utf-8")
+        except FileNotFoundError:
+            raise SettingsError(f"Settings file {str(path)!r} does not exist. `contextrouter init` writes one.") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingsError(f"Settings file {str(path)!r} cannot be read as UTF-8 text: {error}.") from None
+        try:
+            tree = tomli.loads(text)
+        except tomli.TOMLDecodeError as error:
+            at = getattr(error, "lineno", None)
+            message = getattr(error, "msg", str(error))
+            raise SettingsError([Problem(f"not valid TOML: {message}.", file=self.file, line=at)]) from None
+        self.lines = locate(text)
+        for key, line in self.lines.items():
+            self.origin[key] = f"{self.file}:{line}"
+        return tree
+
+    def _mark(self, value: Any, key: Key, origin: str) -> None:
+        if key:
+            self.origin[key] = origin
+        if isinstance(value, dict):
+            for name, inner in value.items():
+                self._mark(inner, (*key, name), origin)
+
+    def add_environment(self, tree: dict[str, Any], known: Sequence[str]) -> None:
+        """Lay `CONTEXTROUTER_<SECTION>__<KEY>` over the file; warn of variables that name nothing."""
+        for variable, raw in sorted(self.environ.items()):
+            if not variable.startswith(PREFIX):
+                continue
+            key = tuple(variable[len(PREFIX) :].lower().split("__"))
+            if len(key) < 2 or key[0] not in known or not all(key):
+                close = schema.nearest(key[0].split("_")[0], known)
+                hint = f" Write {PREFIX}{close.upper()}__<KEY>, with two underscores." if close else ""
+                self.warnings.append(f"environment variable {variable} sets nothing: it names no section.{hint}")
+                continue
+            self._put(tree, key, _from_text(raw), f"environment variable {variable}")
+
+    def add_overrides(self, tree: dict[str, Any], overrides: Mapping[str, Any]) -> None:
+        """Lay call arguments over everything: nested tables, or dotted (or `__`-joined) names."""
+        for name, value in overrides.items():
+            self._put(tree, tuple(re.split(r"\.|__", name)), _copied(value), "call")
+
+    def _put(self, tree: dict[str, Any], key: Key, value: Any, origin: str) -> None:
+        if isinstance(value, dict) and not (len(key) > 1 and value == {}):
+            for name, inner in value.items():
+                self._put(tree, (*key, name), inner, origin)
+            if value:
+                return
+        table = tree
+        for index, name in enumerate(key[:-1]):
+            inner = table.setdefault(name, {})
+            if not isinstance(inner, dict):
+                self.problems.append(Problem(f"{origin} sets a key below {'.'.join(key[: index + 1])}, which is not a table."))
+                return
+            table = inner
+        table[key[-1]] = value
+        self.origin[key] = origin
+
+    def resolve(self, value: Any, key: Key, secret: bool = False) -> Any:
+        """Put in `${NAME}` from the environment, and for secrets `file:PATH`; remember both as secrets."""
+        if isinstance(value, dict):
+            return {k: self.resolve(v, (*key, k), secret or bool(SECRET_NAME.search(str(k)))) for k, v in value.items()}
+        if isinstance(value, list):
+            return [self.resolve(v, (*key, i), secret) for i, v in enumerate(value)]
+        if not isinstance(value, str):
+            return value
+        if secret and value.startswith("file:"):
+            path = self.folder / value[5:]
+            try:
+                value = path.read_text("utf-8").strip()
+            except (OSError, UnicodeDecodeError) as error:
+                self.problem(key, f"secret file {str(path)!r} cannot be read: {getattr(error, 'strerror', None) or error}.")
+                return ""
+        else:
+            value = _VARIABLE.sub(lambda m: self._variable(m, key, secret), value)
+        if secret and value:
+            self.secrets.append(value)
+        return value
+
+    def _variable(self, match: re.Match[str], key: Key, secret: bool) -> str:
+        name = match.group(1)
+        if name is None:
+            return "$"
+        if name not in self.environ:
+            self.problem(key, f"environment variable {name!r} is not set. Set it, or write $$ for a plain dollar sign.")
+            return ""
+        value = self.environ[name]
+        if value and (secret or SECRET_NAME.search(name)):
+            self.secrets.append(value)
+        return value
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(k): _copied(v) for k, v in value.items()}
+    if isinstance(value, msgspec.Struct):
+        return _copied(msgspec.structs.asdict(value))
+    return [_copied(v) for v in value] if isinstance(value, list | tuple | set | frozenset) else value
+
+
+def _from_text(raw: str) -> Any:
+    """An environment variable's value: TOML or JSON where it is one, else the text itself."""
+    try:
+        return tomli.loads(f"v = {raw}")["v"]
+    except tomli.TOMLDecodeError:
+        pass
+    try:
+        return json.loads(raw)
+    except ValueError:
+        return raw

@@ -1,0 +1,215 @@
+"""Settings: TOML -> frozen, typed values, every one of which knows where it came from.
+
+Defaults < file < environment (`CONTEXTROUTER_<SECTION>__<KEY>`) < call arguments. Reading them is in `settings_load.py`; here is
+what they are. `[rag]` holds the knobs of the spine under the names its users know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from contextrouter.contracts import KINDS
+
+Weight = Annotated[float, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1)]
+Seconds = Annotated[float, Meta(gt=0)]
+_NONE: Mapping[str, Any] = {}
+
+TABLES: dict[str, str] = {f"{kind}s": kind for kind in KINDS}
+"""Name of a table of plugin instances -> the kind of the plugins in it."""
+
+
+class Rag(msgspec.Struct, frozen=True, kw_only=True):
+    """`[rag]`: what is asked, how answers are fused, how much is handed back."""
+
+    provider: str | tuple[str, ...] | None = None  # names of the providers that run; None: all that are defined
+    interpreters: tuple[str, ...] = ("normalize",)
+    stages: tuple[str, ...] = ()
+    max_retrieval_queries: Annotated[int, Meta(ge=1, le=3)] = 3
+    candidates: Positive = 30  # hits asked of each leg, unless the source's `limit` says otherwise
+    enable_fts: bool = True
+    # How long, and how many at once.
+    timeout_seconds: Seconds = 10.0
+    max_concurrency: Positive = 64
+    # Fusion.
+    hybrid_fusion: Literal["rrf", "weighted"] = "rrf"
+    rrf_k: Annotated[float, Meta(ge=0)] = 60  # Cormack, Clarke and Büttcher 2009
+    hybrid_vector_weight: Weight = 0.7
+    hybrid_text_weight: Weight = 0.3
+    leg_weights: Mapping[str, Weight] = _NONE  # "leg" or "source.leg"
+    levels: Literal[1, 2] = 2
+    identity: Literal["exact", "content", "url", "id", "title"] = "exact"
+    # Selection.
+    general_retrieval_enabled: bool = True
+    general_retrieval_final_count: Positive = 10
+    max_books: Count = 5
+    max_videos: Count = 3
+    max_qa: Count = 5
+    max_web: Count = 3
+    quotas: Mapping[str, Count] = _NONE
+    # Facts.
+    graph_facts_enabled: bool = True
+    max_graph_facts: Count = 50
+    # Assembly.
+    token_budget: Count = 8000  # 0: none
+    timezone: str = "UTC"
+    # Cache.
+    cache_enabled: bool = True
+    cache_ttl_seconds: Seconds = 3600.0
+
+    def quota(self, kind: str) -> tuple[str, int]:
+        """The quota that documents of `kind` share, and its size."""
+        named = {"book": self.max_books, "video": self.max_videos, "qa": self.max_qa, "web": self.max_web, **self.quotas}
+        return (kind, named[kind]) if kind in named and kind != "other" else ("other", named.get("other", 3))
+
+
+class Cache(msgspec.Struct, frozen=True, kw_only=True):
+    """`[cache]`: the result cache in memory."""
+
+    max_bytes: Positive = 64_000_000
+    version_seconds: Annotated[float, Meta(ge=0)] = 1.0  # how long a source's version is taken to hold
+
+
+class Plugins(msgspec.Struct, frozen=True, kw_only=True):
+    """`[plugins]`: folders whose modules are plugins, relative to the settings file."""
+
+    paths: tuple[str, ...] = ()
+
+
+class SourceKeys(msgspec.Struct, frozen=True, kw_only=True):
+    """The router's own keys in the table of a provider, a connector or a fact source."""
+
+    use: str | None = None
+    enabled: bool = True
+    weight: Weight = 1.0
+    timeout: Seconds | None = None
+    limit: Positive | None = None
+    legs: tuple[str, ...] | None = None
+    queries: Annotated[int, Meta(ge=1, le=3)] | None = None
+    concurrency: Positive | None = None
+    kind: str | None = None
+    trust: Literal["authoritative", "reference", "volatile"] | None = None
+    tenant: str | None = None
+    compartment: str | None = None
+    sensitivity: Literal["public", "internal", "confidential", "restricted"] | None = None
+
+
+class StageKeys(msgspec.Struct, frozen=True, kw_only=True):
+    """The router's own keys in the table of a stage or an interpreter."""
+
+    use: str | None = None
+    enabled: bool = True
+    top_n: Positive | None = None  # a stage sees only the first n; the others follow behind
+    keep: Positive | None = None  # how many go on
+    timeout: Seconds | None = None
+    on_error: Literal["skip", "raise"] = "skip"
+
+
+class InterpreterKeys(msgspec.Struct, frozen=True, kw_only=True):
+    """The router's own keys in an interpreter's table; what they mean for a list of envelopes has no meaning here."""
+
+    use: str | None = None
+    enabled: bool = True
+    timeout: Seconds | None = None
+    on_error: Literal["skip", "raise"] = "skip"
+
+
+class OtherKeys(msgspec.Struct, frozen=True, kw_only=True):
+    """The router's own keys in the table of any other plugin."""
+
+    use: str | None = None
+    enabled: bool = True
+
+
+def keys_of(kind: str) -> type[SourceKeys] | type[StageKeys] | type[InterpreterKeys] | type[OtherKeys]:
+    """The struct of the router's own keys for this kind."""
+    if kind in ("provider", "connector", "fact"):
+        return SourceKeys
+    return {"stage": StageKeys, "interpreter": InterpreterKeys}.get(kind, OtherKeys)  # type: ignore[return-value]
+
+
+class Instance(msgspec.Struct, frozen=True, kw_only=True):
+    """One plugin instance: `[<kind>s.<name>]`. `options` go to the constructor, `keys` are the router's."""
+
+    kind: str
+    name: str
+    use: str
+    keys: Any
+    options: Mapping[str, Any] = _NONE
+    references: Mapping[str, str] = _NONE  # option -> kind of the instance it names
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """`[routes.<intent kind>]`: what differs for questions of this kind."""
+
+    sources: tuple[str, ...] | None = None
+    legs: tuple[str, ...] | None = None
+    stages: tuple[str, ...] | None = None
+    max_retrieval_queries: Annotated[int, Meta(ge=1, le=3)] | None = None
+    candidates: Positive | None = None
+    general_retrieval_enabled: bool | None = None
+    general_retrieval_final_count: Positive | None = None
+    quotas: Mapping[str, Count] | None = None
+    max_graph_facts: Count | None = None
+    token_budget: Count | None = None
+    fallback: str | None = None  # the route to take when this one finds nothing
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True, rename={"source": "from"}):
+    """`[ingest.<name>]`: from where, through what, into which store; labels for documents that carry none."""
+
+    source: str  # a connector's name, or a path relative to the settings file
+    to: str
+    transforms: tuple[str, ...] = ("chunk", "keywords")
+    kind: str | None = None
+    trust: Literal["authoritative", "reference", "volatile"] | None = None
+    tenant: str | None = None
+    compartment: str | None = None
+    sensitivity: Literal["public", "internal", "confidential", "restricted"] | None = None
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that was set. `origins` maps a dotted key to where its value came from; `secrets` are never shown."""
+
+    rag: Rag = Rag()
+    cache: Cache = Cache()
+    plugins: Plugins = Plugins()
+    providers: Mapping[str, Instance] = _NONE
+    connectors: Mapping[str, Instance] = _NONE
+    facts: Mapping[str, Instance] = _NONE
+    interpreters: Mapping[str, Instance] = _NONE
+    stages: Mapping[str, Instance] = _NONE
+    embedders: Mapping[str, Instance] = _NONE
+    transforms: Mapping[str, Instance] = _NONE
+    generators: Mapping[str, Instance] = _NONE
+    routes: Mapping[str, Route] = _NONE
+    ingest: Mapping[str, Job] = _NONE
+    path: str = ""
+    origins: Mapping[str, str] = _NONE
+    warnings: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
+    fingerprint: str = ""
+
+    @property
+    def sources(self) -> dict[str, Instance]:
+        """Providers, connectors and fact sources that are enabled, in the order of the file."""
+        every = {**self.providers, **self.connectors, **self.facts}
+        return {name: instance for name, instance in every.items() if instance.keys.enabled}
+
+    def instances(self, kind: str) -> Mapping[str, Instance]:
+        """The instances of one kind, by name."""
+        found: Mapping[str, Instance] = getattr(self, f"{kind}s")
+        return found
+
+    def for_route(self, kind: str) -> tuple[Rag, Route]:
+        """`[rag]` as it is for questions of this kind, and the route itself."""
+        route = self.routes.get(kind, Route())
+        names = ("stages", "max_retrieval_queries", "candidates", "general_retrieval_enabled", "general_retrieval_final_count")
+        names += ("quotas", "max_graph_facts", "token_budget")
+        changes = {name: value for name in names if (value := getattr(route, name)) is not None}
+        return (msgspec.structs.replace(self.rag, **changes) if changes else self.rag), route
