@@ -54,6 +54,7 @@ class Memory(Provider):
         self._postings: defaultdict[str, dict[tuple[str, str, str], float]] = defaultdict(dict)
         self._chunks: dict[tuple[str, str, str], _Chunk] = {}
         self._words = 0
+        self._dimensions: int | None = None
         self._generation = 0
         for number, table in enumerate(documents or []):
             document = _document(number, table)
@@ -86,7 +87,7 @@ class Memory(Provider):
     async def upsert(self, entries: Sequence[Entry]) -> None:
         """Replace documents; all entries are checked before the first is stored. Facts are not kept here."""
         prepared = [self._prepare(entry) for entry in entries]
-        self._sized([*prepared, *self._stored.values()])
+        self._dimensions = self._sized(prepared)
         for ready in prepared:
             self._store(ready)
 
@@ -175,12 +176,16 @@ class Memory(Provider):
                 found[leg] = unit
         return found
 
-    def _sized(self, stored: Sequence[_Stored]) -> None:
-        """Refuse vectors of two lengths; raises IngestError that names both."""
-        sizes = {len(v): each.document.id for each in stored for chunk in each.chunks for v in chunk.vectors.values()}
-        if len(sizes) > 1:
-            both = " and ".join(map(str, sorted(sizes)))
-            raise IngestError(f"Vectors have {both} dimensions; embed all documents with one model.", document=next(iter(sizes.values())))
+    def _sized(self, stored: Sequence[_Stored]) -> int | None:
+        """The one length all vectors have; raises IngestError that names two."""
+        size = self._dimensions
+        for each in stored:
+            for vector in (vector for chunk in each.chunks for vector in chunk.vectors.values()):
+                if size not in (None, len(vector)):
+                    message = f"has a vector of {len(vector)} dimensions, others have {size}; embed all with one model"
+                    raise IngestError(f"Document {each.document.id!r} {message}.", document=each.document.id)
+                size = len(vector)
+        return size
 
     def _put(self, entry: Entry) -> None:
         self._store(self._prepare(entry))

@@ -25,7 +25,8 @@ _STEP3 = (
     ("ical", "ic"), ("ness", ""), ("ful", ""),
 )  # fmt: skip
 _STEP4 = (
-    "ement", "ance", "ence", "able", "ible", "ment", "ant", "ent", "ism", "ate", "iti", "ous", "ive", "ize", "ion", "al", "er", "ic",
+    "ement", "ance", "ence", "able", "ible", "ment", "ant", "ent", "ism", "ate", "iti", "ous", "ive", "ize", "ion", "al", "er",
+    "ic",
 )  # fmt: skip
 _REGION = re.compile(r"[^aeiouy]*[aeiouy]+[^aeiouy]")
 _FIRST = re.compile(r"(?:gener|commun|arsen)")

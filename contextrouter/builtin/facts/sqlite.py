@@ -1,0 +1,264 @@
+# ruff: noqa: S608  (the statements are put together from fragments written here; every value is bound)
+"""The fact source `sqlite`: triples stored with the documents of a SQLite store, found by the names a question holds."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import tempfile
+import weakref
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import msgspec
+
+from contextrouter.builtin.providers import sqlite_write
+from contextrouter.builtin.providers.filtering import microseconds, moment
+from contextrouter.builtin.providers.sqlite import Sqlite
+from contextrouter.builtin.providers.sqlite_file import Stop, StoreFile, kind_of_file
+from contextrouter.builtin.providers.sqlite_filter import EVERYTHING, Condition, visible
+from contextrouter.builtin.providers.websearch import LONGEST, STOP_WORDS, atoms
+from contextrouter.contracts import Entry, FactSource, Provider
+from contextrouter.model import Document, Entity, Fact, Period, Query
+
+_LONGEST_NAME = 16  # words, or characters of a script without spaces
+_WIDEST = 1_000  # names followed from one hop to the next
+_MOST = 5_000  # facts looked at in one hop
+_COLUMNS = (
+    "f.subject, f.predicate, f.object, f.source, f.confidence, f.valid_from, f.valid_to, f.tenant, f.compartment, f.sensitivity,"
+    " f.attributes, f.subject_key, f.object_key"
+)
+
+
+class _Found(NamedTuple):
+    """A fact, how many of the question's names it holds, and how many hops away it is."""
+
+    fact: Fact
+    matched: int
+    hop: int
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """Most names first, then nearest, surest, and by subject, predicate, object and period."""
+        fact = self.fact
+        since = microseconds(fact.valid_from)
+        return (-self.matched, self.hop, -fact.confidence, fact.subject, fact.predicate, fact.object, since is not None, since)
+
+
+class SqliteFacts(FactSource):
+    """Answers with the facts in a SQLite store: those whose subject or object is named by the question.
+
+    `path` is the store's file; `store` the name of a `sqlite` provider whose file is taken instead (one of the two). `hops`
+    (1 to 10) is how far facts are followed from the names: at 2, facts about the entities of the first facts come too.
+
+    Names are matched whole, without regard to case and accents, longest first, in any script. Facts are those that hold now,
+    or at some time in the query's period. Raises ValueError for values out of range.
+    """
+
+    def __init__(self, *, path: str = "", store: str = "", hops: int = 1) -> None:
+        if path and store:
+            raise ValueError(f"path {path!r} and store {store!r} are both given; give one of them.")
+        if not 1 <= hops <= 10:
+            raise ValueError(f"hops {hops!r} is out of range; give 1 to 10.")
+        self.path = kind_of_file(path) if path else ""
+        self.store = store
+        self._hops = hops
+        self._file: StoreFile | None = None
+
+    @classmethod
+    def example(cls) -> Self:
+        """One document with one fact, in a temporary folder that goes with the instance."""
+        folder = tempfile.mkdtemp(prefix="contextrouter-")
+        source = cls(path=str(Path(folder) / "example.db"))
+        weakref.finalize(source, shutil.rmtree, folder, ignore_errors=True)
+        document = Document(id="openai", content="OpenAI was founded by Sam Altman and others.")
+        fact = Fact(subject="OpenAI", predicate="founded_by", object="Sam Altman")
+        rows = [sqlite_write.prepare(Entry(document=document, chunks=[document], facts=[fact]), ())]
+        file = StoreFile(source.path, busy_timeout=5.0, threads=1)
+        file.write_here(lambda connection: sqlite_write.upsert(connection, rows, "", 0))
+        return source
+
+    def share(self, provider: Provider) -> None:
+        """Take the file of `provider`, the one `store` names; raises ValueError when it is no SQLite store."""
+        if not isinstance(provider, Sqlite):
+            raise ValueError(f"store {self.store!r} is a {type(provider).__name__}; name a provider that uses 'sqlite'.")
+        self.path = provider.path
+
+    async def open(self) -> None:
+        """Check the file if it is there. Raises ValueError when neither `path` nor `store` led to one."""
+        if not self.path:
+            raise ValueError("Neither path nor store is given; give the store's file, or the name of a sqlite provider.")
+        if self._file is None:
+            self._file = StoreFile(self.path, busy_timeout=5.0, threads=2)
+        await self._file.open()
+
+    async def aclose(self) -> None:
+        """Interrupt what runs and let go of the file."""
+        file, self._file = self._file, None
+        if file is not None:
+            await file.aclose()
+
+    async def ping(self) -> None:
+        """Raise SourceError when there is no store to ask."""
+        await self._opened().read(lambda connection, stop: None, empty=None)
+
+    async def version(self) -> str:
+        """A string that changes with every write to the store, by whichever process."""
+        sql = "SELECT group_concat(value, ':') FROM (SELECT value FROM meta WHERE key IN ('store', 'generation') ORDER BY key)"
+        file = self._opened()
+        return await file.read(lambda c, stop: str(c.execute(sql).fetchone()[0]), empty="") if file.exists() else ""
+
+    async def facts(self, query: Query) -> Sequence[Fact]:
+        """Return facts about the names in the query's text, entities and concepts.
+
+        Order: names matched, hops, confidence, subject, predicate, object. One fact said by several documents comes once;
+        said of two periods it comes twice.
+        """
+        if query.limit < 1:
+            return []
+        found: list[Fact] = await self._opened().read(
+            lambda c, stop: self._facts(c, query, stop), deadline=query.deadline, empty=[]
+        )
+        return found
+
+    async def entities(self, query: Query) -> Sequence[Entity]:
+        """Return the entities the query names, with what the facts say of each: predicate -> object, or list of objects."""
+        found: list[Fact] = await self._opened().read(
+            lambda c, stop: [f.fact for f in self._direct(c, query, stop) if f.hop == 1], deadline=query.deadline, empty=[]
+        )
+        names = _asked(query)
+        grouped: dict[tuple[str, ...], list[Fact]] = {}
+        for fact in found:
+            if (key := sqlite_write.name_key(fact.subject)) in names:
+                labels = (fact.tenant or "", fact.compartment or "", fact.sensitivity or "")
+                grouped.setdefault((key, *labels), []).append(fact)
+        return [_entity(key[0], facts) for key, facts in sorted(grouped.items())][: query.limit]
+
+    def _opened(self) -> StoreFile:
+        if self._file is None:
+            raise ValueError("Fact source is not open; call open() first.")
+        return self._file
+
+    def _facts(self, connection: sqlite3.Connection, query: Query, stop: Stop) -> list[Fact]:
+        found = self._direct(connection, query, stop)
+        best: dict[tuple[Any, ...], _Found] = {}
+        for each in sorted(found, key=lambda f: f.order):
+            fact = each.fact
+            best.setdefault((fact.subject, fact.predicate, fact.object, fact.valid_from, fact.valid_to), each)
+        return [each.fact for each in best.values()][: query.limit]
+
+    def _direct(self, connection: sqlite3.Connection, query: Query, stop: Stop) -> list[_Found]:
+        """Facts of the names, then, hop by hop, of the entities those facts name; no name is followed twice."""
+        names = _named(connection, query)
+        allowed = visible(query.scope, "f") & _valid(query.period)
+        found: dict[int, _Found] = {}
+        frontier, visited = sorted(names), set(names)
+        for hop in range(1, self._hops + 1):
+            stop.check()
+            reached: dict[str, None] = {}
+            for number, fact, keys in _about(connection, frontier, allowed):
+                if number not in found:
+                    found[number] = _Found(fact, len(names & keys), hop)
+                    reached.update(dict.fromkeys(sorted(keys - visited)))
+            frontier = list(reached)[:_WIDEST]
+            visited.update(frontier)
+            if not frontier:
+                break
+        return list(found.values())
+
+
+def _about(connection: sqlite3.Connection, names: Sequence[str], allowed: Condition) -> list[tuple[int, Fact, set[str]]]:
+    """Facts that have one of `names` as subject or object, surest first."""
+    rows = connection.execute(
+        f"SELECT f.number, {_COLUMNS} FROM facts f WHERE f.number IN ("
+        "SELECT number FROM facts WHERE subject_key IN (SELECT value FROM json_each(?1)) UNION "
+        "SELECT number FROM facts WHERE object_key IN (SELECT value FROM json_each(?1)))"
+        f" AND {allowed.where} ORDER BY f.confidence DESC, f.subject, f.predicate, f.object, f.number LIMIT {_MOST}",
+        (json.dumps(list(names)), *allowed.values),
+    )
+    return [(row[0], _fact(row[1:]), {key for key in row[-2:] if key}) for row in rows]
+
+
+def _fact(row: Sequence[Any]) -> Fact:
+    return Fact(
+        subject=row[0], predicate=row[1], object=row[2], source=row[3], confidence=row[4],
+        valid_from=moment(row[5]), valid_to=moment(row[6]),
+        tenant=row[7] or None, compartment=row[8] or None, sensitivity=row[9] or None,
+        attributes=msgspec.json.decode(row[10]),
+    )  # fmt: skip
+
+
+def _entity(key: str, facts: Sequence[Fact]) -> Entity:
+    attributes: defaultdict[str, list[str]] = defaultdict(list)
+    for fact in facts:
+        if fact.object not in attributes[fact.predicate]:
+            attributes[fact.predicate].append(fact.object)
+    first = facts[0]
+    return Entity(
+        id=key, name=first.subject, attributes={name: v[0] if len(v) == 1 else v for name, v in attributes.items()},
+        source=first.source, tenant=first.tenant, compartment=first.compartment, sensitivity=first.sensitivity,
+    )  # fmt: skip
+
+
+def _valid(period: Period | None) -> Condition:
+    """Facts that hold now, or at some time in the period. A fact's own period is [valid_from, valid_to)."""
+    if period is None:
+        now = microseconds(datetime.now(UTC))
+        first, last = now, None if now is None else now + 1
+    else:
+        first, last = map(microseconds, period.bounds())
+    condition = EVERYTHING
+    if last is not None:
+        condition &= Condition("(f.valid_from IS NULL OR f.valid_from < ?)", (last,))
+    if first is not None:
+        condition &= Condition("(f.valid_to IS NULL OR f.valid_to > ?)", (first,))
+    return condition
+
+
+def _asked(query: Query) -> set[str]:
+    """Every name the query might hold, as keys."""
+    return {key for _, _, key in _spans(query.text)} | _given(query)
+
+
+def _given(query: Query) -> set[str]:
+    return {key for name in (*query.entities, *query.concepts) if (key := sqlite_write.name_key(name))}
+
+
+def _spans(text: str) -> list[tuple[int, int, str]]:
+    """Every run of words in the text that is short enough for a name: (first, end, key)."""
+    found = atoms(text[:LONGEST])
+    return [
+        (start, end, " ".join(found[start:end]))
+        for start in range(len(found))
+        for end in range(start + 1, min(start + _LONGEST_NAME, len(found)) + 1)
+    ]
+
+
+def _named(connection: sqlite3.Connection, query: Query) -> set[str]:
+    """The names that facts know among those asked: given ones, and those in the text that lie within no longer one.
+
+    Stop words alone ("it", "who") name nothing unless given as an entity.
+    """
+    spans = _spans(query.text)
+    given = _given(query)
+    known = _known(connection, {key for _, _, key in spans} | given)
+    held = [span for span in spans if span[2] in known and not all(word in STOP_WORDS for word in span[2].split())]
+    held.sort(key=lambda span: (span[0] - span[1], span[0]))
+    chosen: list[tuple[int, int, str]] = []
+    for first, end, key in held:
+        if not any(start <= first and end <= stop for start, stop, _ in chosen):
+            chosen.append((first, end, key))
+    return {key for _, _, key in chosen} | (given & known)
+
+
+def _known(connection: sqlite3.Connection, keys: Iterable[str]) -> set[str]:
+    rows = connection.execute(
+        "SELECT value FROM json_each(?) WHERE EXISTS (SELECT 1 FROM facts WHERE subject_key = value)"
+        " OR EXISTS (SELECT 1 FROM facts WHERE object_key = value)",
+        (json.dumps(sorted(keys)),),
+    )
+    return {value for (value,) in rows}
