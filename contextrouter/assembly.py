@@ -17,9 +17,9 @@ OVER = "token budget"
 _FACT_SHARE = 4
 _WORD = re.compile(r"\w+")
 _STOP = frozenset(
-    "a about an and any are as at be been but by can could did do does for from had has have how i if in into is it its me my of "
-    "on or our should so some tell than that the their them there these they this to us was we were what when where which who "
-    "whom whose why will with would you your".split()
+    "a about an and any are as at be been but by can could did do does for from had has have how i if in into is it its me "
+    "my of on or our should so some tell than that the their them there these they this to us was we were what when where "
+    "which who whom whose why will with would you your".split()
 )
 
 Count = Callable[[str], int]
@@ -42,8 +42,13 @@ class Assembled:
 
 
 def assemble(
-    selected: Sequence[Envelope], facts: Sequence[Fact] = (), *, budget: int = 0, count: Count | None = None, truncate: Truncate | None = None
-) -> Assembled:  # fmt: skip
+    selected: Sequence[Envelope],
+    facts: Sequence[Fact] = (),
+    *,
+    budget: int = 0,
+    count: Count | None = None,
+    truncate: Truncate | None = None,
+) -> Assembled:
     """Number, cite and join the live ones among `selected`. `budget` 0: everything goes in, nothing is counted."""
     done = Assembled()
     live = [envelope for envelope in selected if envelope.dropped is None]
@@ -151,4 +156,8 @@ def answerability(question: str, assembled: Assembled, *, searched: bool = True)
     share = len(held) / len(words)
     missing = ", ".join(sorted(words - held))
     reason = f"{len(held)} of {len(words)} content words of the question are in the best {len(best)}"
-    return Answerability(level="strong" if share >= 0.6 else "weak", confidence=share, reason=reason + (f"; missing: {missing}" if missing else ""))
+    return Answerability(
+        level="strong" if share >= 0.6 else "weak",
+        confidence=share,
+        reason=reason + (f"; missing: {missing}" if missing else ""),
+    )

@@ -180,9 +180,7 @@ class Generator(Plugin):
     """A language model."""
 
     @abstractmethod
-    async def complete(
-        self, messages: Sequence[Mapping[str, str]], *, schema: Mapping[str, Any] | None = None
-    ) -> Completion:
+    async def complete(self, messages: Sequence[Mapping[str, str]], *, schema: Mapping[str, Any] | None = None) -> Completion:
         """Answer `messages` ({"role", "content"}); with `schema` (JSON schema) as an object in `data`."""
 
     async def stream(self, messages: Sequence[Mapping[str, str]]) -> AsyncIterator[str]:
@@ -311,7 +309,10 @@ class SupportsStatistics(Protocol):
 
 
 ROUTER_KEYS: Mapping[str, tuple[str, ...]] = {
-    "provider": ("use", "enabled", "weight", "timeout", "limit", "legs", "queries", "concurrency", "kind", "trust", "tenant", "compartment", "sensitivity"),
+    "provider": (
+        "use", "enabled", "weight", "timeout", "limit", "legs", "queries", "concurrency",
+        "kind", "trust", "tenant", "compartment", "sensitivity",
+    ),
     "stage": ("use", "enabled", "top_n", "keep", "timeout", "on_error"),
     "interpreter": ("use", "enabled", "top_n", "keep", "timeout", "on_error"),
 }  # fmt: skip
@@ -323,5 +324,3 @@ def router_keys(kind: str) -> tuple[str, ...]:
     if kind in SOURCE_KINDS:
         return ROUTER_KEYS["provider"]
     return ROUTER_KEYS.get(kind, ("use", "enabled"))
-
-

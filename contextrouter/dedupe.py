@@ -57,10 +57,7 @@ def _across_sources(groups: list[list[Seen]], identity: str) -> list[list[Seen]]
             group.sort(key=_order)
         document = group[0][6].document
         named = key_of(document) if key_of else None
-        if named is not None:
-            found = index.setdefault(named, group)
-        else:
-            found = _exact(index, document, group)
+        found = index.setdefault(named, group) if named is not None else _exact(index, document, group)
         if found is group:
             kept.append(group)
         else:

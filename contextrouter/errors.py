@@ -50,9 +50,7 @@ class SettingsError(ContextRouterError):
     """The settings do not validate. `.problems` lists everything wrong at once."""
 
     def __init__(self, problems: Sequence[Problem] | str) -> None:
-        self.problems: tuple[Problem, ...] = (
-            (Problem(problems),) if isinstance(problems, str) else tuple(problems)
-        )
+        self.problems: tuple[Problem, ...] = (Problem(problems),) if isinstance(problems, str) else tuple(problems)
         super().__init__("\n".join(map(str, self.problems)))
 
 
@@ -131,7 +129,8 @@ class IngestError(ContextRouterError):
 SECRET_NAME = re.compile(r"(^|_)(key|token|secret|password|passwd|credentials?|authorization|dsn|cookie)s?($|_)", re.I)
 _IN_TEXT = re.compile(
     r"""(?ix)
-      ( \b (?: [\w-]* (?:api[_-]?key|token|secret|password|passwd|authorization|signature) ) ["']? \s* [=:] \s* ["']? (?:bearer\s+|basic\s+)? ) [^\s"'&;,)]+
+      ( \b (?: [\w-]* (?:api[_-]?key|token|secret|password|passwd|authorization|signature) ) ["']? \s* [=:] \s* ["']?
+        (?:bearer\s+|basic\s+)? ) [^\s"'&;,)]+
     | ( \b (?:bearer|basic) \s+ ) [A-Za-z0-9._~+/=-]{8,}
     | ( :// [^/\s:@]* : ) [^@/\s]+ (?=@)
     """

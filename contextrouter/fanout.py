@@ -14,7 +14,16 @@ from time import monotonic
 from typing import Any
 
 from contextrouter.arrival import Arrival
-from contextrouter.contracts import Embedder, FactSource, Partial, Provider, Source, SupportsEntities, SupportsFacets, SupportsVersion
+from contextrouter.contracts import (
+    Embedder,
+    FactSource,
+    Partial,
+    Provider,
+    Source,
+    SupportsEntities,
+    SupportsFacets,
+    SupportsVersion,
+)
 from contextrouter.errors import ContextRouterError, ContractError, SourceTimeout, mask
 from contextrouter.model import Call, Entity, Facet, Fact, Harvest, Intent, Plan, Query, RankedList, SourceReport, Vector
 from contextrouter.plan import ENTITIES, FACETS, FACTS
@@ -37,9 +46,13 @@ class Limits:
     """
 
     def __init__(
-        self, keys: Mapping[str, SourceKeys] | None = None, *, max_concurrency: int = 64, secrets: Sequence[str] = (),
+        self,
+        keys: Mapping[str, SourceKeys] | None = None,
+        *,
+        max_concurrency: int = 64,
+        secrets: Sequence[str] = (),
         ready: Ready | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.keys = dict(keys or {})
         self.ready = ready
         self.secrets = tuple(secrets)
@@ -87,9 +100,14 @@ class _Run:
     """One fan-out."""
 
     def __init__(
-        self, plan: Plan, sources: Mapping[str, Source | FactSource], embedders: Mapping[str, Embedder],
-        deadline: float | None, limits: Limits, on_report: OnReport | None,
-    ) -> None:  # fmt: skip
+        self,
+        plan: Plan,
+        sources: Mapping[str, Source | FactSource],
+        embedders: Mapping[str, Embedder],
+        deadline: float | None,
+        limits: Limits,
+        on_report: OnReport | None,
+    ) -> None:
         self.plan, self.sources, self.embedders = plan, sources, embedders
         self.deadline, self.limits, self.on_report = deadline, limits, on_report
         self.started = monotonic()
@@ -210,7 +228,9 @@ class _Run:
             score_range=scale.get(query.leg) if isinstance(scale, Mapping) else scale, retrieved_at=datetime.now(UTC),
         )  # fmt: skip
         status = "partial" if reason else "ok"
-        self._report(index, call, status, started, count=len(hits), withheld=arrival.withheld, error=mask(reason, self.limits.secrets))
+        self._report(
+            index, call, status, started, count=len(hits), withheld=arrival.withheld, error=mask(reason, self.limits.secrets)
+        )
 
     async def _structured(self, source: Source | FactSource, query: Query) -> Sequence[Any]:
         if query.leg == FACTS and isinstance(source, FactSource):
@@ -234,8 +254,16 @@ class _Run:
         )  # fmt: skip
 
     def _report(
-        self, index: int, call: Call, status: Any, started: float | None = None, *, count: int = 0, error: str = "", withheld: int = 0
-    ) -> None:  # fmt: skip
+        self,
+        index: int,
+        call: Call,
+        status: Any,
+        started: float | None = None,
+        *,
+        count: int = 0,
+        error: str = "",
+        withheld: int = 0,
+    ) -> None:
         report = SourceReport(
             source=call.source, leg=call.query.leg, query=call.query.text, status=status, count=count, error=error,
             elapsed=monotonic() - (self.started if started is None else started), withheld=withheld,
@@ -252,13 +280,14 @@ class _Run:
         facts: list[Fact] = []
         facets: list[Facet] = []
         entities: list[Entity] = []
+        structured: dict[str, list[Any]] = {FACTS: facts, FACETS: facets, ENTITIES: entities}
         for call, result, report in zip(self.plan.calls, self.results, self.reports, strict=True):
             if result is None or report is None or report.status not in ("ok", "partial"):
                 continue
             if isinstance(result, RankedList):
                 lists.append(result)
             else:
-                {FACTS: facts, FACETS: facets, ENTITIES: entities}[call.query.leg].extend(result)
+                structured[call.query.leg].extend(result)
         reports = tuple(report for report in self.reports if report is not None)
         return Harvest(
             lists=tuple(lists), facts=tuple(facts), facets=tuple(facets), entities=tuple(entities), reports=(*reports, *skipped)
@@ -301,5 +330,3 @@ class Versions:
 def _skipped(name: str, why: str, intent: Intent) -> SourceReport:
     source, _, leg = name.partition("/")
     return SourceReport(source=source, leg=leg or "*", query=intent.question, status="skipped", error=why)
-
-

@@ -43,8 +43,7 @@ def fuse(
             lost.append(envelope.drop(NO_WEIGHT))
             continue
         score, most = scored.of(envelope, counted)
-        best = min((p.rank, order.get(p.source, len(order)), p.source) for p in counted) if len(counted) > 1 else (
-            counted[0].rank, order.get(counted[0].source, len(order)), counted[0].source)  # fmt: skip
+        best = min((p.rank, order.get(p.source, len(order)), p.source) for p in counted)
         live.append(((-score, *best), Envelope(
             document=envelope.document, provenance=envelope.provenance, score=score,
             normalized=min(1.0, score / most) if most else 0.0, signals=envelope.signals,
@@ -107,7 +106,7 @@ class _ListWeights:
 
 
 def leg_weight(source: str, leg: str, rag: Rag, profile: Mapping[str, float]) -> float:
-    """The weight of a leg: `[rag.leg_weights]` by "source.leg", then by "leg"; in weighted mode `hybrid_…_weight`; else the profile."""
+    """The weight of a leg: `[rag.leg_weights]` by "source.leg" or "leg"; in weighted mode `hybrid_…_weight`; else the profile."""
     for key in (f"{source}.{leg}", leg):
         if key in rag.leg_weights:
             return rag.leg_weights[key]

@@ -47,7 +47,10 @@ class Instances:
         if key in self.given:
             plugin = self.given[key]
             if not isinstance(plugin, KINDS[instance.kind]):
-                raise ContractError(f"{instance.kind} {instance.name!r} is a {type(plugin).__name__}, not a {KINDS[instance.kind].__name__}.", law="kind")
+                raise ContractError(
+                    f"{instance.kind} {instance.name!r} is a {type(plugin).__name__}, not a {KINDS[instance.kind].__name__}.",
+                    law="kind",
+                )
             return plugin
         if instance.use == GIVEN:
             raise SettingsError(f"{instance.kind}s.{instance.name} was made by hand elsewhere and is not at hand here.")
@@ -163,8 +166,9 @@ def check_sources(settings: Settings, sources: Mapping[str, Source | FactSource]
         for leg in instance.keys.legs or ():
             if leg not in has:
                 where, _, line = settings.origins.get(f"{instance.kind}s.{name}.legs", "").rpartition(":")
-                problems.append(Problem(f"{leg!r} is no leg of this source. Its legs: {', '.join(has)}.", key=f"{instance.kind}s.{name}.legs",
-                                        file=where, line=int(line) if line.isdigit() else None))  # fmt: skip
+                message = f"{leg!r} is no leg of this source. Its legs: {', '.join(has)}."
+                at = int(line) if line.isdigit() else None
+                problems.append(Problem(message, key=f"{instance.kind}s.{name}.legs", file=where, line=at))
     lists = [settings.sources[name].keys.weight for name, source in sources.items() if isinstance(source, Source)]
     if lists and not any(lists):
         problems.append(Problem("the weight of every source is 0, so nothing could be found. Give one a weight above 0."))

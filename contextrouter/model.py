@@ -135,10 +135,7 @@ class Envelope(_Noun, frozen=True, kw_only=True, gc=False):
 
     def drop(self, reason: str) -> Envelope:
         """Return a copy that says why it goes no further."""
-        return Envelope(
-            document=self.document, provenance=self.provenance, score=self.score, normalized=self.normalized,
-            signals=self.signals, highlights=self.highlights, vector=self.vector, dropped=reason,
-        )  # fmt: skip
+        return self.replace(dropped=reason)
 
 
 class Fact(_Noun, frozen=True, kw_only=True, gc=False):
@@ -188,8 +185,9 @@ class Scope(_Noun, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.ceiling not in SENSITIVITIES:
             raise ValueError(f"Scope.ceiling {self.ceiling!r} is not one of {', '.join(SENSITIVITIES)}.")
-        if not isinstance(self.compartments, frozenset):
-            if isinstance(self.compartments, str):
+        given: object = self.compartments
+        if not isinstance(given, frozenset):
+            if isinstance(given, str):  # what a caller may well write
                 raise TypeError("Scope.compartments is a set of names, not one string.")
             msgspec.structs.force_setattr(self, "compartments", frozenset(self.compartments))
 

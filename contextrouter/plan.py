@@ -68,7 +68,7 @@ def _not_asked(name: str, instance: Instance, intent: Intent, request: Request, 
 
 def _calls(
     name: str, source: Source, keys: SourceKeys, intent: Intent, request: Request, rag: Rag, route: Route, excluded: dict[str, str]
-) -> list[Call]:  # fmt: skip
+) -> list[Call]:
     calls = []
     texts = intent.queries[: min(rag.max_retrieval_queries, keys.queries or 3)]
     limit = keys.limit or rag.candidates
@@ -78,7 +78,9 @@ def _calls(
             excluded[f"{name}/{leg}"] = why
             continue
         for text in texts:
-            calls.append(Call(source=name, query=_query(text, leg, limit, intent, request), weight=keys.weight, timeout=keys.timeout))
+            calls.append(
+                Call(source=name, query=_query(text, leg, limit, intent, request), weight=keys.weight, timeout=keys.timeout)
+            )
     if intent.facets and isinstance(source, SupportsFacets):
         query = _query(intent.question, FACETS, limit, intent, request)
         calls.append(Call(source=name, query=query, timeout=keys.timeout))

@@ -20,7 +20,14 @@ import msgspec
 
 from contextrouter import schema
 from contextrouter.contracts import KINDS, Plugin
-from contextrouter.errors import ContextRouterError, ContractError, MissingDependency, PluginError, PluginNotFound, SettingsError
+from contextrouter.errors import (
+    ContextRouterError,
+    ContractError,
+    MissingDependency,
+    PluginError,
+    PluginNotFound,
+    SettingsError,
+)
 from contextrouter.settings import Instance
 
 FIRST_PARTY: Mapping[tuple[str, str], str] = {
@@ -55,7 +62,9 @@ class Registry:
         found: dict[str, Path] = {}
         for folder in self.paths:
             if not folder.is_dir():
-                raise SettingsError(f"Plugin folder {str(folder)!r} does not exist; [plugins] paths are relative to the settings file.")
+                raise SettingsError(
+                    f"Plugin folder {str(folder)!r} does not exist; [plugins] paths are relative to the settings file."
+                )
             for path in sorted(folder.glob("*.py")):
                 if path.stem.isidentifier() and not path.stem.startswith("_"):
                     found.setdefault(path.stem, path)
@@ -96,7 +105,9 @@ class Registry:
         except ContextRouterError:
             raise
         except Exception as error:
-            raise PluginError(f"{kind} plugin {use!r} ({entry.value}) cannot be imported: {error!r}.", plugin=use, kind=kind) from error
+            raise PluginError(
+                f"{kind} plugin {use!r} ({entry.value}) cannot be imported: {error!r}.", plugin=use, kind=kind
+            ) from error
         return self._checked(found, kind, use)
 
     def _one_class(self, stem: str, kind: str) -> type[Plugin] | None:
@@ -109,7 +120,12 @@ class Registry:
         classes = [cls for cls in classes if not inspect.isabstract(cls)]
         if len(classes) > 1:
             names = ", ".join(cls.__name__ for cls in classes)
-            raise ContractError(f"{self._files[stem].name} defines several {kind}s ({names}); one per module.", law="one class per kind", plugin=stem, kind=kind)
+            raise ContractError(
+                f"{self._files[stem].name} defines several {kind}s ({names}); one per module.",
+                law="one class per kind",
+                plugin=stem,
+                kind=kind,
+            )
         return classes[0] if classes else None
 
     def _in_file(self, stem: str, kind: str) -> type[Plugin] | None:
@@ -137,7 +153,9 @@ class Registry:
 
     def _checked(self, cls: Any, kind: str, use: str) -> type[Plugin]:
         if not (isinstance(cls, type) and issubclass(cls, KINDS[kind])):
-            raise ContractError(f"{kind} plugin {use!r} is not a subclass of {KINDS[kind].__name__}.", law="subclass", plugin=use, kind=kind)
+            raise ContractError(
+                f"{kind} plugin {use!r} is not a subclass of {KINDS[kind].__name__}.", law="subclass", plugin=use, kind=kind
+            )
         if inspect.isabstract(cls):
             missing = ", ".join(sorted(cls.__abstractmethods__))
             raise ContractError(f"{kind} plugin {use!r} does not define {missing}.", law="required method", plugin=use, kind=kind)

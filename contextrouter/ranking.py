@@ -55,7 +55,7 @@ async def rank(
 
 async def _apply(
     name: str, stage: Stage, live: list[Envelope], context: StageContext, own: StageKeys, deadline: float | None
-) -> tuple[list[Envelope], list[Envelope]]:  # fmt: skip
+) -> tuple[list[Envelope], list[Envelope]]:
     head, tail = (live, []) if own.top_n is None else (live[: own.top_n], live[own.top_n :])
     until = deadline
     if own.timeout is not None:
@@ -88,7 +88,7 @@ def _with_seal(context: StageContext, seal: object) -> StageContext:
 
 def _sifted(
     name: str, given: Sequence[Envelope], returned: Sequence[Envelope], sealed: Mapping[int, Envelope]
-) -> tuple[list[Envelope], list[Envelope]]:  # fmt: skip
+) -> tuple[list[Envelope], list[Envelope]]:
     """Sort what a stage returned into live and lost. Provenance is the router's seal: it can be carried on, not made."""
     known = {id(envelope.provenance): envelope for envelope in given}
     live: list[Envelope] = []
@@ -96,12 +96,16 @@ def _sifted(
     seen: set[int] = set()
     for envelope in returned:
         if not isinstance(envelope, Envelope):
-            raise ContractError(f"apply() returned {type(envelope).__name__} among envelopes", law="stages return envelopes", plugin=name)
+            raise ContractError(
+                f"apply() returned {type(envelope).__name__} among envelopes", law="stages return envelopes", plugin=name
+            )
         mark = id(envelope.provenance)
         if mark in seen:
             raise ContractError("apply() returned an envelope twice", law="no envelope twice", plugin=name)
         if mark not in known and mark not in sealed:
-            raise ContractError("apply() returned an envelope the router did not seal", law="documents enter through seal()", plugin=name)
+            raise ContractError(
+                "apply() returned an envelope the router did not seal", law="documents enter through seal()", plugin=name
+            )
         seen.add(mark)
         (live if envelope.dropped is None else lost).append(envelope)
     lost.extend(envelope.drop(name) for mark, envelope in known.items() if mark not in seen)

@@ -17,11 +17,22 @@ from zoneinfo import ZoneInfo
 
 from contextrouter import tokens
 from contextrouter.arrival import Arrival
-from contextrouter.assembly import Assembled, answerability, assemble
+from contextrouter.assembly import assemble
 from contextrouter.cache import MemoryCache, SingleFlight, key_of
-from contextrouter.contracts import Connector, Embedder, FactSource, Generator, Interpreter, Plugin, Provider, Source, Stage, StageContext
+from contextrouter.contracts import (
+    Connector,
+    Embedder,
+    FactSource,
+    Generator,
+    Interpreter,
+    Plugin,
+    Provider,
+    Source,
+    Stage,
+    StageContext,
+)
 from contextrouter.dedupe import dedupe
-from contextrouter.errors import AllSourcesFailed, ContextRouterError, RequestRefused
+from contextrouter.errors import ContextRouterError, RequestRefused
 from contextrouter.fanout import Limits, OnReport, Versions, fan_out
 from contextrouter.fusion import fuse
 from contextrouter.intent import FAILED, interpret
@@ -30,7 +41,6 @@ from contextrouter.model import (
     Context,
     Envelope,
     Fact,
-    Harvest,
     Hit,
     Intent,
     Plan,
@@ -39,13 +49,11 @@ from contextrouter.model import (
     Request,
     Scope,
     SourceReport,
-    Step,
-    Trace,
-    Usage,
 )
 from contextrouter.plan import make_plan
 from contextrouter.plugins import Registry
 from contextrouter.ranking import rank
+from contextrouter.result import Steps, bytes_of, context_of, distinct_facts, raise_if_all_failed
 from contextrouter.selection import select
 from contextrouter.settings import Rag, Settings, load
 
@@ -91,7 +99,9 @@ class ContextRouter:
         self._limits: Limits
         self._versions: Versions
         self._flights: SingleFlight[Context] = SingleFlight()
-        self._cache: MemoryCache[Context] = MemoryCache(self.settings.cache.max_bytes, self.settings.rag.cache_ttl_seconds, _bytes_of)
+        self._cache: MemoryCache[Context] = MemoryCache(
+            self.settings.cache.max_bytes, self.settings.rag.cache_ttl_seconds, bytes_of
+        )
         self._zone = ZoneInfo(self.settings.rag.timezone)
 
     @classmethod
@@ -125,6 +135,8 @@ class ContextRouter:
         self._versions = Versions(self._sources, self.settings.cache.version_seconds)
         self._flights = SingleFlight()
         try:
+            if self.settings.rag.token_budget:
+                await asyncio.to_thread(tokens.count, "")  # load the tokenizer before a question waits for it
             await self.instances.open()
         except BaseException:
             self._loop = None
@@ -173,9 +185,14 @@ class ContextRouter:
         return context.replace(cached=True) if joined else context
 
     async def plan(
-        self, question: str | Request, *, scope: Scope | None = None, sources: Sequence[str] | None = None,
-        legs: Sequence[str] | None = None, deadline: float | None = None,
-    ) -> Plan:  # fmt: skip
+        self,
+        question: str | Request,
+        *,
+        scope: Scope | None = None,
+        sources: Sequence[str] | None = None,
+        legs: Sequence[str] | None = None,
+        deadline: float | None = None,
+    ) -> Plan:
         """Return the plan for `question` without asking any source."""
         request = _request(question, scope, sources, legs, deadline)
         await self.open()
@@ -184,9 +201,14 @@ class ContextRouter:
         return make_plan(intent, request, self.settings, self._sources)
 
     async def stream(
-        self, question: str | Request, *, scope: Scope | None = None, sources: Sequence[str] | None = None,
-        legs: Sequence[str] | None = None, deadline: float | None = None,
-    ) -> AsyncIterator[SourceReport | Context]:  # fmt: skip
+        self,
+        question: str | Request,
+        *,
+        scope: Scope | None = None,
+        sources: Sequence[str] | None = None,
+        legs: Sequence[str] | None = None,
+        deadline: float | None = None,
+    ) -> AsyncIterator[SourceReport | Context]:
         """Yield source reports as they come, then the Context. Does not read the cache, so that there is something to see."""
         request = _request(question, scope, sources, legs, deadline)
         await self.open()
@@ -231,7 +253,7 @@ class ContextRouter:
 
     async def _once(self, request: Request, until: float, on_report: OnReport | None) -> Context:
         started = monotonic()
-        steps = _Steps()
+        steps = Steps()
         intent = await self._interpret(request, until)
         steps.add("interpret", note=_failed(intent))
         plan = make_plan(intent, request, self.settings, self._sources)
@@ -240,11 +262,16 @@ class ContextRouter:
         stages = self._stages(rag)
         share = FAN_OUT_SHARE if stages else 1.0
         harvest = await fan_out(
-            plan, self._sources, self.instances.embedders, deadline=started + (until - started) * share, limits=self._limits, on_report=on_report
-        )  # fmt: skip
+            plan,
+            self._sources,
+            self.instances.embedders,
+            deadline=started + (until - started) * share,
+            limits=self._limits,
+            on_report=on_report,
+        )
         steps.add("fan_out", live=sum(len(ranked.hits) for ranked in harvest.lists))
-        _raise_if_all_failed(harvest)
-        facts = _distinct_facts(harvest.facts, rag.max_graph_facts)
+        raise_if_all_failed(harvest)
+        facts = distinct_facts(harvest.facts, rag.max_graph_facts)
         envelopes = dedupe(harvest.lists, rag.identity)
         steps.add("dedupe", envelopes)
         fused = fuse(envelopes, rag, profiles=self._profiles, sources=list(self._sources))
@@ -259,8 +286,10 @@ class ContextRouter:
             steps.mark()
         selected = steps.split("select", select(live, rag))
         done = assemble(selected, facts, budget=rag.token_budget, count=tokens.count, truncate=tokens.truncate)
-        steps.add("assemble", done.envelopes, lost=done.lost, note="the best document was cut to the token budget" if done.cut else "")
-        return _context(request, intent, plan, harvest, done, steps.all, started)
+        steps.add(
+            "assemble", done.envelopes, lost=done.lost, note="the best document was cut to the token budget" if done.cut else ""
+        )
+        return context_of(request, intent, plan, harvest, done, steps.all, started)
 
     @property
     def _profiles(self) -> dict[str, Mapping[str, float]]:
@@ -283,40 +312,26 @@ class ContextRouter:
             kept = Arrival(query, instance.keys if instance else None).hits([hit])
             if not kept:
                 return None
-            stamp = Provenance(source=source, leg="stage", query=intent.question, rank=1, score=hit.score, retrieved_at=datetime.now(UTC))
+            stamp = Provenance(
+                source=source, leg="stage", query=intent.question, rank=1, score=hit.score, retrieved_at=datetime.now(UTC)
+            )
             return Envelope(document=kept[0].document, provenance=(stamp,), highlights=hit.highlights, vector=hit.vector)
 
         documents = {name: source for name, source in self._sources.items() if isinstance(source, Source)}
         return StageContext(
-            intent=intent, scope=request.scope, profile=request.profile, sources=documents, facts=facts, now=datetime.now(UTC), seal=seal
-        )  # fmt: skip
-
-
-class _Steps:
-    """The trace as it grows."""
-
-    def __init__(self) -> None:
-        self.all: list[Step] = []
-        self._since = monotonic()
-
-    def mark(self) -> None:
-        self._since = monotonic()
-
-    def add(self, name: str, envelopes: Sequence[Envelope] = (), *, live: int = 0, lost: Sequence[Envelope] = (), note: str = "") -> None:
-        now = monotonic()
-        self.all.append(Step(name=name, elapsed=now - self._since, live=live or len(envelopes), lost=tuple(lost), note=note))
-        self._since = now
-
-    def split(self, name: str, envelopes: Sequence[Envelope]) -> list[Envelope]:
-        """Record a step whose live envelopes come first; return those."""
-        count = next((i for i, envelope in enumerate(envelopes) if envelope.dropped is not None), len(envelopes))
-        self.add(name, envelopes[:count], lost=envelopes[count:])
-        return list(envelopes[:count])
+            intent=intent,
+            scope=request.scope,
+            profile=request.profile,
+            sources=documents,
+            facts=facts,
+            now=datetime.now(UTC),
+            seal=seal,
+        )
 
 
 def _request(
     question: str | Request, scope: Scope | None, sources: Sequence[str] | None, legs: Sequence[str] | None, deadline: float | None
-) -> Request:  # fmt: skip
+) -> Request:
     if deadline is not None and not deadline > 0:
         raise RequestRefused(f"The deadline is {deadline!r} seconds from now. Give one above 0.")
     request = question if isinstance(question, Request) else Request(question=question)
@@ -335,45 +350,3 @@ def _on_loop(until: float) -> float:
 def _failed(intent: Intent) -> str:
     failed = intent.attributes.get(FAILED)
     return "failed: " + "; ".join(f"{name}: {why}" for name, why in failed.items()) if failed else ""
-
-
-def _raise_if_all_failed(harvest: Harvest) -> None:
-    asked = [report for report in harvest.reports if report.status != "skipped"]
-    if asked and all(report.status in ("timeout", "error", "open") for report in asked):
-        raise AllSourcesFailed(asked)
-
-
-def _distinct_facts(facts: Sequence[Fact], limit: int) -> list[Fact]:
-    """One of each fact; its validity is a part of what it says. The sources' own order holds, first come first served."""
-    known: dict[Any, Fact] = {}
-    for fact in facts:
-        known.setdefault((fact.subject, fact.predicate, fact.object, fact.valid_from, fact.valid_to), fact)
-    return list(known.values())[:limit]
-
-
-def _context(
-    request: Request, intent: Intent, plan: Plan, harvest: Harvest, done: Assembled, steps: Sequence[Step], started: float
-) -> Context:  # fmt: skip
-    if done.envelopes:
-        outcome = "answered"
-    elif done.facts or harvest.facets or harvest.entities:
-        outcome = "facts_only"
-    else:
-        outcome = "empty" if intent.should_search else "not_searched"
-    usage = Usage(
-        calls=len(plan.calls), hits=sum(len(ranked.hits) for ranked in harvest.lists), tokens=done.tokens, seconds=monotonic() - started
-    )  # fmt: skip
-    return Context(
-        question=request.question, intent=intent, outcome=outcome, text=done.text, envelopes=tuple(done.envelopes),
-        citations=tuple(done.citations), facts=tuple(done.facts), facets=harvest.facets, entities=harvest.entities,
-        answerability=answerability(intent.question, done, searched=intent.should_search),
-        coverage=harvest.reports, usage=usage, trace=Trace(plan=plan, steps=tuple(steps)),
-    )  # fmt: skip
-
-
-def _bytes_of(context: Context) -> int:
-    """About how much memory a result holds: its texts, and 600 bytes for the structs around each document."""
-    documents = [envelope.document for envelope in (*context.envelopes, *context.trace.dropped)]
-    return len(context.text) + 2000 + sum(600 + len(document.content) + len(document.snippet) for document in documents)
-
-

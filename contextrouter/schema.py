@@ -58,7 +58,9 @@ def of_constructor(cls: type[Plugin], kind: str) -> dict[str, Field]:
     try:
         hints = typing.get_type_hints(cls.__init__, include_extras=True)
     except NameError as error:
-        raise ContractError(f"{cls.__name__}.__init__ has an annotation that does not resolve: {error}.", law="typed keywords") from None
+        raise ContractError(
+            f"{cls.__name__}.__init__ has an annotation that does not resolve: {error}.", law="typed keywords"
+        ) from None
     fields = {}
     for name, parameter in list(inspect.signature(cls.__init__).parameters.items())[1:]:
         if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):

@@ -40,7 +40,7 @@ class Check:
 
     def __init__(
         self, reading: Reading, plugins_at: Callable[[Sequence[Path]], PluginSchemas], given: Mapping[str, Collection[str]]
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.reading = reading
         self.given = given  # kind -> names of instances made by hand
         self.plugins_at = plugins_at
@@ -55,7 +55,7 @@ class Check:
             elif not isinstance(tree[name], dict):
                 reading.problem((name,), f"a table is expected: write [{name}].")
                 del tree[name]
-        sections = {name: self._section((name,), tree.get(name, {}), cls) for name, cls in SECTIONS.items()}
+        sections: dict[str, Any] = {name: self._section((name,), tree.get(name, {}), cls) for name, cls in SECTIONS.items()}
         paths = sections["plugins"].paths
         self.plugins = self.plugins_at([reading.folder / path for path in paths])
         found: dict[str, Any] = {table: {} for table in TABLES}
@@ -67,8 +67,12 @@ class Check:
             for name in self.given.get(kind, ()):
                 if name not in found[table]:
                     found[table][name] = Instance(kind=kind, name=name, use=GIVEN, keys=keys_of(kind)())
-        named = {
-            table: {name: self._section((table, name), value, cls) for name, value in tree.get(table, {}).items() if self._is_table((table, name), value)}
+        named: dict[str, Any] = {
+            table: {
+                name: self._section((table, name), value, cls)
+                for name, value in tree.get(table, {}).items()
+                if self._is_table((table, name), value)
+            }
             for table, cls in NAMED.items()
         }
         shown = msgspec.to_builtins([sections, found, named], enc_hook=str)

@@ -60,7 +60,7 @@ class Reading:
     def parse(self, source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(source, Mapping):
             self.file = ""
-            tree = _copied(source)
+            tree: dict[str, Any] = _copied(source)
             self._mark(tree, (), "call")
             return tree
         path = Path(source)

@@ -25,14 +25,19 @@ class Together:
         try:
             ZoneInfo(self.settings.rag.timezone)
         except (KeyError, ValueError, OSError):
-            self.problem(("rag", "timezone"), f"{self.settings.rag.timezone!r} is not a time zone. Use a name such as 'Europe/Berlin'.")
+            self.problem(
+                ("rag", "timezone"), f"{self.settings.rag.timezone!r} is not a time zone. Use a name such as 'Europe/Berlin'."
+            )
 
     def _names(self) -> None:
         seen: dict[str, str] = {}
         for table in ("providers", "connectors", "facts"):
             for name, instance in self.settings.instances(TABLES[table]).items():
                 if name in seen:
-                    self.problem((table, name), f"source name {name!r} is also used in [{seen[name]}.{name}]; names are unique over all sources.")
+                    self.problem(
+                        (table, name),
+                        f"source name {name!r} is also used in [{seen[name]}.{name}]; names are unique over all sources.",
+                    )
                 seen[name] = table
                 self._legs(table, name, instance)
         for kind, listed in (("interpreter", self.settings.rag.interpreters), ("stage", self.settings.rag.stages)):
@@ -63,9 +68,14 @@ class Together:
                 if source not in sources:
                     close = schema.nearest(source, sources)
                     hint = f" Did you mean {close!r}?" if close else ""
-                    self.problem(("routes", name, "sources"), f"{source!r} names no source.{hint} Defined: {', '.join(sorted(sources))}.")
+                    self.problem(
+                        ("routes", name, "sources"), f"{source!r} names no source.{hint} Defined: {', '.join(sorted(sources))}."
+                    )
             if route.fallback is not None and route.fallback != "default" and route.fallback not in self.settings.routes:
-                self.problem(("routes", name, "fallback"), f"{route.fallback!r} names no route. Defined: {', '.join(self.settings.routes)}.")
+                self.problem(
+                    ("routes", name, "fallback"),
+                    f"{route.fallback!r} names no route. Defined: {', '.join(self.settings.routes)}.",
+                )
 
     def _jobs(self) -> None:
         for name, job in self.settings.ingest.items():

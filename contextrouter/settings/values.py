@@ -1,7 +1,7 @@
 """Settings: TOML -> frozen, typed values, every one of which knows where it came from.
 
-Defaults < file < environment (`CONTEXTROUTER_<SECTION>__<KEY>`) < call arguments. Reading them is in `settings_load.py`; here is
-what they are. `[rag]` holds the knobs of the spine under the names its users know.
+Defaults < file < environment (`CONTEXTROUTER_<SECTION>__<KEY>`) < call arguments. Here is what they are;
+`reading` and `checking` make them. `[rag]` holds the knobs of the spine under the names its users know.
 """
 
 from __future__ import annotations
@@ -209,7 +209,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def for_route(self, kind: str) -> tuple[Rag, Route]:
         """`[rag]` as it is for questions of this kind, and the route itself."""
         route = self.routes.get(kind, Route())
-        names = ("stages", "max_retrieval_queries", "candidates", "general_retrieval_enabled", "general_retrieval_final_count")
-        names += ("quotas", "max_graph_facts", "token_budget")
+        names = set(Route.__struct_fields__) & set(Rag.__struct_fields__)
         changes = {name: value for name in names if (value := getattr(route, name)) is not None}
         return (msgspec.structs.replace(self.rag, **changes) if changes else self.rag), route

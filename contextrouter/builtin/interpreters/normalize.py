@@ -14,13 +14,15 @@ from contextrouter.model import Intent, Period
 _WORD = re.compile(r"\w+(?:[-'’.&+#]\w+)*[+#]*")
 _QUOTED = re.compile(r"\"([^\"]{2,80})\"|“([^”]{2,80})”|«([^»]{2,80})»|„([^“”]{2,80})[“”]")
 _SENTENCE = re.compile(r"(?<=[.!?;。！？；])\s*")
-_BETWEEN = re.compile(r"\b(?:differences?\s+between|compare[sd]?|relations?(?:hips?)?\s+between)\s+(.+?)\s+(?:and|with|to)\s+(.+)", re.I)
+_BETWEEN = re.compile(
+    r"\b(?:differences?\s+between|compare[sd]?|relations?(?:hips?)?\s+between)\s+(.+?)\s+(?:and|with|to)\s+(.+)", re.I
+)
 _VERSUS = re.compile(r"^(.*?\w)\s+(?:vs\.?|versus|compared\s+(?:to|with)|as\s+opposed\s+to)\s+(.+)$", re.I)
 _STOP = frozenset(
-    "a about all also am an and any are as at be because been but by can could did do does done explain find for from get give had "
-    "has have how i if in into is it its list many may me might most much my of on or our out please same say says shall should "
-    "show so some such talk talks tell than that the their them then there these they this those to us use used using versus vs was "
-    "we were what when where which while who whom whose why will with would you your".split()
+    "a about all also am an and any are as at be because been but by can could did do does done explain find for from get "
+    "give had has have how i if in into is it its list many may me might most much my of on or our out please same say says "
+    "shall should show so some such talk talks tell than that the their them then there these they this those to us use "
+    "used using versus vs was we were what when where which while who whom whose why will with would you your".split()
 )
 _ISO = r"(\d{4}-\d{2}-\d{2})"
 _UNITS = {"day": 1, "week": 7, "month": 30, "year": 365}

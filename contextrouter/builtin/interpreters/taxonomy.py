@@ -81,7 +81,9 @@ def _read(path: Path) -> dict[str, list[str]]:
         text = path.read_text("utf-8")
         data: Any = json.loads(text) if path.suffix == ".json" else _toml(text)
     except (OSError, ValueError) as error:
-        raise SettingsError(f"Taxonomy file {str(path)!r} cannot be read: {error}. Give a TOML or JSON mapping of concept to words.") from None
+        raise SettingsError(
+            f"Taxonomy file {str(path)!r} cannot be read: {error}. Give a TOML or JSON mapping of concept to words."
+        ) from None
     if not isinstance(data, dict) or not all(isinstance(v, list) and all(isinstance(w, str) for w in v) for v in data.values()):
         raise SettingsError(f"Taxonomy file {str(path)!r} is not a mapping of concept to a list of words.")
     return data

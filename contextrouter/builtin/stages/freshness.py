@@ -22,9 +22,15 @@ class Freshness(Stage):
     """
 
     def __init__(
-        self, *, half_life_days: float = 30.0, mode: Literal["boost", "decay"] = "boost", weight: float = 0.1, floor: float = 0.5,
-        field: Literal["updated_at", "synced_at"] = "updated_at", missing: float = 0.5,
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        half_life_days: float = 30.0,
+        mode: Literal["boost", "decay"] = "boost",
+        weight: float = 0.1,
+        floor: float = 0.5,
+        field: Literal["updated_at", "synced_at"] = "updated_at",
+        missing: float = 0.5,
+    ) -> None:
         if not (half_life_days > 0 and math.isfinite(half_life_days)):
             raise ValueError(f"half_life_days {half_life_days!r} is not a number of days above 0.")
         for name, value, most in (("weight", weight, 10.0), ("floor", floor, 1.0), ("missing", missing, 1.0)):

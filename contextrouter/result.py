@@ -1,0 +1,78 @@
+"""From what the steps made to the Context that is handed back, and the trace of how it came about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import monotonic
+from typing import Any
+
+from contextrouter.assembly import Assembled, answerability
+from contextrouter.errors import AllSourcesFailed
+from contextrouter.model import Context, Envelope, Fact, Harvest, Intent, Plan, Request, Step, Trace, Usage
+
+
+class Steps:
+    """The trace as it grows."""
+
+    def __init__(self) -> None:
+        self.all: list[Step] = []
+        self._since = monotonic()
+
+    def mark(self) -> None:
+        self._since = monotonic()
+
+    def add(
+        self, name: str, envelopes: Sequence[Envelope] = (), *, live: int = 0, lost: Sequence[Envelope] = (), note: str = ""
+    ) -> None:
+        now = monotonic()
+        self.all.append(Step(name=name, elapsed=now - self._since, live=live or len(envelopes), lost=tuple(lost), note=note))
+        self._since = now
+
+    def split(self, name: str, envelopes: Sequence[Envelope]) -> list[Envelope]:
+        """Record a step whose live envelopes come first; return those."""
+        count = next((i for i, envelope in enumerate(envelopes) if envelope.dropped is not None), len(envelopes))
+        self.add(name, envelopes[:count], lost=envelopes[count:])
+        return list(envelopes[:count])
+
+
+def raise_if_all_failed(harvest: Harvest) -> None:
+    asked = [report for report in harvest.reports if report.status != "skipped"]
+    if asked and all(report.status in ("timeout", "error", "open") for report in asked):
+        raise AllSourcesFailed(asked)
+
+
+def distinct_facts(facts: Sequence[Fact], limit: int) -> list[Fact]:
+    """One of each fact; its validity is a part of what it says. The sources' own order holds, first come first served."""
+    known: dict[Any, Fact] = {}
+    for fact in facts:
+        known.setdefault((fact.subject, fact.predicate, fact.object, fact.valid_from, fact.valid_to), fact)
+    return list(known.values())[:limit]
+
+
+def context_of(
+    request: Request, intent: Intent, plan: Plan, harvest: Harvest, done: Assembled, steps: Sequence[Step], started: float
+) -> Context:
+    if done.envelopes:
+        outcome = "answered"
+    elif done.facts or harvest.facets or harvest.entities:
+        outcome = "facts_only"
+    else:
+        outcome = "empty" if intent.should_search else "not_searched"
+    usage = Usage(
+        calls=len(plan.calls),
+        hits=sum(len(ranked.hits) for ranked in harvest.lists),
+        tokens=done.tokens,
+        seconds=monotonic() - started,
+    )
+    return Context(
+        question=request.question, intent=intent, outcome=outcome, text=done.text, envelopes=tuple(done.envelopes),
+        citations=tuple(done.citations), facts=tuple(done.facts), facets=harvest.facets, entities=harvest.entities,
+        answerability=answerability(intent.question, done, searched=intent.should_search),
+        coverage=harvest.reports, usage=usage, trace=Trace(plan=plan, steps=tuple(steps)),
+    )  # fmt: skip
+
+
+def bytes_of(context: Context) -> int:
+    """About how much memory a result holds: its texts, and 600 bytes for the structs around each document."""
+    documents = [envelope.document for envelope in (*context.envelopes, *context.trace.dropped)]
+    return len(context.text) + 2000 + sum(600 + len(document.content) + len(document.snippet) for document in documents)
