@@ -2,8 +2,7 @@
 
 A question is a `Request`; interpreted, an `Intent`; planned, a `Plan` of `Call`s, each carrying a `Query`. Sources answer
 with `Hit`s around `Document`s; the router makes `RankedList`s of them, dedupe seals them into `Envelope`s with `Provenance`,
-and the `Context` that comes back holds those selected, numbered and cited. All are frozen: to change one, make another.
-Frozen is not deep-frozen: mappings inside are never mutated after construction.
+and the `Context` that comes back holds those selected, numbered and cited. All are frozen; mappings inside are never mutated.
 """
 
 from __future__ import annotations
@@ -22,8 +21,7 @@ Vector = Sequence[float]
 Status = Literal["ok", "partial", "timeout", "error", "skipped", "open"]
 SENSITIVITIES = ("public", "internal", "confidential", "restricted")
 """Levels of sensitivity, lowest first. A level not listed here is above them all."""
-TRUSTS = ("authoritative", "reference", "volatile")
-"""Levels of trust, highest first."""
+TRUSTS = ("authoritative", "reference", "volatile")  # highest first
 SHARED = "*"
 """The tenant of what every tenant may see; only settings and ingestion give it, and on purpose."""
 
@@ -126,12 +124,8 @@ class Envelope(_Noun, frozen=True, kw_only=True, gc=False):
 
     def scored(self, score: float, normalized: float | None = None, **signals: float) -> Envelope:
         """Return a copy with a new score, and `signals` added to those there are."""
-        return Envelope(
-            document=self.document, provenance=self.provenance, score=score,
-            normalized=self.normalized if normalized is None else normalized,
-            signals={**self.signals, **signals} if signals else self.signals,
-            highlights=self.highlights, vector=self.vector, dropped=self.dropped,
-        )  # fmt: skip
+        known = self.normalized if normalized is None else normalized
+        return self.replace(score=score, normalized=known, signals={**self.signals, **signals} if signals else self.signals)
 
     def drop(self, reason: str) -> Envelope:
         """Return a copy that says why it goes no further."""

@@ -67,14 +67,7 @@ class Check:
             for name in self.given.get(kind, ()):
                 if name not in found[table]:
                     found[table][name] = Instance(kind=kind, name=name, use=GIVEN, keys=keys_of(kind)())
-        named: dict[str, Any] = {
-            table: {
-                name: self._section((table, name), value, cls)
-                for name, value in tree.get(table, {}).items()
-                if self._is_table((table, name), value)
-            }
-            for table, cls in NAMED.items()
-        }
+        named: dict[str, Any] = {table: self._named(table, tree.get(table, {}), cls) for table, cls in NAMED.items()}
         shown = msgspec.to_builtins([sections, found, named], enc_hook=str)
         digest = hashlib.sha256(json.dumps(shown, sort_keys=True, default=str).encode()).hexdigest()
         settings = Settings(
@@ -83,11 +76,18 @@ class Check:
             origins={".".join(map(str, key)): origin for key, origin in reading.origin.items()},
             warnings=tuple(reading.warnings), secrets=tuple(dict.fromkeys(reading.secrets)), fingerprint=digest,
         )  # fmt: skip
-        if not reading.problems:
-            settings = self._implied(settings)
-        if not reading.problems:
-            Together(reading, settings).run()
+        declared = {kind: {*tree.get(table, {}), *self.given.get(kind, ())} for table, kind in TABLES.items()}
+        settings = self._implied(settings, declared)
+        Together(reading, settings, declared).run()
         return msgspec.structs.replace(settings, warnings=tuple(reading.warnings)), self.plugins
+
+    def _named(self, table: str, entries: dict[str, Any], cls: type[msgspec.Struct]) -> dict[str, Any]:
+        found = {
+            name: self._section((table, name), value, cls)
+            for name, value in entries.items()
+            if self._is_table((table, name), value)
+        }
+        return {name: section for name, section in found.items() if section is not None}
 
     def _is_table(self, key: Key, value: Any) -> bool:
         if not isinstance(value, dict):
@@ -185,7 +185,7 @@ class Check:
         options = {n: v for n, v in values.items() if n not in own}
         return Instance(kind=kind, name=name, use=use, keys=keys, options=options, references=references)
 
-    def _implied(self, settings: Settings) -> Settings:
+    def _implied(self, settings: Settings, declared: Mapping[str, Collection[str]]) -> Settings:
         """Add instances that are named but have no table: a registered plugin with its defaults."""
         asked: list[tuple[str, str, Key]] = []
         named = settings.rag.provider
@@ -198,7 +198,7 @@ class Check:
             asked += [("transforms", n, ("ingest", name, "transforms")) for n in job.transforms]
         for table, name, key in asked:
             have = settings.instances(TABLES[table])
-            if name in have:
+            if name in declared[TABLES[table]] or name in have:
                 continue
             if name not in self.plugins.names(TABLES[table]):
                 known = sorted({*have, *self.plugins.names(TABLES[table])})

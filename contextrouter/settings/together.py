@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from zoneinfo import ZoneInfo
 
 from contextrouter import schema
@@ -12,7 +13,8 @@ from contextrouter.settings.values import TABLES, Instance, Settings
 class Together:
     """The checks over the settings as a whole."""
 
-    def __init__(self, reading: Reading, settings: Settings) -> None:
+    def __init__(self, reading: Reading, settings: Settings, declared: Mapping[str, Collection[str]]) -> None:
+        self.declared = {kind: {*names, *settings.instances(kind)} for kind, names in declared.items()}
         self.settings = settings
         self.problem = reading.problem
         self.warn = reading.warnings.append
@@ -56,13 +58,13 @@ class Together:
             for name, instance in self.settings.instances(kind).items():
                 for option, other in instance.references.items():
                     target = instance.options[option]
-                    have = self.settings.instances(other)
+                    have = self.declared[other]
                     if target not in have and not (other == "embedder" and target == "default"):
-                        known = ", ".join(have) or "none"
+                        known = ", ".join(sorted(have)) or "none"
                         self.problem((table, name, option), f"{target!r} names no {other}. Defined {other}s: {known}.")
 
     def _routes(self) -> None:
-        sources = {*self.settings.providers, *self.settings.connectors, *self.settings.facts}
+        sources = self.declared["provider"] | self.declared["connector"] | self.declared["fact"]
         for name, route in self.settings.routes.items():
             for source in route.sources or ():
                 if source not in sources:
@@ -79,6 +81,6 @@ class Together:
 
     def _jobs(self) -> None:
         for name, job in self.settings.ingest.items():
-            if job.to not in self.settings.providers:
-                known = ", ".join(self.settings.providers) or "none"
+            if job.to not in self.declared["provider"]:
+                known = ", ".join(sorted(self.declared["provider"])) or "none"
                 self.problem(("ingest", name, "to"), f"{job.to!r} names no provider. Defined providers: {known}.")

@@ -1,0 +1,146 @@
+"""Dedupe: one envelope per distinct document, independent of arrival, with every list's word on it."""
+
+from __future__ import annotations
+
+import math
+import random
+from hashlib import sha256
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contextrouter import Document, Hit, RankedList
+from contextrouter.dedupe import dedupe
+from tests.sources import doc, hits, ranked
+
+
+def _list(source: str, *documents: Document, leg: str = "default", scores: list[float | None] | None = None) -> RankedList:
+    found = [Hit(document=d, score=scores[i] if scores else None) for i, d in enumerate(documents)]
+    return RankedList(source=source, leg=leg, query="q", hits=found)
+
+
+def test_r05_fingerprint_is_the_sha256_of_length_prefixed_url_snippet_content():
+    expected = sha256(b"1:u3:a|b1:c").hexdigest()
+    assert Document(url="u", snippet="a|b", content="c").fingerprint == expected
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [(("u", "a|b", "c"), ("u", "a", "b|c")), (("", "Jean", "Pierre"), ("", "Jean-Pierre", "")), (("u", "", "1:x"), ("u", "1:x", ""))],
+)
+def test_ded_03_the_encoding_is_injective(one: tuple[str, str, str], other: tuple[str, str, str]):
+    first, second = (Document(url=u, snippet=s, content=c) for u, s, c in (one, other))
+    assert first.fingerprint != second.fingerprint
+    assert len(dedupe([_list("a", first), _list("b", second)])) == 2
+
+
+@given(st.tuples(st.text(), st.text(), st.text()), st.tuples(st.text(), st.text(), st.text()))
+def test_documents_merge_exactly_when_url_snippet_and_content_are_equal(one: tuple[str, str, str], other: tuple[str, str, str]):
+    first, second = (Document(url=u, snippet=s, content=c) for u, s, c in (one, other))
+    merged = len(dedupe([_list("a", first), _list("b", second)])) == 1
+    assert merged == (one == other) == (first.fingerprint == second.fingerprint)
+
+
+def test_fus_15_one_chunk_with_three_ids_from_three_sources_is_one_document():
+    lists = [_list(source, Document(id=name, content="the chunk", url="u")) for source, name in (("v", "v_0"), ("n", "4"), ("s", "s_4"))]
+    (envelope,) = dedupe(lists)
+    assert [p.source for p in envelope.provenance] == ["n", "s", "v"]
+
+
+def test_within_a_source_the_id_decides_though_the_text_differs():
+    lists = [_list("a", Document(id="1", content="x"), leg="text"), _list("a", Document(id="1", content="y"), leg="vector")]
+    assert len(dedupe(lists)) == 1
+    lists = [_list("a", Document(id="1", content="x")), _list("b", Document(id="1", content="y"))]
+    assert len(dedupe(lists)) == 2
+
+
+def test_fus_05_ded_05_the_best_ranked_copy_is_kept_with_both_origins_whatever_the_order():
+    stub = Document(id="d1", content="same", metadata={"from": "B"})
+    full = Document(id="d1", content="same", metadata={"from": "A"})
+    a = _list("a", full, scores=[0.9])
+    b = _list("b", doc("other"), stub, scores=[0.5, 0.1])
+    for lists in ([a, b], [b, a]):
+        merged = next(e for e in dedupe(lists) if len(e.provenance) == 2)
+        assert merged.document.metadata == {"from": "A"}
+        assert [(p.source, p.rank, p.score) for p in merged.provenance] == [("a", 1, 0.9), ("b", 2, 0.1)]
+
+
+def test_fus_02_a_worse_duplicate_does_not_overwrite_the_better_score():
+    t = doc("t")
+    for lists in ([_list("a", t, scores=[0.9]), _list("b", t, scores=[0.1])], [_list("b", t, scores=[0.1]), _list("a", t, scores=[0.9])]):
+        (envelope,) = dedupe(lists)
+        assert sorted((p.source, p.score) for p in envelope.provenance) == [("a", 0.9), ("b", 0.1)]
+
+
+def test_fus_04_several_copies_in_one_list_count_once_at_their_best_rank():
+    chunks = [Document(id=str(i), url="x", content=f"chunk {i}") for i in range(3)]
+    found = dedupe([_list("a", *chunks), _list("b", Document(id="9", url="y", content="chunk"))], "url")
+    assert [[p.rank for p in e.provenance] for e in found] == [[1], [1]]
+
+
+@pytest.mark.parametrize(("identity", "count"), [("exact", 4), ("content", 3), ("url", 3), ("id", 3), ("title", 2)])
+def test_r05_k04_identity_says_when_documents_of_different_sources_are_one(identity: str, count: int):
+    lists = [
+        _list("a", Document(id="1", url="u1", title="One", content="x")),
+        _list("b", Document(id="2", url="u2", title="ONE", content="x")),
+        _list("c", Document(id="1", url="u3", title="Three", content="y")),
+        _list("d", Document(id="4", url="u2", title="one", content="z")),
+    ]
+    assert len(dedupe(lists, identity)) == count
+
+
+def test_identity_by_a_field_that_is_missing_compares_exactly():
+    lists = [_list("a", Document(content="x")), _list("b", Document(content="y")), _list("c", Document(content="x"))]
+    assert len(dedupe(lists, "url")) == 2
+
+
+def test_fus_08_empty_lists_and_no_lists_are_neutral():
+    assert dedupe([]) == []
+    assert [e.document.id for e in dedupe([ranked("a", ""), ranked("b", "d")])] == ["d"]
+
+
+def test_scores_are_scaled_within_their_list():
+    def scaled(scores: list[float | None], **fields: object) -> list[float | None]:
+        return [e.provenance[0].normalized for e in dedupe([ranked("a", "x y z"[: 2 * len(scores) - 1], scores, **fields)])]
+
+    assert scaled([4.0, 3.0, 2.0]) == [1.0, 0.5, 0.0]
+    assert scaled([0.8, 0.4], score_range=(0.0, 1.0)) == [0.8, 0.4]  # a declared range beats min-max
+    assert scaled([2.0, -1.0], score_range=(0.0, 1.0)) == [1.0, 0.0]  # and is kept to
+    assert scaled([7.0]) == [1.0]
+
+
+def test_fus_07_equal_scores_are_a_constant_not_a_division_by_zero():
+    assert [e.provenance[0].normalized for e in dedupe([ranked("a", "x y", [0.5, 0.5])])] == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("missing", [None, math.nan, math.inf])
+def test_fus_03_a_list_that_lacks_a_score_is_scaled_by_rank(missing: float | None):
+    assert [e.provenance[0].normalized for e in dedupe([ranked("a", "x y", [0.8, missing])])] == [1.0, 0.5]
+
+
+def test_highlights_of_all_copies_are_kept_and_a_vector_is_found():
+    a = RankedList(source="a", leg="text", query="q", hits=[Hit(document=doc("d"), highlights=("one",))])
+    b = RankedList(source="a", leg="vector", query="q", hits=[Hit(document=doc("d"), highlights=("two", "one"), vector=(1.0,))])
+    (envelope,) = dedupe([a, b])
+    assert envelope.highlights == ("one", "two")
+    assert envelope.vector == (1.0,)
+
+
+_names = st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=6)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["s1", "s2", "s3"]), st.sampled_from(["l1", "l2"]), _names), max_size=6), st.randoms())
+def test_the_result_does_not_depend_on_the_order_of_arrival(lists: list[tuple[str, str, list[str]]], rng: random.Random):
+    unique = list({(s, leg): RankedList(source=s, leg=leg, query="q", hits=hits(n)) for s, leg, n in lists}.values())
+    shuffled = unique[:]
+    rng.shuffle(shuffled)
+    assert sorted(map(repr, dedupe(unique))) == sorted(map(repr, dedupe(shuffled)))
+
+
+@given(st.lists(st.tuples(st.sampled_from(["s1", "s2", "s3"]), st.sampled_from(["l1", "l2"]), _names), max_size=6))
+def test_nothing_is_lost_and_nothing_invented(lists: list[tuple[str, str, list[str]]]):
+    unique = list({(s, leg): RankedList(source=s, leg=leg, query="q", hits=hits(n)) for s, leg, n in lists}.values())
+    found = dedupe(unique)
+    assert {e.document.id for e in found} == {n for r in unique for n in (h.document.id for h in r.hits)}
+    assert sum(len(e.provenance) for e in found) == sum(len(r.hits) for r in unique)

@@ -1,0 +1,257 @@
+"""Fusion: hand-worked values, and a total order that nothing but evidence decides."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contextrouter import Document, Hit, Rag, RankedList
+from contextrouter.dedupe import dedupe
+from contextrouter.fusion import NO_WEIGHT, fuse
+from tests.sources import hits, ranked
+
+
+def fused(lists: list[RankedList], **rag: object) -> list[tuple[str, float]]:
+    return [(e.document.id, e.score) for e in fuse(dedupe(lists), Rag(**rag)) if e.dropped is None]
+
+
+def order(lists: list[RankedList], **rag: object) -> str:
+    return "".join(name for name, _ in fused(lists, **rag))
+
+
+def test_r08_rrf_is_the_sum_of_weight_over_k_plus_rank():
+    lists = [ranked("s", "a b c", leg="vector"), ranked("s", "c a", leg="text")]
+    assert fused(lists) == [
+        ("a", pytest.approx(1 / 61 + 1 / 62)),
+        ("c", pytest.approx(1 / 63 + 1 / 61)),
+        ("b", pytest.approx(1 / 62)),
+    ]
+    assert fused(lists, rrf_k=1)[0] == ("a", pytest.approx(1 / 2 + 1 / 3))
+
+
+def test_r09_weighted_is_the_sum_of_weight_times_scaled_score():
+    lists = [ranked("s", "a b c", [10.0, 6.0, 2.0], leg="vector"), ranked("s", "c b", [0.9, 0.1], leg="text")]
+    # vector: a 1, b .5, c 0; text: c 1, b 0
+    assert fused(lists, hybrid_fusion="weighted") == [
+        ("a", pytest.approx(0.7)), ("b", pytest.approx(0.35)), ("c", pytest.approx(0.3)),
+    ]  # fmt: skip
+    assert order(lists, hybrid_fusion="weighted", hybrid_vector_weight=0.2, hybrid_text_weight=0.8) == "cab"
+
+
+def test_r11_two_levels_rank_each_source_first_and_then_the_sources():
+    lists = [ranked("s", "a b", leg="vector"), ranked("s", "b", leg="text"), ranked("t", "c b")]
+    # in s: b = 1/62 + 1/61 leads, a = 1/61 follows; across: b 1/61 + 1/62, c 1/61, a 1/62
+    assert fused(lists) == [("b", pytest.approx(1 / 61 + 1 / 62)), ("c", pytest.approx(1 / 61)), ("a", pytest.approx(1 / 62))]
+
+
+def test_levels_1_fuses_all_lists_flat():
+    lists = [ranked("s", "a b", leg="vector"), ranked("s", "b", leg="text"), ranked("t", "c b")]
+    assert fused(lists, levels=1)[0] == ("b", pytest.approx(1 / 62 + 1 / 61 + 1 / 62))
+
+
+def test_two_levels_weigh_a_source_once_however_many_lists_it_has():
+    many = [ranked("s", "a", leg=f"leg{i}") for i in range(5)]
+    one = [ranked("t", "b")]
+    scores = dict(fused([*many, *one]))
+    assert scores["a"] == scores["b"] == pytest.approx(1 / 61)
+    flat = dict(fused([*many, *one], levels=1))
+    assert flat["a"] == pytest.approx(5 / 61)
+
+
+def test_a_leg_shares_its_weight_among_its_queries():
+    lists = [ranked("s", "a", leg="vector", query=q) for q in ("q1", "q2")] + [ranked("s", "b", leg="text")]
+    scores = dict(fused(lists))
+    assert scores["a"] == pytest.approx(0.5 / 61 + 0.5 / 61)
+    assert scores["b"] == pytest.approx(1 / 61)
+
+
+@pytest.mark.parametrize(("length", "both_win"), [(61, True), (62, False), (63, False)])
+def test_c13_in_both_lists_outranks_first_in_one_only_up_to_61_deep(length: int, both_win: bool):
+    """Last in two lists gives 2/(60+n); first in one gives 1/61. Equal at n = 62, where the better rank leads."""
+    one = [f"x{i}" for i in range(length - 1)] + ["both"]
+    other = [f"y{i}" for i in range(length - 1)] + ["both"]
+    ranking = [name for name, _ in fused([ranked("s", one, leg="vector"), ranked("s", other, leg="text")])]
+    scores = dict(fused([ranked("s", one, leg="vector"), ranked("s", other, leg="text")]))
+    assert scores["both"] == pytest.approx(2 / (60 + length))
+    assert (ranking[0] == "both") is both_win
+
+
+def test_k19_both_numbers_of_the_worked_example():
+    """1/(k+v) + 0.5/(k+c): the example's two documents give 0.024458 and 0.024326, and keep their order."""
+    vector = ["first", "second"]
+    centrality = ["second", "first"]
+    scores = dict(fused([ranked("s", vector, leg="vector"), ranked("s", centrality, leg="centrality")], leg_weights={"centrality": 0.5}))
+    assert scores["first"] == pytest.approx(1 / 61 + 0.5 / 62)
+    assert round(scores["first"], 6) == 0.024458
+    assert scores["second"] == pytest.approx(1 / 62 + 0.5 / 61)
+    assert round(scores["second"], 6) == 0.024326
+
+
+def test_t06_weighted_rrf_puts_a_lexical_top_hit_below_every_semantic_one_down_to_rank_122():
+    semantic = [f"v{i}" for i in range(1, 124)]
+    lists = [ranked("s", semantic, leg="vector"), ranked("s", ["only"], leg="text")]
+    ranking = [name for name, _ in fused(lists, leg_weights={"vector": 0.75, "text": 0.25})]
+    # .25/61 = .75/183 = .75/(60+123): equal to rank 123, where the better rank leads
+    assert ranking.index("only") == 122
+
+
+def test_source_weights_act_at_level_2():
+    lists = [ranked("s", "a", weight=1.0), ranked("t", "b", weight=3.0)]
+    assert fused(lists) == [("b", pytest.approx(3 / 61)), ("a", pytest.approx(1 / 61))]
+
+
+def test_leg_weights_by_source_and_leg_beat_those_by_leg_and_both_beat_the_profile():
+    lists = [ranked("s", "a", leg="vector"), ranked("s", "b", leg="text")]
+    pool = dedupe(lists)
+    profile = {"s": {"vector": 0.4}}
+    first = {e.document.id: e.score for e in fuse(pool, Rag(), profiles=profile)}
+    assert first["a"] == pytest.approx(0.4 / 61)
+    second = {e.document.id: e.score for e in fuse(pool, Rag(leg_weights={"vector": 2.0}), profiles=profile)}
+    assert second["a"] == pytest.approx(2 / 61)
+    third = {e.document.id: e.score for e in fuse(pool, Rag(leg_weights={"vector": 2.0, "s.vector": 3.0}), profiles=profile)}
+    assert third["a"] == pytest.approx(3 / 61)
+
+
+def test_b02_a_list_of_weight_0_has_no_influence():
+    lists = [ranked("s", "a b", leg="text"), ranked("s", "b c", leg="vector")]
+    result = fuse(dedupe(lists), Rag(leg_weights={"vector": 0.0}))
+    assert [(e.document.id, e.score) for e in result if e.dropped is None] == fused(lists[:1])
+    assert [(e.document.id, e.dropped) for e in result if e.dropped] == [("c", NO_WEIGHT)]
+
+
+def test_fus_18_hits_without_a_score_take_part_in_weighted_fusion_by_rank():
+    lists = [ranked("s", "a b", [0.9, 0.1], leg="vector"), ranked("s", "c d", leg="text")]
+    assert dict(fused(lists, hybrid_fusion="weighted"))["c"] == pytest.approx(0.3)
+    assert dict(fused(lists, hybrid_fusion="weighted"))["d"] == pytest.approx(0.15)
+
+
+def test_fus_21_a_score_of_0_is_not_absence():
+    """b is measured 0.0 and its list counts in what it could have reached; c is absent from that list, which does not."""
+    lists = [ranked("s", "a b", [1.0, 0.0]), ranked("t", "c", [1.0])]
+    result = {e.document.id: e for e in fuse(dedupe(lists), Rag(hybrid_fusion="weighted"))}
+    assert result["b"].normalized == 0.0
+    assert result["b"].dropped is None
+    assert [p.score for p in result["b"].provenance] == [0.0]
+    assert [p.source for p in result["c"].provenance] == ["t"]
+
+
+def test_fus_23_raw_scores_and_ranks_stand_beside_the_fused_score():
+    (envelope,) = fuse(dedupe([ranked("s", "a", [0.0164])]), Rag())
+    assert (envelope.provenance[0].score, envelope.provenance[0].rank, envelope.score) == (0.0164, 1, pytest.approx(1 / 61))
+
+
+def test_fus_12_equal_scores_keep_the_source_s_order_and_a_tie_of_sums_shares_its_rank():
+    """Ruled by design: the order of hits is their rank. What ties after level 1 shares a rank at level 2."""
+    lists = [ranked("s", "a b", leg="vector"), ranked("s", "b a", leg="text"), ranked("t", "z")]
+    scores = dict(fused(lists))
+    assert scores["a"] == scores["b"] == pytest.approx(1 / 61)
+
+
+def test_b03_normalized_is_the_score_over_the_most_the_returning_sources_could_give():
+    lists = [ranked("s", "a b", leg="vector"), ranked("s", "a", leg="text"), ranked("t", "b c")]
+    result = {e.document.id: e for e in fuse(dedupe(lists), Rag())}
+    assert result["a"].normalized == pytest.approx(1.0)  # first in s, and t did not return it
+    assert result["b"].normalized == pytest.approx((1 / 62 + 1 / 61) / (2 / 61))
+    assert result["c"].normalized == pytest.approx(61 / 62)
+
+
+def test_ties_are_broken_by_best_rank_then_source_order_then_fingerprint():
+    lists = [ranked("t", "a"), ranked("s", "b")]
+    pool = dedupe(lists)
+    assert [e.document.id for e in fuse(pool, Rag(), sources=["t", "s"])] == ["a", "b"]
+    assert [e.document.id for e in fuse(pool, Rag(), sources=["s", "t"])] == ["b", "a"]
+    same = [RankedList(source="s", leg=leg, query="q", hits=hits(name)) for leg, name in (("l1", "a"), ("l2", "b"))]
+    expected = sorted(dedupe(same), key=lambda e: e.id)
+    assert [e.id for e in fuse(dedupe(same), Rag())] == [e.id for e in expected]
+
+
+_lists = st.lists(
+    st.tuples(
+        st.sampled_from(["s1", "s2", "s3"]), st.sampled_from(["vector", "text"]), st.sampled_from(["q1", "q2"]),
+        st.lists(st.tuples(st.sampled_from("abcdefghij"), st.floats(-5, 5)), unique_by=lambda x: x[0], max_size=8),
+    ),
+    max_size=8,
+)  # fmt: skip
+
+
+def _made(raw: list[tuple[str, str, str, list[tuple[str, float]]]]) -> list[RankedList]:
+    return list(
+        {
+            (s, leg, q): RankedList(source=s, leg=leg, query=q, hits=hits([n for n, _ in found], [v for _, v in found]))
+            for s, leg, q, found in raw
+        }.values()
+    )
+
+
+@pytest.mark.parametrize("mode", ["rrf", "weighted"])
+@pytest.mark.parametrize("levels", [1, 2])
+@given(raw=_lists, rng=st.randoms())
+def test_fus_14_order_and_scores_are_identical_under_shuffled_arrival(mode: str, levels: int, raw: list, rng: random.Random):
+    lists = _made(raw)
+    shuffled = lists[:]
+    rng.shuffle(shuffled)
+    rag = Rag(hybrid_fusion=mode, levels=levels)
+    one, other = fuse(dedupe(lists), rag), fuse(dedupe(shuffled), rag)
+    assert [(e.id, e.score, e.normalized) for e in one] == [(e.id, e.score, e.normalized) for e in other]
+
+
+@given(raw=_lists)
+def test_every_envelope_comes_out_once_scored_in_0_1_and_in_order(raw: list):
+    pool = dedupe(_made(raw))
+    result = fuse(pool, Rag())
+    assert sorted(e.id for e in result) == sorted(e.id for e in pool)
+    assert all(0 <= e.normalized <= 1 for e in result)
+    assert [e.score for e in result] == sorted((e.score for e in result), reverse=True)
+
+
+@given(raw=_lists)
+def test_a_better_rank_never_hurts(raw: list):
+    lists = _made(raw)
+    target = next((r for r in lists if len(r.hits) > 1), None)
+    if target is None:
+        return
+    name = target.hits[1].document.id
+    raised = target.replace(hits=[target.hits[1], target.hits[0], *target.hits[2:]])
+    before = dict(fused(lists, levels=1))[name]
+    after = dict(fused([raised if r is target else r for r in lists], levels=1))[name]
+    assert after >= before
+
+
+_SCRIPT = """
+from contextrouter import Document, Hit, Rag, RankedList
+from contextrouter.dedupe import dedupe
+from contextrouter.fusion import fuse
+lists = [RankedList(source=s, leg=g, query=q, hits=[Hit(document=Document(content=f"{s}{g}{i % 3}"), score=1.0) for i in range(6)])
+         for s in ("x", "y", "z") for g in ("vector", "text") for q in ("1", "2")]
+print([(e.id[:12], e.score) for e in fuse(dedupe(lists), Rag())])
+"""
+
+
+def test_order_does_not_depend_on_the_hash_seed():
+    outputs = set()
+    for seed in ("0", "1", "42"):
+        done = subprocess.run(
+            [sys.executable, "-c", _SCRIPT], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
+        )  # fmt: skip
+        outputs.add(done.stdout)
+    assert len(outputs) == 1
+
+
+def test_thirty_sources_of_a_thousand_hits_and_three_queries_are_still_right():
+    lists = [
+        RankedList(source=f"s{s:02}", leg="default", query=q, hits=[Hit(document=Document(id=f"{s}-{i}", content=f"{s}-{i}")) for i in range(1000)])
+        for s in range(30)
+        for q in ("q1", "q2", "q3")
+    ]
+    shared = Hit(document=Document(id="everywhere", content="everywhere"))
+    lists = [r.replace(hits=[*r.hits[:499], shared, *r.hits[499:999]]) for r in lists]
+    result = fuse(dedupe(lists), Rag())
+    assert result[0].document.id == "everywhere"
+    assert result[0].score == pytest.approx(30 / 560)  # rank 500 in each source
+    assert len(result) == 30 * 999 + 1
