@@ -26,11 +26,12 @@ from contextrouter.contracts import Entry, FactSource, Provider
 from contextrouter.model import Document, Entity, Fact, Period, Query
 
 _LONGEST_NAME = 16  # words, or characters of a script without spaces
+_MOST_WORDS = 2_000  # of a question that are looked up
 _WIDEST = 1_000  # names followed from one hop to the next
 _MOST = 5_000  # facts looked at in one hop
 _COLUMNS = (
-    "f.subject, f.predicate, f.object, f.source, f.confidence, f.valid_from, f.valid_to, f.tenant, f.compartment, f.sensitivity,"
-    " f.attributes, f.subject_key, f.object_key"
+    "f.subject, f.predicate, f.object, f.source, f.confidence, f.valid_from, f.valid_to, f.tenant, f.compartment,"
+    " f.sensitivity, f.attributes, f.subject_key, f.object_key"
 )
 
 
@@ -127,16 +128,12 @@ class SqliteFacts(FactSource):
 
     async def entities(self, query: Query) -> Sequence[Entity]:
         """Return the entities the query names, with what the facts say of each: predicate -> object, or list of objects."""
-        found: list[Fact] = await self._opened().read(
-            lambda c, stop: [f.fact for f in self._direct(c, query, stop) if f.hop == 1], deadline=query.deadline, empty=[]
-        )
-        names = _asked(query)
+        found: list[Fact] = await self._opened().read(lambda c, stop: _subjects(c, query), deadline=query.deadline, empty=[])
         grouped: dict[tuple[str, ...], list[Fact]] = {}
         for fact in found:
-            if (key := sqlite_write.name_key(fact.subject)) in names:
-                labels = (fact.tenant or "", fact.compartment or "", fact.sensitivity or "")
-                grouped.setdefault((key, *labels), []).append(fact)
-        return [_entity(key[0], facts) for key, facts in sorted(grouped.items())][: query.limit]
+            labels = (fact.tenant or "", fact.compartment or "", fact.sensitivity or "")
+            grouped.setdefault((sqlite_write.name_key(fact.subject), *labels), []).append(fact)
+        return [_entity(key[0], facts) for key, facts in sorted(grouped.items())][: max(query.limit, 0)]
 
     def _opened(self) -> StoreFile:
         if self._file is None:
@@ -169,6 +166,13 @@ class SqliteFacts(FactSource):
             if not frontier:
                 break
         return list(found.values())
+
+
+def _subjects(connection: sqlite3.Connection, query: Query) -> list[Fact]:
+    """The facts whose subject the query names."""
+    names = _named(connection, query)
+    found = _about(connection, sorted(names), visible(query.scope, "f") & _valid(query.period))
+    return [fact for _, fact, _ in found if sqlite_write.name_key(fact.subject) in names]
 
 
 def _about(connection: sqlite3.Connection, names: Sequence[str], allowed: Condition) -> list[tuple[int, Fact, set[str]]]:
@@ -219,18 +223,13 @@ def _valid(period: Period | None) -> Condition:
     return condition
 
 
-def _asked(query: Query) -> set[str]:
-    """Every name the query might hold, as keys."""
-    return {key for _, _, key in _spans(query.text)} | _given(query)
-
-
 def _given(query: Query) -> set[str]:
     return {key for name in (*query.entities, *query.concepts) if (key := sqlite_write.name_key(name))}
 
 
 def _spans(text: str) -> list[tuple[int, int, str]]:
     """Every run of words in the text that is short enough for a name: (first, end, key)."""
-    found = atoms(text[:LONGEST])
+    found = atoms(text[:LONGEST])[:_MOST_WORDS]
     return [
         (start, end, " ".join(found[start:end]))
         for start in range(len(found))

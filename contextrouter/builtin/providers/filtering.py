@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from contextrouter.contracts import Entry
 from contextrouter.model import Document, Query
 
 FIELDS = ("kind", "language", "trust", "title", "url", "parent", "media_type", "labels", "keywords")
@@ -81,6 +82,16 @@ def labelled(document: Document, chunks: Sequence[Document]) -> list[Document]:
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"has two chunks with the id {twice!r}; give each chunk an id of its own")
     return done
+
+
+def aligned(entry: Entry, legs: Sequence[str]) -> None:
+    """Raise ValueError when an entry's vectors are of no leg in `legs`, or not one per chunk."""
+    for leg, vectors in entry.vectors.items():
+        if leg not in legs:
+            raise ValueError(f"has vectors for the leg {leg!r}, which this store does not have; name an `embedder`")
+        if len(vectors) != len(entry.chunks):
+            counts = f"{len(vectors)} vectors for {len(entry.chunks)} chunks"
+            raise ValueError(f"has {counts} on the leg {leg!r}; give one, or None, per chunk")
 
 
 def _canonical(value: Any) -> str | None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 import msgspec
 
 from contextrouter.builtin.providers import websearch
-from contextrouter.builtin.providers.filtering import labelled, matches
+from contextrouter.builtin.providers.filtering import aligned, labelled, matches
 from contextrouter.builtin.providers.websearch import Phrase, WebQuery, analyse
 from contextrouter.contracts import Entry, Provider, TermStatistics
 from contextrouter.errors import IngestError, SourceError
@@ -156,6 +156,7 @@ class Memory(Provider):
         if not document.id:
             raise IngestError("Document without an id cannot be stored; give it one.")
         try:
+            aligned(entry, self.vector_legs)
             chunks = labelled(document, entry.chunks)
             vectors = [self._vectors(entry, number) for number in range(len(chunks))]
         except ValueError as error:
@@ -165,11 +166,6 @@ class Memory(Provider):
     def _vectors(self, entry: Entry, number: int) -> dict[str, tuple[float, ...]]:
         found: dict[str, tuple[float, ...]] = {}
         for leg, vectors in entry.vectors.items():
-            if leg not in self.vector_legs:
-                raise ValueError(f"has vectors for the leg {leg!r}, which this store does not have; name an `embedder`")
-            if len(vectors) != len(entry.chunks):
-                counts = f"{len(vectors)} vectors for {len(entry.chunks)} chunks"
-                raise ValueError(f"has {counts} on the leg {leg!r}; give one, or None, per chunk")
             vector = vectors[number]
             unit = None if vector is None else _unit(vector)
             if unit is not None:

@@ -189,7 +189,7 @@ class Sqlite(Provider):
     def _text(self, connection: sqlite3.Connection, query: Query, stop: Stop) -> list[Hit]:
         asked = websearch.parse(query.text)
         condition = admitted(query, asked)
-        best = sqlite_text.best(connection, asked.terms, self._weights, condition, query.limit, stop)
+        best = sqlite_text.best(connection, asked.terms, self._weights, condition, query.limit)
         return self._hits(connection, best, query)
 
     def _nearest(self, connection: sqlite3.Connection, query: Query, stop: Stop) -> list[Hit]:
@@ -214,14 +214,13 @@ class Sqlite(Provider):
 
     def _hits(self, connection: sqlite3.Connection, best: Sequence[tuple[int, float]], query: Query) -> list[Hit]:
         """The best as hits; equal scores in the order of ids, whatever the order of writing."""
-        numbers = [number for number, _ in best]
-        found = zip(lookup.texts(connection, numbers), best, strict=True)
-        ranked = sorted(found, key=lambda pair: (-pair[1][1], pair[0].id, pair[0].tenant or ""))[: query.limit]
+        ranked = lookup.ranked(connection, best, query.limit)
+        documents = lookup.texts(connection, [number for number, _ in ranked])
         if query.leg == "text":
-            return [Hit(document=document, score=score) for document, (_, score) in ranked]
+            return [Hit(document=document, score=score) for document, (_, score) in zip(documents, ranked, strict=True)]
         return [
             Hit(document=document, score=score, vector=stored(connection, query.leg, number))
-            for document, (number, score) in ranked
+            for document, (number, score) in zip(documents, ranked, strict=True)
         ]
 
     def _same_model(self, connection: sqlite3.Connection) -> None:

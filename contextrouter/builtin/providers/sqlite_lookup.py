@@ -19,12 +19,22 @@ def texts(connection: sqlite3.Connection, numbers: Iterable[int]) -> list[Docume
     return [document(row[0]) for row in rows]
 
 
+def ranked(connection: sqlite3.Connection, best: Sequence[tuple[int, float]], limit: int) -> list[tuple[int, float]]:
+    """The `limit` best of (number, score): by score, ties by chunk id and tenant."""
+    named = [
+        (-score, *connection.execute("SELECT id, tenant FROM chunks WHERE number = ?", (number,)).fetchone(), number)
+        for number, score in best
+    ]
+    return [(number, -negative) for negative, _, _, number in sorted(named)[:limit]]
+
+
 def fetch(connection: sqlite3.Connection, ids: Sequence[str], scope: Scope | None) -> list[Document]:
     """Whole documents by id, or chunks by theirs, that may be seen, in the order asked."""
     whole, part = visible(scope, "d"), visible(scope, "c")
     rows = connection.execute(
         "WITH asked (id, place) AS (SELECT value, key FROM json_each(?))"
-        " SELECT a.place, 0, d.tenant, d.payload FROM asked a JOIN documents d ON d.id = a.id"
+        " SELECT a.place, 0, d.tenant, coalesce(nullif(d.payload, ''), (SELECT t.payload FROM chunks c"
+        " JOIN texts t ON t.chunk = c.number WHERE c.document = d.number)) FROM asked a JOIN documents d ON d.id = a.id"
         f" WHERE {whole.where}"
         " UNION ALL SELECT a.place, 1, c.tenant, t.payload FROM asked a JOIN chunks c ON c.id = a.id"
         " JOIN texts t ON t.chunk = c.number JOIN documents o ON o.number = c.document"

@@ -21,7 +21,7 @@ CREATE TABLE documents (
   tenant TEXT NOT NULL, id TEXT NOT NULL,                 -- tenant '': unlabelled
   compartment TEXT NOT NULL, sensitivity TEXT NOT NULL,
   url TEXT NOT NULL, fingerprint TEXT NOT NULL,
-  payload TEXT NOT NULL,                                  -- the document as JSON
+  payload TEXT NOT NULL,                                  -- the document as JSON; '': as its only chunk
   UNIQUE (tenant, id)
 );
 CREATE INDEX documents_id ON documents (id);

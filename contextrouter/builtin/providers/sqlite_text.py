@@ -5,58 +5,43 @@
 from __future__ import annotations
 
 import sqlite3
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from heapq import nsmallest
 
 from contextrouter.builtin.providers import sqlite_schema as schema
 from contextrouter.builtin.providers import websearch
-from contextrouter.builtin.providers.sqlite_file import Stop
 from contextrouter.builtin.providers.sqlite_filter import Condition
 from contextrouter.contracts import TermStatistics
 
 POSTINGS = 40_000
 """Postings read for one question: some 40 ms. Beyond that the most common terms are left out; 5,000 chunks never get there."""
+_MOST_TERMS = 256
+_ONE_TERM = (
+    "SELECT doc, ? AS idf, sum(CASE col WHEN 'title' THEN :title WHEN 'path' THEN :path ELSE :body END) AS tf"
+    " FROM postings WHERE term = ? GROUP BY doc"
+)
 
 
 def best(
-    connection: sqlite3.Connection,
-    terms: Sequence[str],
-    weights: Mapping[str, float],
-    condition: Condition,
-    limit: int,
-    stop: Stop,
+    connection: sqlite3.Connection, terms: Sequence[str], weights: Mapping[str, float], condition: Condition, limit: int
 ) -> list[tuple[int, float]]:
-    """The `limit` best chunks (number, score) and those tied with the last, best first."""
+    """The `limit` best admitted chunks (number, score), best first, ties by id. One statement, which a deadline interrupts."""
     total = schema.number(connection, "chunks")
     average = (schema.number(connection, "length") / total if total else 0.0) or 1.0
     counts = frequencies(connection, terms)
-    scores: defaultdict[int, float] = defaultdict(float)
-    for term in websearch.rarest(list(counts.items()), POSTINGS):
-        stop.check()
-        idf = websearch.weight(total, counts[term])
-        found: dict[int, float] = {}
-        lengths: dict[int, int] = {}
-        rows = connection.execute(
-            "SELECT p.doc, p.col, c.length FROM postings p CROSS JOIN chunks c ON c.number = p.doc"
-            f" WHERE p.term = ? AND {condition.where}",
-            (term, *condition.values),
-        )
-        for chunk, field, length in rows:
-            found[chunk] = found.get(chunk, 0.0) + weights[field]
-            lengths[chunk] = length
-        for chunk, frequency in found.items():
-            scores[chunk] += idf * websearch.saturation(frequency, lengths[chunk] / average)
-    return cut([(chunk, round(score, 9)) for chunk, score in scores.items() if score > 0.0], limit)
-
-
-def cut(scored: Sequence[tuple[int, float]], limit: int) -> list[tuple[int, float]]:
-    """The `limit` best of (number, score), and all that are tied with the last of them."""
-    top = nsmallest(limit, scored, key=lambda pair: (-pair[1], pair[0]))
-    if len(top) < limit or not top:
-        return top
-    last, listed = top[-1][1], {number for number, _ in top}
-    return top + sorted(pair for pair in scored if pair[1] == last and pair[0] not in listed)
+    chosen = websearch.rarest(list(counts.items()), POSTINGS)[:_MOST_TERMS]
+    if not chosen:
+        return []
+    one = _ONE_TERM
+    for field, weight in weights.items():
+        one = one.replace(f":{field}", repr(float(weight)))
+    k1, b = websearch.K1, websearch.B
+    sql = (
+        f"SELECT c.number, round(sum(x.idf * x.tf * {k1 + 1} / (x.tf + {k1 * (1 - b)} + {k1 * b} * c.length / ?)), 9) AS score"
+        f" FROM ({' UNION ALL '.join([one] * len(chosen))}) x CROSS JOIN chunks c ON c.number = x.doc"
+        f" WHERE x.tf > 0 AND {condition.where} GROUP BY c.number ORDER BY score DESC, c.id, c.tenant LIMIT ?"
+    )
+    values = [value for term in chosen for value in (websearch.weight(total, counts[term]), term)]
+    return connection.execute(sql, (average, *values, *condition.values, limit)).fetchall()
 
 
 def frequencies(connection: sqlite3.Connection, terms: Sequence[str]) -> dict[str, int]:

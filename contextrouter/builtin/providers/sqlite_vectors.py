@@ -11,7 +11,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from contextrouter.builtin.providers.sqlite_filter import Condition
 from contextrouter.errors import MissingDependency, SourceError
@@ -20,6 +20,9 @@ from contextrouter.model import Vector
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    Numbers: TypeAlias = NDArray[np.int64]
+    Rows: TypeAlias = NDArray[np.float32]
 
 LEGS = ("vector", "keywords")
 _REMEMBERED = 32  # sets of admitted rows
@@ -35,7 +38,7 @@ def _numpy() -> Any:
     return numpy
 
 
-def unit(vector: Sequence[float]) -> NDArray[np.float32] | None:
+def unit(vector: Sequence[float]) -> Rows | None:
     """The vector at length one, float32; None for the zero vector, which has no direction.
 
     Raises ValueError for values that are not finite and for what is no list of numbers.
@@ -62,11 +65,11 @@ class Matrix:
             raise ValueError(f"Leg {leg!r} holds no vectors; legs that do: {', '.join(LEGS)}.")
         self._leg = leg
         self._lock = Lock()
-        self._state: tuple[str, NDArray[np.int64], NDArray[np.float32]] | None = None
-        self._admitted: dict[tuple[str, Condition], NDArray[np.int64]] = {}
+        self._state: tuple[str, Numbers, Rows] | None = None
+        self._admitted: dict[tuple[str, Condition], Numbers] = {}
 
     def search(
-        self, connection: sqlite3.Connection, version: str, vector: NDArray[np.float32], condition: Condition, limit: int
+        self, connection: sqlite3.Connection, version: str, vector: Rows, condition: Condition, limit: int
     ) -> list[tuple[int, float]]:
         """The `limit` nearest admitted chunks (number, cosine) and those tied with the last, nearest first."""
         np = _numpy()
@@ -93,7 +96,7 @@ class Matrix:
             self._state = None
             self._admitted.clear()
 
-    def _at(self, connection: sqlite3.Connection, version: str) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    def _at(self, connection: sqlite3.Connection, version: str) -> tuple[Numbers, Rows]:
         with self._lock:
             if self._state is None or self._state[0] != version:
                 known = self._state if self._state and _store(self._state[0]) == _store(version) else None
@@ -104,8 +107,8 @@ class Matrix:
             return self._state[1], self._state[2]
 
     def _loaded(
-        self, connection: sqlite3.Connection, known: tuple[str, NDArray[np.int64], NDArray[np.float32]] | None
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        self, connection: sqlite3.Connection, known: tuple[str, Numbers, Rows] | None
+    ) -> tuple[Numbers, Rows]:
         """What was known and is still there, followed by what is new."""
         np = _numpy()
         last = int(known[1][-1]) if known and len(known[1]) else 0
@@ -125,8 +128,8 @@ class Matrix:
         return np.concatenate((known[1][kept], numbers)), np.concatenate((known[2][kept], rows))
 
     def _rows(
-        self, connection: sqlite3.Connection, version: str, numbers: NDArray[np.int64], condition: Condition
-    ) -> NDArray[np.int64]:
+        self, connection: sqlite3.Connection, version: str, numbers: Numbers, condition: Condition
+    ) -> Numbers:
         """Indexes of the admitted rows, remembered for the conditions asked last."""
         np = _numpy()
         key = (version, condition)
@@ -136,7 +139,7 @@ class Matrix:
                 return self._admitted[key]
         sql = f"SELECT c.number FROM chunks c WHERE {condition.where}"
         found = np.array([number for (number,) in connection.execute(sql, condition.values)], dtype=np.int64)
-        chosen: Any = np.flatnonzero(np.isin(numbers, found, assume_unique=True))
+        chosen: Numbers = np.flatnonzero(np.isin(numbers, found, assume_unique=True))
         with self._lock:
             self._admitted[key] = chosen
             while len(self._admitted) > _REMEMBERED:
@@ -160,7 +163,7 @@ def stored(connection: sqlite3.Connection, leg: str, number: int) -> Vector:
     return found
 
 
-def _nearest(numbers: NDArray[np.int64], scores: NDArray[np.float64], limit: int) -> list[tuple[int, float]]:
+def _nearest(numbers: Numbers, scores: NDArray[np.float64], limit: int) -> list[tuple[int, float]]:
     np = _numpy()
     if len(scores) > limit:
         least = np.partition(scores, len(scores) - limit)[len(scores) - limit]

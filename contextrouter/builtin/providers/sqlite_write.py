@@ -13,7 +13,7 @@ import msgspec
 
 from contextrouter.builtin.providers import sqlite_schema as schema
 from contextrouter.builtin.providers import websearch
-from contextrouter.builtin.providers.filtering import attributes, labelled, microseconds
+from contextrouter.builtin.providers.filtering import aligned, attributes, labelled, microseconds
 from contextrouter.builtin.providers.sqlite_filter import LABELS
 from contextrouter.builtin.providers.sqlite_vectors import LEGS, unit
 from contextrouter.contracts import Entry
@@ -51,13 +51,13 @@ def prepare(entry: Entry, legs: Sequence[str]) -> Rows:
         raise IngestError("Document without an id cannot be stored; give it one.")
     try:
         chunks = labelled(document, entry.chunks)
-        _aligned(entry, legs)
+        aligned(entry, legs)
         return Rows(
             tenant=document.tenant or "",
             id=document.id,
             document=(
                 document.tenant or "", document.id, document.compartment or "", document.sensitivity or "",
-                document.url, entry.fingerprint, payload(document),
+                document.url, entry.fingerprint, "" if chunks == [document] else payload(document),
             ),
             chunks=tuple(_chunk(chunk, _vectors(entry, number)) for number, chunk in enumerate(chunks)),
             links=tuple(dict.fromkeys(link for link in document.links if link)),
@@ -147,15 +147,6 @@ def refuse_other_model(connection: sqlite3.Connection, model: str, dimensions: i
             f"Store was filled by the embedding model {known or 'unknown'!r} with {size} dimensions, the settings name "
             f"{model or 'unknown'!r} with {dimensions}; name the former as its `embedder`, or run {schema.REBUILD}."
         )
-
-
-def _aligned(entry: Entry, legs: Sequence[str]) -> None:
-    for leg, vectors in entry.vectors.items():
-        if leg not in legs:
-            raise ValueError(f"has vectors for the leg {leg!r}, which this store does not have; name an `embedder`")
-        if len(vectors) != len(entry.chunks):
-            counts = f"{len(vectors)} vectors for {len(entry.chunks)} chunks"
-            raise ValueError(f"has {counts} on the leg {leg!r}; give one, or None, per chunk")
 
 
 def _vectors(entry: Entry, number: int) -> dict[str, bytes]:

@@ -79,8 +79,9 @@ def words(text: str) -> list[str]:
     if text.isascii():
         text = text.lower()
     else:
-        text = unicodedata.normalize("NFKD", text.translate(_APOSTROPHES).casefold())
-        text = unicodedata.normalize("NFC", _ACCENTS.sub("", text.translate(_APOSTROPHES)))
+        text = unicodedata.normalize("NFKD", text.translate(_APOSTROPHES)).casefold()
+        text = unicodedata.normalize("NFKD", text).translate(_APOSTROPHES)
+        text = unicodedata.normalize("NFC", _ACCENTS.sub("", text))
     if "'" in text:
         text = _CONTRACTION.sub("", text)
     return text.translate(_LETTERS).split()

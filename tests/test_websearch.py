@@ -1,0 +1,176 @@
+"""The text analysis and the web-search syntax of the stores."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contextrouter.builtin.providers.filtering import attributes, labelled, matches, microseconds, moment, wanted
+from contextrouter.builtin.providers.stem import stem
+from contextrouter.builtin.providers.websearch import FURTHEST, WebQuery, analyse, atoms, parse, rarest, saturation, weight, words
+from contextrouter.model import Document, Period, Query, Scope
+
+
+@pytest.mark.parametrize(
+    ("word", "stemmed"),
+    [
+        # From the sample vocabulary of the algorithm's description, and one word for each rule.
+        ("consign", "consign"), ("consigned", "consign"), ("consigning", "consign"), ("consignment", "consign"),
+        ("consistency", "consist"), ("consistently", "consist"), ("consolation", "consol"), ("consolatory", "consolatori"),
+        ("knackeries", "knackeri"), ("knavish", "knavish"), ("kneeling", "kneel"), ("knightly", "knight"), ("knots", "knot"),
+        ("generate", "generat"), ("generously", "generous"), ("communication", "communic"), ("arsenal", "arsenal"),
+        ("ties", "tie"), ("cries", "cri"), ("gas", "gas"), ("gaps", "gap"), ("kiwis", "kiwi"), ("caresses", "caress"),
+        ("agreed", "agre"), ("hopping", "hop"), ("hoping", "hope"), ("luxuriated", "luxuri"), ("happy", "happi"), ("by", "by"),
+        ("say", "say"), ("skies", "sky"), ("dying", "die"), ("news", "news"), ("proceed", "proceed"), ("exceeding", "exceed"),
+        ("relational", "relat"), ("hopefulness", "hope"), ("analogies", "analog"), ("controll", "control"), ("rate", "rate"),
+        ("youth", "youth"), ("yellow", "yellow"), ("enjoy", "enjoy"),
+    ],
+)  # fmt: skip
+def test_stems_are_those_of_porter2(word: str, stemmed: str) -> None:
+    assert stem(word) == stemmed
+
+
+def test_case_accents_forms_and_quotation_do_not_part_words() -> None:
+    assert words("ＦＵＬＬ Café ﬁne naïve Straße ἀρχή ёлка soft\u00adhyphen") == [
+        "full", "cafe", "fine", "naive", "strasse", "αρχη", "елка", "softhyphen",
+    ]  # fmt: skip
+    assert words("И́горь й") == ["и\u0301горь", "й"]  # й is no accented и
+    assert words("हिन्दी भाषा") == ["हिन्दी", "भाषा"]
+
+
+def test_pg_11_every_apostrophe_is_the_same_one() -> None:
+    spellings = ["O'Brien's", "O’Brien’s", "OʼBrienʼs", "O＇Brien＇s"]
+    assert {tuple(words(s)) for s in spellings} == {("o", "brien")}
+
+
+def test_pg_01_contractions_lose_their_ending() -> None:
+    assert parse("What's your password policies?").terms == ("password", "polici")
+    assert words("don't I'll we've") == ["don", "i", "we"]
+
+
+def test_pg_02_operators_of_databases_are_no_operators() -> None:
+    assert parse("R&D | budget").terms == ("r", "d", "budget")
+    assert parse("title:cat NEAR(dog, 3) ^bird* {a}").terms == ("titl", "cat", "near", "dog", "3", "bird")
+
+
+def test_pg_03_punctuation_between_words_changes_nothing() -> None:
+    assert parse("dog cat") == parse("dog,cat") == parse("dog, cat") == WebQuery(terms=("dog", "cat"))
+
+
+def test_pg_05_a_url_is_its_words() -> None:
+    assert parse("example.com/a:b?x=1").terms == ("exampl", "com", "b", "x", "1")
+
+
+def test_pg_07_stop_words_count_when_nothing_else_is_left() -> None:
+    assert parse("will").terms == ("will",)
+    assert parse("the who").terms == ("the", "who")
+    assert parse("who is Will Smith").terms == ("smith",)
+
+
+@pytest.mark.parametrize("text", ["", "   ", "???", "👍🏽 🎉", "- -- \" '", "OR", '""', '-""', "\ud800", "\x00"])
+def test_pg_08_without_words_there_is_nothing_to_search(text: str) -> None:
+    assert parse(text) == WebQuery()
+
+
+def test_quotes_require_a_phrase_and_minus_excludes_one() -> None:
+    asked = parse('budget "annual report" -draft -"old version" state-of-the-art')
+    assert asked.terms == ("budget", "annual", "report", "state", "art")
+    assert asked.required == ((("annual", "report"),),)
+    assert asked.excluded == (("draft",), ("old", "version"))
+
+
+def test_or_offers_a_choice_between_phrases_and_is_a_word_in_lower_case() -> None:
+    assert parse('"annual report" OR budget').required == ((("annual", "report"), ("budget",)),)
+    assert parse("cat OR dog").required == ()
+    assert parse('"a cat" or "a dog"').required == ((("a", "cat"),), (("a", "dog"),))
+    assert parse('OR "a cat" OR').required == ((("a", "cat"),),)
+
+
+def test_curly_quotes_are_quotes_and_inches_are_not() -> None:
+    assert parse("“annual report”").required == ((("annual", "report"),),)
+    assert parse('5" pipe and 6" pipe').required == ()
+    assert parse('"unbalanced quote').terms == ("unbalanc", "quot")
+
+
+def test_scripts_without_spaces_are_indexed_in_pairs() -> None:
+    assert analyse("東京都 ABC") == ["東京", "京都", "都", "abc"]
+    assert parse("東京都").terms == ("東京", "京都")
+    assert parse("京").terms == ("京" + FURTHEST,)
+    assert parse('"東京都"').required == ((("東京", "京都"),),)
+    assert analyse("서울은 ไทย") == ["서울", "울은", "은", "ไท", "ทย", "ย"]
+    assert analyse("OpenAIは") == ["openai", "は"]
+
+
+def test_names_are_compared_by_words_or_single_characters() -> None:
+    assert atoms("OpenAIは東京") == ["openai", "は", "東", "京"]
+
+
+@given(st.text(max_size=300))
+def test_any_text_can_be_asked_and_indexed(text: str) -> None:
+    asked = parse(text)
+    for term in (*asked.terms, *(t for p in asked.excluded for t in p), *(t for g in asked.required for p in g for t in p)):
+        assert term
+        assert not set(term) & set(" \"'*():^-+\x00")
+    assert analyse(" ".join(words(text))) is not None
+    assert words(" ".join(words(text))) == words(text)  # folding is done once
+
+
+@given(st.text(alphabet="東京都大阪 ab", max_size=30), st.integers(0, 30), st.integers(1, 10))
+def test_every_part_of_a_run_is_found_as_a_phrase(text: str, start: int, size: int) -> None:
+    run = "東京都大阪府"[start % 5 :][:size]
+    whole = analyse(text + "大阪" + run + "京")
+    (group,) = parse(f'"{run}"').required
+    (phrase,) = group
+    *first, last = phrase
+    ends = [t for t in range(len(whole)) if whole[t] == last or (last.endswith(FURTHEST) and whole[t].startswith(last[:-1]))]
+    assert any(whole[end - len(first) : end] == first for end in ends)
+
+
+def test_rare_terms_are_read_first_and_one_always() -> None:
+    counts = [("the", 900), ("sun", 5), ("comet", 2), ("absent", 0)]
+    assert rarest(counts, 10_000) == ["comet", "sun", "the"]
+    assert rarest(counts, 10) == ["comet", "sun"]
+    assert rarest([("the", 900)], 10) == ["the"]
+    assert rarest([], 10) == []
+
+
+def test_weights_are_those_of_bm25() -> None:
+    assert weight(10, 1) == pytest.approx(1.9924301646902063)  # ln(1 + 9.5 / 1.5)
+    assert weight(10, 10) == pytest.approx(0.04652001563489291)  # ln(1 + 0.5 / 10.5)
+    assert saturation(1.0, 1.0) == pytest.approx(1.0)  # 1 * 1.9 / (1 + 0.9)
+    assert saturation(2.0, 2.0) == pytest.approx(3.8 / 3.26)  # 0.9 * (0.6 + 0.4 * 2) = 1.26
+
+
+def test_filters_read_metadata_before_fields_and_equal_numbers_alike() -> None:
+    document = Document(content="", kind="book", metadata={"year": 2020, "tags": ["a", "b"], "kind": "novel", "deep": {"a": 1}})
+    assert attributes(document)["kind"] == {"novel"}
+    assert wanted([1, 1.0, True]) == wanted([1]) * 3
+    assert wanted("1") != wanted(1)
+    for filters, passes in [
+        ({"year": 2020.0}, True), ({"year": "2020"}, False), ({"tags": "b"}, True), ({"tags": ["x", "a"]}, True),
+        ({"kind": "book"}, False), ({"missing": "x"}, False), ({"year": []}, False), ({"deep": {"a": 1}}, False),
+    ]:  # fmt: skip
+        assert matches(document, Query(text="", filters=filters)) is passes
+
+
+def test_a_chunk_is_never_laxer_than_its_document() -> None:
+    document = Document(id="d", content="", tenant="t", compartment="hr", sensitivity="confidential")
+    first, second = labelled(document, [Document(content="a"), Document(id="own", content="b", sensitivity="public")])
+    assert (first.id, first.parent, first.tenant, first.compartment, first.sensitivity) == ("d#0", "d", "t", "hr", "confidential")
+    assert (second.id, second.sensitivity) == ("own", "public")
+    assert matches(first, Query(text="", scope=Scope(tenant="t"))) is False
+    with pytest.raises(ValueError, match="two chunks with the id 'x'"):
+        labelled(document, [Document(id="x", content=""), Document(id="x", content="")])
+
+
+@given(st.datetimes())
+def test_gra_01_naive_moments_are_utc(naive: object) -> None:
+    from datetime import UTC, datetime
+
+    assert isinstance(naive, datetime)
+    assert moment(microseconds(naive)) == naive.replace(tzinfo=UTC)
+
+
+def test_undated_documents_are_in_no_period() -> None:
+    assert matches(Document(content=""), Query(text="", period=Period())) is False
