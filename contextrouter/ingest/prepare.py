@@ -12,9 +12,11 @@ from typing import Any
 import msgspec
 
 from contextrouter.contracts import Embedder, Entry, Transform
-from contextrouter.model import SENSITIVITIES, TRUSTS, Document, Fact
+from contextrouter.model import SENSITIVITIES, Document, Fact
 
 LABELS = ("kind", "trust", "tenant", "compartment", "sensitivity")
+TRUSTS = ("authoritative", "reference", "volatile")
+"""Levels of trust, highest first."""
 _OWN = ("facts", "problems")  # what transforms leave in the metadata for ingestion
 # Times are left out: a file that was only touched, or copied, says what it said before.
 _HASHED = (

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from contextrouter.builtin.connectors.markup import as_list, as_moment, first_heading, front_matter
-from contextrouter.model import SENSITIVITIES, TRUSTS, Document
+from contextrouter.model import SENSITIVITIES, Document
 
 MEDIA_TYPES = {".md": "text/markdown", ".markdown": "text/markdown", ".jsonl": "application/jsonl"}
 """By suffix; anything else is text/plain."""
@@ -125,15 +125,15 @@ def document(name: str, text: str, modified: int, kind: str) -> tuple[Document, 
         kind=kind or values.get("kind") or "document", media_type=media_type,
         updated_at=moment or datetime.fromtimestamp(modified / 1e9, UTC),
         keywords=as_list(given.get("keywords", "")), labels=as_list(given.get("labels", "")), metadata=metadata,
-        sensitivity=_level(values, "sensitivity", SENSITIVITIES, problems), trust=_level(values, "trust", TRUSTS, problems),
+        sensitivity=_sensitivity(values, problems), trust=values.get("trust") or None,
         tenant=values.get("tenant") or None, compartment=values.get("compartment") or None,
         language=values.get("language") or None,
     ), problems  # fmt: skip
 
 
-def _level(values: dict[str, str], key: str, allowed: Sequence[str], problems: list[str]) -> str | None:
-    """Return a label; one that is not known stays as it is, which for a sensitivity means that nobody in a scope sees it."""
-    value = values.get(key) or None
-    if value and value not in allowed:
-        problems.append(f"{key} {value!r} is not one of {', '.join(allowed)}.")
+def _sensitivity(values: dict[str, str], problems: list[str]) -> str | None:
+    """Return the label; one that is not known stays as it is, which means that nobody in a scope sees the file."""
+    value = values.get("sensitivity") or None
+    if value and value not in SENSITIVITIES:
+        problems.append(f"sensitivity {value!r} is not one of {', '.join(SENSITIVITIES)}.")
     return value
