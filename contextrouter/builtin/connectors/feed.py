@@ -115,7 +115,7 @@ def _charset(name: str) -> str | None:
     """The codec to decode with; None for one that is unknown, or that cannot be right where ASCII was read."""
     try:
         codec = codecs.lookup(name).name
-        b"".decode(codec)
+        b"x".decode(codec)  # refuses what is no charset; for no bytes at all it would not even look
     except (LookupError, UnicodeError):
         return None
     if codec.replace("_", "-") in _NO_CHARSETS or codec.startswith(("utf-16", "utf-32")):
