@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 class OpenAI(Embedder):
     """Embeds texts with `model` at `base_url` (empty: OpenAI's own), as unit vectors of `dimensions` floats.
 
-    `batch_size` texts go into one request, each after `query_prefix` or `document_prefix`. `send_dimensions` asks the server for
-    vectors of that length (models that can shorten theirs); otherwise `dimensions` only says what to expect. A blank text is
-    never sent and gets a vector of zeros, which is similar to nothing. `request_timeout` is in seconds, for one request.
+    `batch_size` texts go into one request, each after `query_prefix` or `document_prefix`. `send_dimensions` asks the server
+    for vectors of that length (models that can shorten theirs); otherwise `dimensions` only says what to expect. A blank text
+    is never sent and gets a vector of zeros, which is similar to nothing. `request_timeout` is in seconds, for one request.
     """
 
     leg_weights: Mapping[str, float] = {"vector": 1.0, "keywords": 0.5}
@@ -106,7 +106,7 @@ class OpenAI(Embedder):
         try:
             async with asyncio.timeout(2 * self.request_timeout + 5):  # two attempts and the pause between them
                 answer = await client.embeddings.create(input=texts, model=self.model, encoding_format="float", **options)
-            found = [(item.index, list(item.embedding)) for item in answer.data]
+            found = [(int(item.index), [float(x) for x in item.embedding]) for item in answer.data]
         except TimeoutError:
             raise self._failed(f"did not answer within {self.request_timeout:g} s") from None
         except (OpenAIError, ValueError, TypeError, AttributeError) as error:  # the last three: an answer of another shape

@@ -1,0 +1,123 @@
+"""Where to cut a long text: at the end of a paragraph, a sentence, a line or a word, near a number of tokens.
+
+Positions are characters; nothing between the first and the last is left out. Pure functions.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator
+
+from contextrouter import tokens
+
+_LINE_END = r"(?:\r\n|\n|\r(?!\n))"
+_PARAGRAPH = re.compile(rf"{_LINE_END}(?:[^\S\r\n]*{_LINE_END})+")
+_SENTENCE = re.compile(r"""[.!?…]+["'”’»)\]]*\s+|[。！？；｡।॥؟۔]+["”’」』）》]*\s*""")
+_LINE = re.compile(_LINE_END)
+_SPACE = re.compile(r"\s+")
+_BLOCK = 100_000  # characters whose tokens are looked for at once
+
+
+class Cutter:
+    """Cuts text into slices of about `target` tokens, never more than `maximum`, each repeating about `overlap` of the last."""
+
+    def __init__(self, target: int, maximum: int, overlap: int) -> None:
+        self.target, self.maximum, self.overlap = target, maximum, overlap
+
+    def cut(self, text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield (start, end) of slices that cover `text[start:end]` in order. Each begins after the one before it began."""
+        starts = _token_starts(text, start, end)
+        position, first = start, 0
+        while True:
+            rest = len(starts) - first
+            if rest <= min(self.maximum, self.target + self.target // 4) and self._fits(text, position, end):
+                yield position, end
+                return
+            stop = self._end(text, starts, first, position, end)
+            yield position, stop
+            if stop >= end:
+                return
+            position = self._restart(text, starts, position, stop)
+            first = bisect_left(starts, position)
+
+    def _fits(self, text: str, start: int, end: int) -> bool:
+        return tokens.count(text[start:end]) <= self.maximum
+
+    def _end(self, text: str, starts: array[int], first: int, position: int, end: int) -> int:
+        """Where the slice from `position` ends: the last good place up to `target` tokens, or the next one up to `maximum`."""
+
+        def place(index: int) -> int:
+            return starts[index] if index < len(starts) else end
+
+        low = place(first + max(self.target // 2, self.overlap + 1))
+        high = max(place(first + self.target), position + 1)
+        found = _last(text, low, high, (_PARAGRAPH, _SENTENCE, _LINE))
+        if found is None:
+            found = _first(text, high, place(first + self.maximum), (_PARAGRAPH, _SENTENCE, _LINE))
+        if found is None:
+            found = _last(text, low, high, (_SPACE,))
+        return self._shortened(text, starts, position, found or high)
+
+    def _shortened(self, text: str, starts: array[int], start: int, stop: int) -> int:
+        """Cut tokens off until at most `maximum` are left: a word cut in two can have more tokens than the whole."""
+        while stop - start > 1:
+            excess = tokens.count(text[start:stop]) - self.maximum
+            if excess <= 0:
+                break
+            shorter = bisect_left(starts, stop) - excess
+            stop = max(starts[shorter] if shorter >= 0 else start, start + 1)
+        return stop
+
+    def _restart(self, text: str, starts: array[int], position: int, stop: int) -> int:
+        """Where the next slice begins: `overlap` tokens before `stop`, moved on to the start of a sentence or word."""
+        if not self.overlap:
+            return stop
+        early = max(starts[max(bisect_left(starts, stop) - self.overlap, 0)], position + 1)
+        if early >= stop:
+            return stop
+        found = _first(text, early, stop - 1, (_PARAGRAPH, _SENTENCE, _LINE, _SPACE))
+        return early if found is None else found
+
+
+def _token_starts(text: str, start: int, end: int) -> array[int]:
+    """Where the tokens of `text[start:end]` start, in order."""
+    starts = array("q")
+    while start < end:
+        stop = min(start + _BLOCK, end)
+        if stop < end:
+            stop = next((i for i in range(stop, stop - _BLOCK // 2, -1) if text[i].isspace()), stop)
+        starts.extend(start + a for a, _ in tokens.spans(text[start:stop]))
+        start = stop
+    return starts
+
+
+def _last(text: str, low: int, high: int, patterns: tuple[re.Pattern[str], ...]) -> int | None:
+    """The last place in [low, high] just after a match of the first pattern that has one."""
+    for pattern in patterns:
+        places = [m.end() for m in pattern.finditer(text, max(low - 1, 0), high) if low <= m.end()]
+        if places:
+            return places[-1]
+    return None
+
+
+def _first(text: str, low: int, high: int, patterns: tuple[re.Pattern[str], ...]) -> int | None:
+    """The first place in (low, high] just after a match of the first pattern that has one."""
+    for pattern in patterns:
+        match = pattern.search(text, low, high)
+        if match is not None:
+            return match.end()
+    return None
+
+
+def shrunk(text: str, start: int, end: int) -> tuple[int, int]:
+    """`start` and `end` without the blank lines before and the white space after; equal when nothing is left."""
+    content = text[start:end]
+    end = start + len(content.rstrip())
+    lead = len(content) - len(content.lstrip())
+    before = text[start : min(start + lead, end)]
+    line = max(before.rfind("\n"), before.rfind("\r"))
+    return min(start + line + 1, end), end
+
+
