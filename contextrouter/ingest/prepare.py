@@ -112,8 +112,8 @@ async def prepare(document: Document, transforms: Sequence[Transform], mark: str
     problems: list[str] = []
     facts: dict[tuple[Any, ...], Fact] = {}
     for chunk in chunks:
-        problems += map(str, chunk.metadata.get("problems", ()))
-        for fact in chunk.metadata.get("facts", ()):
+        problems += map(str, _listed(chunk.metadata.get("problems")))
+        for fact in _listed(chunk.metadata.get("facts")):
             if isinstance(fact, Fact):
                 facts.setdefault((fact.subject, fact.predicate, fact.object, fact.valid_from, fact.valid_to), fact)
             else:
@@ -123,15 +123,20 @@ async def prepare(document: Document, transforms: Sequence[Transform], mark: str
     return entry, problems
 
 
+def _listed(value: Any) -> Sequence[Any]:
+    """What metadata holds under a key, as a list: a source may have put anything there."""
+    return value if isinstance(value, list | tuple) else () if value is None else (value,)
+
+
 def _without(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
     return {key: value for key, value in metadata.items() if key not in _OWN} if any(k in metadata for k in _OWN) else metadata
 
 
 def _chunks(document: Document, made: Iterable[Document]) -> tuple[Document, ...]:
-    """Give every chunk its parent, an id of its own, and labels no looser than its document's."""
+    """Give every chunk its parent, an id of its own, and labels no looser than its document's; leave out blank ones."""
     chunks: list[Document] = []
     taken = {document.id, ""}
-    for number, chunk in enumerate(made):
+    for number, chunk in enumerate(chunk for chunk in made if chunk.content.strip()):
         own = chunk.id if chunk.id not in taken else f"{document.id}#{number}"
         while own in taken:
             own += "'"
