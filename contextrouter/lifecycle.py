@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 import msgspec
 
@@ -25,6 +25,17 @@ _ORDER = ("embedder", "generator", "provider", "connector", "fact", "interpreter
 _SERVING = tuple(kind for kind in _ORDER if kind != "transform")  # a request needs no transforms; ingestion opens them itself
 
 
+@runtime_checkable
+class SupportsModel(Protocol):
+    """A store that notes which embedder's model filled it, and refuses the vectors of another."""
+
+    embedder: str | None
+
+    async def embedded_by(self, model: str, dimensions: int) -> None:
+        """Say whose vectors come from now on, and how long they are. Raises SourceError when others filled the store."""
+        ...
+
+
 class Instances:
     """Every plugin instance by (kind, name)."""
 
@@ -33,6 +44,7 @@ class Instances:
         self.given = {(kind, name): plugin for kind, named in given.items() for name, plugin in named.items()}
         self.all: dict[tuple[str, str], Plugin] = {}
         self.closed: set[tuple[str, str]] = set()
+        self._untold: set[tuple[str, str]] = set()  # open, and not told yet which embedder fills it
         self._locks: dict[tuple[str, str], asyncio.Lock] = {}
         self._opened: list[tuple[str, str]] = []
         for kind in _SERVING:
@@ -135,13 +147,29 @@ class Instances:
     async def ready(self, kind: str, name: str) -> None:
         """Open one plugin if it is not open. Raises what its `open()` raises."""
         key = (kind, name)
-        if key not in self.closed:
+        if key not in self.closed and key not in self._untold:
             return
         async with self._locks[key]:
             if key in self.closed:
                 await self.all[key].open()
                 self.closed.discard(key)
                 self._opened.append(key)
+                self._untold.add(key)
+            if key in self._untold:
+                await self._tell(key)
+
+    async def _tell(self, key: tuple[str, str]) -> None:
+        """Tell a store whose vectors it will get. One that refuses them says so here once, and stays open for its other legs."""
+        plugin = self.all[key]
+        if isinstance(plugin, SupportsModel) and plugin.embedder in self.embedders:
+            embedder = self.embedders[plugin.embedder]
+            try:
+                await self.ready("embedder", plugin.embedder)
+            except Exception:  # what is wrong with the embedder is said by the legs that need it; the store is told later
+                return
+            self._untold.discard(key)
+            await plugin.embedded_by(embedder.model, embedder.dimensions)
+        self._untold.discard(key)
 
     async def aclose(self) -> None:
         """Close what was opened, last first. One that fails to close does not keep the others open."""

@@ -1,5 +1,6 @@
 """Fills a store from a source: crawl, transform, embed, upsert; again only what changed."""
 
 from contextrouter.ingest.job import Report, SupportsProblems, ingest
+from contextrouter.ingest.run import SupportsClear, run
 
-__all__ = ["Report", "SupportsProblems", "ingest"]
+__all__ = ["Report", "SupportsClear", "SupportsProblems", "ingest", "run"]

@@ -22,7 +22,7 @@ from contextrouter.builtin.providers.sqlite import Sqlite
 from contextrouter.builtin.providers.sqlite_file import Stop, StoreFile, kind_of_file
 from contextrouter.builtin.providers.sqlite_filter import EVERYTHING, Condition, visible
 from contextrouter.builtin.providers.websearch import LONGEST, STOP_WORDS, atoms
-from contextrouter.contracts import Entry, FactSource, Provider
+from contextrouter.contracts import Entry, FactSource, FilePath, Provider
 from contextrouter.model import Document, Entity, Fact, Period, Query
 
 _LONGEST_NAME = 16  # words, or characters of a script without spaces
@@ -60,13 +60,14 @@ class SqliteFacts(FactSource):
     or at some time in the query's period. Raises ValueError for values out of range.
     """
 
-    def __init__(self, *, path: str = "", store: str = "", hops: int = 1) -> None:
-        if path and store:
-            raise ValueError(f"path {path!r} and store {store!r} are both given; give one of them.")
+    def __init__(self, *, path: FilePath = "", store: Provider | None = None, hops: int = 1) -> None:
+        if path and store is not None:
+            raise ValueError(f"path {path!r} and a store are both given; give one of them.")
+        if store is not None and not isinstance(store, Sqlite):
+            raise ValueError(f"store is a {type(store).__name__}; name a provider that uses 'sqlite'.")
         if not 1 <= hops <= 10:
             raise ValueError(f"hops {hops!r} is out of range; give 1 to 10.")
-        self.path = kind_of_file(path) if path else ""
-        self.store = store
+        self.path = store.path if store is not None else kind_of_file(path) if path else ""
         self._hops = hops
         self._file: StoreFile | None = None
 
@@ -82,12 +83,6 @@ class SqliteFacts(FactSource):
         file = StoreFile(source.path, busy_timeout=5.0, threads=1)
         file.write_here(lambda connection: sqlite_write.upsert(connection, rows, "", 0))
         return source
-
-    def share(self, provider: Provider) -> None:
-        """Take the file of `provider`, the one `store` names; raises ValueError when it is no SQLite store."""
-        if not isinstance(provider, Sqlite):
-            raise ValueError(f"store {self.store!r} is a {type(provider).__name__}; name a provider that uses 'sqlite'.")
-        self.path = provider.path
 
     async def open(self) -> None:
         """Check the file if it is there. Raises ValueError when neither `path` nor `store` led to one."""

@@ -17,7 +17,7 @@ from contextrouter.builtin.providers import sqlite_text, sqlite_write, websearch
 from contextrouter.builtin.providers.sqlite_file import Stop, StoreFile, kind_of_file
 from contextrouter.builtin.providers.sqlite_filter import admitted
 from contextrouter.builtin.providers.sqlite_vectors import LEGS, Matrix, Outrun, stored, unit
-from contextrouter.contracts import Entry, Provider, TermStatistics
+from contextrouter.contracts import Entry, FilePath, Provider, TermStatistics
 from contextrouter.errors import SourceError
 from contextrouter.model import Document, Facet, Hit, Query, Scope
 
@@ -36,7 +36,7 @@ class Sqlite(Provider):
     def __init__(
         self,
         *,
-        path: str,
+        path: FilePath,
         embedder: str | None = "default",
         title_weight: float = 3.0,
         path_weight: float = 2.0,

@@ -1,0 +1,17 @@
+"""The command line: one module per command. Only here are typer and rich imported."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+
+
+def main() -> None:
+    """Run `contextrouter`. Exits 2 and says what to install when the packages of the extra `cli` are missing."""
+    missing = [name for name in ("typer", "rich") if importlib.util.find_spec(name) is None]
+    if missing:
+        sys.stderr.write(f"The command line needs {' and '.join(missing)}: pip install 'contextrouter[cli]'\n")
+        sys.exit(2)
+    from contextrouter.cli.app import start
+
+    start()

@@ -1,0 +1,140 @@
+"""A context as a person reads it: the numbered pieces, facts, where each came from, and how each source did."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from contextrouter.cli import screen
+from contextrouter.model import Context, Envelope, Fact, Provenance, SourceReport
+
+EXCERPT = 260
+"""Characters of a document that are shown; `--text` shows all."""
+_HEADING = re.compile(r"\A\s*#{1,6} .*\n")  # the heading path says it already
+_COLOURS = {"ok": "green", "partial": "yellow", "skipped": "dim", "timeout": "red", "error": "red", "open": "red"}
+_LEVELS = {"strong": "green", "weak": "yellow", "none": "red", "skipped": "dim"}
+_OUTCOMES = {
+    "answered": "",
+    "facts_only": "No document was found; there are facts.",
+    "empty": "Nothing was found. Ask in other words, or see with --explain what was asked and what was lost.",
+    "not_searched": "The question needs no search, so no source was asked.",
+}
+
+
+def show(context: Context) -> None:
+    """Print the whole answer."""
+    queries = _numbered(context)
+    _summary(context)
+    if context.envelopes:
+        _pieces(context)
+    if context.facts:
+        _facts(context.facts)
+    if context.envelopes:
+        _provenance(context, queries)
+    screen.heading("Coverage", "How each source did. A source that failed or was late is missing from the answer.")
+    screen.show(coverage_table(context.coverage, queries))
+
+
+def _numbered(context: Context) -> dict[str, str]:
+    """Query -> q1, q2, … in the order of the intent; the question is q1."""
+    texts = dict.fromkeys((*context.intent.queries, *(p.query for e in context.envelopes for p in e.provenance)))
+    return {text: f"q{number}" for number, text in enumerate(texts, 1)}
+
+
+def _summary(context: Context) -> None:
+    screen.say((context.question, "bold"))
+    sources = {p.source for e in context.envelopes for p in e.provenance} | {f.source for f in context.facts}
+    found = f"{screen.count(len(context.envelopes), 'document')} and {screen.count(len(context.facts), 'fact')}"
+    taken = f" from {screen.count(len(sources), 'source')} in {screen.milliseconds(context.usage.seconds)}"
+    tokens = "" if context.usage.tokens is None else f", {context.usage.tokens} tokens"
+    screen.say(found + taken + tokens, ("  (from the cache)" if context.cached else "", "dim"))
+    if _OUTCOMES.get(context.outcome):
+        screen.say((_OUTCOMES[context.outcome], "yellow"))
+    judged = context.answerability
+    if context.envelopes:
+        screen.say(("Answerable: ", "dim"), (judged.level, _LEVELS.get(judged.level, "")), (f" – {judged.reason}", "dim"))
+    if context.degraded:
+        screen.say(("Degraded: ", "red"), "something failed, so a part of the answer may be missing; see Coverage.")
+
+
+def _pieces(context: Context) -> None:
+    screen.heading("Context", f"The best pieces, best first, shortened to {EXCERPT} characters. [n] is the citation number.")
+    for citation, envelope in zip(context.citations, context.envelopes, strict=True):
+        document = envelope.document
+        where = " > ".join(document.path)
+        about = " · ".join(part for part in (document.kind, citation.source, document.compartment or "") if part)
+        screen.out.print()
+        screen.say((f"[{citation.number}] ", "bold cyan"), (citation.title, "bold"), (f"  {about}", "dim"))
+        if where and where != citation.title:
+            screen.say((where, "italic dim"), indent=4)
+        screen.say(_excerpt(document.content), indent=4)
+
+
+def _excerpt(content: str) -> str:
+    text = " ".join(_HEADING.sub("", content, count=1).split()) or content.strip()
+    return text if len(text) <= EXCERPT else text[:EXCERPT].rsplit(" ", 1)[0] + " …"
+
+
+def _facts(facts: Sequence[Fact]) -> None:
+    screen.heading("Facts", "Triples about what the question names. They stand beside the documents and are not cited.")
+    made = screen.table("subject", "predicate", "object", "valid", screen.right("sure"), "source")
+    for fact in facts:
+        since = f"from {fact.valid_from.date()}" if fact.valid_from else ""
+        until = f"to {fact.valid_to.date()}" if fact.valid_to else ""
+        screen.row(made, fact.subject, fact.predicate, fact.object, f"{since} {until}".strip(), f"{fact.confidence:.2f}", fact.source)
+    screen.show(made)
+
+
+def _provenance(context: Context, queries: Mapping[str, str]) -> None:
+    screen.heading("Citations", "What [n] stands for, and where it came from: its rank in each source, and the source's own score.")
+    for citation in context.citations:
+        link = f"  {citation.url}" if citation.url and citation.url != citation.title else ""
+        number = f"[{citation.number}]"
+        screen.say((f"{number:<5}", "bold cyan"), citation.title, indent=2)
+        if link:
+            screen.say((link.strip(), "dim"), indent=7)
+    names = list(queries.values())
+    screen.out.print()
+    made = screen.table("", "source", "leg", *({"header": name, "no_wrap": True} for name in names))
+    for citation, envelope in zip(context.citations, context.envelopes, strict=True):
+        head = screen.styled((f"[{citation.number}]", "bold cyan"))
+        for source, leg, cells in _by_leg(envelope, queries):
+            made.add_row(head, *(screen.styled(cell) for cell in (source, leg, *(cells.get(name, "") for name in names))))
+            head = Text()
+    screen.show(made)
+    screen.out.print()
+    for text, name in queries.items():
+        screen.say((f"{name}  ", "cyan"), (text, "dim"), indent=2)
+
+
+def _by_leg(envelope: Envelope, queries: Mapping[str, str]) -> list[tuple[str, str, dict[str, str]]]:
+    """One line per source and leg, best rank first: query name -> rank and raw score."""
+    lines: dict[tuple[str, str], dict[str, str]] = {}
+    for seal in envelope.provenance:
+        lines.setdefault((seal.source, seal.leg), {})[queries[seal.query]] = _rank(seal)
+    return [(source, leg, cells) for (source, leg), cells in lines.items()]
+
+
+def _rank(seal: Provenance) -> str:
+    return f"#{seal.rank} ({screen.number(seal.score)})" if seal.score is not None else f"#{seal.rank}"
+
+
+def coverage_table(reports: Sequence[SourceReport], queries: Mapping[str, str]) -> Table:
+    """One line per source, leg and status: how many queries, hits, the slowest call, what was wrong."""
+    made = screen.table(
+        "source", "leg", "status", screen.right("queries"), screen.right("hits"), screen.right("slowest"), "note"
+    )
+    grouped: dict[tuple[str, str, str, str], list[SourceReport]] = {}
+    for report in reports:
+        grouped.setdefault((report.source, report.leg, report.status, report.error), []).append(report)
+    for (source, leg, status, why), same in grouped.items():
+        asked = "" if status == "skipped" else str(len(same))
+        hits = "" if status == "skipped" else str(sum(report.count for report in same))
+        slowest = "" if status == "skipped" else screen.milliseconds(max(report.elapsed for report in same))
+        withheld = sum(report.withheld for report in same)
+        remark = "; ".join(part for part in (why, f"{withheld} withheld" if withheld else "") if part)
+        screen.row(made, source, leg, screen.styled((status, _COLOURS.get(status, ""))), asked, hits, slowest, remark)
+    return made

@@ -1,0 +1,54 @@
+"""`contextrouter`: the commands and their help."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+import contextrouter
+from contextrouter.cli import check, demo, ingest, init, plan, plugins, route, screen, settings
+from contextrouter.cli.outcome import EXIT_CODES
+
+_CODES = " · ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items())
+
+app = typer.Typer(
+    name="contextrouter",
+    help="One question in, the right context from many sources out, with a receipt for every piece.",
+    epilog=f"Exit codes: {_CODES}.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"contextrouter {contextrouter.__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    """One question in, the right context from many sources out, with a receipt for every piece."""
+
+
+for module in (demo, init, check, settings, ingest, route, plan):
+    name = module.__name__.rpartition(".")[2]
+    app.command(name)(getattr(module, name))
+app.add_typer(plugins.app, name="plugins")
+
+
+def start() -> None:
+    """Run the command that the arguments name."""
+    try:
+        app()
+    finally:
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:
+            screen.close_stdout()

@@ -1,0 +1,91 @@
+"""`contextrouter check`: are the settings valid, do plugins load, do sources answer, do embedders fit."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from contextrouter.cli import options, screen
+from contextrouter.cli.outcome import NOTHING, OK, command
+from contextrouter.contracts import Embedder, Plugin
+from contextrouter.errors import mask
+from contextrouter.router import ContextRouter
+
+_MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red")}
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that was checked."""
+
+    what: str
+    name: str
+    status: str  # ok, warning, failed
+    detail: str = ""
+
+
+@command
+async def check(settings: options.SettingsPath = options.DEFAULT, as_json: options.AsJson = False) -> int:
+    """Check settings, plugins, sources and embedders. Exits 1 when something does not work."""
+    logging.getLogger("contextrouter").setLevel(logging.CRITICAL)  # what cannot be opened is in the list below
+    router = ContextRouter.from_toml(settings)
+    screen.hide(router.settings.secrets)
+    findings = [Finding(what="settings", name=settings, status="ok", detail="valid")]
+    warnings = (*router.settings.warnings, *router.registry.warnings)
+    findings += [Finding(what="settings", name=settings, status="warning", detail=text) for text in warnings]
+    if not router.instances.sources:
+        findings.append(Finding(what="settings", name=settings, status="failed", detail="no source is defined and enabled"))
+    async with router:
+        for kind, name in router.instances.all:
+            findings.append(await _plugin(router, kind, name))
+    if as_json:
+        screen.print_json(findings)
+    else:
+        _show(findings)
+    return NOTHING if any(finding.status == "failed" for finding in findings) else OK
+
+
+async def _plugin(router: ContextRouter, kind: str, name: str) -> Finding:
+    """Open a plugin, ask whether it can work, and for an embedder, whether its vectors are as long as it says."""
+    plugin = router.instances.all[kind, name]
+    seconds = router.settings.rag.timeout_seconds
+    steps: list[Callable[[], Awaitable[str]]] = [lambda: _ready(router, kind, name, plugin)]
+    if isinstance(plugin, Embedder):
+        steps.append(lambda: _embeds(plugin))
+    detail = ""
+    try:
+        for step in steps:
+            async with asyncio.timeout(seconds):
+                detail = await step() or detail
+    except TimeoutError:
+        return Finding(what=kind, name=name, status="failed", detail=f"no answer within {seconds:g} s")
+    except Exception as error:
+        why = mask(str(error) or type(error).__name__, router.settings.secrets)
+        return Finding(what=kind, name=name, status="failed", detail=why)
+    return Finding(what=kind, name=name, status="ok", detail=detail)
+
+
+async def _ready(router: ContextRouter, kind: str, name: str, plugin: Plugin) -> str:
+    await router.instances.ready(kind, name)
+    await plugin.ping()
+    return type(plugin).__name__
+
+
+async def _embeds(embedder: Embedder) -> str:
+    (vector,) = await embedder.embed(["a short text"], query=True)
+    if len(vector) != embedder.dimensions:
+        raise ValueError(f"vectors have {len(vector)} dimensions and the embedder says {embedder.dimensions}")
+    return f"{embedder.model or type(embedder).__name__}, {embedder.dimensions} dimensions"
+
+
+def _show(findings: list[Finding]) -> None:
+    made = screen.table("", "what", "name", {"header": "result", "overflow": "fold"})
+    for finding in findings:
+        screen.row(made, screen.styled(_MARKS[finding.status]), finding.what, finding.name, finding.detail)
+    screen.show(made, indent=0)
+    bad = sum(finding.status == "failed" for finding in findings)
+    screen.out.print()
+    verdict = f"{screen.count(bad, 'check')} failed." if bad else "Everything works."
+    screen.say((verdict, "red" if bad else "green"))

@@ -1,0 +1,116 @@
+"""What `--explain` adds: the plan, the scores, the steps with their times, and where every document was lost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from contextrouter.cli import screen
+from contextrouter.model import Context, Envelope, Intent, Plan
+
+_NAME = 52
+"""Characters of a document's name that are shown in a table."""
+
+
+def show(context: Context) -> None:
+    """Print what lies behind the answer."""
+    show_plan(context.trace.plan)
+    _scores(context)
+    _steps(context)
+    _lost(context)
+
+
+def show_intent(intent: Intent) -> None:
+    """Print what the question was understood as."""
+    period = intent.period
+    days = f"{period.start or '…'} to {period.end or '…'} ({period.zone})" if period else ""
+    known: Mapping[str, str] = {
+        "concepts": ", ".join(intent.concepts), "entities": ", ".join(intent.entities), "labels": ", ".join(intent.labels),
+        "period": days, "language": intent.language or "", "facets": ", ".join(intent.facets), "lookup": intent.lookup or "",
+    }  # fmt: skip
+    for number, query in enumerate(intent.queries, 1):
+        screen.say((f"q{number}  ", "cyan"), query, indent=2)
+    for name, value in known.items():
+        if value:
+            screen.say((f"{name}: ", "dim"), value, indent=2)
+
+
+def show_plan(plan: Plan) -> None:
+    """Print which source is asked what, and what is not asked."""
+    calls = screen.count(len(plan.calls), "call")
+    screen.heading("Plan", f"Route {plan.route!r}: what was understood, and the {calls} made of it.")
+    show_intent(plan.intent)
+    screen.out.print()
+    names = {text: f"q{number}" for number, text in enumerate(plan.intent.queries, 1)}
+    made = screen.table(
+        "source", "leg", "queries", screen.right("limit"), screen.right("weight"), screen.right("time limit"), "note"
+    )
+    grouped: dict[tuple[str, str, int, str, str], list[str]] = {}
+    for call in plan.calls:
+        limit = "" if call.timeout is None else screen.milliseconds(call.timeout)
+        key = (call.source, call.query.leg, call.query.limit, f"{call.weight:g}", limit)
+        grouped.setdefault(key, []).append(names.get(call.query.text, call.query.text))
+    for (source, leg, most, weight, limit), texts in grouped.items():
+        screen.row(made, source, leg, " ".join(texts), most, weight, limit, "")
+    for name, why in plan.excluded.items():
+        left_out, _, way = name.partition("/")
+        screen.row(made, left_out, way, "not asked", "", "", "", why, style="dim")
+    screen.show(made)
+
+
+def _scores(context: Context) -> None:
+    screen.heading(
+        "Scores", "The score of the last step, what it is of the most it could be (0 to 1), and the signals that made it."
+    )
+    made = screen.table("", "document", screen.right("score"), screen.right("of most"), "signals")
+    for number, envelope in enumerate(context.envelopes, 1):
+        signals = "  ".join(f"{name} {screen.number(value)}" for name, value in envelope.signals.items())
+        score, share = f"{envelope.score:.4f}", f"{envelope.normalized:.2f}"
+        screen.row(made, screen.styled((f"[{number}]", "bold cyan")), _name(envelope), score, share, signals)
+    screen.show(made)
+
+
+def _name(envelope: Envelope) -> str:
+    document = envelope.document
+    name = document.title or document.url or document.id or document.content[:60]
+    last = document.path[-1] if document.path else ""
+    if not last or last == name:
+        return _cut(name, _NAME)
+    return f"{_cut(name, max(20, _NAME - 3 - len(last)))} > {_cut(last, _NAME - 23)}"
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: length - 1].rstrip() + "…"
+
+
+def _steps(context: Context) -> None:
+    screen.heading("Steps", "What happened, in order, how long it took, and how many documents came out of each step.")
+    made = screen.table("step", screen.right("time"), screen.right("live"), screen.right("lost"), "note")
+    for step in context.trace.steps:
+        took = f"{step.elapsed * 1000:.1f} ms"
+        screen.row(made, step.name, took, step.live, len(step.lost) or "", step.note)
+    screen.show(made)
+
+
+def _lost(context: Context) -> None:
+    lost: dict[tuple[str, str], list[Envelope]] = {}
+    for step in context.trace.steps:
+        for envelope in step.lost:
+            lost.setdefault((step.name, envelope.dropped or ""), []).append(envelope)
+    about = "Every document that was found and is not in the answer: where it was lost, and why."
+    screen.heading("Lost", about if lost else "Nothing was lost.")
+    for (step_name, why), envelopes in lost.items():
+        screen.out.print()
+        screen.say((step_name, "bold"), f" – {why.partition(': ')[2] or why}", (f"  ({len(envelopes)})", "dim"), indent=2)
+        made = screen.table("document", screen.right("score"), "found by")
+        for envelope in envelopes:
+            screen.row(made, _name(envelope), f"{envelope.score:.4f}", _found_by(envelope), style="dim")
+        screen.show(made, indent=4)
+
+
+def _found_by(envelope: Envelope) -> str:
+    """"library text, vector": the sources and legs that returned it."""
+    legs: dict[str, list[str]] = {}
+    for seal in envelope.provenance:
+        if seal.leg not in legs.setdefault(seal.source, []):
+            legs[seal.source].append(seal.leg)
+    return "; ".join(f"{source} {', '.join(sorted(names))}" for source, names in sorted(legs.items()))

@@ -1,0 +1,69 @@
+"""`contextrouter ingest`: run the ingestion jobs of the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from contextrouter.cli import options, screen
+from contextrouter.cli.outcome import INGESTION, OK, command
+from contextrouter.ingest import Report, run
+from contextrouter.ingest.run import OnProgress
+
+Names = Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Jobs to run; none: all.", show_default=False)]
+
+Rebuild = Annotated[bool, typer.Option("--rebuild", help="Do unchanged documents again; needed after a change of embedder.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done; embed and store nothing.")]
+
+
+@command
+async def ingest(
+    names: Names = None,
+    settings: options.SettingsPath = options.DEFAULT,
+    rebuild: Rebuild = False,
+    dry_run: DryRun = False,
+    as_json: options.AsJson = False,
+) -> int:
+    """Bring stores in line with their sources: the ingestion jobs of the settings. Only what changed is done."""
+    async with options.opened(settings) as router:
+        with bar(quiet=as_json) as progress:
+            reports = await run(router, names or (), rebuild=rebuild, dry_run=dry_run, progress=progress)
+    if as_json:
+        screen.print_json({name: screen.plain(report) for name, report in reports.items()})
+    else:
+        show(reports, dry_run=dry_run)
+    return INGESTION if any(report.skipped for report in reports.values()) else OK
+
+
+@contextmanager
+def bar(*, quiet: bool = False) -> Iterator[OnProgress]:
+    """Yield what shows progress: a line per job on stderr, only when that is a terminal."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TextColumn("{task.fields[done]}"), TimeElapsedColumn())
+    with Progress(*columns, console=screen.err, transient=True, disable=quiet or not screen.err.is_terminal) as live:
+        tasks = {}
+
+        def on_progress(name: str, report: Report) -> None:
+            if name not in tasks:
+                tasks[name] = live.add_task(screen.clean(name), total=None, done="")
+            live.update(tasks[name], done=f"{report.documents} documents, {report.chunks} chunks, {report.unchanged} unchanged")
+
+        yield on_progress
+
+
+def show(reports: Mapping[str, Report], *, dry_run: bool = False) -> None:
+    """Print a line per job, and what was left out."""
+    numbers = ("documents", "chunks", "facts", "unchanged", "deleted")
+    made = screen.table("job", *map(screen.right, numbers), screen.right("problems"), screen.right("time"))
+    for name, report in reports.items():
+        cells = (getattr(report, number) for number in numbers)
+        screen.row(made, name, *cells, len(report.skipped), screen.milliseconds(report.seconds))
+    screen.show(made, indent=0)
+    if dry_run:
+        screen.say(("Nothing was stored: this was a dry run.", "yellow"))
+    for report in reports.values():
+        for what, why in report.skipped:
+            screen.say((f"{what}: ", "yellow"), why)

@@ -1,0 +1,53 @@
+"""`contextrouter init`: a folder to start from, that works at once."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from contextrouter.cli import screen
+from contextrouter.cli.outcome import OK, command
+from contextrouter.errors import SettingsError
+
+Folder = Annotated[str, typer.Argument(metavar="[FOLDER]", help="Where to write; made if it is not there.", show_default=False)]
+
+
+@command
+def init(folder: Folder = ".") -> int:
+    """Write a commented settings.toml and a small folder of documents. Nothing is ever overwritten."""
+    into = Path(folder)
+    copy(files("contextrouter.cli") / "starter", into)
+    screen.say(("Written: ", "green"), f"{into / 'settings.toml'} and {into / 'documents'}")
+    screen.say(("Next:", "bold"))
+    at = "" if folder == "." else f"cd {folder} && "
+    screen.say(f"{at}contextrouter ingest", indent=2)
+    screen.say('contextrouter route "How do I take care of a sourdough starter?"', indent=2)
+    return OK
+
+
+def copy(source: Traversable, into: Path) -> None:
+    """Copy a folder's files. Raises SettingsError, and writes nothing, when one of them exists or cannot be written."""
+    planned = dict(_files(source, into))
+    for path in planned:
+        if path.exists() or path.is_symlink():
+            raise SettingsError(f"File {str(path)!r} exists and is not overwritten; name another folder, or remove it.")
+    try:
+        for path, file in planned.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("xb") as opened:
+                opened.write(file.read_bytes())
+    except OSError as error:
+        raise SettingsError(f"{str(into)!r} cannot be written: {error.strerror or error}.") from None
+
+
+def _files(source: Traversable, into: Path) -> list[tuple[Path, Traversable]]:
+    found: list[tuple[Path, Traversable]] = []
+    for item in sorted(source.iterdir(), key=lambda item: item.name):
+        if item.name.startswith((".", "__")):
+            continue
+        found += _files(item, into / item.name) if item.is_dir() else [(into / item.name, item)]
+    return found

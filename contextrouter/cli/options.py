@@ -1,0 +1,52 @@
+"""The options that commands share, and how they open a router."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from contextrouter.cli import screen
+from contextrouter.errors import RequestRefused
+from contextrouter.model import SENSITIVITIES, Scope
+from contextrouter.router import ContextRouter
+
+SettingsPath = Annotated[str, typer.Option("--settings", metavar="PATH", help="The settings file.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+Question = Annotated[str, typer.Argument(metavar="QUESTION", help="The question, in quotes.")]
+Sources = Annotated[list[str] | None, typer.Option("--source", metavar="NAME", help="Ask only this source; may be repeated.")]
+Legs = Annotated[
+    list[str] | None, typer.Option("--leg", metavar="NAME", help="Search only this way (text, vector, …); may be repeated.")
+]
+Deadline = Annotated[float | None, typer.Option("--deadline", metavar="SECONDS", help="How long the answer may take.")]
+Tenant = Annotated[str | None, typer.Option("--tenant", metavar="NAME", help="Answer as a caller of this tenant.")]
+Compartments = Annotated[
+    list[str] | None, typer.Option("--compartment", metavar="NAME", help="A compartment the caller may see; may be repeated.")
+]
+Ceiling = Annotated[
+    str | None, typer.Option("--ceiling", metavar="LEVEL", help=f"The most the caller may see: {', '.join(SENSITIVITIES)}.")
+]
+DEFAULT = "settings.toml"
+
+
+def opened(path: str) -> ContextRouter:
+    """Return the router of a settings file, not open yet; what is doubtful in it is said on stderr."""
+    router = ContextRouter.from_toml(path)
+    screen.hide(router.settings.secrets)
+    for warning in (*router.settings.warnings, *router.registry.warnings):
+        screen.note(warning, "warning")
+    return router
+
+
+def readable(question: str) -> str:
+    """The question without bytes that are no text in this terminal's encoding."""
+    return question.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def scope_of(tenant: str | None, compartments: list[str] | None, ceiling: str | None) -> Scope | None:
+    """The scope that the options describe; None, unrestricted, when none is given."""
+    if tenant is None and not compartments and ceiling is None:
+        return None
+    if ceiling is not None and ceiling not in SENSITIVITIES:
+        raise RequestRefused(f"--ceiling {ceiling!r} is not a level. Levels: {', '.join(SENSITIVITIES)}.")
+    return Scope(tenant=tenant, compartments=frozenset(compartments or ()), ceiling=ceiling or SENSITIVITIES[0])

@@ -1,0 +1,127 @@
+"""`contextrouter plugins`: which plugins there are, and what stands in their tables."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import tomli
+import typer
+
+from contextrouter import schema
+from contextrouter.cli import options, screen
+from contextrouter.cli.outcome import NOTHING, OK, command
+from contextrouter.errors import ContextRouterError, PluginNotFound, Problem
+from contextrouter.plugins import Listed, Registry
+from contextrouter.settings.values import keys_of
+
+app = typer.Typer(help="List plugins, or show the keys of one.", no_args_is_help=True)
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The plugin's name: what `use` takes.")]
+
+
+@app.command("list")
+@command
+def list_plugins(settings: options.SettingsPath = options.DEFAULT, as_json: options.AsJson = False) -> int:
+    """List every plugin: kind, name, where it comes from, what it does. Exits 1 when one is broken."""
+    listed = _registry(settings).listed()
+    if as_json:
+        screen.print_json(listed)
+    else:
+        made = screen.table("kind", {"header": "name", "no_wrap": True}, {"header": "what it does", "ratio": 1}, "from")
+        for line in listed:
+            style = "red" if _broken(line) else "dim"
+            screen.row(made, line.kind, line.name, screen.styled((line.problem, style), line.summary), _origin(line))
+        screen.show(made, indent=0)
+    return NOTHING if any(_broken(line) for line in listed) else OK
+
+
+@app.command("show")
+@command
+def show(name: Name, settings: options.SettingsPath = options.DEFAULT, as_json: options.AsJson = False) -> int:
+    """Show a plugin: what it does, and the keys of its table with types and defaults."""
+    registry = _registry(settings)
+    listed = registry.listed()
+    found = [line for line in listed if line.name == name]
+    if not found:
+        known = sorted({line.name for line in listed})
+        close = schema.nearest(name, known)
+        hint = f" Did you mean {close!r}?" if close else ""
+        message = f"plugin {name!r} is not registered.{hint} Registered plugins: {', '.join(known)}."
+        raise PluginNotFound(name, "any", known, problem=Problem(message))
+    described = [_described(registry, line) for line in found]
+    if as_json:
+        screen.print_json(described)
+    else:
+        for plugin in described:
+            _show(plugin)
+    return NOTHING if any(line.problem for line in found) else OK
+
+
+def _origin(line: Listed) -> str:
+    module = line.origin.partition(":")[0]
+    return "built in" if module.startswith("contextrouter.builtin.") else module
+
+
+def _broken(line: Listed) -> bool:
+    """Whether a plugin is at fault; one whose package is not installed is not."""
+    return bool(line.problem) and "pip install" not in line.problem
+
+
+def _registry(path: str) -> Registry:
+    """The plugins beside a settings file. The file need not be valid, or even exist: plugins are looked at to mend it."""
+    file = Path(path)
+    if not file.exists() and path == options.DEFAULT:
+        return Registry()
+    try:
+        tree = tomli.loads(file.read_text("utf-8"))
+        paths = tree.get("plugins", {}).get("paths", [])
+        return Registry([file.absolute().parent / str(folder) for folder in paths])
+    except (OSError, ValueError, AttributeError, TypeError, ContextRouterError) as error:
+        screen.note(f"plugins beside {path} are not listed: {error}", "warning")
+        return Registry()
+
+
+def _described(registry: Registry, line: Listed) -> dict[str, Any]:
+    described: dict[str, Any] = {"kind": line.kind, "name": line.name, "from": line.origin, "problem": line.problem}
+    if line.problem:
+        return {**described, "doc": "", "keys": [], "router_keys": []}
+    cls = registry.load(line.kind, line.name)
+    fields = registry.schema(line.kind, line.name) or {}
+    own = schema.of_struct(keys_of(line.kind))
+    doc = inspect.getdoc(cls) or ""
+    return {**described, "doc": doc, "keys": _keys(fields), "router_keys": _keys(own)}
+
+
+def _keys(fields: schema.Schema) -> list[dict[str, Any]]:
+    return [
+        {
+            "key": name,
+            "type": f"name of a {field.reference}" if field.reference else schema.type_name(field.type),
+            "required": field.default is schema.REQUIRED,
+            "default": None if field.default is schema.REQUIRED else msgspec.to_builtins(field.default, enc_hook=str),
+        }
+        for name, field in fields.items()
+    ]
+
+
+def _show(plugin: dict[str, Any]) -> None:
+    screen.heading(f"{plugin['kind']} {plugin['name']}", plugin["from"])
+    for paragraph in (plugin["problem"] or plugin["doc"]).split("\n\n"):
+        screen.out.print()
+        screen.say(" ".join(paragraph.split()))
+    for title, keys in (("Keys", plugin["keys"]), ("Keys of the router, in the same table", plugin["router_keys"])):
+        if not keys:
+            continue
+        screen.out.print()
+        screen.say((title, "bold"))
+        made = screen.table({"header": "key", "no_wrap": True}, {"header": "type", "ratio": 1}, "default")
+        for key in keys:
+            default = "required" if key["required"] else "–" if key["default"] is None else _toml(key["default"])
+            screen.row(made, key["key"], key["type"], default)
+        screen.show(made)
+
+
+def _toml(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

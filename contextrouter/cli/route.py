@@ -1,0 +1,66 @@
+"""`contextrouter route`: a question to its context."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from contextrouter.cli import answer, explain, options, screen
+from contextrouter.cli.outcome import NOTHING, OK, SOURCES, command
+from contextrouter.errors import AllSourcesFailed
+from contextrouter.model import Context, Request
+
+Explained = Annotated[bool, typer.Option("--explain", help="Show plan, scores, and where each document was lost.")]
+Whole = Annotated[bool, typer.Option("--text", help="Print the numbered context alone, whole, as a language model is given it.")]
+
+
+@command
+async def route(
+    question: options.Question,
+    settings: options.SettingsPath = options.DEFAULT,
+    explained: Explained = False,
+    as_json: options.AsJson = False,
+    text: Whole = False,
+    source: options.Sources = None,
+    leg: options.Legs = None,
+    deadline: options.Deadline = None,
+    tenant: options.Tenant = None,
+    compartment: options.Compartments = None,
+    ceiling: options.Ceiling = None,
+) -> int:
+    """Answer QUESTION with numbered context from every source, and show where each piece came from."""
+    asked = Request(
+        question=options.readable(question), deadline=deadline, scope=options.scope_of(tenant, compartment, ceiling),
+        sources=tuple(source) if source else None, legs=tuple(leg) if leg else None,
+    )  # fmt: skip
+    async with options.opened(settings) as router:
+        try:
+            context = await router.route(asked)
+        except AllSourcesFailed as failure:
+            return _failed(failure, as_json)
+    if as_json:
+        screen.print_json(context)
+    elif text:
+        sys.stdout.write(screen.clean(context.text) + "\n")
+    else:
+        answer.show(context)
+        if explained:
+            explain.show(context)
+    return OK if _found(context) else NOTHING
+
+
+def _found(context: Context) -> bool:
+    return context.outcome in ("answered", "facts_only")
+
+
+def _failed(failure: AllSourcesFailed, as_json: bool) -> int:
+    """Say how each source failed: as JSON on stdout for a program, as a table on stderr for a person."""
+    if as_json:
+        reports: list[Any] = [screen.plain(report) for report in failure.reports]
+        screen.print_json({"error": {"type": "AllSourcesFailed", "message": str(failure)}, "coverage": reports})
+    else:
+        screen.error(f"Every source failed; {screen.count(len(failure.reports), 'call')} made.")
+        screen.err.print(answer.coverage_table(failure.reports, {}))
+    return SOURCES

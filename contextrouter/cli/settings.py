@@ -1,0 +1,95 @@
+"""`contextrouter settings`: the values in effect, and where each came from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from contextrouter import schema
+from contextrouter.cli import options, screen
+from contextrouter.cli.outcome import OK, command
+from contextrouter.errors import SECRET_NAME, ContextRouterError, mask
+from contextrouter.plugins import Registry
+from contextrouter.router import ContextRouter
+from contextrouter.settings import TABLES, Instance, Settings
+
+DEFAULTED = "default"
+
+
+class Value(msgspec.Struct, frozen=True, kw_only=True):
+    """One value in effect."""
+
+    key: str
+    value: Any
+    origin: str
+
+
+@command
+def settings(settings: options.SettingsPath = options.DEFAULT, as_json: options.AsJson = False) -> int:
+    """Show every value in effect and where it came from: a line of the file, the environment, or a default."""
+    router: ContextRouter = options.opened(settings)
+    values = list(effective(router.settings, router.registry))
+    if as_json:
+        screen.print_json(values)
+        return OK
+    made = screen.table({"header": "key", "overflow": "fold"}, {"header": "value", "overflow": "fold"}, "origin")
+    for value in values:
+        style = "dim" if value.origin == DEFAULTED else ""
+        screen.row(made, value.key, _shown(value.value), value.origin, style=style)
+    screen.show(made, indent=0)
+    return OK
+
+
+def effective(settings: Settings, registry: Registry) -> Iterator[Value]:
+    """Yield every value, in the order of the tables; secrets are masked."""
+    for section in ("rag", "cache", "plugins"):
+        yield from _struct(section, getattr(settings, section), settings)
+    for table, kind in TABLES.items():
+        for name, instance in settings.instances(kind).items():
+            yield from _instance(f"{table}.{name}", instance, settings, registry)
+    for table in ("routes", "ingest"):
+        for name, struct in getattr(settings, table).items():
+            yield from _struct(f"{table}.{name}", struct, settings)
+
+
+def _struct(prefix: str, struct: msgspec.Struct, settings: Settings) -> Iterator[Value]:
+    for field in msgspec.structs.fields(struct):
+        key = f"{prefix}.{field.encode_name}"
+        yield _value(key, getattr(struct, field.name), settings)
+
+
+def _instance(prefix: str, instance: Instance, settings: Settings, registry: Registry) -> Iterator[Value]:
+    yield Value(key=f"{prefix}.use", value=instance.use, origin=settings.origins.get(f"{prefix}.use", DEFAULTED))
+    for value in _struct(prefix, instance.keys, settings):
+        if value.key != f"{prefix}.use":
+            yield value
+    try:
+        fields = registry.schema(instance.kind, instance.use) or {}
+    except ContextRouterError:
+        fields = {}
+    for name in dict.fromkeys((*fields, *instance.options)):
+        default = fields[name].default if name in fields else None
+        yield _value(f"{prefix}.{name}", instance.options.get(name, None if default is schema.REQUIRED else default), settings)
+
+
+def _value(key: str, value: Any, settings: Settings) -> Value:
+    origin = settings.origins.get(key)
+    if origin is None:  # a table given key by key has the origin of its first key
+        origin = next((where for at, where in settings.origins.items() if at.startswith(f"{key}.")), DEFAULTED)
+    return Value(key=key, value=_masked(value, key.rpartition(".")[2], settings.secrets), origin=origin)
+
+
+def _masked(value: Any, name: str, secrets: tuple[str, ...]) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _masked(item, str(key), secrets) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_masked(item, name, secrets) for item in value]
+    if isinstance(value, str):
+        return "***" if value and SECRET_NAME.search(name) else mask(value, secrets)
+    return value
+
+
+def _shown(value: Any) -> str:
+    return "–" if value is None else msgspec.json.encode(value, enc_hook=str).decode()
