@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from contextrouter.builtin.connectors.bm25 import Bm25, document_terms, parse, query_terms
 from contextrouter.builtin.connectors.files import Files
+from contextrouter.builtin.connectors.folder import Folder
 from contextrouter.builtin.connectors.markup import front_matter, markdown_passages, pieces
 from contextrouter.contracts import SupportsCrawl, SupportsFetch, SupportsVersion
 from contextrouter.errors import SourceError, SourceTimeout
@@ -303,8 +304,37 @@ async def test_a_file_that_becomes_a_link_between_listing_and_reading_is_not_fol
     listed = files._folder.list().files["a.md"]
     (root / "a.md").unlink()
     (root / "a.md").symlink_to(root.parent / "secret.md")
-    with pytest.raises(OSError, match="symbolic links"):
+    with pytest.raises(OSError, match="symbolic link"):
         files._folder.read(listed)
+
+
+async def test_a_folder_that_becomes_a_link_between_listing_and_reading_is_not_followed(files: Files, root: Path) -> None:
+    for folder in (root / "sub", root.parent / "other"):
+        folder.mkdir()
+        (folder / "a.md").write_text(folder.name)
+    listed = files._folder.list().files["sub/a.md"]
+    (root / "sub" / "a.md").unlink()
+    (root / "sub").rmdir()
+    (root / "sub").symlink_to(root.parent / "other")
+    with pytest.raises(OSError, match="symbolic link"):
+        files._folder.read(listed)
+
+
+def test_an_unreadable_folder_below_is_unread_as_a_whole(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Permissions do not bind every user, so the refusal is made here."""
+    (root / "sub").mkdir()
+    (root / "sub" / "a.md").write_text("zebra")
+    scandir = os.scandir
+
+    def refuse(path: str) -> object:
+        if path.endswith("/sub"):
+            raise PermissionError(13, "Permission denied")
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    listing = Folder(root, ["*"], 100, 100).list()
+    assert (listing.files, listing.unread) == ({}, ["sub/"])
+    assert "Permission denied" in listing.problems[0]
 
 
 async def test_hidden_binary_large_and_special_files_are_left_out_with_a_reason(files: Files, root: Path) -> None:
@@ -321,6 +351,13 @@ async def test_hidden_binary_large_and_special_files_are_left_out_with_a_reason(
     assert sorted(files.unread) == ["binary.txt", "gone.txt", "large.txt"]
     assert await crawled(files) == {}
     assert sorted(files.unread) == ["binary.txt", "gone.txt", "large.txt"]
+
+
+async def test_a_file_whose_name_is_no_text_is_left_out_with_a_reason(files: Files, root: Path) -> None:
+    with open(os.fsencode(root) + b"/\xff.txt", "w") as file:  # noqa: ASYNC230
+        file.write("zebra")
+    assert await ids(files, "zebra") == []
+    assert files.problems == ["'\\udcff.txt': a name that is no text; rename it."]
 
 
 async def test_undecodable_bytes_are_replaced_and_reported(files: Files, root: Path) -> None:

@@ -185,6 +185,17 @@ async def test_what_a_source_could_not_read_this_time_stays_in_the_store(tmp_pat
     await source.aclose()
 
 
+async def test_what_lies_in_a_folder_that_could_not_be_read_stays_and_its_namesakes_go() -> None:
+    class Unread(Shelf):
+        problems: Sequence[str] = ()
+        unread: Sequence[str] = ("sub/",)
+
+    store = Recording()
+    await fill(store, Document(id="sub/a", content="x"), Document(id="sub2", content="y"))
+    assert (await ingest(Unread(), store, [], None, origin="shelf")).deleted == 1
+    assert list(await store.fingerprints()) == ["shelf:sub/a"]
+
+
 async def test_a_file_that_was_only_touched_is_unchanged() -> None:
     store = Recording()
     (page,) = pages("one")

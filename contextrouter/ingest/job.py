@@ -27,6 +27,7 @@ class SupportsProblems(Protocol):
     """A source that says what its last reading left out.
 
     `problems` are sentences; `unread` are ids of documents that exist and could not be read: what a store has of them stays.
+    An id that ends in `/` stands for all that begin with it.
     """
 
     problems: Sequence[str]
@@ -214,9 +215,10 @@ class _Run:
         """Remove what this origin had in the store and has no more; called only after the source was read to its end."""
         unread = source.unread if isinstance(source, SupportsProblems) else ()
         kept = {f"{self.origin}:{id}" for id in unread}
+        folders = tuple(id for id in kept if id.endswith("/"))
         for tenant, stored in self.stored.items():
             own = (id for id in stored if id.startswith(f"{self.origin}:"))
-            gone = [id for id in own if (tenant, id) not in self.seen and id not in kept]
+            gone = [id for id in own if (tenant, id) not in self.seen and id not in kept and not id.startswith(folders)]
             if not gone:
                 continue
             try:

@@ -54,7 +54,7 @@ class Files(Connector):
     labels, keywords, trust, language, tenant, compartment and sensitivity; other keys become metadata.
 
     Nothing outside the folder is read, whatever links in it say. `.problems` says what was left out of the last reading and
-    why; `.unread` names the documents among it that exist all the same.
+    why; `.unread` names the documents among it that exist all the same (with a `/` at the end: all of a folder).
     """
 
     def __init__(

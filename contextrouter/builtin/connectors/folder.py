@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from fnmatch import fnmatch
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ _TAKEN = {"title", "kind", "url", "date", "labels", "keywords", "trust", "sensit
 class Listed(NamedTuple):
     """A file that was found: where it really lies, and what changes when its content does."""
 
-    place: Path
+    place: str
     modified: int  # nanoseconds since 1970
     size: int  # bytes
 
@@ -32,7 +33,7 @@ class Listing(NamedTuple):
 
     files: dict[str, Listed]
     problems: list[str]
-    unread: list[str]  # ids that exist and could not be taken
+    unread: list[str]  # ids that exist and could not be taken; one that ends in "/" stands for all below it
     complete: bool
 
 
@@ -47,52 +48,80 @@ class Folder:
         root = self.path.resolve(strict=True)
         found = Listing({}, [], [], True)
         if root.is_file():
-            self._take(root.name, root, root.parent, found)
+            self._take(root.name, str(root), root.stat(), found)
             return found
-        os.scandir(root).close()
-        for name, place in self._walk(root, found):
+        for name, entry in self._walk(str(root), "", found, 0):
             if len(found.files) >= self.max_files:
                 found.problems.append(f"{self.path}: more than {self.max_files} files; raise `max_files` to read them all.")
                 return found._replace(complete=False)
-            self._take(name, place, root, found)
+            try:
+                place = self._inside(root, entry)
+                self._take(name, place, os.stat(place), found)
+            except (OSError, RuntimeError) as error:
+                found.problems.append(f"{name}: cannot be read ({getattr(error, 'strerror', None) or error}).")
+                found.unread.append(name)
+            except ValueError as error:
+                found.problems.append(f"{name}: {error}")
         return found
 
-    def _walk(self, root: Path, found: Listing) -> Iterator[tuple[str, Path]]:
-        """Yield the files that the patterns take, in order of their names; never through a link to a folder."""
-        for folder, folders, files in os.walk(root, onerror=lambda e: found.problems.append(f"{e.filename}: {e.strerror}.")):
-            here = Path(folder)
-            depth = len(here.relative_to(root).parts)
-            folders[:] = sorted(name for name in folders if not name.startswith(".") and depth < MAX_DEPTH)
-            for name in [name for name in folders if (here / name).is_symlink()]:
-                folders.remove(name)
-                found.problems.append(f"{(here / name).relative_to(root).as_posix()}: a link to a folder is not followed.")
-            for name in sorted(files):
-                if not name.startswith(".") and any(fnmatch(name, pattern) for pattern in self.patterns):
-                    yield (here / name).relative_to(root).as_posix(), here / name
-
-    def _take(self, name: str, place: Path, root: Path, found: Listing) -> None:
-        """Put one file on the listing, or the reason why not. A link that leaves the folder is refused."""
+    def _walk(self, folder: str, prefix: str, found: Listing, depth: int) -> Iterator[tuple[str, os.DirEntry[str]]]:
+        """Yield the files that the patterns take, in order of their paths; never through a link to a folder."""
         try:
-            real = place.resolve(strict=True)
-            status = real.stat()
-        except (OSError, RuntimeError) as error:
-            found.problems.append(f"{name}: cannot be read ({getattr(error, 'strerror', None) or error}).")
-            found.unread.append(name)
+            with os.scandir(folder) as entries:
+                ordered = sorted(entries, key=lambda entry: entry.name)
+        except OSError as error:
+            if not depth:
+                raise
+            found.problems.append(f"{prefix}: cannot be read ({error.strerror}); what it holds is taken for unread.")
+            found.unread.append(prefix)
             return
+        for entry in ordered:
+            name = prefix + entry.name
+            if entry.name.startswith("."):
+                continue
+            if not _is_text(entry.name):
+                found.problems.append(f"{name!r}: a name that is no text; rename it.")
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                if depth < MAX_DEPTH:
+                    yield from self._walk(entry.path, name + "/", found, depth + 1)
+                else:
+                    found.problems.append(f"{name}: lies deeper than {MAX_DEPTH} folders and was left out.")
+            elif entry.is_symlink() and entry.is_dir():
+                found.problems.append(f"{name}: a link to a folder is not followed.")
+            elif any(fnmatchcase(entry.name, pattern) for pattern in self.patterns):
+                yield name, entry
+
+    def _inside(self, root: Path, entry: os.DirEntry[str]) -> str:
+        """Where an entry really lies. Raises ValueError for a link that leaves the folder."""
+        if not entry.is_symlink():
+            return entry.path  # no folder above it is a link either
+        real = Path(entry.path).resolve(strict=True)
         if not real.is_relative_to(root):
-            found.problems.append(f"{name}: a link that leaves the folder is refused.")
-        elif not stat.S_ISREG(status.st_mode):
+            raise ValueError("a link that leaves the folder is refused.")
+        return str(real)
+
+    def _take(self, name: str, place: str, status: os.stat_result, found: Listing) -> None:
+        """Put one file on the listing, or the reason why not."""
+        if not stat.S_ISREG(status.st_mode):
             found.problems.append(f"{name}: is no regular file.")
         elif status.st_size > self.max_bytes:
             found.problems.append(f"{name}: {status.st_size} bytes are more than `max_bytes` = {self.max_bytes}.")
             found.unread.append(name)
         else:
-            found.files[name] = Listed(real, status.st_mtime_ns, status.st_size)
+            found.files[name] = Listed(place, status.st_mtime_ns, status.st_size)
 
     def read(self, listed: Listed) -> bytes:
-        """Return a file's bytes, at most `max_bytes`; the last part of its path must not have become a link meanwhile."""
+        """Return a file's bytes, at most `max_bytes`. Raises OSError when some part of its path has become a link meanwhile."""
+        if os.path.realpath(listed.place) != listed.place:
+            raise OSError(errno.ELOOP, "has become a symbolic link")
         with open(os.open(listed.place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
             return file.read(self.max_bytes)
+
+
+def _is_text(name: str) -> bool:
+    """Whether a file's name is Unicode; bytes that are not come as lone surrogates, which no store takes."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
 def decode(data: bytes, encoding: str) -> tuple[str | None, str]:
