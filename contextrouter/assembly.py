@@ -15,6 +15,7 @@ from contextrouter.model import Answerability, Citation, Document, Envelope, Fac
 CUT = " […]"
 OVER = "token budget"
 _FACT_SHARE = 4
+_FORGED = re.compile(r"^([ \t]*#+[ \t]*\[\d+\])", re.M)
 _WORD = re.compile(r"\w+")
 _STOP = frozenset(
     "a about an and any are as at be been but by can could did do does for from had has have how i if in into is it its me "
@@ -123,7 +124,12 @@ def _title(document: Document) -> str:
 def _block(number: int, envelope: Envelope) -> str:
     document = envelope.document
     path = " > ".join(_one_line(part) for part in document.path)
-    return "\n".join(part for part in (_heading(number, envelope), path, document.content.strip()) if part)
+    return "\n".join(part for part in (_heading(number, envelope), path, _own(document.content.strip())) if part)
+
+
+def _own(content: str) -> str:
+    """A document's text in which no line can be taken for the heading of a block."""
+    return _FORGED.sub(r"\\\1", content) if "[" in content else content
 
 
 def _shortened(block: str, envelope: Envelope, budget: int, count: Count, truncate: Truncate) -> str:

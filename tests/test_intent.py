@@ -1,0 +1,194 @@
+"""Intent: the original question first, up to three queries, concepts, entities, a period; refusals and failures."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import date
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contextrouter import Intent, Interpreter, Period, PluginError, Request, RequestRefused, SettingsError
+from contextrouter.builtin.interpreters.normalize import Normalize, aspects, names, period_of
+from contextrouter.builtin.interpreters.taxonomy import Taxonomy
+from contextrouter.intent import FAILED, interpret
+from contextrouter.settings import InterpreterKeys
+
+BOOKS = "What books talk about machine learning for beginners?"
+
+
+class Adds(Interpreter):
+    def __init__(self, *queries: str) -> None:
+        self.queries = queries
+
+    async def interpret(self, intent: Intent) -> Intent:
+        return intent.replace(question="another", queries=self.queries)
+
+
+class Fails(Interpreter):
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+
+    async def interpret(self, intent: Intent) -> Intent:
+        if self.error:
+            raise self.error
+        await asyncio.sleep(5)
+        return intent
+
+
+async def ask(question: str, **interpreters: Interpreter) -> Intent:
+    return await interpret(Request(question=question), interpreters)
+
+
+@pytest.mark.parametrize("question", ["", "   ", "\n\t", "\u3000"])
+async def test_int_03_int_04_a_blank_question_is_refused_at_the_door(question: str):
+    with pytest.raises(RequestRefused, match="question is empty"):
+        await ask(question, n=Normalize())
+
+
+async def test_r01_the_original_question_is_query_1_whatever_interpreters_do():
+    intent = await ask(" Why? ", a=Adds("x", "y", "z", "w"))
+    assert intent.question == "Why?"
+    assert intent.queries == ("Why?", "x", "y")
+
+
+async def test_queries_are_distinct_and_never_blank():
+    assert (await ask("Why", a=Adds("why", " ", "x", "X"))).queries == ("Why", "x")
+
+
+async def test_r02_three_aspects_and_concepts_of_the_worked_example():
+    taxonomy = Taxonomy(concepts={"AI / Machine Learning": ["ml"], "Education": ["beginner", "beginners"]})
+    intent = await ask(BOOKS, n=Normalize(), t=taxonomy)
+    assert intent.queries == (BOOKS, "books machine learning beginners", "machine learning")
+    assert intent.concepts == ("AI", "Machine Learning", "Education")
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("What is the difference between RRF and weighted fusion?", ["RRF", "weighted fusion"]),
+        ("Postgres vs SQLite", ["Postgres", "SQLite"]),
+        ("How does caching work? Which keys expire first?", ["caching work", "keys expire first"]),
+        ("OpenAI", ["OpenAI"]),
+        ("什么是机器学习？", ["什么是机器学习"]),
+        ("the of and", []),
+    ],
+)
+def test_aspects_cover_the_parts_of_a_question(question: str, expected: list[str]):
+    assert aspects(question) == expected
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("Who founded OpenAI?", ["OpenAI"]),
+        ("Does Sam Altman know Ilya Sutskever?", ["Sam Altman", "Ilya Sutskever"]),
+        ('What does "attention is all you need" say?', ["attention is all you need"]),
+        ("Books about search", []),
+        ("What did I say to Ana", ["Ana"]),
+        ("Кто основал Яндекс?", ["Яндекс"]),
+    ],
+)
+def test_entities_are_quoted_or_capitalised(question: str, expected: list[str]):
+    assert names(question) == expected
+
+
+TODAY = date(2026, 11, 28)  # a Saturday
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "end"),
+    [
+        ("news of the last 7 days", date(2026, 11, 21), TODAY),
+        ("yesterday's talks", date(2026, 11, 27), date(2026, 11, 27)),
+        ("what happened last week", date(2026, 11, 16), date(2026, 11, 22)),
+        ("in this month", date(2026, 11, 1), TODAY),
+        ("last month", date(2026, 10, 1), date(2026, 10, 31)),
+        ("since 2026-01-31", date(2026, 1, 31), None),
+        ("before 2026-01-31", None, date(2026, 1, 30)),
+        ("between 2026-01-01 and 2026-02-01", date(2026, 1, 1), date(2026, 2, 1)),
+        ("recent posts", date(2026, 11, 21), TODAY),
+    ],
+)
+def test_m08_m21_periods_are_inclusive_days(text: str, start: date | None, end: date | None):
+    assert period_of(text, TODAY, "Europe/Berlin") == Period(start=start, end=end, zone="Europe/Berlin")
+
+
+@pytest.mark.parametrize("text", ["since 2026-02-31", "in the 1990s", "recentness", "a todayish thing"])
+def test_what_names_no_period_gives_none(text: str):
+    assert period_of(text, TODAY, "UTC") is None
+
+
+async def test_a_period_is_read_only_where_asked_for():
+    assert (await ask("posts of yesterday", n=Normalize())).period is None
+    assert (await ask("posts of yesterday", n=Normalize(extract_period=True))).period is not None
+
+
+@given(st.text(max_size=60))
+def test_normalize_takes_any_text(text: str):
+    if not text.strip():
+        return
+    intent = asyncio.run(ask(text, n=Normalize(extract_period=True), t=Taxonomy.example()))
+    assert intent.queries[0] == text.strip()
+    assert len(intent.queries) <= 3
+    assert all(query.strip() for query in intent.queries)
+
+
+@pytest.mark.parametrize(
+    ("words", "question", "found"),
+    [
+        ({"AI": ["ai"]}, "aid and maintain", ()),
+        ({"AI": ["ai"]}, "AI!", ("AI",)),
+        ({"Learning": [], "Machine Learning": []}, "machine learning", ("Machine Learning",)),
+        ({"Learning": [], "Machine Learning": []}, "learning machine   LEARNING", ("Learning", "Machine Learning")),
+        ({"机器学习": []}, "什么是机器学习吗", ("机器学习",)),
+        ({"C++": []}, "is c++ fast", ("C++",)),
+        ({"Größe": []}, "die GRÖSSE", ("Größe",)),
+        ({"ক": ["বই"]}, "বই পড়া", ("ক",)),
+    ],
+)
+async def test_taxonomy_matches_whole_words_longest_first_in_any_script(words: dict, question: str, found: tuple):
+    assert (await ask(question, t=Taxonomy(concepts=words))).concepts == found
+
+
+async def test_a_taxonomy_file_is_read_and_a_bad_one_named(tmp_path: Path):
+    path = tmp_path / "t.toml"
+    path.write_text('"AI / Machine Learning" = ["ml"]\n')
+    taxonomy = Taxonomy(path=str(path))
+    await taxonomy.open()
+    assert (await ask("ml", t=taxonomy)).concepts == ("AI", "Machine Learning")
+    path.write_text("x = 1\n")
+    with pytest.raises(SettingsError, match=r"t.toml.*not a mapping"):
+        await taxonomy.open()
+
+
+async def test_concepts_become_labels_where_asked_for():
+    intent = await ask("ml", t=Taxonomy(concepts={"ML": ["ml"]}, as_labels=True))
+    assert intent.labels == ("ML",)
+
+
+async def test_an_interpreter_that_fails_or_is_late_is_passed_over_and_named():
+    keys = {"late": InterpreterKeys(timeout=0.01)}
+    request = Request(question="why")
+    intent = await interpret(request, {"late": Fails(), "bad": Fails(KeyError("x")), "good": Adds("y")}, keys=keys)
+    assert intent.queries == ("why", "y")
+    assert intent.attributes[FAILED] == {"late": "timed out", "bad": "KeyError: 'x'"}
+
+
+async def test_on_error_raise_stops_the_request():
+    with pytest.raises(PluginError, match="'bad' failed") as caught:
+        await interpret(Request(question="why"), {"bad": Fails(KeyError("x"))}, keys={"bad": InterpreterKeys(on_error="raise")})
+    assert caught.value.plugin == "bad"
+
+
+async def test_t18_an_interpreter_may_refuse_with_a_reason():
+    with pytest.raises(RequestRefused, match="quota is used up"):
+        await ask("why", q=Fails(RequestRefused("The quota is used up.")))
+
+
+@pytest.mark.parametrize("bad", [{"max_queries": 0}, {"max_queries": 4}, {"timezone": "Mars/X"}])
+def test_bad_values_are_refused(bad: dict):
+    with pytest.raises(ValueError, match=next(iter(bad))):
+        Normalize(**bad)

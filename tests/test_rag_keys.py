@@ -1,0 +1,131 @@
+"""R16: every key of `[rag]` changes the result; a key without a line here fails the last test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from contextrouter import Context, ContextRouter, Document, Embedder, Fact, Hit, Rag
+from tests.sources import Facts, Fixed, Legs, Ones, hits
+
+QUESTION = "What books talk about machine learning for beginners?"
+
+
+def kinds() -> list[Hit]:
+    listed = [("book", 7), ("video", 5), ("qa", 7), ("web", 5), ("note", 5)]
+    made = [Document(id=f"{kind}{i}", content=f"{kind} {i}", kind=kind) for i in range(7) for kind, count in listed if i < count]
+    return [Hit(document=d) for d in made]
+
+
+def count_of(kind: str) -> Callable[[Context], int]:
+    return lambda context: sum(e.document.kind == kind for e in context.envelopes)
+
+
+def first(context: Context) -> str:
+    return context.envelopes[0].document.id
+
+
+def ids(context: Context) -> list[str]:
+    return [e.document.id for e in context.envelopes]
+
+
+async def ask(rag: dict[str, Any]) -> Context:
+    legs = Legs({"vector": hits("v both", [9.0, 1.0]), "text": hits("t x both", [0.9, 0.5, 0.1])}, embedder="e")
+    same = [Hit(document=Document(id="1", url="u1", title="T", content="same")), Hit(document=Document(id="2", url="u2", title="T", content="same"))]
+    embedders: dict[str, Embedder] = {"e": Ones()}
+    settings = {"rag": {"cache_enabled": False, **rag}}
+    router = ContextRouter(
+        settings, providers={"docs": legs, "old": Legs({"text": hits("o")})},
+        connectors={"kinds": Fixed(kinds()), "same": Fixed(same[:1]), "twin": Fixed(same[1:])},
+        facts={"g": Facts([Fact(subject=str(i), predicate="p", object="o") for i in range(60)])}, embedders=embedders,
+    )  # fmt: skip
+    async with router:
+        return await router.route(QUESTION)
+
+
+PER_KIND = {"general_retrieval_enabled": False, "quotas": {"other": 50}}
+
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any], Callable[[Context], Any], Any, Any]] = {
+    # key: settings, settings with the key changed, what is looked at, before, after
+    "provider": ({}, {"provider": "docs"}, lambda c: {r.source for r in c.coverage if r.status == "skipped"}, set(), {"old"}),
+    "interpreters": ({}, {"interpreters": []}, lambda c: len(c.intent.queries), 3, 1),
+    "stages": ({}, {"stages": ["freshness"]}, lambda c: "freshness" in c.envelopes[0].signals, False, True),
+    "max_retrieval_queries": ({}, {"max_retrieval_queries": 2}, lambda c: len(c.intent.queries), 3, 2),
+    "candidates": ({"general_retrieval_final_count": 99}, {"candidates": 1}, lambda c: len(c.envelopes), 35, 6),
+    "enable_fts": ({}, {"enable_fts": False}, lambda c: any(r.leg == "text" and r.status == "ok" for r in c.coverage), True, False),
+    "timeout_seconds": ({}, {"timeout_seconds": 3.0}, lambda c: None, None, None),
+    "max_concurrency": ({}, {"max_concurrency": 1}, lambda c: None, None, None),
+    "hybrid_fusion": ({"levels": 1}, {"hybrid_fusion": "weighted"}, lambda c: max(e.score for e in c.envelopes) > 0.1, False, True),
+    "rrf_k": ({}, {"rrf_k": 0}, lambda c: max(e.score for e in c.envelopes) > 0.5, False, True),
+    "hybrid_vector_weight": ({"hybrid_fusion": "weighted", "provider": "docs"}, {"hybrid_vector_weight": 0.0},
+                             lambda c: "v" in ids(c), True, False),
+    "hybrid_text_weight": ({"hybrid_fusion": "weighted", "provider": "docs"}, {"hybrid_text_weight": 0.0},
+                           lambda c: any("t" == e.document.id for e in c.envelopes), True, False),
+    "leg_weights": ({}, {"leg_weights": {"docs.vector": 0.0}}, lambda c: "v" in ids(c), True, False),
+    "levels": ({"general_retrieval_final_count": 99}, {"levels": 1},
+               lambda c: round(next(e.score for e in c.envelopes if e.document.id == "both"), 5),
+               round(1 / 61, 5), round(1 / 62 + 1 / 63, 5)),
+    "identity": ({"general_retrieval_final_count": 99}, {"identity": "content"},
+                 lambda c: sum(e.document.content == "same" for e in c.envelopes), 2, 1),
+    "general_retrieval_enabled": ({}, PER_KIND, lambda c: len(c.envelopes), 10, 27),
+    "general_retrieval_final_count": ({}, {"general_retrieval_final_count": 4}, lambda c: len(c.envelopes), 10, 4),
+    "max_books": (PER_KIND, {"max_books": 2}, count_of("book"), 5, 2),
+    "max_videos": (PER_KIND, {"max_videos": 1}, count_of("video"), 3, 1),
+    "max_qa": (PER_KIND, {"max_qa": 0}, count_of("qa"), 5, 0),
+    "max_web": (PER_KIND, {"max_web": 1}, count_of("web"), 3, 1),
+    "quotas": (PER_KIND, {"quotas": {"note": 1, "other": 50}}, count_of("note"), 5, 1),
+    "graph_facts_enabled": ({}, {"graph_facts_enabled": False}, lambda c: len(c.facts), 50, 0),
+    "max_graph_facts": ({}, {"max_graph_facts": 7}, lambda c: len(c.facts), 50, 7),
+    "token_budget": ({}, {"token_budget": 30}, lambda c: len(c.envelopes) < 10, False, True),
+    "timezone": ({}, {"timezone": "Asia/Tokyo"}, lambda c: None, None, None),
+    "cache_enabled": ({}, {}, lambda c: None, None, None),
+    "cache_ttl_seconds": ({}, {}, lambda c: None, None, None),
+}  # fmt: skip
+
+ELSEWHERE = {
+    "timeout_seconds": "test_router: a hanging source", "max_concurrency": "test_fanout: concurrency",
+    "timezone": "below: the day of the cache key", "cache_enabled": "test_router: the cache can be off", "cache_ttl_seconds": "below",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("key", [key for key in CASES if key not in ELSEWHERE])
+async def test_r16_the_key_changes_the_result(key: str):
+    base, changed, look, before, after = CASES[key]
+    assert look(await ask(base)) == before
+    assert look(await ask({**base, **changed})) == after
+
+
+async def test_r15_cache_ttl_seconds_ends_what_is_kept():
+    import asyncio
+
+    source = Fixed("a")
+    async with ContextRouter({"rag": {"cache_ttl_seconds": 0.05}}, connectors={"a": source}) as router:
+        await router.route("q")
+        assert (await router.route("q")).cached
+        await asyncio.sleep(0.08)
+        assert not (await router.route("q")).cached
+
+
+async def test_timezone_sets_the_day_in_the_cache_key(monkeypatch: pytest.MonkeyPatch):
+    from datetime import UTC, datetime, tzinfo
+
+    import contextrouter.router as module
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:
+            return datetime(2026, 1, 1, hour, tzinfo=UTC).astimezone(tz)
+
+    monkeypatch.setattr(module, "datetime", Clock)
+    for zone, same_day in (("UTC", True), ("Asia/Tokyo", False)):
+        async with ContextRouter({"rag": {"timezone": zone}}, connectors={"a": Fixed("a")}) as router:
+            hour = 14  # 23:00 in Tokyo
+            await router.route("q")
+            hour = 16  # 01:00 of the next day in Tokyo
+            assert (await router.route("q")).cached is same_day
+
+
+def test_every_key_has_its_line():
+    assert set(CASES) == set(Rag.__struct_fields__)
