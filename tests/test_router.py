@@ -6,7 +6,6 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from time import monotonic
 
@@ -25,7 +24,6 @@ from contextrouter import (
     MissingDependency,
     Period,
     Plan,
-    Query,
     Request,
     RequestRefused,
     Scope,
@@ -379,12 +377,3 @@ async def test_the_answer_does_not_depend_on_who_is_faster():
     assert one.text == other.text
     assert [(e.id, e.score) for e in one.envelopes] == [(e.id, e.score) for e in other.envelopes]
 
-
-async def test_errors_of_this_program_are_not_swallowed():
-    class Odd(Fixed):
-        async def search(self, query: Query) -> Sequence[Hit]:
-            raise KeyboardInterrupt
-
-    router = ContextRouter(ONE, connectors={"odd": Odd()})
-    with pytest.raises(KeyboardInterrupt):
-        await router.route("q")
