@@ -11,10 +11,9 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Mapping, Sequence
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -29,6 +28,9 @@ from contextrouter.errors import (
     SettingsError,
 )
 from contextrouter.settings import Instance
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 FIRST_PARTY: Mapping[tuple[str, str], str] = {
     ("provider", "postgres"): "postgres",
@@ -73,6 +75,8 @@ class Registry:
     def entries(self, kind: str) -> dict[str, EntryPoint]:
         """Entry points of one kind, by name."""
         if kind not in self._entries:
+            from importlib.metadata import entry_points  # half the cost of importing this package, so not before it is needed
+
             self._entries[kind] = {entry.name: entry for entry in entry_points(group=f"contextrouter.{kind}s")}
         return self._entries[kind]
 

@@ -84,7 +84,8 @@ def _facts(facts: Sequence[Fact]) -> None:
     for fact in facts:
         since = f"from {fact.valid_from.date()}" if fact.valid_from else ""
         until = f"to {fact.valid_to.date()}" if fact.valid_to else ""
-        screen.row(made, fact.subject, fact.predicate, fact.object, f"{since} {until}".strip(), f"{fact.confidence:.2f}", fact.source)
+        valid = f"{since} {until}".strip()
+        screen.row(made, fact.subject, fact.predicate, fact.object, valid, f"{fact.confidence:.2f}", fact.source)
     screen.show(made)
 
 

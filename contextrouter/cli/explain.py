@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextrouter.cli import screen
 from contextrouter.model import Context, Envelope, Intent, Plan
 
-_NAME = 52
+_NAME = 44
 """Characters of a document's name that are shown in a table."""
 
 
@@ -63,10 +63,15 @@ def _scores(context: Context) -> None:
     )
     made = screen.table("", "document", screen.right("score"), screen.right("of most"), "signals")
     for number, envelope in enumerate(context.envelopes, 1):
-        signals = "  ".join(f"{name} {screen.number(value)}" for name, value in envelope.signals.items())
+        signals = "  ".join(map(_signal, envelope.signals.items()))
         score, share = f"{envelope.score:.4f}", f"{envelope.normalized:.2f}"
         screen.row(made, screen.styled((f"[{number}]", "bold cyan")), _name(envelope), score, share, signals)
     screen.show(made)
+
+
+def _signal(signal: tuple[str, float]) -> str:
+    name, value = signal
+    return f"({name.replace('_', ' ')})" if name.endswith("_missing") else f"{name} {screen.number(value)}"
 
 
 def _name(envelope: Envelope) -> str:

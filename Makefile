@@ -1,0 +1,47 @@
+# Each target sets up what it needs in .venv and may be run again at any time. Needed: Python >= 3.11 with pip and venv.
+PYTHON ?= $(shell for each in python3.13 python3.12 python3.11 python3 python; do \
+	$$each -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$each && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+# Without byte code every start of a large package compiles it again.
+unexport PYTHONDONTWRITEBYTECODE
+XDG_RUNTIME_DIR ?= /tmp
+export XDG_RUNTIME_DIR
+
+.PHONY: help demo test check docs bench clean
+.DEFAULT_GOAL := help
+
+help: ## what there is to make
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+$(VENV)/made:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name one: make PYTHON=/path/to/python3"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+# One stamp for each set of packages; a change of pyproject.toml makes them old.
+$(VENV)/local $(VENV)/test $(VENV)/check: $(VENV)/%: pyproject.toml | $(VENV)/made
+	$(PIP) --editable '.[$*]'
+	@touch $@
+
+demo: $(VENV)/local ## the example, from nothing to an explained answer, offline
+	$(BIN)/contextrouter demo
+
+test: $(VENV)/test ## all tests
+	$(BIN)/python -m pytest
+
+check: $(VENV)/check ## lint, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+docs: $(VENV)/test ## run every example in README.md and docs/
+	$(BIN)/python -m pytest tests/test_docs.py
+
+bench: $(VENV)/local ## measure; bench/README.md says what
+	$(BIN)/python bench/imports.py
+
+clean: ## remove what was made here
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
