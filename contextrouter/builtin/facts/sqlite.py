@@ -82,6 +82,7 @@ class SqliteFacts(FactSource):
         rows = [sqlite_write.prepare(Entry(document=document, chunks=[document], facts=[fact]), ())]
         file = StoreFile(source.path, busy_timeout=5.0, threads=1)
         file.write_here(lambda connection: sqlite_write.upsert(connection, rows, "", 0))
+        file.forget()
         return source
 
     async def open(self) -> None:

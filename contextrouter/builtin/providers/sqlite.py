@@ -73,6 +73,7 @@ class Sqlite(Provider):
         comets = Document(id="comets", title="Comets", content="A comet is ice and dust; near the sun it grows a tail.")
         rows = [sqlite_write.prepare(Entry(document=d, chunks=[d]), ()) for d in (tides, comets)]
         store._file.write_here(lambda connection: sqlite_write.upsert(connection, rows, "", 0))
+        store._file.forget()
         return store
 
     async def open(self) -> None:
@@ -177,7 +178,7 @@ class Sqlite(Provider):
 
     async def stats(self) -> Mapping[str, int | str]:
         """Counts of documents, chunks, vectors, links and facts; generation, dimensions, model; and bytes on disk."""
-        found: dict[str, int | str] = await self._file.read(lambda c, stop: lookup.stats(c), empty={})
+        found: dict[str, int | str] = await self._file.read(lambda c, stop: lookup.stats(c), empty=lookup.NOTHING)
         return {**found, "bytes": self._file.location.stat().st_size}
 
     async def vacuum(self) -> None:

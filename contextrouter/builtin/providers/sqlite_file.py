@@ -82,7 +82,7 @@ class StoreFile:
         for threads in (readers, writer):
             if threads is not None:
                 await asyncio.to_thread(threads.close, wait=True)
-        self._forget()
+        self.forget()
 
     async def read(
         self, work: Callable[[sqlite3.Connection, Stop], T], *, deadline: float | None = None, empty: T | None = None
@@ -185,7 +185,7 @@ class StoreFile:
             status = self.location.stat()
             identity = (status.st_dev, status.st_ino)
             if identity != self._identity:  # the file was put in the place of another
-                self._forget()
+                self.forget()
                 self._identity = identity
             try:
                 return self._idle.pop()
@@ -199,7 +199,8 @@ class StoreFile:
         connection.execute("PRAGMA cache_size = -16000")  # KiB
         return connection
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Close the connections nobody uses."""
         idle, self._idle = self._idle, []
         for connection in idle:
             connection.close()

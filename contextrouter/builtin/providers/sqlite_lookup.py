@@ -80,6 +80,11 @@ def facets(connection: sqlite3.Connection, condition: Condition, dimensions: Seq
     return found
 
 
+NOTHING: dict[str, int | str] = dict.fromkeys(
+    ("documents", "chunks", "vectors", "links", "facts", "generation", "dimensions"), 0
+) | {"model": ""}
+
+
 def stats(connection: sqlite3.Connection) -> dict[str, int | str]:
     """Counts of what the store holds, and which embedder filled it."""
     counts: dict[str, int | str] = {

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -117,6 +118,7 @@ def clear(connection: sqlite3.Connection) -> None:
     connection.execute("DELETE FROM meta WHERE key IN ('model', 'dimensions')")
     connection.execute("UPDATE meta SET value = 0 WHERE key IN ('chunks', 'length')")
     schema.note(connection, "analysis", schema.ANALYSED_BY)
+    schema.note(connection, "store", uuid.uuid4().hex)  # nothing loaded before goes with what comes
     schema.add(connection, "generation", 1)
 
 

@@ -1,0 +1,281 @@
+"""Facts of a SQLite store: which a question names, in what order, within what scope and time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from contextrouter.builtin.facts.sqlite import SqliteFacts
+from contextrouter.builtin.providers.memory import Memory
+from contextrouter.builtin.providers.sqlite import Sqlite
+from contextrouter.contracts import Entry, SupportsEntities, SupportsVersion
+from contextrouter.errors import SourceError, SourceTimeout
+from contextrouter.model import SHARED, Document, Entity, Fact, Period, Query, Scope
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Sqlite]:
+    store = Sqlite(path=str(tmp_path / "store.db"), embedder=None)
+    await store.open()
+    yield store
+    await store.aclose()
+
+
+async def _fill(store: Sqlite, *facts: Fact, id: str = "d", **fields: Any) -> None:
+    document = Document(id=id, content="text", **fields)
+    await store.upsert([Entry(document=document, chunks=[document], facts=facts)])
+
+
+async def _ask(store: Sqlite, text: str, *, hops: int = 1, **query: Any) -> list[Fact]:
+    source = SqliteFacts(path=store.path, hops=hops)
+    await source.open()
+    found = list(await source.facts(Query(text=text, **query)))
+    await source.aclose()
+    return found
+
+
+def _triples(facts: Sequence[Fact]) -> list[tuple[str, str, str]]:
+    return [(fact.subject, fact.predicate, fact.object) for fact in facts]
+
+
+OPENAI = Fact(subject="OpenAI", predicate="founded_by", object="Sam Altman")
+
+
+async def test_r13_facts_are_found_by_subject_or_object_in_the_text(store: Sqlite) -> None:
+    await _fill(store, OPENAI, Fact(subject="DeepMind", predicate="founded_by", object="Demis Hassabis"))
+    assert await _ask(store, "Who founded OpenAI?") == [OPENAI]
+    assert await _ask(store, "what did sam altman's friends found") == [OPENAI]
+    assert await _ask(store, "Who founded Anthropic?") == []
+
+
+async def test_given_entities_and_concepts_are_names_too(store: Sqlite) -> None:
+    who = Fact(subject="The Who", predicate="is_a", object="band")
+    await _fill(store, OPENAI, who)
+    assert await _ask(store, "", entities=("openai",)) == [OPENAI]
+    assert await _ask(store, "", concepts=("SAM  ALTMAN",)) == [OPENAI]
+    assert await _ask(store, "who is the one?") == []  # stop words alone name nothing
+    assert await _ask(store, "who is it?", entities=("The Who",)) == [who]
+
+
+async def test_names_match_whole_words_in_any_case_and_script_longest_first(store: Sqlite) -> None:
+    york = Fact(subject="York", predicate="in", object="England")
+    new_york = Fact(subject="New York", predicate="in", object="USA")
+    times = Fact(subject="New York Times", predicate="is_a", object="newspaper")
+    tokyo = Fact(subject="東京タワー", predicate="高さ", object="333 m")
+    seoul = Fact(subject="서울", predicate="in", object="Korea")
+    zurich = Fact(subject="Zürich", predicate="in", object="Schweiz")
+    moscow = Fact(subject="Москва", predicate="in", object="Россия")
+    await _fill(store, york, new_york, times, tokyo, seoul, zurich, moscow)
+    for text, found in [
+        ("the NEW YORK TIMES today", [times]), ("a new-york minute", [new_york]), ("Yorkshire", []), ("york?", [york]),
+        ("東京タワーはどこですか", [tokyo]), ("서울은 어디", [seoul]), ("hotels in zurich", [zurich]), ("МОСКВА!", [moscow]),
+        ("New York Times and New York", [times, new_york]),
+    ]:  # fmt: skip
+        assert sorted(_triples(await _ask(store, text))) == sorted(_triples(found)), text
+
+
+async def test_order_is_names_matched_then_confidence_then_the_triple(store: Sqlite) -> None:
+    facts = [
+        Fact(subject="Ada", predicate="knows", object="Bob", confidence=0.1),
+        Fact(subject="Ada", predicate="likes", object="tea", confidence=0.9),
+        Fact(subject="Ada", predicate="born", object="1815", confidence=0.5),
+        Fact(subject="Ada", predicate="aged", object="36", confidence=0.5),
+        Fact(subject="Ada", predicate="aged", object="27", confidence=0.5),
+    ]
+    await _fill(store, *reversed(facts))
+    found = await _ask(store, "Does Ada know Bob?")
+    assert [(f.predicate, f.object) for f in found] == [
+        ("knows", "Bob"), ("likes", "tea"), ("aged", "27"), ("aged", "36"), ("born", "1815"),
+    ]  # fmt: skip
+    assert await _ask(store, "Does Ada know Bob?", limit=2) == found[:2]
+    assert await _ask(store, "Ada", limit=0) == []
+
+
+async def test_acl_facts_are_held_to_the_scope_before_the_limit(store: Sqlite) -> None:
+    hidden = [Fact(subject="Ada", predicate="p", object=f"b{n}", tenant="b") for n in range(50)]
+    await _fill(store, *hidden, Fact(subject="Ada", predicate="p", object="all", tenant=SHARED), tenant="a", sensitivity="internal")
+    await _fill(store, Fact(subject="Ada", predicate="p", object="own"), id="own", tenant="a")
+    await _fill(store, Fact(subject="Ada", predicate="p", object="none"), id="none")
+    await _fill(store, Fact(subject="Ada", predicate="p", object="hr", compartment="hr"), id="hr", tenant="a")
+
+    async def seen(scope: Scope | None) -> list[str]:
+        return [fact.object for fact in await _ask(store, "Ada", scope=scope, limit=3) if not fact.object.startswith("b")]
+
+    assert await seen(Scope(tenant="a")) == ["own"]
+    assert await seen(Scope(tenant="a", ceiling="internal")) == ["all", "own"]
+    assert await seen(Scope(tenant="a", compartments=frozenset({"hr"}))) == ["hr", "own"]
+    assert await seen(Scope()) == ["none"]
+    assert len(await _ask(store, "Ada", limit=100)) == 54
+
+
+async def test_facts_take_the_labels_of_their_document(store: Sqlite) -> None:
+    await _fill(store, OPENAI, tenant="a", compartment="c", sensitivity="internal")
+    (fact,) = await _ask(store, "OpenAI")
+    assert (fact.tenant, fact.compartment, fact.sensitivity) == ("a", "c", "internal")
+
+
+async def test_m27_what_holds_now_is_the_default_and_a_period_asks_for_another_time(store: Sqlite) -> None:
+    now = datetime.now(UTC)
+    old = Fact(subject="Ada", predicate="lives_in", object="Paris", valid_from=datetime(2019, 1, 1), valid_to=datetime(2020, 1, 1))
+    current = Fact(subject="Ada", predicate="lives_in", object="Rome", valid_from=now - timedelta(days=1))
+    future = Fact(subject="Ada", predicate="lives_in", object="Oslo", valid_from=now + timedelta(days=1))
+    await _fill(store, old, current, future)
+    assert [f.object for f in await _ask(store, "Ada")] == ["Rome"]
+    year = Period(start=date(2019, 6, 1), end=date(2019, 6, 30))
+    assert [f.object for f in await _ask(store, "Ada", period=year)] == ["Paris"]
+    assert [f.object for f in await _ask(store, "Ada", period=Period(start=date(2020, 1, 1), end=date(2020, 1, 1)))] == []
+    assert [f.object for f in await _ask(store, "Ada", period=Period(end=date(2019, 1, 1)))] == ["Paris"]
+    assert [f.object for f in await _ask(store, "Ada", period=Period())] == ["Oslo", "Paris", "Rome"]
+
+
+async def test_gra_01_naive_datetimes_are_utc(store: Sqlite) -> None:
+    await _fill(store, OPENAI.replace(valid_from=datetime(2020, 1, 1), valid_to=datetime(2999, 1, 1, tzinfo=UTC)))
+    (fact,) = await _ask(store, "OpenAI")
+    assert (fact.valid_from, fact.valid_to) == (datetime(2020, 1, 1, tzinfo=UTC), datetime(2999, 1, 1, tzinfo=UTC))
+
+
+async def test_gra_03_gra_04_one_fact_in_two_periods_stays_two_and_retires_nothing(store: Sqlite) -> None:
+    first = OPENAI.replace(valid_from=datetime(2020, 1, 1, tzinfo=UTC), valid_to=datetime(2020, 3, 1, tzinfo=UTC))
+    second = OPENAI.replace(valid_from=datetime(2020, 5, 1, tzinfo=UTC))
+    other = Fact(subject="OpenAI", predicate="based_in", object="San Francisco")
+    await _fill(store, first, second)
+    await _fill(store, other, id="e")
+    found = await _ask(store, "OpenAI", period=Period(start=date(2020, 1, 1)))
+    assert found == [other, first, second]
+
+
+async def test_one_fact_of_two_documents_comes_once_at_its_best(store: Sqlite) -> None:
+    await _fill(store, OPENAI.replace(confidence=0.4))
+    await _fill(store, OPENAI.replace(confidence=0.8), id="e")
+    assert [fact.confidence for fact in await _ask(store, "OpenAI")] == [0.8]
+
+
+async def test_facts_are_replaced_with_their_document(store: Sqlite) -> None:
+    await _fill(store, OPENAI)
+    await _fill(store, Fact(subject="OpenAI", predicate="led_by", object="Sam Altman"))
+    assert [fact.predicate for fact in await _ask(store, "OpenAI")] == ["led_by"]
+    await store.delete(["d"])
+    assert await _ask(store, "OpenAI") == []
+
+
+async def test_everything_of_a_fact_comes_back(store: Sqlite) -> None:
+    fact = OPENAI.replace(source="crunch", confidence=0.25, tenant="t", attributes={"page": 3, "quote": "…"})
+    await _fill(store, fact)
+    assert await _ask(store, "OpenAI") == [fact]
+
+
+async def test_k53_hops_follow_facts_from_entity_to_entity_and_end_in_circles(store: Sqlite) -> None:
+    chain = [Fact(subject=f"node{n}", predicate="next", object=f"node{(n + 1) % 6}") for n in range(6)]
+    await _fill(store, *chain)
+    for hops, reached in [(1, {0, 5}), (2, {0, 1, 4, 5}), (3, {0, 1, 2, 3, 4, 5}), (10, {0, 1, 2, 3, 4, 5})]:
+        found = await _ask(store, "node0", hops=hops)
+        assert {int(fact.subject[4:]) for fact in found} == reached
+        assert len(found) == len(reached)
+        assert {fact.subject for fact in found[:2]} == {"node0", "node5"}  # nearest first
+    assert len(await _ask(store, "node0", hops=3, limit=3)) == 3
+
+
+async def test_hops_do_not_pass_through_what_the_scope_hides(store: Sqlite) -> None:
+    await _fill(store, Fact(subject="a1", predicate="p", object="b1", sensitivity="restricted"))
+    await _fill(store, Fact(subject="b1", predicate="p", object="c1"), id="e")
+    assert await _ask(store, "a1", hops=5, scope=Scope()) == []
+
+
+async def test_m07_entities_bring_what_facts_say_of_them(store: Sqlite) -> None:
+    await _fill(
+        store,
+        Fact(subject="Ada", predicate="email", object="ada@x.org", source="s"),
+        Fact(subject="Ada", predicate="child", object="Byron"),
+        Fact(subject="Ada", predicate="child", object="Anne"),
+        Fact(subject="Bob", predicate="knows", object="Ada"),
+        Fact(subject="Ada", predicate="salary", object="9", sensitivity="restricted"),
+    )
+    source = SqliteFacts(path=store.path)
+    assert isinstance(source, SupportsEntities)
+    await source.open()
+    assert await source.entities(Query(text="What is Ada's email?", scope=Scope())) == [
+        Entity(id="ada", name="Ada", attributes={"child": ["Anne", "Byron"], "email": "ada@x.org"}, source="")
+    ]
+    assert [e.sensitivity for e in await source.entities(Query(text="Ada"))] == [None, "restricted"]
+    await source.aclose()
+
+
+async def test_a_provider_s_file_is_shared(store: Sqlite) -> None:
+    await _fill(store, OPENAI)
+    source = SqliteFacts(store=store)
+    await source.open()
+    assert await source.facts(Query(text="OpenAI")) == [OPENAI]
+    await source.aclose()
+    with pytest.raises(ValueError, match="store is a Memory; name a provider that uses 'sqlite'"):
+        SqliteFacts(store=Memory())
+    with pytest.raises(ValueError, match="Neither path nor store"):
+        await SqliteFacts().open()
+
+
+@pytest.mark.parametrize(
+    ("keywords", "said"),
+    [
+        ({"path": "a", "store": Sqlite(path="b")}, "both given"),
+        ({"path": "a", "hops": 0}, "hops 0 is out of range; give 1 to 10"),
+        ({"path": "a", "hops": 11}, "hops 11"),
+        ({"path": ":memory:"}, "no plain file"),
+    ],
+)
+def test_settings_out_of_range_are_refused(keywords: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        SqliteFacts(**keywords)
+
+
+async def test_a_store_that_is_not_there_is_said(tmp_path: Path) -> None:
+    source = SqliteFacts(path=str(tmp_path / "none.db"))
+    with pytest.raises(ValueError, match="not open"):
+        await source.facts(Query(text="x"))
+    await source.open()
+    with pytest.raises(SourceError, match="fill it with `contextrouter ingest`"):
+        await source.facts(Query(text="x"))
+    with pytest.raises(SourceError, match="does not exist"):
+        await source.ping()
+    assert await source.version() == ""
+    await source.aclose()
+
+
+async def test_version_follows_the_store_and_a_deadline_is_kept(store: Sqlite) -> None:
+    source = SqliteFacts(path=store.path)
+    assert isinstance(source, SupportsVersion)
+    await source.open()
+    await _fill(store, OPENAI)
+    first = await source.version()
+    assert await source.version() == first
+    await _fill(store)
+    assert await source.version() != first
+    with pytest.raises(SourceTimeout):
+        await source.facts(Query(text="OpenAI", deadline=0.0))
+    await source.aclose()
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.text(max_size=80))
+async def test_any_text_can_be_asked(store: Sqlite, text: str) -> None:
+    if not await store.version():
+        await _fill(store, OPENAI)
+    found = await _ask(store, text + " OpenAI")
+    assert found == [OPENAI]
+
+
+async def test_long_texts_are_asked_in_time(store: Sqlite) -> None:
+    await _fill(store, OPENAI)
+    for text in ("word " * 20_000, "東" * 50_000, "OpenAI " * 3_000):
+        assert await _ask(store, text) == ([OPENAI] if "OpenAI" in text else [])
+
+
+async def test_the_example_works() -> None:
+    source = SqliteFacts.example()
+    await source.open()
+    assert _triples(await source.facts(Query(text="Who founded OpenAI?"))) == [("OpenAI", "founded_by", "Sam Altman")]
+    await source.aclose()
