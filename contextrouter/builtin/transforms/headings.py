@@ -67,9 +67,9 @@ def front_matter(text: str) -> int:
 
 
 def sections(text: str, found: Sequence[Heading]) -> Iterator[Section]:
-    """Yield sections that cover `text`, whose headings are `found`. One with nothing under its heading, and front matter, go with the next one.
+    """Yield sections that cover `text`, whose headings are `found`.
 
-    At the end of the text they go with the one before.
+    A heading with nothing under it, and front matter, go with the next section; at the end of the text with the one before.
     """
     path: list[tuple[int, str]] = []
     marks = [Heading(0, "", 0, front_matter(text)), *found]

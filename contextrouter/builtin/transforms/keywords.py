@@ -6,6 +6,7 @@ that occur often, in the title, or written with capitals in the middle of a sent
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections import Counter
@@ -27,18 +28,25 @@ _STOP = frozenset(
     using very via was way we well were what when where whether which while who whom whose why will with within without would
     yes yet you your yours yourself yourselves""".split()
 )
-_WORD = re.compile(r"[^\W_]+(?:['’.&+#/_-][^\W_]+)*[+#]*")
-_BREAK = re.compile(r"[^\w\s'’&+#/-]|\n\s*\n")
-_SENTENCE_END = re.compile(r"[.!?。！？:\n]\s*[\"'“”‘’(]*$")
+# Vowel signs and other marks belong to the letter before; `re` does not count them as letters.
+_MARKS = "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0dff\u0e31-\u0e4e\u0eb1-\u0ece"
+_MARKS += "\u0f71-\u0f84\u102b-\u103e\u17b4-\u17d3"
+_WORD = re.compile(rf"[^\W_][\w{_MARKS}]*(?:['’.&+#/-][^\W_][\w{_MARKS}]*)*[+#]*")
+_BREAK = re.compile(rf"[^\w\s{_MARKS}'’&+#/-]|\n\s*\n")
+# Chinese and Japanese write no spaces: runs of ideographs or katakana, parted by the most frequent function characters.
+_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
+_PARTICLE = "[的是了在和与及或也都就而但被把对从到为之其这那我你他她它们个很]"
+_CJK_RUN = re.compile(rf"(?:(?!{_PARTICLE})[\u3005\u3400-\u4dbf\u4e00-\u9fff])+|[ァ-ヺー]+")
 _LONGEST = 4  # words of a phrase
+_LONGEST_RUN = 24, 8  # characters of a word; of a run of ideographs
 _READ = 100_000  # characters; what a text is about is said before
 
 
 class Keywords(Transform):
     """Fills `keywords` up to `limit` phrases of 1 to 4 words, best first; those given already stay, and come first.
 
-    Works for any script: where words are not parted by spaces, the runs between punctuation and particles are taken as they are
-    written when they are short. Reads the title and the first 100,000 characters.
+    Works for any script: where words are not parted by spaces, short runs between punctuation and particles are taken as they
+    are written. Reads the title and the first 100,000 characters. Knows the stop words of English.
     """
 
     def __init__(self, *, limit: int = 12) -> None:
@@ -72,8 +80,8 @@ def key_phrases(text: str, title: str = "") -> list[str]:
     titled = {_key(" ".join(words)) for words, _ in _phrases(title)}
 
     def score(key: str) -> float:
-        rake = sum(weight[word] for word in key.split()) / len(key.split()) ** 0.5
-        return rake * frequency[key] ** 0.5 * (1.5 if capitals[key] else 1.0) * (1.5 if key in titled else 1.0)
+        rake = sum(weight[word] for word in key.split()) / math.sqrt(len(key.split()))
+        return rake * math.sqrt(frequency[key]) * (1.5 if capitals[key] else 1.0) * (1.5 if key in titled else 1.0)
 
     return [written[key] for key in sorted(written, key=lambda key: -score(key))]
 
@@ -92,30 +100,31 @@ def _word_weights(frequency: Counter[str]) -> dict[str, float]:
 
 def _phrases(text: str) -> Iterator[tuple[list[str], bool]]:
     """Yield runs of at most 4 content words, and whether they are a name: capitals though no sentence begins there."""
-    for part in _parts(text):
+    for part in _BREAK.split(text):
         words: list[str] = []
         begins = True
-        for word in [*(match[0] for match in _WORD.finditer(part)), ""]:
-            if word and word.casefold() not in _STOP and not word.isnumeric() and (len(word) > 1 or _ideographic(word)):
+        for word in _WORD.findall(part):
+            if _CJK.search(word):
+                yield from (([run], False) for run in _CJK_RUN.findall(word) if 2 <= len(run) <= _LONGEST_RUN[1])
+            elif _content(word):
                 words.append(word)
                 continue
             if words:
-                yield from _named(words[:_LONGEST], begins)
-            words, begins = [], begins and not word
-    return
+                yield _named(words, begins)
+            words, begins = [], False
+        if words:
+            yield _named(words, begins)
 
 
-def _named(words: list[str], begins: bool) -> Iterator[tuple[list[str], bool]]:
-    inner = words[1:] if begins else words
-    yield words, bool(inner) and all(word[0].isupper() for word in inner)
+def _content(word: str) -> bool:
+    return word.casefold() not in _STOP and not word.isnumeric() and 2 <= len(word) <= _LONGEST_RUN[0]
 
 
-def _parts(text: str) -> Iterator[str]:
-    return (part for part in _BREAK.split(text) if part.strip())
-
-
-def _ideographic(word: str) -> bool:
-    return unicodedata.category(word[0]) == "Lo"
+def _named(words: list[str], begins: bool) -> tuple[list[str], bool]:
+    """The phrase, and whether it is a name; a sentence's first word has its capital from the place."""
+    words = words[:_LONGEST]
+    telling = words[1:] if begins else words
+    return words, bool(telling) and all(word[0].isupper() for word in telling)
 
 
 def _key(phrase: str) -> str:

@@ -56,14 +56,16 @@ class Triples(Transform):
         return facts, problems
 
     def _fact(self, record: Mapping[str, Any]) -> Fact:
-        triple = {role: _text(record, key) for role, key in self.keys.items()}
-        labels = {key: _label(record, key) for key in ("tenant", "compartment", "sensitivity")}
+        subject, predicate, object_ = (_text(record, key) for key in self.keys.values())
+        tenant, compartment, sensitivity = (_label(record, key) for key in ("tenant", "compartment", "sensitivity"))
         start, end = _instant(record, "valid_from"), _instant(record, "valid_to")
         if start and end and start > end:
             raise ValueError(f"valid_from {record['valid_from']!r} is after valid_to {record['valid_to']!r}.")
         rest = {key: value for key, value in record.items() if key not in (*self.keys.values(), *_OWN)}
         return Fact(
-            **triple, **labels, confidence=_confidence(record), valid_from=start, valid_to=end, attributes=rest
+            subject=subject, predicate=predicate, object=object_, confidence=_confidence(record),
+            valid_from=start, valid_to=end, attributes=rest,
+            tenant=tenant, compartment=compartment, sensitivity=sensitivity,
         )  # fmt: skip
 
 
