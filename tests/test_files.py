@@ -197,8 +197,23 @@ async def test_unchanged_files_are_not_read_again(files: Files, root: Path) -> N
     (root / "a.txt").write_text("zebra")
     await files.search(Query(text="zebra"))
     index = files._snapshot.ranking  # type: ignore[union-attr]
+    read, taken = files._folder.read, []
+    files._folder.read = lambda listed: (taken.append(listed.place), read(listed))[1]  # type: ignore[method-assign]
+    (root / "b.txt").write_text("lion")
     await files.search(Query(text="zebra"))
-    assert files._snapshot.ranking is index  # type: ignore[union-attr]
+    assert taken == [str(root / "b.txt")]
+    assert files._snapshot.ranking is not index  # type: ignore[union-attr]
+
+
+async def test_questions_asked_at_once_share_the_readings_of_the_folder(files: Files, root: Path) -> None:
+    """A reading serves everybody who asked before it began: the first one, and one more for those who came during it."""
+    (root / "a.txt").write_text("zebra")
+    look, looks = files._folder.list, []
+    files._folder.list = lambda: (looks.append(1), time.sleep(0.05), look())[2]  # type: ignore[method-assign]
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(ids(files, "zebra")) for _ in range(6)]
+    assert [task.result() for task in tasks] == [["a.txt#0"]] * 6
+    assert len(looks) <= 2
 
 
 async def test_scope_period_and_filters_come_before_the_limit(files: Files, root: Path) -> None:

@@ -231,6 +231,7 @@ async def test_other_settings_of_a_transform_or_another_model_do_the_work_again(
     embedder.model = "counting-2"
     assert (await fill(store, *pages("one"), transforms=[Lines(prefix="> ")], embedder=embedder)).documents == 1
     assert (await fill(store, *pages("one"), transforms=[Lines(prefix="> ")], embedder=embedder)).unchanged == 1
+    assert configuration([], embedder, ("vector",)) != configuration([], embedder, ("vector", "keywords"))
     assert configuration([Lines()], None, ()) == configuration([Lines()], embedder, ()) != configuration([], None, ())
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from contextrouter.builtin.connectors import rss as rss_module
 from contextrouter.builtin.connectors.feed import decode, parse_date, parse_feed, plain_text
-from contextrouter.builtin.connectors.fetch import is_public
+from contextrouter.builtin.connectors.fetch import inflated, is_public
 from contextrouter.builtin.connectors.rss import Rss
 from contextrouter.contracts import Partial
 from contextrouter.errors import SourceError, SourceTimeout
@@ -431,6 +431,9 @@ async def test_items_are_kept_for_refresh_seconds_and_concurrent_questions_share
     await ids(fresh)
     await ids(fresh)
     assert len(server.paths) == 3
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(ids(fresh)) for _ in range(6)]
+    assert len(server.paths) <= 5  # one for the first, one for all that asked while it ran
 
 
 async def test_one_cancelled_question_does_not_fail_those_that_share_its_fetch(server: Server, opened: Make) -> None:
@@ -461,6 +464,20 @@ async def test_a_feed_that_failed_is_not_asked_again_at_once(server: Server, ope
         with pytest.raises(SourceError, match="status 500"):
             await source.search(Query(text="zebra"))
     assert len(server.paths) == 1
+
+
+async def test_a_feed_that_failed_is_asked_again_sooner_than_one_that_answered(
+    server: Server, opened: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rss_module, "RETRY_SECONDS", 0.0)
+    server.answers["/feed"] = b"no feed"
+    source = await opened(server.url + "/feed")
+    with pytest.raises(SourceError, match="it is no feed"):
+        await ids(source)
+    server.answers["/feed"] = ZEBRA
+    assert len(await ids(source)) == 1
+    server.answers["/feed"] = b"no feed"
+    assert len(await ids(source)) == 1
 
 
 # Fetching from strangers
@@ -497,6 +514,7 @@ async def test_web_08_the_address_that_is_connected_to_is_the_one_that_is_checke
         ("fe80::1%eth0", False),
         ("::ffff:127.0.0.1", False),
         ("64:ff9b::7f00:1", False),
+        ("4000::1", False),
         ("2002:7f00:1::", False),
         ("not an address", False),
     ],
@@ -544,6 +562,13 @@ async def test_web_13_a_compressed_body_is_read_and_a_bomb_is_cut_off(server: Se
     assert len(await ids(await opened(server.url + "/feed"))) == 1
     with pytest.raises(SourceError, match="longer than `max_bytes` = 1000"):
         await ids(await opened(server.url + "/bomb", max_bytes=1_000))
+
+
+async def test_web_13_no_piece_of_a_compressed_body_is_inflated_beyond_the_cap() -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        yield gzip.compress(b" " * 30_000_000)
+
+    assert [len(piece) async for piece in inflated(chunks(), "gzip", 1_001)] == [1_001]
 
 
 async def test_a_body_longer_than_max_bytes_is_refused_on_disk_too(server: Server, opened: Make, tmp_path: Path) -> None:

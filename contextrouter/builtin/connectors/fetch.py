@@ -119,15 +119,15 @@ class Fetcher:
         encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
         chunks = response.content.iter_chunked(_CHUNK)
         body = bytearray()
-        async for piece in _inflated(chunks, encoding, self._max_bytes + 1):
+        async for piece in inflated(chunks, encoding, self._max_bytes + 1):
             body += piece
             if len(body) > self._max_bytes:
                 raise ValueError(f"it is longer than `max_bytes` = {self._max_bytes}.")
         return bytes(body)
 
 
-async def _inflated(chunks: AsyncIterator[bytes], encoding: str, most: int) -> AsyncIterator[bytes]:
-    """Yield decoded pieces of at most `most` bytes each."""
+async def inflated(chunks: AsyncIterator[bytes], encoding: str, most: int) -> AsyncIterator[bytes]:
+    """Yield decoded pieces; of a compressed chunk at most `most` bytes, which is more than the caller takes."""
     if encoding in ("", "identity"):
         async for chunk in chunks:
             yield chunk
