@@ -201,6 +201,8 @@ KINDS: dict[str, type[Plugin]] = {
 """Kind -> contract. A reranker is a stage. Entry-point group: `contextrouter.<kind>s`; TOML table: `[<kind>s.<name>]`."""
 
 SOURCE_KINDS = ("provider", "connector", "fact")
+FACTS, FACETS, ENTITIES = "facts", "facets", "entities"
+"""Legs that answer with something other than hits."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,6 +15,9 @@ from typing import Any
 
 from contextrouter.arrival import Arrival
 from contextrouter.contracts import (
+    ENTITIES,
+    FACETS,
+    FACTS,
     Embedder,
     FactSource,
     Partial,
@@ -26,7 +29,6 @@ from contextrouter.contracts import (
 )
 from contextrouter.errors import ContextRouterError, ContractError, SourceTimeout, mask
 from contextrouter.model import Call, Entity, Facet, Fact, Harvest, Intent, Plan, Query, RankedList, SourceReport, Vector
-from contextrouter.plan import ENTITIES, FACETS, FACTS
 from contextrouter.settings import SourceKeys
 
 MARGIN = 0.05

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from contextrouter.contracts import FactSource, Source, SupportsEntities, SupportsFacets
+from contextrouter.contracts import ENTITIES, FACETS, FACTS, FactSource, Source, SupportsEntities, SupportsFacets
 from contextrouter.errors import RequestRefused
 from contextrouter.model import Call, Document, Intent, Plan, Query, Request
 from contextrouter.settings import Instance, Rag, Route, Settings, SourceKeys
-
-FACTS, FACETS, ENTITIES = "facts", "facets", "entities"
-"""Legs that answer with something other than hits."""
 
 
 def make_plan(intent: Intent, request: Request, settings: Settings, sources: Mapping[str, Source | FactSource]) -> Plan:

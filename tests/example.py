@@ -1,0 +1,56 @@
+"""The shipped example in a folder of its own, and the command line in this process."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from contextrouter.cli import main
+from contextrouter.ingest import run
+
+ROOT = Path(__file__).parents[1]
+QUESTION = "What books talk about machine learning for beginners?"
+
+
+def copied(folder: Path) -> Path:
+    """Copy settings, examples and plugins into `folder`, as a user has them beside each other."""
+    for name in ("examples", "plugins"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "settings.toml", folder / "settings.toml")
+    return folder
+
+
+async def filled(folder: Path) -> Path:
+    """Copy the example and ingest it."""
+    await run(copied(folder) / "settings.toml")
+    return folder
+
+
+class Ran(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+class CommandLine:
+    """Runs commands in this process, in a folder, and says what they wrote where."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self.monkeypatch, self.capsys = monkeypatch, capsys
+        monkeypatch.setenv("COLUMNS", "100")
+
+    def __call__(self, *arguments: str, cwd: Path | None = None) -> Ran:
+        if cwd is not None:
+            self.monkeypatch.chdir(cwd)
+        self.monkeypatch.setattr(sys, "argv", ["contextrouter", *arguments])
+        self.capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        written = self.capsys.readouterr()
+        return Ran(int(ended.value.code or 0), written.out, written.err)
