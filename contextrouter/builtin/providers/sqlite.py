@@ -16,6 +16,7 @@ from contextrouter.builtin.providers import sqlite_schema as schema
 from contextrouter.builtin.providers import sqlite_text, sqlite_write, websearch
 from contextrouter.builtin.providers.sqlite_file import Stop, StoreFile, kind_of_file
 from contextrouter.builtin.providers.sqlite_filter import admitted
+from contextrouter.builtin.providers.sqlite_rows import Admissions
 from contextrouter.builtin.providers.sqlite_vectors import LEGS, Matrix, Outrun, stored, unit
 from contextrouter.contracts import Entry, FilePath, Provider, TermStatistics
 from contextrouter.errors import SourceError
@@ -49,18 +50,20 @@ class Sqlite(Provider):
         self.legs: Sequence[str] = ("vector", "text", "keywords") if self.embedder else ("text",)
         self.vector_legs: Sequence[str] = LEGS if self.embedder else ()
         self.score_range = {leg: (-1.0, 1.0) for leg in self.vector_legs}
-        self._weights = {"title": title_weight, "path": path_weight, "body": body_weight}
-        for field, weight in self._weights.items():
+        weights = {"title": title_weight, "path": path_weight, "body": body_weight}
+        for field, weight in weights.items():
             if not (math.isfinite(weight) and weight >= 0):
                 raise ValueError(f"{field}_weight {weight!r} is no weight; give a finite number, 0 or more.")
-        if not any(self._weights.values()):
+        if not any(weights.values()):
             raise ValueError("title_weight, path_weight and body_weight are all 0; give at least one a weight.")
         if not (math.isfinite(busy_timeout) and busy_timeout >= 0):
             raise ValueError(f"busy_timeout {busy_timeout!r} is no time; give seconds, 0 or more.")
         if not 1 <= threads <= 64:
             raise ValueError(f"threads {threads!r} is out of range; give 1 to 64.")
         self._file = StoreFile(path, busy_timeout=busy_timeout, threads=threads)
-        self._matrices = {leg: Matrix(leg) for leg in self.vector_legs}
+        self._admissions = Admissions()
+        self._index = sqlite_text.TextIndex(weights, self._admissions)
+        self._matrices = {leg: Matrix(leg, self._admissions) for leg in self.vector_legs}
         self._model, self._dimensions = "", 0
 
     @classmethod
@@ -83,6 +86,8 @@ class Sqlite(Provider):
     async def aclose(self) -> None:
         """Interrupt searches, let a write end, let go of file and memory."""
         await self._file.aclose()
+        self._admissions.forget()
+        self._index.forget()
         for matrix in self._matrices.values():
             matrix.forget()
 
@@ -168,7 +173,7 @@ class Sqlite(Provider):
 
     async def version(self) -> str:
         """A string that changes with every write, by whichever process; "" while there is no store."""
-        return await self._file.read(lambda c, stop: _version(c), empty="") if self._file.exists() else ""
+        return await self._file.read(lambda c, stop: schema.version(c), empty="") if self._file.exists() else ""
 
     async def statistics(self, terms: Sequence[str]) -> TermStatistics:
         """Counts over chunks; a term that is several words has the frequency of the rarest of them."""
@@ -190,7 +195,7 @@ class Sqlite(Provider):
     def _text(self, connection: sqlite3.Connection, query: Query, stop: Stop) -> list[Hit]:
         asked = websearch.parse(query.text)
         condition = admitted(query, asked)
-        best = sqlite_text.best(connection, asked.terms, self._weights, condition, query.limit)
+        best = self._index.search(connection, asked.terms, condition, query.limit, stop)
         return self._hits(connection, best, query)
 
     def _nearest(self, connection: sqlite3.Connection, query: Query, stop: Stop) -> list[Hit]:
@@ -207,7 +212,7 @@ class Sqlite(Provider):
         while True:
             stop.check()
             try:
-                best = self._matrices[query.leg].search(connection, _version(connection), vector, condition, query.limit)
+                best = self._matrices[query.leg].search(connection, vector, condition, query.limit)
                 return self._hits(connection, best, query)
             except Outrun:
                 connection.rollback()
@@ -226,7 +231,3 @@ class Sqlite(Provider):
 
     def _same_model(self, connection: sqlite3.Connection) -> None:
         sqlite_write.refuse_other_model(connection, self._model, self._dimensions)
-
-
-def _version(connection: sqlite3.Connection) -> str:
-    return f"{schema.text(connection, 'store')}:{schema.number(connection, 'generation')}"

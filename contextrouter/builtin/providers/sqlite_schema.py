@@ -113,6 +113,11 @@ def text(connection: sqlite3.Connection, key: str) -> str:
     return "" if row is None else str(row[0])
 
 
+def version(connection: sqlite3.Connection) -> str:
+    """What changes with every write, and with every store put in place of another."""
+    return f"{text(connection, 'store')}:{number(connection, 'generation')}"
+
+
 def note(connection: sqlite3.Connection, key: str, value: str | int) -> None:
     """Set a value in `meta`."""
     connection.execute("INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value", (key, value))

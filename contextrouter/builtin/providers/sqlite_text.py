@@ -1,6 +1,4 @@
-"""The text leg: BM25 over the postings of FTS5, with weights per field and our own k1 and b, which FTS5 has fixed."""
-
-# ruff: noqa: S608  (the statements are put together from fragments written here; every value is bound)
+"""The text leg: BM25 over the postings of FTS5, with weights per field and our own k1, b and idf, which FTS5 has fixed."""
 
 from __future__ import annotations
 
@@ -9,39 +7,60 @@ from collections.abc import Mapping, Sequence
 
 from contextrouter.builtin.providers import sqlite_schema as schema
 from contextrouter.builtin.providers import websearch
+from contextrouter.builtin.providers.sqlite_file import Stop
 from contextrouter.builtin.providers.sqlite_filter import Condition
+from contextrouter.builtin.providers.sqlite_rows import Admissions, Lengths, best, numbers, numpy
 from contextrouter.contracts import TermStatistics
 
-POSTINGS = 40_000
-"""Postings read for one question: some 40 ms. Beyond that the most common terms are left out; 5,000 chunks never get there."""
+POSTINGS = 100_000
+"""Postings read for one question: some 40 ms. Beyond that the most common terms are left out; 5,000 chunks hardly get there."""
 _MOST_TERMS = 256
-_ONE_TERM = (
-    "SELECT doc, ? AS idf, sum(CASE col WHEN 'title' THEN :title WHEN 'path' THEN :path ELSE :body END) AS tf"
-    " FROM postings WHERE term = ? GROUP BY doc"
-)
 
 
-def best(
-    connection: sqlite3.Connection, terms: Sequence[str], weights: Mapping[str, float], condition: Condition, limit: int
-) -> list[tuple[int, float]]:
-    """The `limit` best admitted chunks (number, score), best first, ties by id. One statement, which a deadline interrupts."""
+class TextIndex:
+    """Scores chunks by the terms of a question. Holds the chunks' lengths; the postings stay in the file."""
+
+    def __init__(self, weights: Mapping[str, float], admissions: Admissions) -> None:
+        self._weights = {ord(field[0]): weight for field, weight in weights.items()}
+        self._admissions = admissions
+        self._lengths = Lengths()
+
+    def search(
+        self, connection: sqlite3.Connection, terms: Sequence[str], condition: Condition, limit: int, stop: Stop
+    ) -> list[tuple[int, float]]:
+        """The `limit` best admitted chunks (number, score) and those tied with the last, best first."""
+        np = numpy()
+        total, average = size(connection)
+        counts = frequencies(connection, terms)
+        weights = np.zeros(128)
+        weights[list(self._weights)] = list(self._weights.values())
+        store = schema.text(connection, "store")
+        chunks, scores = [np.zeros(0, np.int64)], [np.zeros(0)]
+        for term in websearch.rarest(list(counts.items()), POSTINGS)[:_MOST_TERMS]:
+            stop.check()
+            # Postings of one term come by chunk; a field is known by its first letter.
+            (coded,) = numbers(connection, "SELECT group_concat(doc * 128 + unicode(col)) FROM postings WHERE term = ?", (term,))
+            found, starts = np.unique(coded >> 7, return_index=True)
+            frequency = np.add.reduceat(weights[coded & 127], starts)
+            length = self._lengths.of(found, connection, store) / average
+            chunks.append(found)
+            scores.append(websearch.weight(total, counts[term]) * websearch.saturation(frequency, length))
+        found, places = np.unique(np.concatenate(chunks), return_inverse=True)
+        summed = np.bincount(places, weights=np.concatenate(scores), minlength=len(found))
+        chosen = np.flatnonzero(summed > 0.0)
+        if condition.sql:
+            chosen = chosen[self._admissions.among(found[chosen], connection, schema.version(connection), condition)]
+        return best(found[chosen], summed[chosen], limit, 9)
+
+    def forget(self) -> None:
+        """Let go of everything."""
+        self._lengths.forget()
+
+
+def size(connection: sqlite3.Connection) -> tuple[int, float]:
+    """How many chunks there are, and how many terms they have on average (1 where there is none)."""
     total = schema.number(connection, "chunks")
-    average = (schema.number(connection, "length") / total if total else 0.0) or 1.0
-    counts = frequencies(connection, terms)
-    chosen = websearch.rarest(list(counts.items()), POSTINGS)[:_MOST_TERMS]
-    if not chosen:
-        return []
-    one = _ONE_TERM
-    for field, weight in weights.items():
-        one = one.replace(f":{field}", repr(float(weight)))
-    k1, b = websearch.K1, websearch.B
-    sql = (
-        f"SELECT c.number, round(sum(x.idf * x.tf * {k1 + 1} / (x.tf + {k1 * (1 - b)} + {k1 * b} * c.length / ?)), 9) AS score"
-        f" FROM ({' UNION ALL '.join([one] * len(chosen))}) x CROSS JOIN chunks c ON c.number = x.doc"
-        f" WHERE x.tf > 0 AND {condition.where} GROUP BY c.number ORDER BY score DESC, c.id, c.tenant LIMIT ?"
-    )
-    values = [value for term in chosen for value in (websearch.weight(total, counts[term]), term)]
-    return connection.execute(sql, (average, *values, *condition.values, limit)).fetchall()
+    return total, (schema.number(connection, "length") / total if total else 0.0) or 1.0
 
 
 def frequencies(connection: sqlite3.Connection, terms: Sequence[str]) -> dict[str, int]:

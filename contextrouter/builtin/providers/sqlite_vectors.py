@@ -1,20 +1,22 @@
+# ruff: noqa: S608  (the statements are put together from fragments written here; every value is bound)
 """The vector legs: exact cosine over all vectors of a leg, held in memory as one float32 matrix of unit rows.
 
-A matrix belongs to a generation of the store. When that moves on, only what is new is read, what is gone is taken out. Rows
-are ordered by chunk number; `Matrix.search` is the only place that scans them, so a coarser first pass can be put there.
+A matrix belongs to a generation of the store. When that moves on, only what is new is read; rows that are gone stay until
+they are a tenth, and count for nothing. `Matrix.search` is the only place that scans rows, so a coarser first pass can be
+put there.
 """
-
-# ruff: noqa: S608  (the statements are put together from fragments written here; every value is bound)
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from contextrouter.builtin.providers import sqlite_schema as schema
 from contextrouter.builtin.providers.sqlite_filter import Condition
-from contextrouter.errors import MissingDependency, SourceError
+from contextrouter.builtin.providers.sqlite_rows import Admissions, best, numbers, numpy
+from contextrouter.errors import SourceError
 from contextrouter.model import Vector
 
 if TYPE_CHECKING:
@@ -25,17 +27,21 @@ if TYPE_CHECKING:
     Rows: TypeAlias = NDArray[np.float32]
 
 LEGS = ("vector", "keywords")
-_REMEMBERED = 32  # sets of admitted rows
-_TIED = 1_000  # rows tied with the last that are looked at
+_BATCH = 2_000  # vectors read at a time
 
 
-def _numpy() -> Any:
-    """The package numpy, or MissingDependency that names the extra."""
-    try:
-        import numpy
-    except ImportError as error:
-        raise MissingDependency("numpy", "sqlite", what="Vector search in a SQLite store") from error
-    return numpy
+class Outrun(Exception):
+    """The snapshot is older than the matrix: another reader has seen a later one. Take a new snapshot and ask again."""
+
+
+class _State(NamedTuple):
+    """All vectors of a leg at one generation. Arrays are never changed once they are in a state."""
+
+    store: str
+    generation: int
+    numbers: Numbers  # chunk numbers, ascending
+    rows: Rows
+    dead: Numbers  # indexes of rows whose chunk is gone
 
 
 def unit(vector: Sequence[float]) -> Rows | None:
@@ -43,7 +49,7 @@ def unit(vector: Sequence[float]) -> Rows | None:
 
     Raises ValueError for values that are not finite and for what is no list of numbers.
     """
-    np = _numpy()
+    np = numpy()
     values = np.asarray(vector, dtype=np.float64)
     if values.ndim != 1 or not values.size:
         raise ValueError(f"has a vector of shape {values.shape}; give a flat list of numbers")
@@ -53,122 +59,110 @@ def unit(vector: Sequence[float]) -> Rows | None:
     return None if norm == 0.0 else (values / norm).astype("<f4")
 
 
-class Outrun(Exception):
-    """The snapshot is older than the matrix: another reader has seen a later one. Take a new snapshot and ask again."""
+def stored(connection: sqlite3.Connection, leg: str, number: int) -> Vector:
+    """One chunk's vector on a leg that has one."""
+    row = connection.execute(f"SELECT {leg} FROM vectors WHERE chunk = ?", (number,)).fetchone()
+    found: Vector = numpy().frombuffer(row[0], dtype="<f4")
+    return found
 
 
 class Matrix:
-    """All vectors of one leg at one generation, and the rows that recent conditions admitted."""
+    """Finds the nearest vectors of one leg."""
 
-    def __init__(self, leg: str) -> None:
-        if leg not in LEGS:
-            raise ValueError(f"Leg {leg!r} holds no vectors; legs that do: {', '.join(LEGS)}.")
+    def __init__(self, leg: str, admissions: Admissions) -> None:
         self._leg = leg
+        self._admissions = admissions
         self._lock = Lock()
-        self._state: tuple[str, Numbers, Rows] | None = None
-        self._admitted: dict[tuple[str, Condition], Numbers] = {}
+        self._state: _State | None = None
+        self._space: Rows | None = None  # rows, with room for more behind those of the state
 
     def search(
-        self, connection: sqlite3.Connection, version: str, vector: Rows, condition: Condition, limit: int
+        self, connection: sqlite3.Connection, vector: Rows, condition: Condition, limit: int
     ) -> list[tuple[int, float]]:
-        """The `limit` nearest admitted chunks (number, cosine) and those tied with the last, nearest first."""
-        np = _numpy()
-        numbers, rows = self._at(connection, version)
-        if not len(numbers):
+        """The `limit` nearest admitted chunks (number, cosine) and those tied with the last, nearest first.
+
+        Raises Outrun when the snapshot of `connection` is older than what is loaded.
+        """
+        np = numpy()
+        state = self._at(connection)
+        if len(state.numbers) == len(state.dead):
             return []
-        if rows.shape[1] != len(vector):
+        if state.rows.shape[1] != len(vector):
             raise SourceError(
-                f"Query vector has {len(vector)} dimensions, the store's have {rows.shape[1]}; "
-                "use the embedder the store was filled with, or build it again with `contextrouter ingest --rebuild`."
+                f"Query vector has {len(vector)} dimensions, the store's have {state.rows.shape[1]}; "
+                f"use the embedder the store was filled with, or build it again with {schema.REBUILD}."
             )
-        chosen = self._rows(connection, version, numbers, condition) if condition.sql else None
-        if chosen is None:
-            scores = rows @ vector
-        else:
-            numbers = numbers[chosen]
-            scores = rows[chosen] @ vector if len(chosen) * 4 < len(rows) else (rows @ vector)[chosen]
-        scores = np.clip(np.round(scores.astype(np.float64), 6), -1.0, 1.0)
-        return _nearest(numbers, scores, limit)
+        if condition.sql:
+            chosen = self._admissions.among(state.numbers, connection, f"{state.store}:{state.generation}", condition)
+            few = len(chosen) * 4 < len(state.rows)
+            scores = state.rows[chosen] @ vector if few else (state.rows @ vector)[chosen]
+            return best(state.numbers[chosen], np.clip(scores, -1.0, 1.0), limit, 6)
+        scores = np.clip(state.rows @ vector, -1.0, 1.0)
+        if not len(state.dead):
+            return best(state.numbers, scores, limit, 6)
+        scores[state.dead] = -2.0
+        return [pair for pair in best(state.numbers, scores, limit, 6) if pair[1] >= -1.0]
 
     def forget(self) -> None:
         """Let go of everything."""
         with self._lock:
-            self._state = None
-            self._admitted.clear()
+            self._state = self._space = None
 
-    def _at(self, connection: sqlite3.Connection, version: str) -> tuple[Numbers, Rows]:
+    def _at(self, connection: sqlite3.Connection) -> _State:
+        store, generation = schema.text(connection, "store"), schema.number(connection, "generation")
         with self._lock:
-            if self._state is None or self._state[0] != version:
-                known = self._state if self._state and _store(self._state[0]) == _store(version) else None
-                if known and _generation(known[0]) > _generation(version):
-                    raise Outrun
-                self._state = (version, *self._loaded(connection, known))
-                self._admitted = {}
-            return self._state[1], self._state[2]
+            state = self._state
+            if state is None or state.store != store:
+                none = numpy().zeros(0, numpy().int64)
+                dimensions = schema.number(connection, "dimensions")
+                self._space = numpy().zeros((0, dimensions), "<f4")
+                state = _State(store, -1, none, self._space, none)
+            if generation < state.generation:
+                raise Outrun
+            if generation > state.generation:
+                state = self._caught_up(connection, state, generation)
+            self._state = state
+            return state
 
-    def _loaded(
-        self, connection: sqlite3.Connection, known: tuple[str, Numbers, Rows] | None
-    ) -> tuple[Numbers, Rows]:
-        """What was known and is still there, followed by what is new."""
-        np = _numpy()
-        last = int(known[1][-1]) if known and len(known[1]) else 0
-        found = connection.execute(
-            f"SELECT chunk, {self._leg} FROM vectors WHERE chunk > ? AND {self._leg} IS NOT NULL ORDER BY chunk",
-            (last,),
-        ).fetchall()
-        numbers = np.fromiter((number for number, _ in found), dtype=np.int64, count=len(found))
-        rows = np.frombuffer(b"".join(blob for _, blob in found), dtype="<f4")
-        rows = rows.reshape(len(found), -1) if found else np.zeros((0, known[2].shape[1] if known else 0), np.float32)
-        if not known or not last:
-            return numbers, rows
-        live = connection.execute("SELECT number FROM chunks WHERE number <= ?", (last,)).fetchall()
-        kept = np.isin(known[1], np.array(live, dtype=np.int64).ravel(), assume_unique=True)
-        if not found and kept.all():
-            return known[1], known[2]
-        return np.concatenate((known[1][kept], numbers)), np.concatenate((known[2][kept], rows))
+    def _caught_up(self, connection: sqlite3.Connection, state: _State, generation: int) -> _State:
+        """The state of the snapshot: what was known, less what is gone, and what is new."""
+        np = numpy()
+        last = int(state.numbers[-1]) if len(state.numbers) else 0
+        live = np.sort(numbers(connection, "SELECT group_concat(number) FROM chunks WHERE number <= ?", (last,))[0])
+        alive = np.isin(state.numbers, live, assume_unique=True)
+        known, rows = state.numbers, state.rows
+        if len(known) - int(alive.sum()) > len(known) // 10:
+            known, rows = known[alive], rows[alive]
+            alive, self._space = np.ones(len(known), bool), rows
+        new, added = self._new(connection, last)
+        if len(added):
+            rows = self._appended(rows, added)
+            known = np.concatenate((known, new))
+        return _State(state.store, generation, known, rows, np.flatnonzero(~alive))
 
-    def _rows(
-        self, connection: sqlite3.Connection, version: str, numbers: Numbers, condition: Condition
-    ) -> Numbers:
-        """Indexes of the admitted rows, remembered for the conditions asked last."""
-        np = _numpy()
-        key = (version, condition)
-        with self._lock:
-            if key in self._admitted:
-                self._admitted[key] = self._admitted.pop(key)
-                return self._admitted[key]
-        sql = f"SELECT c.number FROM chunks c WHERE {condition.where}"
-        found = np.array([number for (number,) in connection.execute(sql, condition.values)], dtype=np.int64)
-        chosen: Numbers = np.flatnonzero(np.isin(numbers, found, assume_unique=True))
-        with self._lock:
-            self._admitted[key] = chosen
-            while len(self._admitted) > _REMEMBERED:
-                self._admitted.pop(next(iter(self._admitted)))
-        return chosen
+    def _new(self, connection: sqlite3.Connection, last: int) -> tuple[Numbers, Rows]:
+        np = numpy()
+        found: list[int] = []
+        parts: list[Rows] = []
+        cursor = connection.execute(
+            f"SELECT chunk, {self._leg} FROM vectors WHERE chunk > ? AND {self._leg} IS NOT NULL ORDER BY chunk", (last,)
+        )
+        while batch := cursor.fetchmany(_BATCH):
+            found.extend(number for number, _ in batch)
+            parts.append(np.frombuffer(b"".join(blob for _, blob in batch), dtype="<f4").reshape(len(batch), -1))
+        return np.array(found, dtype=np.int64), np.concatenate(parts) if parts else np.zeros((0, 0), "<f4")
 
-
-def _store(version: str) -> str:
-    return version.partition(":")[0]
-
-
-def _generation(version: str) -> int:
-    return int(version.partition(":")[2])
-
-
-def stored(connection: sqlite3.Connection, leg: str, number: int) -> Vector:
-    """One chunk's vector on a leg that has one."""
-    np = _numpy()
-    row = connection.execute(f"SELECT {leg} FROM vectors WHERE chunk = ?", (number,)).fetchone()
-    found: Vector = np.frombuffer(row[0], dtype="<f4")
-    return found
-
-
-def _nearest(numbers: Numbers, scores: NDArray[np.float64], limit: int) -> list[tuple[int, float]]:
-    np = _numpy()
-    if len(scores) > limit:
-        least = np.partition(scores, len(scores) - limit)[len(scores) - limit]
-        above, tied = np.flatnonzero(scores > least), np.flatnonzero(scores == least)[:_TIED]
-        chosen = np.concatenate((above, tied))
-        numbers, scores = numbers[chosen], scores[chosen]
-    order = np.argsort(-scores, kind="stable")
-    return list(zip(numbers[order].tolist(), scores[order].tolist(), strict=True))
+    def _appended(self, rows: Rows, added: Rows) -> Rows:
+        """The rows and those added behind them; what earlier states see of the space is not touched."""
+        np = numpy()
+        end = len(rows) + len(added)
+        if not len(rows):
+            self._space = added
+        elif self._space is None or end > len(self._space):
+            space = np.empty((end + end // 4, added.shape[1]), "<f4")
+            space[: len(rows)] = rows
+            space[len(rows) : end] = added
+            self._space = space
+        else:
+            self._space[len(rows) : end] = added
+        return self._space[:end]

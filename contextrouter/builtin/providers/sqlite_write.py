@@ -139,6 +139,7 @@ def reanalyse(connection: sqlite3.Connection) -> None:
         connection.execute("UPDATE facts SET subject_key = ?, object_key = ? WHERE number = ?", keys)
     schema.note(connection, "length", total)
     schema.note(connection, "analysis", schema.ANALYSED_BY)
+    schema.note(connection, "store", uuid.uuid4().hex)  # lengths loaded before are wrong now
 
 
 def refuse_other_model(connection: sqlite3.Connection, model: str, dimensions: int) -> None:

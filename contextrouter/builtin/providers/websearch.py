@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from math import log
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from contextrouter.builtin.providers.stem import stem
 from contextrouter.model import Document
@@ -45,6 +45,8 @@ _ACCENTS = re.compile("(?<=[a-z\u0370-\u03ff\u0435])[\u0300-\u036f]+")
 # An opening quotation mark does not follow a letter or digit (5" is a length), "-" negates only at the start of a word.
 _SYNTAX = re.compile(r'(?P<no>(?<!\S)-(?=["\w]))?(?:(?<![0-9A-Za-z])"(?P<phrase>[^"]*)"|(?P<word>[^\s"]+))')
 
+Amount = TypeVar("Amount", bound=Any)
+"""A number, or an array of them."""
 Phrase = tuple[str, ...]
 """Index terms that stand side by side; one term is a word."""
 
@@ -150,9 +152,10 @@ def weight(documents: int, frequency: int) -> float:
     return log(1.0 + (max(documents, frequency) - frequency + 0.5) / (frequency + 0.5))
 
 
-def saturation(frequency: float, relative_length: float) -> float:
+def saturation(frequency: Amount, relative_length: Amount) -> Amount:
     """What a term's (weighted) frequency contributes in a chunk of `relative_length`: its length over the average one."""
-    return frequency * (K1 + 1.0) / (frequency + K1 * (1.0 - B + B * relative_length))
+    contribution: Amount = frequency * (K1 + 1.0) / (frequency + K1 * (1.0 - B + B * relative_length))
+    return contribution
 
 
 def fields(document: Document) -> tuple[str, str, str]:

@@ -1,0 +1,132 @@
+# ruff: noqa: S608  (the statements are put together from fragments written here; every value is bound)
+"""Chunk numbers as arrays: read in one string by SQLite, remembered between searches, cut to the best.
+
+Reading numbers row by row into Python costs more than finding them; `group_concat` and numpy's parser are four times as fast
+and leave the interpreter free meanwhile.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from threading import Lock
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from contextrouter.builtin.providers.sqlite_filter import Condition
+from contextrouter.errors import MissingDependency
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Numbers: TypeAlias = NDArray[np.int64]
+    Scores: TypeAlias = NDArray[np.float64]
+
+_REMEMBERED = 32  # sets of admitted chunks
+_TIED = 1_000  # chunks tied with the last that are looked at
+
+
+def numpy() -> Any:
+    """The package numpy, or MissingDependency that names the extra."""
+    try:
+        import numpy
+    except ImportError as error:
+        raise MissingDependency("numpy", "sqlite", what="A SQLite store") from error
+    return numpy
+
+
+def numbers(connection: sqlite3.Connection, sql: str, values: Sequence[Any] = ()) -> list[Numbers]:
+    """The columns of a statement's one row, each a `group_concat` of integers, in the order they came."""
+    np = numpy()
+    row = connection.execute(sql, values).fetchone()
+    return [np.fromstring(text, dtype=np.int64, sep=",") if text else np.zeros(0, np.int64) for text in row]
+
+
+def best(found: Numbers, scores: Scores, limit: int, decimals: int) -> list[tuple[int, float]]:
+    """The `limit` best of (number, score, rounded), and those tied with the last of them, best first.
+
+    Rounding makes equal what differs by the order of summation only.
+    """
+    np = numpy()
+    if len(scores) > limit:
+        least = np.partition(scores, len(scores) - limit)[len(scores) - limit]
+        chosen = np.flatnonzero(scores >= least - 10.0**-decimals)
+        found, scores = found[chosen], scores[chosen]
+    scores = np.round(scores.astype(np.float64), decimals)
+    order = np.argsort(-scores, kind="stable")[: limit + _TIED]
+    ranked = list(zip(found[order].tolist(), scores[order].tolist(), strict=True))
+    return ranked[:limit] + [pair for pair in ranked[limit:] if pair[1] == ranked[limit - 1][1]]
+
+
+class Admissions:
+    """Which chunks a condition admits, remembered for the conditions asked last, as long as the store does not change."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._known: dict[tuple[str, Condition], Numbers] = {}
+
+    def among(self, found: Numbers, connection: sqlite3.Connection, version: str, condition: Condition) -> Numbers:
+        """Indexes into `found` (each number at most once) of the chunks admitted."""
+        np = numpy()
+        admitted = self._admitted(connection, version, condition)
+        if not len(admitted):
+            return np.zeros(0, np.int64)  # type: ignore[no-any-return]
+        at = np.minimum(np.searchsorted(admitted, found), len(admitted) - 1)
+        return np.flatnonzero(admitted[at] == found)  # type: ignore[no-any-return]
+
+    def forget(self) -> None:
+        """Let go of everything."""
+        with self._lock:
+            self._known.clear()
+
+    def _admitted(self, connection: sqlite3.Connection, version: str, condition: Condition) -> Numbers:
+        key = (version, condition)
+        with self._lock:
+            if key in self._known:
+                self._known[key] = self._known.pop(key)
+                return self._known[key]
+        sql = f"SELECT group_concat(c.number) FROM chunks c WHERE {condition.where}"
+        admitted = numpy().sort(numbers(connection, sql, condition.values)[0])
+        with self._lock:
+            for other in [other for other in self._known if other[0] != version]:
+                del self._known[other]
+            self._known[key] = admitted
+            while len(self._known) > _REMEMBERED:
+                del self._known[next(iter(self._known))]
+        return admitted  # type: ignore[no-any-return]
+
+
+class Lengths:
+    """How long each chunk is, by number. Numbers are never used again, so what is known stays right; new ones are read."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._store = ""
+        self._base, self._next = 0, 0
+        self._lengths: Scores | None = None
+
+    def of(self, found: Numbers, connection: sqlite3.Connection, store: str) -> Scores:
+        """Lengths of the chunks `found`, none of which is new to the snapshot of `connection`."""
+        with self._lock:
+            if self._lengths is None or self._store != store:
+                self._store, self._lengths = store, numpy().zeros(0)
+                self._base = self._next = connection.execute("SELECT coalesce(min(number), 0) FROM chunks").fetchone()[0]
+            if len(found) and (int(found.max()) >= self._next or int(found.min()) < self._base):
+                self._load(connection)
+            lengths: Scores = self._lengths[found - self._base]
+            return lengths
+
+    def forget(self) -> None:
+        """Let go of everything."""
+        with self._lock:
+            self._store, self._lengths = "", None
+
+    def _load(self, connection: sqlite3.Connection) -> None:
+        np = numpy()
+        sql = "SELECT group_concat(number), group_concat(length) FROM chunks WHERE number >= ?"
+        new, lengths = numbers(connection, sql, (self._next,))
+        end = int(new.max()) + 1
+        grown = np.zeros(end - self._base)
+        grown[: self._next - self._base] = self._lengths
+        grown[new - self._base] = lengths
+        self._lengths, self._next = grown, end
