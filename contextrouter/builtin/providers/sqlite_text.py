@@ -31,20 +31,21 @@ class TextIndex:
         """The `limit` best admitted chunks (number, score) and those tied with the last, best first."""
         np = numpy()
         total, average = size(connection)
-        counts = frequencies(connection, terms)
         weights = np.zeros(128)
         weights[list(self._weights)] = list(self._weights.values())
         store = schema.text(connection, "store")
         chunks, scores = [np.zeros(0, np.int64)], [np.zeros(0)]
-        for term in websearch.rarest(list(counts.items()), POSTINGS)[:_MOST_TERMS]:
+        for term in _worth_reading(connection, terms, total):
             stop.check()
             # Postings of one term come by chunk; a field is known by its first letter.
             (coded,) = numbers(connection, "SELECT group_concat(doc * 128 + unicode(col)) FROM postings WHERE term = ?", (term,))
+            if not len(coded):
+                continue
             found, starts = np.unique(coded >> 7, return_index=True)
             frequency = np.add.reduceat(weights[coded & 127], starts)
             length = self._lengths.of(found, connection, store) / average
             chunks.append(found)
-            scores.append(websearch.weight(total, counts[term]) * websearch.saturation(frequency, length))
+            scores.append(websearch.weight(total, len(found)) * websearch.saturation(frequency, length))
         found, places = np.unique(np.concatenate(chunks), return_inverse=True)
         summed = np.bincount(places, weights=np.concatenate(scores), minlength=len(found))
         chosen = np.flatnonzero(summed > 0.0)
@@ -61,6 +62,13 @@ def size(connection: sqlite3.Connection) -> tuple[int, float]:
     """How many chunks there are, and how many terms they have on average (1 where there is none)."""
     total = schema.number(connection, "chunks")
     return total, (schema.number(connection, "length") / total if total else 0.0) or 1.0
+
+
+def _worth_reading(connection: sqlite3.Connection, terms: Sequence[str], total: int) -> list[str]:
+    """Terms whose postings are read. To count a term's chunks costs half as much as to read them: few are just read."""
+    if len(terms) * total <= POSTINGS and not any(term.endswith(websearch.FURTHEST) for term in terms):
+        return list(terms)
+    return websearch.rarest(list(frequencies(connection, terms).items()), POSTINGS)[:_MOST_TERMS]
 
 
 def frequencies(connection: sqlite3.Connection, terms: Sequence[str]) -> dict[str, int]:
