@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from contextrouter.lanes import split
 from contextrouter.model import Answerability, Citation, Document, Envelope, Fact
 
 CUT = " […]"
@@ -52,7 +53,7 @@ def assemble(
 ) -> Assembled:
     """Number, cite and join the live ones among `selected`. `budget` 0: everything goes in, nothing is counted."""
     done = Assembled()
-    live = [envelope for envelope in selected if envelope.dropped is None]
+    live, _ = split(selected)
     blocks: list[str] = []
     lines, fact_tokens = _fact_lines(facts, budget // _FACT_SHARE if live else budget, count if budget else None, done)
     left = budget - fact_tokens

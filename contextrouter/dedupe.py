@@ -2,84 +2,245 @@
 
 Within a source a document is known by its id; across sources by what it says: url, snippet and content all equal, which is
 what the SHA-256 fingerprint stands for. Comparing texts inside a bucket of equal urls decides the same question without hashing
-every document, which would be most of the router's work.
+every document, which would be most of the router's work; and an envelope is sealed when somebody looks at it.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, overload
 
 from contextrouter.model import Document, Envelope, Hit, Provenance, RankedList
 
-Seen = tuple[int, str, str, str, int, int, Hit]
-"""Where a hit stood: rank, source, leg, query, number of its list, position in it, and itself. Sorts best first."""
 
-
-def dedupe(lists: Sequence[RankedList], identity: str = "exact") -> list[Envelope]:
-    """Return sealed envelopes, in the order in which documents are first met in `lists`.
+def dedupe(lists: Sequence[RankedList], identity: str = "exact") -> Pool:
+    """Return the distinct documents, in the order in which they are first met in `lists`, as envelopes sealed on sight.
 
     `identity` says when documents of different sources are one: "exact" (url, snippet, content), "content", "url", "id" or
     "title"; a document that lacks the field is compared exactly. Of merged copies the best-ranked is kept, and all provenance.
     """
-    groups = _across_sources(_within_sources(lists), identity)
-    scales = [_normalizer(ranked) for ranked in lists]
-    return [_seal(group, lists, scales) for group in groups]
+    pool = Pool(lists)
+    if identity == "exact":
+        pool.group_by_text()
+        if pool.ids_agree():
+            return pool
+    pool.group_by_id_then(_KEYS.get(identity))
+    return pool
 
 
-def _within_sources(lists: Sequence[RankedList]) -> list[list[Seen]]:
-    groups: list[list[Seen]] = []
-    by_source: dict[str, dict[str, list[Seen]]] = {}
-    for number, ranked in enumerate(lists):
-        source, leg, query = ranked.source, ranked.leg, ranked.query
-        known = by_source.setdefault(source, {})
-        for position, hit in enumerate(ranked.hits):
-            seen = (position + 1, source, leg, query, number, position, hit)
-            name = hit.document.id
-            group = known.get(name) if name else None
-            if group is not None:
-                group.append(seen)
+class Pool(Sequence[Envelope]):
+    """Distinct documents as numbers: `groups[n][i]` is that of the i-th hit of list n. Indexing seals an envelope."""
+
+    __slots__ = ("_appearances", "_scales", "_sealed", "first", "groups", "lists", "size", "starts")
+
+    def __init__(self, lists: Sequence[RankedList]) -> None:
+        self.lists = lists
+        self.groups: list[list[int]] = []
+        self.starts: list[int] = []  # number of the first document that list n was the first to name
+        self.size = 0
+        self.first: list[Document] = []
+        self._appearances: dict[int, list[tuple[int, int]]] | None = None
+        self._scales: dict[int, Callable[[int], float]] = {}
+        self._sealed: dict[int, Envelope] = {}
+
+    def group_by_text(self) -> None:
+        """Number documents by url, snippet and content, longer keys only where shorter ones collide."""
+        index: dict[Any, int] = {}
+        get = index.get
+        documents = self.first
+        add = documents.append
+        count = 0
+        for ranked in self.lists:
+            self.starts.append(count)
+            numbers: list[int] = []
+            number = numbers.append
+            for hit in ranked.hits:
+                document = hit.document
+                key: Any = document.url
+                at = get(key)
+                if at is not None:
+                    at, key = _tied(index, documents, document, at)
+                if at is None:
+                    index[key] = at = count
+                    count += 1
+                    add(document)
+                number(at)
+            self.groups.append(numbers)
+        self.size = count
+
+    def ids_agree(self) -> bool:
+        """Whether every id of a source names one document, so that numbering by text numbered by id as well."""
+        by_source: dict[str, list[int]] = {}
+        for number, ranked in enumerate(self.lists):
+            by_source.setdefault(ranked.source, []).append(number)
+        for numbers in by_source.values():
+            ids = [[hit.document.id for hit in self.lists[n].hits] for n in numbers]
+            if len(numbers) == 1 and len(set(ids[0])) == len(ids[0]):
                 continue
-            group = [seen]
-            groups.append(group)
-            if name:
-                known[name] = group
-    return groups
+            known: dict[str, int] = {}
+            for n, names in zip(numbers, ids, strict=True):
+                for name, group in zip(names, self.groups[n], strict=True):
+                    if name and known.setdefault(name, group) != group:
+                        return False
+        return True
 
+    def group_by_id_then(self, key_of: Callable[[Document], Any] | None) -> None:
+        """Number documents by id within a source; then number their best-ranked copies by `key_of`, or by text."""
+        at_of, copies = self._by_id()
+        self.groups, self.starts, self.first = [], [], []
+        index: dict[Any, int] = {}
+        joined: dict[int, int] = {}
+        best: list[Document] = []
+        for ranked, places in zip(self.lists, at_of, strict=True):
+            self.starts.append(len(best))
+            numbers = []
+            for place, _ in zip(places, ranked.hits, strict=True):
+                if place not in joined:
+                    joined[place] = _number(index, best, copies[place], key_of)
+                numbers.append(joined[place])
+            self.groups.append(numbers)
+        self.first, self.size = best, len(best)
 
-def _across_sources(groups: list[list[Seen]], identity: str) -> list[list[Seen]]:
-    index: dict[Any, list[Seen]] = {}
-    kept: list[list[Seen]] = []
-    key_of = _KEYS.get(identity)
-    for group in groups:
-        if len(group) > 1:
-            group.sort(key=_order)
-        document = group[0][6].document
-        named = key_of(document) if key_of else None
-        found = index.setdefault(named, group) if named is not None else _exact(index, document, group)
-        if found is group:
-            kept.append(group)
-        else:
-            found.extend(group)
-    for group in kept:
-        if len(group) > 1:
-            group.sort(key=_order)
-    return kept
+    def _by_id(self) -> tuple[list[list[int]], list[Document]]:
+        """Documents of one source with one id share a number; and the best-ranked copy of each."""
+        places: list[list[int]] = []
+        known: dict[tuple[str, str], int] = {}
+        ranks: list[tuple[int, str, str]] = []
+        copies: list[Document] = []
+        for ranked in self.lists:
+            own = []
+            for position, hit in enumerate(ranked.hits):
+                document = hit.document
+                name = (ranked.source, document.id)
+                place = known.get(name) if document.id else None
+                rank = (position, ranked.leg, ranked.query)
+                if place is None:
+                    place = len(copies)
+                    copies.append(document)
+                    ranks.append(rank)
+                    if document.id:
+                        known[name] = place
+                elif rank < ranks[place]:
+                    ranks[place], copies[place] = rank, document
+                own.append(place)
+            places.append(own)
+        return places, copies
 
-
-def _exact(index: dict[Any, list[Seen]], document: Document, group: list[Seen]) -> list[Seen]:
-    """The group of the same url, snippet and content, or `group`, now entered. Longer keys only where shorter ones collide."""
-    url, snippet, content = document.url, document.snippet, document.content
-    key: Any
-    for key in (url, (url, snippet), (url, snippet, content)):
-        found = index.setdefault(key, group)
-        if found is group:
-            return group
-        other = found[0][6].document
-        if other.content == content and other.snippet == snippet and other.url == url:
+    def appearances(self, number: int) -> list[tuple[int, int]]:
+        """Where a document stood: (list, position), each list once, at its best."""
+        if self._appearances is None:
+            self._appearances = self._repeated()
+        found = self._appearances.get(number)
+        if found is not None:
             return found
-    return found
+        home = bisect_right(self.starts, number) - 1
+        return [(home, self.groups[home].index(number))]
+
+    def _repeated(self) -> dict[int, list[tuple[int, int]]]:
+        """Appearances of the documents named more than once."""
+        if sum(map(len, self.groups)) == self.size:
+            return {}
+        found: dict[int, list[tuple[int, int]]] = {}
+        seen = bytearray(self.size)
+        again: set[int] = set()
+        for numbers in self.groups:
+            for group in numbers:
+                if seen[group]:
+                    again.add(group)
+                seen[group] = 1
+        for number, numbers in enumerate(self.groups):
+            for position, group in enumerate(numbers):
+                if group in again:
+                    places = found.setdefault(group, [])
+                    if not places or places[-1][0] != number:
+                        places.append((number, position))
+        return found
+
+    def document(self, number: int) -> Document:
+        """The first copy met."""
+        return self.first[number]
+
+    def scaled(self, number: int) -> Callable[[int], float]:
+        """A function from a position in list `number` to the score in [0, 1] there."""
+        if number not in self._scales:
+            self._scales[number] = _scale(self.lists[number])
+        return self._scales[number]
+
+    def __len__(self) -> int:
+        return self.size
+
+    @overload
+    def __getitem__(self, index: int) -> Envelope: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Envelope]: ...
+    def __getitem__(self, index: int | slice) -> Envelope | Sequence[Envelope]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(self.size)[index]]
+        number = range(self.size)[index]
+        sealed = self._sealed.get(number)
+        if sealed is None:
+            sealed = self._sealed[number] = self.seal(number)
+        return sealed
+
+    def seal(self, number: int, score: float = 0.0, normalized: float = 0.0) -> Envelope:
+        """The envelope of one document, with a score."""
+        places = self.appearances(number)
+        if len(places) == 1:
+            list_number, position = places[0]
+            hit = self.lists[list_number].hits[position]
+            return Envelope(
+                document=hit.document, provenance=(self._stamp(list_number, position, hit),), score=score, normalized=normalized,
+                highlights=hit.highlights, vector=hit.vector,
+            )  # fmt: skip
+        lists = self.lists
+        places = sorted(places, key=lambda at: (at[1], lists[at[0]].source, lists[at[0]].leg, lists[at[0]].query))
+        hits = [lists[list_number].hits[position] for list_number, position in places]
+        return Envelope(
+            document=hits[0].document, score=score, normalized=normalized,
+            provenance=tuple([self._stamp(n, position, hit) for (n, position), hit in zip(places, hits, strict=True)]),
+            highlights=tuple(dict.fromkeys(text for hit in hits for text in hit.highlights)),
+            vector=next((hit.vector for hit in hits if hit.vector is not None), None),
+        )  # fmt: skip
+
+    def _stamp(self, number: int, position: int, hit: Hit) -> Provenance:
+        ranked = self.lists[number]
+        return Provenance(
+            source=ranked.source, leg=ranked.leg, query=ranked.query, rank=position + 1, score=hit.score,
+            normalized=self.scaled(number)(position), weight=ranked.weight, retrieved_at=ranked.retrieved_at,
+        )  # fmt: skip
+
+
+def _tied(index: dict[Any, int], documents: list[Document], document: Document, at: int) -> tuple[int | None, Any]:
+    """For a document whose url is known: the number of the equal one, or None and the key to enter it under."""
+    url, snippet, content = document.url, document.snippet, document.content
+    other = documents[at]
+    if other.content == content and other.snippet == snippet:
+        return at, None
+    key: Any
+    for key in ((url, snippet), (url, snippet, content)):
+        found = index.get(key)
+        if found is None:
+            return None, key
+        other = documents[found]
+        if other.content == content and other.snippet == snippet:
+            return found, None
+    return None, key
+
+
+def _number(index: dict[Any, int], best: list[Document], document: Document, key_of: Callable[[Document], Any] | None) -> int:
+    key = key_of(document) if key_of else None
+    at = index.get(key) if key is not None else None
+    if key is None:
+        key = document.url
+        at = index.get(key)
+        if at is not None:
+            at, key = _tied(index, best, document, at)
+    if at is None:
+        at = index[key] = len(best)
+        best.append(document)
+    return at
 
 
 _KEYS: dict[str, Callable[[Document], Any]] = {
@@ -90,45 +251,20 @@ _KEYS: dict[str, Callable[[Document], Any]] = {
 }
 
 
-def _order(seen: Seen) -> tuple[int, str, str, str, int, int]:
-    return seen[:6]
-
-
-def _normalizer(ranked: RankedList) -> Callable[[int, Hit], float]:
-    """A function from a hit's position to its score in [0, 1] within the list.
+def _scale(ranked: RankedList) -> Callable[[int], float]:
+    """From a position to the score in [0, 1] within the list.
 
     A declared range beats min-max; a list of one, or of equal scores, is all 1.0. Where a score is missing or not finite,
     the whole list is scaled by rank instead: no arithmetic on what is not there, and the source's order holds.
     """
     hits = ranked.hits
     scores = [hit.score for hit in hits]
-    if any(score is None or not math.isfinite(score) for score in scores):
+    numbers = [score for score in scores if score is not None and math.isfinite(score)]
+    if len(numbers) < len(scores):
         size = len(hits)
-        return lambda position, hit: (size - position) / size
-    low, high = ranked.score_range or (min(scores, default=0.0), max(scores, default=0.0))  # type: ignore[type-var]
-    spread = float(high) - float(low)  # type: ignore[arg-type]
+        return lambda position: (size - position) / size
+    low, high = ranked.score_range or (min(numbers, default=0.0), max(numbers, default=0.0))
+    spread = high - low
     if not spread > 0:
-        return lambda position, hit: 1.0
-    return lambda position, hit: min(1.0, max(0.0, (hit.score - low) / spread))  # type: ignore[operator]
-
-
-def _seal(group: list[Seen], lists: Sequence[RankedList], scales: Sequence[Callable[[int, Hit], float]]) -> Envelope:
-    provenance = []
-    said: set[int] = set()
-    for rank, source, leg, query, number, position, hit in group:
-        if number in said:
-            continue  # several copies in one list count once, at their best rank
-        said.add(number)
-        ranked = lists[number]
-        provenance.append(
-            Provenance(
-                source=source, leg=leg, query=query, rank=rank, score=hit.score, normalized=scales[number](position, hit),
-                weight=ranked.weight, retrieved_at=ranked.retrieved_at,
-            )
-        )  # fmt: skip
-    best: Hit = group[0][6]
-    if len(group) == 1:
-        return Envelope(document=best.document, provenance=tuple(provenance), highlights=best.highlights, vector=best.vector)
-    highlights = tuple(dict.fromkeys(text for seen in group for text in seen[6].highlights))
-    vector = next((seen[6].vector for seen in group if seen[6].vector is not None), None)
-    return Envelope(document=best.document, provenance=tuple(provenance), highlights=highlights, vector=vector)
+        return lambda position: 1.0
+    return lambda position: min(1.0, max(0.0, (numbers[position] - low) / spread))

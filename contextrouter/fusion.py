@@ -6,16 +6,19 @@ Where a single source answered, level 1 is the whole of it; `levels = 1` fuses a
 Reciprocal rank fusion (Cormack, Clarke and Büttcher 2009): a list of weight w gives w / (k + rank). Weighted: w times the score
 scaled to [0, 1] within the list. A list that does not hold a document says nothing about it.
 
-The order is total: score, best rank, order of the sources, fingerprint. It never depends on arrival or on hashes of strings.
+The order is total: score, best rank, order of the sources, fingerprint. It never depends on arrival or on hashes of strings:
+lists are added up in the order of their names.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from heapq import nlargest
+from typing import NamedTuple, Protocol, overload
 
-from contextrouter.model import Envelope, Provenance
+from contextrouter.dedupe import Pool
+from contextrouter.lanes import Dropped, Lane
+from contextrouter.model import Envelope
 from contextrouter.settings import Rag
 
 NO_WEIGHT = "only found by lists of weight 0"
@@ -27,89 +30,130 @@ def fuse(
     *,
     profiles: Mapping[str, Mapping[str, float]] | None = None,
     sources: Sequence[str] = (),
-) -> list[Envelope]:
+) -> Lane:
     """Return the envelopes best first, with `score` and `normalized` set; those found by nothing that counts come last, dropped.
 
-    `profiles` maps a source to the leg weights of its embedder's profile; `sources` gives the order that breaks ties.
-    `normalized` is the score ÷ the most it could be over the lists of the sources that returned the document.
+    `envelopes` come from `dedupe`, or are any that are sealed. `profiles` maps a source to the leg weights of its embedder's
+    profile; `sources` gives the order that breaks ties. `normalized` is the score ÷ the most it could be over the lists of the
+    sources that returned the document.
     """
-    weights = _ListWeights(envelopes, rag, profiles or {})
-    scored = _Flat(weights, rag) if rag.levels == 1 or len(weights.by_source) == 1 else _TwoLevels(envelopes, weights, rag)
-    live, lost = [], []
-    order = {name: index for index, name in enumerate(sources)}
-    for envelope in envelopes:
-        counted = weights.counted(envelope.provenance)
-        if not counted:
-            lost.append(envelope.drop(NO_WEIGHT))
-            continue
-        score, most = scored.of(envelope, counted)
-        best = min((p.rank, order.get(p.source, len(order)), p.source) for p in counted)
-        live.append(((-score, *best), Envelope(
-            document=envelope.document, provenance=envelope.provenance, score=score,
-            normalized=min(1.0, score / most) if most else 0.0, signals=envelope.signals,
-            highlights=envelope.highlights, vector=envelope.vector,
-        )))  # fmt: skip
-    live.sort(key=lambda pair: pair[0])
-    return [*_by_fingerprint(live), *lost]
+    table: _Table = _PoolTable(envelopes) if isinstance(envelopes, Pool) else _SealedTable(envelopes)
+    weighed = _weighed(table.lists(), rag, profiles or {})
+    counting = [entry for entry in weighed if entry.weight > 0 and entry.source_weight > 0]
+    scores, most = _Sum(table, counting, rag).of(len(envelopes))
+    live: Sequence[int] = range(len(envelopes))
+    lost: list[int] = []
+    if len(counting) < len(weighed):
+        named = {number for entry in counting for number in entry.numbers}
+        live, lost = sorted(named), [number for number in live if number not in named]
+    ranked = Ranked(table, scores, most, live, {name: index for index, name in enumerate(sources)})
+    return Lane(ranked, Dropped([envelopes[number] for number in lost], 0, NO_WEIGHT) if lost else ())
 
 
-Key = tuple[float, int, int, str]
+class _List(NamedTuple):
+    """One ranked list: which documents it names, by number, at which ranks (None: 1, 2, 3 …) with which scaled scores."""
+
+    source: str
+    leg: str
+    query: str
+    source_weight: float
+    numbers: Sequence[int]
+    ranks: Sequence[int] | None
+    scaled: Sequence[float] | None
+    weight: float = 1.0  # within its source
 
 
-def _by_fingerprint(ranked: list[tuple[Key, Envelope]]) -> list[Envelope]:
-    """Order what is still tied by fingerprint; nothing else is hashed."""
-    ordered: list[Envelope] = []
-    start = 0
-    for end in range(1, len(ranked) + 1):
-        if end < len(ranked) and ranked[end][0] == ranked[start][0]:
-            continue
-        tied = [envelope for _, envelope in ranked[start:end]]
-        if len(tied) > 1:
-            tied.sort(key=lambda envelope: envelope.id)
-        ordered.extend(tied)
-        start = end
-    return ordered
+class _Table(Protocol):
+    """What fusion needs to know of the documents and their lists."""
+
+    def lists(self) -> list[_List]: ...
+    def scaled(self, entry: _List) -> Sequence[float]: ...
+    def places(self, number: int) -> list[tuple[int, str]]: ...
+    def seal(self, number: int, score: float, normalized: float) -> Envelope: ...
 
 
-class _ListWeights:
-    """The weight of each list within its source: the leg's weight, shared by the queries that found something on it."""
+class _PoolTable:
+    """Documents fresh from dedupe, whose envelopes are not sealed yet."""
 
-    def __init__(self, envelopes: Sequence[Envelope], rag: Rag, profiles: Mapping[str, Mapping[str, float]]) -> None:
-        queries: dict[tuple[str, str], set[str]] = {}
-        source_weight: dict[str, float] = {}
-        for envelope in envelopes:
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self.once = sum(map(len, pool.groups)) == pool.size
+
+    def lists(self) -> list[_List]:
+        return [self._list(n) for n, ranked in enumerate(self.pool.lists) if ranked.hits]
+
+    def _list(self, n: int) -> _List:
+        ranked, numbers = self.pool.lists[n], self.pool.groups[n]
+        ranks: list[int] | None = None
+        if not self.once and len(set(numbers)) < len(numbers):  # several copies in one list count once, at their best rank
+            best = {number: rank for rank, number in zip(range(len(numbers), 0, -1), reversed(numbers), strict=True)}
+            numbers, ranks = list(best), list(best.values())
+        return _List(ranked.source, ranked.leg, ranked.query, ranked.weight, numbers, ranks, None)
+
+    def scaled(self, entry: _List) -> Sequence[float]:
+        """The scaled scores of a list, in its order; only weighted fusion asks."""
+        pool = self.pool
+        n = next(
+            i for i, r in enumerate(pool.lists) if r.hits and (r.source, r.leg, r.query) == (entry.source, entry.leg, entry.query)
+        )  # fmt: skip
+        scale = pool.scaled(n)
+        positions = range(len(entry.numbers)) if entry.ranks is None else [rank - 1 for rank in entry.ranks]
+        return [scale(position) for position in positions]
+
+    def places(self, number: int) -> list[tuple[int, str]]:
+        return [(position + 1, self.pool.lists[n].source) for n, position in self.pool.appearances(number)]
+
+    def seal(self, number: int, score: float, normalized: float) -> Envelope:
+        return self.pool.seal(number, score, normalized)
+
+
+class _SealedTable:
+    """Documents that are sealed already, by whatever step."""
+
+    def __init__(self, envelopes: Sequence[Envelope]) -> None:
+        self.envelopes = envelopes
+
+    def lists(self) -> list[_List]:
+        found: dict[tuple[str, str, str], _List] = {}
+        for number, envelope in enumerate(self.envelopes):
             for p in envelope.provenance:
-                found = queries.get((p.source, p.leg))
-                if found is None:
-                    queries[p.source, p.leg] = {p.query}
-                    source_weight[p.source] = p.weight
-                else:
-                    found.add(p.query)
-        self.of_list = {
-            (source, leg): leg_weight(source, leg, rag, profiles.get(source, {})) / len(texts)
-            for (source, leg), texts in queries.items()
-        }
-        self.of_source = source_weight
-        self.by_source: dict[str, float] = {}  # source -> sum of the weights of its lists
-        self.lists: dict[str, int] = {}
-        for (source, leg), texts in queries.items():
-            if self.of_list[source, leg] > 0 and source_weight[source] > 0:
-                self.by_source[source] = self.by_source.get(source, 0.0) + self.of_list[source, leg] * len(texts)
-                self.lists[source] = self.lists.get(source, 0) + len(texts)
-        self.all_count = all(w > 0 for w in self.of_list.values()) and all(w > 0 for w in source_weight.values())
+                key = (p.source, p.leg, p.query)
+                if key not in found:
+                    found[key] = _List(*key, p.weight, [], [], [])
+                entry = found[key]
+                entry.numbers.append(number)  # type: ignore[attr-defined]
+                entry.ranks.append(p.rank)  # type: ignore[union-attr]
+                entry.scaled.append(p.normalized or 0.0)  # type: ignore[union-attr]
+        return list(found.values())
 
-    def counted(self, provenance: tuple[Provenance, ...]) -> tuple[Provenance, ...]:
-        """The provenance that has weight."""
-        if self.all_count:
-            return provenance
-        return tuple(p for p in provenance if self.of_list[p.source, p.leg] > 0 and self.of_source[p.source] > 0)
+    def scaled(self, entry: _List) -> Sequence[float]:
+        assert entry.scaled is not None
+        return entry.scaled
+
+    def places(self, number: int) -> list[tuple[int, str]]:
+        return [(p.rank, p.source) for p in self.envelopes[number].provenance]
+
+    def seal(self, number: int, score: float, normalized: float) -> Envelope:
+        return self.envelopes[number].scored(score, normalized)
+
+
+def _weighed(lists: list[_List], rag: Rag, profiles: Mapping[str, Mapping[str, float]]) -> list[_List]:
+    """The lists in the order of their names, each with its weight: the leg's, shared by the queries that found something on it."""
+    queries: dict[tuple[str, str], int] = {}
+    for entry in lists:
+        key = (entry.source, entry.leg)
+        queries[key] = queries.get(key, 0) + 1
+    weight = {(s, leg): leg_weight(s, leg, rag, profiles.get(s, {})) / count for (s, leg), count in queries.items()}
+    ordered = sorted(lists, key=lambda entry: entry[:3])
+    return [entry._replace(weight=weight[entry.source, entry.leg]) for entry in ordered]
 
 
 def leg_weight(source: str, leg: str, rag: Rag, profile: Mapping[str, float]) -> float:
     """The weight of a leg: `[rag.leg_weights]` by "source.leg" or "leg"; in weighted mode `hybrid_…_weight`; else the profile."""
-    for key in (f"{source}.{leg}", leg):
-        if key in rag.leg_weights:
-            return rag.leg_weights[key]
+    if rag.leg_weights:
+        for key in (f"{source}.{leg}", leg):
+            if key in rag.leg_weights:
+                return rag.leg_weights[key]
     if rag.hybrid_fusion == "weighted":
         if leg == "vector":
             return rag.hybrid_vector_weight
@@ -118,82 +162,132 @@ def leg_weight(source: str, leg: str, rag: Rag, profile: Mapping[str, float]) ->
     return profile.get(leg, 1.0)
 
 
-def _sum(values: Sequence[float]) -> float:
-    return values[0] if len(values) == 1 else math.fsum(values)  # exact, so the order of the lists does not matter
+class _Sum:
+    """Adds the lists up, source by source."""
+
+    def __init__(self, table: _Table, lists: Sequence[_List], rag: Rag) -> None:
+        self.table, self.k, self.rrf = table, rag.rrf_k, rag.hybrid_fusion == "rrf"
+        self.by_source: dict[str, list[_List]] = {}
+        for entry in lists:
+            self.by_source.setdefault(entry.source, []).append(entry)
+        self.flat = rag.levels == 1 or len(self.by_source) == 1
+        self.single = len(self.by_source) == 1
+        self._shares: dict[float, list[float]] = {}
+
+    def of(self, size: int) -> tuple[list[float], dict[str, float]]:
+        """The score of every document, and the most that each source can give."""
+        scores = [0.0] * size
+        most: dict[str, float] = {}
+        best = 1.0 / (self.k + 1) if self.rrf else 1.0
+        for source, lists in self.by_source.items():
+            weight = 1.0 if self.single else lists[0].source_weight
+            if self.flat or len(lists) == 1:
+                own = [entry.weight * weight if self.flat else weight for entry in lists]
+                for entry, share in zip(lists, own, strict=True):
+                    for number, value in zip(entry.numbers, self._values(entry, share), strict=False):
+                        scores[number] += value
+                most[source] = sum(own) * best
+            else:
+                self._second_level(lists, weight, scores)
+                most[source] = weight * best
+        return scores, most
+
+    def _values(self, entry: _List, weight: float) -> Sequence[float]:
+        """What a list of this weight gives to each of its documents."""
+        if not self.rrf:
+            return [weight * value for value in self.table.scaled(entry)]
+        if entry.ranks is not None:
+            k = self.k
+            return [weight / (k + rank) for rank in entry.ranks]
+        shares = self._shares.get(weight)
+        if shares is None or len(shares) < len(entry.numbers):
+            k = self.k
+            shares = self._shares[weight] = [weight / (k + rank) for rank in range(1, len(entry.numbers) + 1)]
+        return shares
+
+    def _second_level(self, lists: Sequence[_List], weight: float, scores: list[float]) -> None:
+        """Fuse the lists of one source; its order, in which equal scores share a rank, gives to the whole."""
+        within: dict[int, float] = {}
+        get = within.get
+        for entry in lists:
+            for number, value in zip(entry.numbers, self._values(entry, entry.weight), strict=False):
+                within[number] = get(number, 0.0) + value
+        if not self.rrf:
+            most = sum(entry.weight for entry in lists)
+            for number, value in within.items():
+                scores[number] += weight * value / most
+            return
+        rank, before = 0, -1.0
+        for index, (number, value) in enumerate(sorted(within.items(), key=_value, reverse=True), 1):
+            if value != before:
+                rank, before = index, value
+            scores[number] += weight / (self.k + rank)
 
 
-class _Flat:
-    """Every list by itself, weighted by its leg and its source."""
-
-    def __init__(self, weights: _ListWeights, rag: Rag) -> None:
-        self.weights, self.k, self.rrf = weights, rag.rrf_k, rag.hybrid_fusion == "rrf"
-        single = len(weights.by_source) == 1
-        self.source_weight = dict.fromkeys(weights.of_source, 1.0) if single else weights.of_source
-
-    def of(self, envelope: Envelope, counted: Sequence[Provenance]) -> tuple[float, float]:
-        """The score, and the most it could be."""
-        of_list, of_source = self.weights.of_list, self.source_weight
-        if self.rrf:
-            parts = [of_list[p.source, p.leg] * of_source[p.source] / (self.k + p.rank) for p in counted]
-            best = 1.0 / (self.k + 1)
-        else:
-            parts = [of_list[p.source, p.leg] * of_source[p.source] * (p.normalized or 0.0) for p in counted]
-            best = 1.0
-        names = {p.source for p in counted}
-        most = _sum([self.weights.by_source[name] * of_source[name] * best for name in sorted(names)])
-        return _sum(parts), most
+def _value(pair: tuple[int, float]) -> float:
+    return pair[1]
 
 
-class _Place(NamedTuple):
-    rank: int
-    normalized: float
+class Ranked(Sequence[Envelope]):
+    """Documents by score. Only as much is put in order, and sealed, as is looked at."""
 
+    def __init__(
+        self, table: _Table, scores: Sequence[float], most: Mapping[str, float], live: Sequence[int], order: Mapping[str, int]
+    ) -> None:
+        self._table, self._scores, self._most, self._live, self._sources = table, scores, most, live, order
+        self._ordered: list[int] = []  # the best so far, or all
+        self._sealed: dict[int, Envelope] = {}
 
-class _TwoLevels:
-    """First the lists of each source, then the sources."""
+    def __len__(self) -> int:
+        return len(self._live)
 
-    def __init__(self, envelopes: Sequence[Envelope], weights: _ListWeights, rag: Rag) -> None:
-        self.weights, self.k, self.rrf = weights, rag.rrf_k, rag.hybrid_fusion == "rrf"
-        self.places: dict[str, dict[int, _Place]] = {}
-        several = {name for name, lists in weights.lists.items() if lists > 1}
-        pool: dict[str, list[tuple[float, int]]] = {name: [] for name in several}
-        for envelope in envelopes if several else ():
-            for name, score in self._within(envelope, several).items():
-                pool[name].append((score, id(envelope)))
-        for name, scores in pool.items():
-            self.places[name] = self._placed(name, scores)
+    @overload
+    def __getitem__(self, index: int) -> Envelope: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Envelope]: ...
+    def __getitem__(self, index: int | slice) -> Envelope | Sequence[Envelope]:
+        at = range(len(self._live))[index]
+        if isinstance(at, int):
+            self._order(at + 1)
+            return self._envelope(self._ordered[at])
+        if at:
+            self._order(max(at) + 1)
+        return [self._envelope(self._ordered[i]) for i in at]
 
-    def _within(self, envelope: Envelope, several: set[str]) -> dict[str, float]:
-        parts: dict[str, list[float]] = {}
-        for p in self.weights.counted(envelope.provenance):
-            if p.source in several:
-                weight = self.weights.of_list[p.source, p.leg]
-                parts.setdefault(p.source, []).append(weight / (self.k + p.rank) if self.rrf else weight * (p.normalized or 0.0))
-        return {name: _sum(values) for name, values in parts.items()}
+    def _order(self, count: int) -> None:
+        """Make sure that the best `count` are in order."""
+        if len(self._ordered) >= count:
+            return
+        numbers = self._live
+        scores = self._scores
+        if count * 4 < len(numbers) and not self._ordered:
+            worst = nlargest(count, scores)[-1]
+            numbers = [number for number in numbers if scores[number] >= worst]
+        ordered = sorted(numbers, key=scores.__getitem__, reverse=True)
+        start = 0
+        for end in range(1, len(ordered) + 1):
+            if end == len(ordered) or scores[ordered[end]] != scores[ordered[start]]:
+                if end - start > 1:
+                    ordered[start:end] = self._untied(ordered[start:end])
+                start = end
+        self._ordered = ordered
 
-    def _placed(self, name: str, scores: list[tuple[float, int]]) -> dict[int, _Place]:
-        """Rank by score; equal scores share a rank, so that nothing but evidence sets documents apart."""
-        most = self.weights.by_source[name] * (1.0 / (self.k + 1) if self.rrf else 1.0)
-        places: dict[int, _Place] = {}
-        rank, before = 0, math.inf
-        for index, (score, which) in enumerate(sorted(scores, key=lambda pair: -pair[0]), 1):
-            if score < before:
-                rank, before = index, score
-            places[which] = _Place(rank, score / most)
-        return places
+    def _untied(self, numbers: list[int]) -> list[int]:
+        """Order equal scores by best rank, then source; what is still tied by fingerprint. Nothing else is hashed."""
+        keyed: dict[tuple[int, int, str], list[int]] = {}
+        for number in numbers:
+            places = [(rank, self._sources.get(s, len(self._sources)), s) for rank, s in self._table.places(number) if s in self._most]
+            keyed.setdefault(min(places), []).append(number)
+        ordered: list[int] = []
+        for _, tied in sorted(keyed.items()):
+            ordered.extend(tied if len(tied) == 1 else sorted(tied, key=lambda number: self._envelope(number).id))
+        return ordered
 
-    def of(self, envelope: Envelope, counted: Sequence[Provenance]) -> tuple[float, float]:
-        """The score, and the most it could be."""
-        of_source = self.weights.of_source
-        parts, most = [], []
-        for name in {p.source: None for p in counted}:
-            weight = of_source[name]
-            places = self.places.get(name)
-            if places is not None:
-                rank, normalized = places[id(envelope)]
-            else:  # one list: its own ranks stand
-                own = next(p for p in counted if p.source == name)
-                rank, normalized = own.rank, own.normalized or 0.0
-            parts.append(weight / (self.k + rank) if self.rrf else weight * normalized)
-            most.append(weight / (self.k + 1) if self.rrf else weight)
-        return _sum(parts), _sum(most)
+    def _envelope(self, number: int) -> Envelope:
+        envelope = self._sealed.get(number)
+        if envelope is None:
+            score = self._scores[number]
+            sources = {source for _, source in self._table.places(number)}
+            most = sum([self._most.get(source, 0.0) for source in sorted(sources)])
+            envelope = self._sealed[number] = self._table.seal(number, score, min(1.0, score / most) if most else 0.0)
+        return envelope

@@ -11,6 +11,7 @@ from time import monotonic
 
 from contextrouter.contracts import Stage, StageContext
 from contextrouter.errors import ContractError, StageError, mask
+from contextrouter.lanes import Lane, split
 from contextrouter.model import Envelope, Step
 from contextrouter.settings import StageKeys
 
@@ -24,14 +25,14 @@ async def rank(
     deadline: float | None = None,
     steps: list[Step] | None = None,
     secrets: Sequence[str] = (),
-) -> list[Envelope]:
+) -> Lane:
     """Return the envelopes best first, those dropped (each with its reason) behind the live ones.
 
     `deadline` is on the loop's clock. `steps`, where given, gets one Step per stage. Raises StageError for a stage whose
     `on_error` is "raise".
     """
-    live = [envelope for envelope in envelopes if envelope.dropped is None]
-    dropped = [envelope for envelope in envelopes if envelope.dropped is not None]
+    before, gone = split(envelopes)
+    live, dropped = list(before), list(gone)
     for name, stage in stages.items():
         own = (keys or {}).get(name) or StageKeys()
         if not own.enabled:
@@ -50,7 +51,7 @@ async def rank(
         dropped.extend(lost)
         if steps is not None:
             steps.append(Step(name=name, elapsed=monotonic() - started, live=len(live), lost=tuple(lost), note=note))
-    return live + dropped
+    return Lane(live, dropped)
 
 
 async def _apply(

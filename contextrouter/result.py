@@ -8,6 +8,7 @@ from typing import Any
 
 from contextrouter.assembly import Assembled, answerability
 from contextrouter.errors import AllSourcesFailed
+from contextrouter.lanes import Lane, split
 from contextrouter.model import Context, Envelope, Fact, Harvest, Intent, Plan, Request, Step, Trace, Usage
 
 
@@ -25,14 +26,14 @@ class Steps:
         self, name: str, envelopes: Sequence[Envelope] = (), *, live: int = 0, lost: Sequence[Envelope] = (), note: str = ""
     ) -> None:
         now = monotonic()
-        self.all.append(Step(name=name, elapsed=now - self._since, live=live or len(envelopes), lost=tuple(lost), note=note))
+        self.all.append(Step(name=name, elapsed=now - self._since, live=live or len(envelopes), lost=lost, note=note))
         self._since = now
 
-    def split(self, name: str, envelopes: Sequence[Envelope]) -> list[Envelope]:
-        """Record a step whose live envelopes come first; return those."""
-        count = next((i for i, envelope in enumerate(envelopes) if envelope.dropped is not None), len(envelopes))
-        self.add(name, envelopes[:count], lost=envelopes[count:])
-        return list(envelopes[:count])
+    def split(self, name: str, envelopes: Sequence[Envelope]) -> Lane:
+        """Record a step; return the envelopes that are still live."""
+        live, lost = split(envelopes)
+        self.add(name, live, lost=lost)
+        return Lane(live)
 
 
 def raise_if_all_failed(harvest: Harvest) -> None:

@@ -96,7 +96,7 @@ def test_identity_by_a_field_that_is_missing_compares_exactly():
 
 
 def test_fus_08_empty_lists_and_no_lists_are_neutral():
-    assert dedupe([]) == []
+    assert list(dedupe([])) == []
     assert [e.document.id for e in dedupe([ranked("a", ""), ranked("b", "d")])] == ["d"]
 
 

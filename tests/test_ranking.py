@@ -128,7 +128,7 @@ async def test_a_reranker_orders_by_score_and_never_sees_blanks():
 
 async def test_no_candidates_no_call():
     result = await rank([], {"x": Does(lambda e, c: 1 / 0)}, CONTEXT, keys={"x": StageKeys(on_error="raise")})
-    assert result == []
+    assert list(result) == []
 
 
 @given(st.permutations("abcdef"), st.integers(0, 6), st.integers(1, 6), st.integers(1, 6))
