@@ -29,6 +29,7 @@ _ESTIMATED = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]{{1,4}}|[^\w\s]|_")
 # The tokenizer never joins what these separate, so that each distinct word of a text needs to be tokenized but once.
 _IDEOGRAPHS = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002a6df"
 _WORD = re.compile(rf"[{_IDEOGRAPHS}]|[^ \t\r\n{_IDEOGRAPHS}]{{1,4096}}")
+_APART = re.compile(rf"[ \t\r\n{_IDEOGRAPHS}]")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 _lock = threading.Lock()
@@ -57,6 +58,11 @@ def spans(text: str) -> list[tuple[int, int]]:
     words = [(match.start(), match[0]) for match in _WORD.finditer(text)]
     within = _spans_of(tokenizer, {word for _, word in words})
     return [(at + start, at + end) for at, word in words for start, end in within[word]]
+
+
+def parts(text: str, position: int) -> bool:
+    """Whether no token of `text` can reach across `position`, so that tokens on both sides are what they are without the other."""
+    return not 0 < position < len(text) or bool(_APART.match(text[position - 1]) or _APART.match(text[position]))
 
 
 def truncate(text: str, limit: int) -> str:
@@ -109,7 +115,11 @@ def _load() -> Tokenizer | None:
 def _spans_of(tokenizer: Tokenizer, words: set[str]) -> dict[str, list[tuple[int, int]]]:
     """Where the tokens of each word lie within it."""
     known = sorted(words)
-    encoded = tokenizer.encode_batch([_LONE_SURROGATE.sub("\u25a1", word) for word in known], add_special_tokens=False)
+    clean = [_LONE_SURROGATE.sub("\u25a1", word) for word in known]
+    if len(clean) <= 4:  # waking the tokenizer's threads takes longer
+        encoded = [tokenizer.encode(word, add_special_tokens=False) for word in clean]
+    else:
+        encoded = tokenizer.encode_batch(clean, add_special_tokens=False)
     return {word: _known_and_unknown(encoding) for word, encoding in zip(known, encoded, strict=True)}
 
 

@@ -32,7 +32,7 @@ class Cutter:
         position, first = start, 0
         while True:
             rest = len(starts) - first
-            if rest <= min(self.maximum, self.target + self.target // 4) and self._fits(text, position, end):
+            if rest <= min(self.maximum, self.target + self.target // 4) and not self._excess(text, position, end, rest):
                 yield position, end
                 return
             stop = self._end(text, starts, first, position, end)
@@ -42,8 +42,13 @@ class Cutter:
             position = self._restart(text, starts, position, stop)
             first = bisect_left(starts, position)
 
-    def _fits(self, text: str, start: int, end: int) -> bool:
-        return tokens.count(text[start:end]) <= self.maximum
+    def _excess(self, text: str, start: int, end: int, expected: int) -> int:
+        """How many tokens above `maximum` the slice has; `expected` is how many it has as part of `text`.
+
+        A word cut in two can have more tokens than the whole.
+        """
+        whole = tokens.parts(text, start) and tokens.parts(text, end)
+        return max((expected if whole else tokens.count(text[start:end])) - self.maximum, 0)
 
     def _end(self, text: str, starts: array[int], first: int, position: int, end: int) -> int:
         """Where the slice from `position` ends: the last good place up to `target` tokens, or the next one up to `maximum`."""
@@ -58,15 +63,16 @@ class Cutter:
             found = _first(text, high, place(first + self.maximum), (_PARAGRAPH, _SENTENCE, _LINE))
         if found is None:
             found = _last(text, low, high, (_SPACE,))
-        return self._shortened(text, starts, position, found or high)
+        return self._shortened(text, starts, first, position, found or high)
 
-    def _shortened(self, text: str, starts: array[int], start: int, stop: int) -> int:
-        """Cut tokens off until at most `maximum` are left: a word cut in two can have more tokens than the whole."""
+    def _shortened(self, text: str, starts: array[int], first: int, start: int, stop: int) -> int:
+        """Cut tokens off until at most `maximum` are left."""
         while stop - start > 1:
-            excess = tokens.count(text[start:stop]) - self.maximum
-            if excess <= 0:
+            index = bisect_left(starts, stop)
+            excess = self._excess(text, start, stop, index - first)
+            if not excess:
                 break
-            shorter = bisect_left(starts, stop) - excess
+            shorter = index - excess
             stop = max(starts[shorter] if shorter >= 0 else start, start + 1)
         return stop
 
