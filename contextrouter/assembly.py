@@ -59,7 +59,8 @@ def assemble(
     left = budget - fact_tokens
     for envelope in live:
         number = len(done.envelopes) + 1
-        block = _block(number, envelope)
+        citation = _citation(number, envelope)
+        block = _block(citation, envelope.document)
         if budget and count is not None:
             cost = _cost(block, left, count)
             if cost > left and number == 1 and truncate is not None:
@@ -71,7 +72,7 @@ def assemble(
             left -= cost
         blocks.append(block)
         done.envelopes.append(envelope)
-        done.citations.append(_citation(number, envelope))
+        done.citations.append(citation)
     if lines:
         blocks.append("### Facts\n" + "\n".join(lines))
     done.text = "\n\n".join(blocks)
@@ -108,24 +109,22 @@ def _validity(fact: Fact) -> str:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _heading(number: int, envelope: Envelope) -> str:
-    document = envelope.document
-    source = envelope.provenance[0].source if envelope.provenance else ""
-    parts = [_title(document), source, document.compartment or ""]
-    return f"### [{number}] " + " — ".join(_one_line(part) for part in parts if part)
+    return text if text.isprintable() and "  " not in text and text[:1] != " " != text[-1:] else " ".join(text.split())
 
 
 def _title(document: Document) -> str:
     return _one_line(document.title) or document.url or document.id or "untitled"
 
 
-def _block(number: int, envelope: Envelope) -> str:
-    document = envelope.document
-    path = " > ".join(_one_line(part) for part in document.path)
-    return "\n".join(part for part in (_heading(number, envelope), path, _own(document.content.strip())) if part)
+def _block(citation: Citation, document: Document) -> str:
+    heading = f"### [{citation.number}] {citation.title}"
+    for part in (citation.source, document.compartment):
+        if part:
+            heading += f" — {_one_line(part)}"
+    if document.path:
+        heading += "\n" + " > ".join([_one_line(part) for part in document.path])
+    content = _own(document.content.strip())
+    return f"{heading}\n{content}" if content else heading
 
 
 def _own(content: str) -> str:

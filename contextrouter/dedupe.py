@@ -8,8 +8,7 @@ every document, which would be most of the router's work; and an envelope is sea
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, overload
 
 from contextrouter.model import Document, Envelope, Hit, Provenance, RankedList
@@ -33,15 +32,14 @@ def dedupe(lists: Sequence[RankedList], identity: str = "exact") -> Pool:
 class Pool(Sequence[Envelope]):
     """Distinct documents as numbers: `groups[n][i]` is that of the i-th hit of list n. Indexing seals an envelope."""
 
-    __slots__ = ("_appearances", "_scales", "_sealed", "first", "groups", "lists", "size", "starts")
+    __slots__ = ("_appearances", "_scales", "_sealed", "first", "groups", "lists", "size")
 
     def __init__(self, lists: Sequence[RankedList]) -> None:
         self.lists = lists
         self.groups: list[list[int]] = []
-        self.starts: list[int] = []  # number of the first document that list n was the first to name
         self.size = 0
         self.first: list[Document] = []
-        self._appearances: dict[int, list[tuple[int, int]]] | None = None
+        self._appearances: dict[int, list[tuple[int, int]]] = {}
         self._scales: dict[int, Callable[[int], float]] = {}
         self._sealed: dict[int, Envelope] = {}
 
@@ -53,11 +51,9 @@ class Pool(Sequence[Envelope]):
         add = documents.append
         count = 0
         for ranked in self.lists:
-            self.starts.append(count)
             numbers: list[int] = []
             number = numbers.append
-            for hit in ranked.hits:
-                document = hit.document
+            for document in [hit.document for hit in ranked.hits]:
                 key: Any = document.url
                 at = get(key)
                 if at is not None:
@@ -81,20 +77,24 @@ class Pool(Sequence[Envelope]):
                 continue
             known: dict[str, int] = {}
             for n, names in zip(numbers, ids, strict=True):
-                for name, group in zip(names, self.groups[n], strict=True):
-                    if name and known.setdefault(name, group) != group:
-                        return False
+                known.update(zip(names, self.groups[n], strict=True))
+            for n, names in zip(numbers, ids, strict=True):
+                if [known[name] for name in names] != self.groups[n] and not self._blank_ids_differ(n, names, known):
+                    return False
         return True
+
+    def _blank_ids_differ(self, n: int, names: Sequence[str], known: Mapping[str, int]) -> bool:
+        """Whether only documents without an id differ, which no id can name."""
+        return all(not name or known[name] == group for name, group in zip(names, self.groups[n], strict=True))
 
     def group_by_id_then(self, key_of: Callable[[Document], Any] | None) -> None:
         """Number documents by id within a source; then number their best-ranked copies by `key_of`, or by text."""
         at_of, copies = self._by_id()
-        self.groups, self.starts, self.first = [], [], []
+        self.groups, self.first = [], []
         index: dict[Any, int] = {}
         joined: dict[int, int] = {}
         best: list[Document] = []
         for ranked, places in zip(self.lists, at_of, strict=True):
-            self.starts.append(len(best))
             numbers = []
             for place, _ in zip(places, ranked.hits, strict=True):
                 if place not in joined:
@@ -130,37 +130,31 @@ class Pool(Sequence[Envelope]):
 
     def appearances(self, number: int) -> list[tuple[int, int]]:
         """Where a document stood: (list, position), each list once, at its best."""
-        if self._appearances is None:
-            self._appearances = self._repeated()
         found = self._appearances.get(number)
-        if found is not None:
-            return found
-        home = bisect_right(self.starts, number) - 1
-        return [(home, self.groups[home].index(number))]
-
-    def _repeated(self) -> dict[int, list[tuple[int, int]]]:
-        """Appearances of the documents named more than once."""
-        if sum(map(len, self.groups)) == self.size:
-            return {}
-        found: dict[int, list[tuple[int, int]]] = {}
-        seen = bytearray(self.size)
-        again: set[int] = set()
-        for numbers in self.groups:
-            for group in numbers:
-                if seen[group]:
-                    again.add(group)
-                seen[group] = 1
-        for number, numbers in enumerate(self.groups):
-            for position, group in enumerate(numbers):
-                if group in again:
-                    places = found.setdefault(group, [])
-                    if not places or places[-1][0] != number:
-                        places.append((number, position))
+        if found is None:
+            self.look_up([number])
+            found = self._appearances[number]
         return found
 
-    def document(self, number: int) -> Document:
-        """The first copy met."""
-        return self.first[number]
+    def look_up(self, numbers: Sequence[int]) -> None:
+        """Find where these documents stood, all in one pass over the lists."""
+        known = self._appearances
+        wanted = {number for number in numbers if number not in known}
+        if not wanted:
+            return
+        for number in wanted:
+            known[number] = []
+        few = len(wanted) < 64
+        for at, group in enumerate(self.groups):
+            if few:
+                for number in wanted.intersection(group):
+                    known[number].append((at, group.index(number)))
+                continue
+            for position, number in enumerate(group):
+                if number in wanted:
+                    places = known[number]
+                    if not places or places[-1][0] != at:
+                        places.append((at, position))
 
     def scaled(self, number: int) -> Callable[[int], float]:
         """A function from a position in list `number` to the score in [0, 1] there."""
@@ -257,13 +251,11 @@ def _scale(ranked: RankedList) -> Callable[[int], float]:
     A declared range beats min-max; a list of one, or of equal scores, is all 1.0. Where a score is missing or not finite,
     the whole list is scaled by rank instead: no arithmetic on what is not there, and the source's order holds.
     """
-    hits = ranked.hits
-    scores = [hit.score for hit in hits]
-    numbers = [score for score in scores if score is not None and math.isfinite(score)]
-    if len(numbers) < len(scores):
-        size = len(hits)
+    numbers: list[float] = [hit.score for hit in ranked.hits]  # type: ignore[misc]
+    if None in numbers or not all(map(math.isfinite, numbers)):
+        size = len(numbers)
         return lambda position: (size - position) / size
-    low, high = ranked.score_range or (min(numbers, default=0.0), max(numbers, default=0.0))
+    low, high = ranked.score_range or (min(numbers), max(numbers))
     spread = high - low
     if not spread > 0:
         return lambda position: 1.0

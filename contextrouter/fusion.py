@@ -69,6 +69,7 @@ class _Table(Protocol):
     def lists(self) -> list[_List]: ...
     def scaled(self, entry: _List) -> Sequence[float]: ...
     def places(self, number: int) -> list[tuple[int, str]]: ...
+    def look_up(self, numbers: Sequence[int]) -> None: ...
     def seal(self, number: int, score: float, normalized: float) -> Envelope: ...
 
 
@@ -100,8 +101,12 @@ class _PoolTable:
         positions = range(len(entry.numbers)) if entry.ranks is None else [rank - 1 for rank in entry.ranks]
         return [scale(position) for position in positions]
 
+    def look_up(self, numbers: Sequence[int]) -> None:
+        self.pool.look_up(numbers)
+
     def places(self, number: int) -> list[tuple[int, str]]:
-        return [(position + 1, self.pool.lists[n].source) for n, position in self.pool.appearances(number)]
+        lists = self.pool.lists
+        return [(position + 1, lists[n].source) for n, position in self.pool.appearances(number)]
 
     def seal(self, number: int, score: float, normalized: float) -> Envelope:
         return self.pool.seal(number, score, normalized)
@@ -129,6 +134,9 @@ class _SealedTable:
     def scaled(self, entry: _List) -> Sequence[float]:
         assert entry.scaled is not None
         return entry.scaled
+
+    def look_up(self, numbers: Sequence[int]) -> None:
+        """Nothing to do: provenance is at hand."""
 
     def places(self, number: int) -> list[tuple[int, str]]:
         return [(p.rank, p.source) for p in self.envelopes[number].provenance]
@@ -264,6 +272,7 @@ class Ranked(Sequence[Envelope]):
             worst = nlargest(count, scores)[-1]
             numbers = [number for number in numbers if scores[number] >= worst]
         ordered = sorted(numbers, key=scores.__getitem__, reverse=True)
+        self._table.look_up(ordered)
         start = 0
         for end in range(1, len(ordered) + 1):
             if end == len(ordered) or scores[ordered[end]] != scores[ordered[start]]:
@@ -276,7 +285,9 @@ class Ranked(Sequence[Envelope]):
         """Order equal scores by best rank, then source; what is still tied by fingerprint. Nothing else is hashed."""
         keyed: dict[tuple[int, int, str], list[int]] = {}
         for number in numbers:
-            places = [(rank, self._sources.get(s, len(self._sources)), s) for rank, s in self._table.places(number) if s in self._most]
+            places = [
+                (rank, self._sources.get(s, len(self._sources)), s) for rank, s in self._table.places(number) if s in self._most
+            ]
             keyed.setdefault(min(places), []).append(number)
         ordered: list[int] = []
         for _, tied in sorted(keyed.items()):
@@ -287,7 +298,10 @@ class Ranked(Sequence[Envelope]):
         envelope = self._sealed.get(number)
         if envelope is None:
             score = self._scores[number]
-            sources = {source for _, source in self._table.places(number)}
-            most = sum([self._most.get(source, 0.0) for source in sorted(sources)])
+            places = self._table.places(number)
+            if len(places) == 1:
+                most = self._most[places[0][1]]
+            else:
+                most = sum([self._most.get(source, 0.0) for source in sorted({source for _, source in places})])
             envelope = self._sealed[number] = self._table.seal(number, score, min(1.0, score / most) if most else 0.0)
         return envelope
