@@ -7,7 +7,6 @@ everything that arrives, whatever the source did with it.
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from time import monotonic
@@ -25,7 +24,6 @@ from contextrouter.contracts import (
     Source,
     SupportsEntities,
     SupportsFacets,
-    SupportsVersion,
 )
 from contextrouter.errors import ContextRouterError, ContractError, SourceTimeout, mask
 from contextrouter.model import Call, Entity, Facet, Fact, Harvest, Intent, Plan, Query, RankedList, SourceReport, Vector
@@ -39,6 +37,8 @@ GRACE = 0.05
 Ready = Callable[[str, str], Awaitable[None]]
 """Called with the kind and name of a plugin before it is used; opens it where it is not open yet."""
 OnReport = Callable[[SourceReport], None]
+Embed = Callable[[str, Embedder, Sequence[str]], Awaitable[Sequence[Vector]]]
+"""Called with an embedder's name, itself, and the texts of queries; returns one vector per text."""
 
 
 class Limits:
@@ -89,12 +89,13 @@ async def fan_out(
     deadline: float | None = None,
     limits: Limits | None = None,
     on_report: OnReport | None = None,
+    embed: Embed | None = None,
 ) -> Harvest:
     """Make the plan's calls and return what came back by `deadline` (on `time.monotonic()`), lists in the order of the plan.
 
     Vector legs start as soon as their embedder has answered, the others at once.
     """
-    run = _Run(plan, sources, embedders, deadline, limits or Limits(), on_report)
+    run = _Run(plan, sources, embedders, deadline, limits or Limits(), on_report, embed)
     return await run.harvest()
 
 
@@ -109,9 +110,10 @@ class _Run:
         deadline: float | None,
         limits: Limits,
         on_report: OnReport | None,
+        embed: Embed | None = None,
     ) -> None:
         self.plan, self.sources, self.embedders = plan, sources, embedders
-        self.deadline, self.limits, self.on_report = deadline, limits, on_report
+        self.deadline, self.limits, self.on_report, self.embed = deadline, limits, on_report, embed
         self.started = monotonic()
         left = None if deadline is None else max(0.0, deadline - self.started)
         self.told = None if left is None or deadline is None else deadline - min(0.05, left * MARGIN)
@@ -171,7 +173,8 @@ class _Run:
             raise ContractError(f"embedder {name!r} is not defined; defined embedders: {', '.join(self.embedders) or 'none'}")
         if self.limits.ready is not None:
             await self.limits.ready("embedder", name)
-        vectors = await self.embedders[name].embed(texts, query=True)
+        embedder = self.embedders[name]
+        vectors = await (self.embed(name, embedder, texts) if self.embed else embedder.embed(texts, query=True))
         if len(vectors) != len(texts):
             raise ContractError(f"embedder {name!r} returned {len(vectors)} vectors for {len(texts)} texts")
         return dict(zip(texts, vectors, strict=True))
@@ -300,33 +303,6 @@ def _kind(source: Source | FactSource) -> str:
     if isinstance(source, FactSource):
         return "fact"
     return "provider" if isinstance(source, Provider) else "connector"
-
-
-class Versions:
-    """The versions of the sources that have one, asked for at most every `seconds`."""
-
-    def __init__(self, sources: Mapping[str, Any], seconds: float) -> None:
-        self._sources = {name: source for name, source in sources.items() if isinstance(source, SupportsVersion)}
-        self._seconds = seconds
-        self._known: dict[str, str] = {}
-        self._at = -math.inf
-
-    async def now(self) -> Mapping[str, str]:
-        """Source -> version. One that fails, or is slower than a tenth of a second, keeps the version it had."""
-        if self._sources and monotonic() - self._at >= self._seconds:
-            loop = asyncio.get_running_loop()
-            tasks = {name: loop.create_task(source.version()) for name, source in self._sources.items()}
-            try:
-                done, late = await asyncio.wait(tasks.values(), timeout=0.1)
-            finally:
-                for task in tasks.values():
-                    task.cancel()
-            if late:
-                await asyncio.wait(late, timeout=GRACE)
-            found = {n: t.result() for n, t in tasks.items() if t in done and not t.cancelled() and t.exception() is None}
-            self._known = {**self._known, **found}
-            self._at = monotonic()
-        return self._known
 
 
 def _skipped(name: str, why: str, intent: Intent) -> SourceReport:

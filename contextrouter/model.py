@@ -336,13 +336,13 @@ class Answerability(_Noun, frozen=True, kw_only=True, gc=False):
 
 
 class Usage(_Noun, frozen=True, kw_only=True, gc=False):
-    """What one request cost. `tokens` are those of the assembled text; None: no budget was set, none were counted."""
-
+    """What one request cost; `cache` names the tier it came from, or "joined". `tokens` None: no budget, none were counted."""
     calls: int = 0
     hits: int = 0
     embedded: int = 0
     tokens: int | None = None
     seconds: float = 0.0
+    cache: str = ""  # memory, disk, redis, joined; then what else stands here is the cost of this answer, not of the first
 
 
 class Step(_Noun, frozen=True, kw_only=True):

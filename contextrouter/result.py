@@ -51,7 +51,8 @@ def distinct_facts(facts: Sequence[Fact], limit: int) -> list[Fact]:
 
 
 def context_of(
-    request: Request, intent: Intent, plan: Plan, harvest: Harvest, done: Assembled, steps: Sequence[Step], started: float
+    request: Request, intent: Intent, plan: Plan, harvest: Harvest, done: Assembled, steps: Sequence[Step], started: float,
+    *, embedded: int = 0,
 ) -> Context:
     if done.envelopes:
         outcome = "answered"
@@ -62,6 +63,7 @@ def context_of(
     usage = Usage(
         calls=len(plan.calls),
         hits=sum(len(ranked.hits) for ranked in harvest.lists),
+        embedded=embedded,
         tokens=done.tokens,
         seconds=monotonic() - started,
     )
@@ -71,9 +73,3 @@ def context_of(
         answerability=answerability(intent.question, done, searched=intent.should_search),
         coverage=harvest.reports, usage=usage, trace=Trace(plan=plan, steps=tuple(steps)),
     )  # fmt: skip
-
-
-def bytes_of(context: Context) -> int:
-    """About how much memory a result holds: its texts, and 600 bytes for the structs around each document."""
-    documents = [envelope.document for envelope in (*context.envelopes, *context.trace.dropped)]
-    return len(context.text) + 2000 + sum(600 + len(document.content) + len(document.snippet) for document in documents)

@@ -7,6 +7,7 @@ module of its own, and whoever needs another order writes those lines himself.
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +19,7 @@ from zoneinfo import ZoneInfo
 from contextrouter import tokens
 from contextrouter.arrival import Arrival
 from contextrouter.assembly import assemble
-from contextrouter.cache import MemoryCache, SingleFlight, key_of
+from contextrouter.cache import Embedding, EmbeddingCache, ResultCache, Versions, of_router, tiers_of
 from contextrouter.contracts import (
     Connector,
     Embedder,
@@ -33,7 +34,7 @@ from contextrouter.contracts import (
 )
 from contextrouter.dedupe import dedupe
 from contextrouter.errors import ContextRouterError, RequestRefused
-from contextrouter.fanout import Limits, OnReport, Versions, fan_out
+from contextrouter.fanout import Limits, OnReport, fan_out
 from contextrouter.fusion import fuse
 from contextrouter.intent import FAILED, interpret
 from contextrouter.lifecycle import Instances, check_sources, with_given
@@ -53,7 +54,7 @@ from contextrouter.model import (
 from contextrouter.plan import make_plan
 from contextrouter.plugins import Registry
 from contextrouter.ranking import rank
-from contextrouter.result import Steps, bytes_of, context_of, distinct_facts, raise_if_all_failed
+from contextrouter.result import Steps, context_of, distinct_facts, raise_if_all_failed
 from contextrouter.selection import select
 from contextrouter.settings import Rag, Settings, load
 
@@ -98,10 +99,11 @@ class ContextRouter:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._limits: Limits
         self._versions: Versions
-        self._flights: SingleFlight[Context] = SingleFlight()
-        self._cache: MemoryCache[Context] = MemoryCache(
-            self.settings.cache.max_bytes, self.settings.rag.cache_ttl_seconds, bytes_of
-        )
+        self.cache = tiers_of(self.settings)
+        token = secrets.token_hex(16)  # what instances made by hand had a part in is shared with no other router
+        own = of_router(self.settings, self.instances.given, version=_version(), token=token)
+        self._results = ResultCache(self.cache, router=own, ttl=self.settings.rag.cache_ttl_seconds)
+        self._embeddings = EmbeddingCache.of(self.cache, self.settings, self.instances.given, token)
         self._zone = ZoneInfo(self.settings.rag.timezone)
 
     @classmethod
@@ -133,13 +135,15 @@ class ContextRouter:
             keys, max_concurrency=self.settings.rag.max_concurrency, secrets=self.settings.secrets, ready=self.instances.ready
         )  # fmt: skip
         self._versions = Versions(self._sources, self.settings.cache.version_seconds)
-        self._flights = SingleFlight()
         try:
+            if self.settings.rag.cache_enabled:
+                await self.cache.open()
             if self.settings.rag.token_budget:
                 await asyncio.to_thread(tokens.count, "")  # load the tokenizer before a question waits for it
             await self.instances.open()
         except BaseException:
             self._loop = None
+            await self.cache.aclose()
             raise
 
     async def aclose(self) -> None:
@@ -147,9 +151,10 @@ class ContextRouter:
         if self._loop is None:
             return
         self._loop = None
-        await self._flights.aclose()
+        await self._results.aclose()
+        await self._versions.aclose()
         await self._limits.aclose()
-        self._cache.clear()
+        await self.cache.aclose()
         await self.instances.aclose()
 
     async def route(
@@ -170,19 +175,9 @@ class ContextRouter:
         until = monotonic() + (request.deadline or self.settings.rag.timeout_seconds)
         if not self.settings.rag.cache_enabled:
             return await self._compute(request, until)
-        key = await self._key(request)
-        hit = self._cache.get(key)
-        if hit is not None:
-            return hit
-
-        async def compute() -> Context:
-            context = await self._compute(request, until)
-            if not context.degraded:
-                self._cache.put(key, context.replace(cached=True))
-            return context
-
-        context, joined = await self._flights.run(key, until, compute)
-        return context.replace(cached=True) if joined else context
+        today = datetime.now(self._zone).date()
+        key = self._results.key(request, today, await self._versions.now())
+        return await self._results.answer(key, until, lambda: self._compute(request, until))
 
     async def plan(
         self,
@@ -225,11 +220,6 @@ class ContextRouter:
                 task.cancel()
                 await asyncio.wait([task])
 
-    async def _key(self, request: Request) -> bytes:
-        today = datetime.now(self._zone).date()
-        versions = await self._versions.now()
-        return key_of(request.replace(deadline=None), today, self.settings.fingerprint, versions)
-
     async def _interpret(self, request: Request, until: float) -> Intent:
         rag = self.settings.rag
         named = self.instances.interpreters
@@ -241,17 +231,18 @@ class ContextRouter:
 
     async def _compute(self, request: Request, until: float, on_report: OnReport | None = None) -> Context:
         """Run the steps; where a route finds nothing, run them again on its fallback, in the time that is left."""
-        context = await self._once(request, until, on_report)
+        embedding = Embedding(self._embeddings)
+        context = await self._once(request, until, on_report, embedding)
         tried = {context.intent.kind}
         while context.outcome == "empty":
             fallback = self.settings.for_route(context.intent.kind)[1].fallback
             if fallback is None or fallback in tried or monotonic() >= until:
                 break
             tried.add(fallback)
-            context = await self._once(request.replace(mode=fallback), until, on_report)
+            context = await self._once(request.replace(mode=fallback), until, on_report, embedding)
         return context
 
-    async def _once(self, request: Request, until: float, on_report: OnReport | None) -> Context:
+    async def _once(self, request: Request, until: float, on_report: OnReport | None, embedding: Embedding) -> Context:
         started = monotonic()
         steps = Steps()
         intent = await self._interpret(request, until)
@@ -268,6 +259,7 @@ class ContextRouter:
             deadline=started + (until - started) * share,
             limits=self._limits,
             on_report=on_report,
+            embed=embedding,
         )
         steps.add("fan_out", live=sum(len(ranked.hits) for ranked in harvest.lists))
         raise_if_all_failed(harvest)
@@ -289,7 +281,7 @@ class ContextRouter:
         steps.add(
             "assemble", done.envelopes, lost=done.lost, note="the best document was cut to the token budget" if done.cut else ""
         )
-        return context_of(request, intent, plan, harvest, done, steps.all, started)
+        return context_of(request, intent, plan, harvest, done, steps.all, started, embedded=embedding.embedded)
 
     @property
     def _profiles(self) -> dict[str, Mapping[str, float]]:
@@ -341,6 +333,12 @@ def _request(
         name: value for name, value in (("scope", scope), ("deadline", deadline)) if value is not None
     } | {name: tuple(value) for name, value in (("sources", sources), ("legs", legs)) if value is not None}  # fmt: skip
     return request.replace(**changes) if changes else request
+
+
+def _version() -> str:
+    from contextrouter import __version__  # not at the top: the package itself imports this module
+
+    return __version__
 
 
 def _on_loop(until: float) -> float:

@@ -191,7 +191,7 @@ async def test_r15_an_equal_question_is_answered_from_the_cache():
         second = await router.route("q")
         other = await router.route("q", scope=Scope())
     assert (first.cached, second.cached, other.cached) == (False, True, False)
-    assert second.replace(cached=False) == first
+    assert [second.text, second.envelopes, second.coverage] == [first.text, first.envelopes, first.coverage]
     assert len(source.queries) == 2
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from contextrouter.contracts import KINDS
+from contextrouter.contracts import KINDS, FilePath
 
 Weight = Annotated[float, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=0)]
@@ -69,10 +69,22 @@ class Rag(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cache(msgspec.Struct, frozen=True, kw_only=True):
-    """`[cache]`: the result cache in memory."""
+    """`[cache]`: where results and embeddings are kept. Memory is always the first tier, before the one named here."""
 
-    max_bytes: Positive = 64_000_000
+    tier: Literal["memory", "disk", "redis"] = "memory"
+    max_bytes: Positive = 64_000_000  # of memory, for results and embeddings together
     version_seconds: Annotated[float, Meta(ge=0)] = 1.0  # how long a source's version is taken to hold
+    namespace: Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")] = "default"  # shared only within
+    secret: str = ""  # signs entries outside memory; those signed with another are not read
+    # Embeddings of questions.
+    embeddings: bool = True
+    embedding_ttl_seconds: Seconds = 86_400.0
+    # tier = "disk"
+    path: FilePath = ""
+    disk_max_bytes: Positive = 1_000_000_000
+    # tier = "redis"
+    url: str = ""
+    timeout_seconds: Seconds = 0.1  # of one operation; then it is a miss
 
 
 class Plugins(msgspec.Struct, frozen=True, kw_only=True):

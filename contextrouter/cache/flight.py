@@ -1,72 +1,12 @@
-"""Results kept for the next equal question, and one computation for many equal questions at once.
-
-The key is an exact encoding of everything the answer depends on; the digest is SHA-256 in full. Values are frozen, so the object
-handed out is the one that is kept. Nothing is pickled.
-"""
+"""Equal computations at once are one computation, whoever of those that wait for it goes away."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
-from hashlib import sha256
-from time import monotonic
 from typing import Any, Generic, TypeVar
 
-import msgspec
-
 V = TypeVar("V")
-
-_encoder = msgspec.json.Encoder(order="deterministic", enc_hook=str)
-
-
-def key_of(*parts: Any) -> bytes:
-    """A digest of `parts`; equal only for parts that are equal. Mappings and sets count without their order."""
-    return sha256(_encoder.encode(parts)).digest()
-
-
-class MemoryCache(Generic[V]):
-    """The most recently used values, up to `max_bytes` in all, each for `ttl` seconds."""
-
-    def __init__(self, max_bytes: int, ttl: float, size_of: Callable[[V], int], *, clock: Callable[[], float] = monotonic) -> None:
-        self._entries: OrderedDict[bytes, tuple[float, int, V]] = OrderedDict()
-        self._max, self._ttl, self._size_of, self._clock = max_bytes, ttl, size_of, clock
-        self.bytes = 0
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def get(self, key: bytes) -> V | None:
-        """Return the value, or None when it is not there or too old."""
-        entry = self._entries.get(key)
-        if entry is None:
-            return None
-        expires, size, value = entry
-        if self._clock() >= expires:
-            del self._entries[key]
-            self.bytes -= size
-            return None
-        self._entries.move_to_end(key)
-        return value
-
-    def put(self, key: bytes, value: V) -> None:
-        """Keep the value; the least recently used go. A value larger than the whole cache is not kept."""
-        size = self._size_of(value)
-        old = self._entries.pop(key, None)
-        if old is not None:
-            self.bytes -= old[1]
-        if size > self._max:
-            return
-        self._entries[key] = (self._clock() + self._ttl, size, value)
-        self.bytes += size
-        while self.bytes > self._max:
-            _, (_, gone, _) = self._entries.popitem(last=False)
-            self.bytes -= gone
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self._entries.clear()
-        self.bytes = 0
 
 
 class _Flight(Generic[V]):

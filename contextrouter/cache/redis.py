@@ -1,0 +1,101 @@
+"""The Redis tier: one cache for many processes and machines."""
+
+from __future__ import annotations
+
+import asyncio
+from importlib.util import find_spec
+from typing import Any
+
+from contextrouter.errors import MissingDependency, Problem, SettingsError
+
+CONNECTIONS = 16
+BATCH = 500
+
+
+class RedisTier:
+    """Entries in the Redis server at `url`, under keys that begin with `contextrouter:<namespace>:`.
+
+    Every operation ends within `timeout` seconds, or raises.
+    """
+
+    name = "redis"
+    max_bytes: int | None = None  # the server's `maxmemory`, and its to keep
+
+    def __init__(self, url: str, *, namespace: str, timeout: float) -> None:
+        self._url, self._timeout = url, timeout
+        self._prefix = f"contextrouter:{namespace}:"
+        self._client: Any = None
+
+    async def open(self) -> None:
+        """Make the client; it connects when it is first asked. Raises MissingDependency, or SettingsError for a wrong `url`."""
+        if self._client is not None:
+            return
+        if find_spec("redis") is None:
+            raise MissingDependency("redis", "redis", what="Cache tier 'redis'")
+        from redis.asyncio import BlockingConnectionPool, Redis
+        from redis.asyncio.retry import Retry
+        from redis.backoff import NoBackoff
+
+        try:
+            pool = BlockingConnectionPool.from_url(
+                self._url, max_connections=CONNECTIONS, timeout=self._timeout, socket_timeout=self._timeout,
+                socket_connect_timeout=self._timeout, retry=Retry(NoBackoff(), 0), protocol=2,
+            )  # fmt: skip
+        except ValueError:
+            form = "redis://[user:password@]host[:port][/database]"
+            raise SettingsError([Problem(f"url is none of a Redis server. Write {form}.", key="cache.url")]) from None
+        self._client = Redis.from_pool(pool)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    def _at(self, at: bytes) -> str:
+        return self._prefix + at.hex()
+
+    async def get(self, at: bytes) -> bytes | None:
+        """Return the entry. Raises TimeoutError, or what the client raises."""
+        async with asyncio.timeout(self._timeout):
+            found = await self._client.get(self._at(at))
+        return found if type(found) is bytes else None
+
+    async def put(self, at: bytes, entry: bytes, ttl: float) -> None:
+        """Keep `entry` for `ttl` seconds, in whole milliseconds."""
+        async with asyncio.timeout(self._timeout):
+            await self._client.set(self._at(at), entry, px=max(1, int(ttl * 1000)))
+
+    async def clear(self) -> int:
+        """Remove the namespace's entries; return how many there were."""
+        count = 0
+        async for keys in self._batches():
+            async with asyncio.timeout(self._timeout):
+                count += await self._client.unlink(*keys)
+        return count
+
+    async def size(self) -> tuple[int, int]:
+        """Return the number of entries in the namespace and the bytes of their values."""
+        count = total = 0
+        async for keys in self._batches():
+            pipeline = self._client.pipeline(transaction=False)
+            for key in keys:
+                pipeline.strlen(key)
+            async with asyncio.timeout(self._timeout):
+                lengths = await pipeline.execute()
+            count += len(keys)
+            total += sum(lengths)
+        return count, total
+
+    async def _batches(self) -> Any:
+        """Yield the namespace's keys, some at a time; each comes once."""
+        cursor, seen = 0, set[bytes]()
+        while True:
+            async with asyncio.timeout(self._timeout):
+                cursor, keys = await self._client.scan(cursor, match=self._prefix + "*", count=BATCH)
+            fresh = [key for key in dict.fromkeys(keys) if key not in seen]
+            seen.update(fresh)
+            if fresh:
+                yield fresh
+            if not cursor:
+                return
