@@ -8,6 +8,7 @@ figure is the median of the pairs' ratios. Exits 1 above LIMIT, or when an optio
 
 from __future__ import annotations
 
+import os
 import resource
 import statistics
 import subprocess
@@ -16,13 +17,14 @@ import sys
 LIMIT = 1.5
 BASE = "import asyncio, hashlib, heapq, msgspec"
 OURS = "import contextrouter"
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}  # as users have it
 OPTIONAL = ("pydantic", "numpy", "aiohttp", "asyncpg", "spacy", "typer", "rich", "openai", "tokenizers", "model2vec", "feedparser")
 
 
 def cpu_seconds(code: str) -> float:
     """CPU seconds of a fresh interpreter that runs `code`."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([sys.executable, "-c", code], check=True, env=ENVIRONMENT)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 

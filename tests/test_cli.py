@@ -157,6 +157,19 @@ def test_check_exits_1_for_a_store_that_is_not_there_and_0_once_it_is(cli: Comma
     assert cli("check", cwd=example).code == 0
 
 
+def test_check_names_a_store_that_another_embedder_filled(cli: CommandLine, tmp_path: Path):
+    assert cli("init", cwd=tmp_path).code == 0
+    assert cli("ingest").code == 0
+    text = (tmp_path / "settings.toml").read_text()
+    other = '[embedders.other]\nuse = "openai"\nmodel = "m"\ndimensions = 8\nbase_url = "http://127.0.0.1:9"\napi_key = "none"\n'
+    settings(tmp_path, text.replace('use = "sqlite"', 'use = "sqlite"\nembedder = "other"') + other)
+    ran = cli("check", "--json")
+    assert ran.code == 1
+    failed = {finding["name"]: finding["detail"] for finding in json.loads(ran.out) if finding["status"] == "failed"}
+    assert failed.keys() == {"store", "other"}
+    assert "--rebuild" in failed["store"]
+
+
 def test_check_reports_warnings(cli: CommandLine, tmp_path: Path):
     settings(tmp_path, '[providers.memory]\n[stages.freshness]\nhalf_life_days = 3.0\n')
     ran = cli("check", cwd=tmp_path)
@@ -283,6 +296,15 @@ def test_help_and_version_name_the_exit_codes_and_the_version(cli: CommandLine):
     text = " ".join(cli("--help").out.split())
     assert "3 every source failed" in text
     assert cli("--version").out == "contextrouter 0.1.0\n"
+
+
+def test_a_fault_shows_its_traceback_and_exits_70(cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    settings(tmp_path, "[providers.memory]\n")
+    monkeypatch.setattr("contextrouter.router.ContextRouter.route", lambda *_: 1 / 0)
+    ran = cli("route", "anything", cwd=tmp_path)
+    assert ran.code == 70
+    assert ran.out == ""
+    assert "ZeroDivisionError" in ran.err
 
 
 def process(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -12,6 +12,7 @@ from contextrouter.cli import options, screen
 from contextrouter.cli.outcome import NOTHING, OK, command
 from contextrouter.contracts import Embedder, Plugin
 from contextrouter.errors import mask
+from contextrouter.lifecycle import SupportsModel
 from contextrouter.router import ContextRouter
 
 _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red")}
@@ -51,7 +52,7 @@ async def _plugin(router: ContextRouter, kind: str, name: str) -> Finding:
     """Open a plugin, ask whether it can work, and for an embedder, whether its vectors are as long as it says."""
     plugin = router.instances.all[kind, name]
     seconds = router.settings.rag.timeout_seconds
-    steps: list[Callable[[], Awaitable[str]]] = [lambda: _ready(router, kind, name, plugin)]
+    steps: list[Callable[[], Awaitable[str]]] = [lambda: _ready(router, kind, name, plugin), lambda: _fits(router, plugin)]
     if isinstance(plugin, Embedder):
         steps.append(lambda: _embeds(plugin))
     detail = ""
@@ -71,6 +72,16 @@ async def _ready(router: ContextRouter, kind: str, name: str, plugin: Plugin) ->
     await router.instances.ready(kind, name)
     await plugin.ping()
     return type(plugin).__name__
+
+
+async def _fits(router: ContextRouter, plugin: Plugin) -> str:
+    """Ask a store whether the embedder it names is the one that filled it."""
+    embedders = router.instances.embedders
+    if isinstance(plugin, SupportsModel) and plugin.embedder in embedders:
+        embedder = embedders[plugin.embedder]
+        await plugin.embedded_by(embedder.model, embedder.dimensions)
+        return f"{type(plugin).__name__}, embedded by {plugin.embedder}"
+    return ""
 
 
 async def _embeds(embedder: Embedder) -> str:

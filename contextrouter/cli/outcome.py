@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+import traceback
 from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any, ParamSpec
@@ -21,7 +22,7 @@ from contextrouter.errors import (
     SettingsError,
 )
 
-OK, NOTHING, USAGE, SOURCES, INGESTION, FAILED = 0, 1, 2, 3, 4, 5
+OK, NOTHING, USAGE, SOURCES, INGESTION, FAILED, FAULT = 0, 1, 2, 3, 4, 5, 70
 EXIT_CODES = {
     OK: "done",
     NOTHING: "nothing was found, or a check failed",
@@ -29,6 +30,7 @@ EXIT_CODES = {
     SOURCES: "every source failed",
     INGESTION: "ingestion left documents out, or broke off",
     FAILED: "a plugin failed that may not be passed over",
+    FAULT: "a fault of this program; its traceback is on stderr",
 }
 
 P = ParamSpec("P")
@@ -52,6 +54,11 @@ def command(function: Callable[P, Coroutine[Any, Any, int] | int]) -> Callable[P
         except BrokenPipeError:
             screen.close_stdout()
             code = 141
+        except typer.Exit:
+            raise
+        except Exception:
+            screen.err.print(screen.styled(traceback.format_exc()))
+            code = FAULT
         raise typer.Exit(code)
 
     return run
