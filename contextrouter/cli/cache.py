@@ -1,0 +1,74 @@
+"""`contextrouter cache`: what the cache that outlives a process holds, and how to empty it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import msgspec
+import typer
+
+from contextrouter.cache import Tiers
+from contextrouter.cli import options, screen
+from contextrouter.cli.outcome import OK, command
+from contextrouter.errors import ContextRouterError, mask
+from contextrouter.settings import Settings
+
+app = typer.Typer(help="Show what the cache holds, or empty it.", no_args_is_help=True)
+
+
+class Cleared(msgspec.Struct, frozen=True, kw_only=True):
+    """What was emptied."""
+
+    tier: str
+    entries: int
+
+
+@app.command("stats")
+@command
+async def stats(settings: options.SettingsPath = options.DEFAULT, as_json: options.AsJson = False) -> int:
+    """Show how many entries each tier of the cache holds, and how large they are."""
+    router = options.opened(settings)
+    async with _opened(router.cache, router.settings) as tiers:
+        found = await tiers.stats()
+    if as_json:
+        screen.print_json(found)
+        return OK
+    made = screen.table("tier", screen.right("entries"), screen.right("bytes"), screen.right("at most"))
+    for tier in found:
+        limit = "–" if tier.max_bytes is None else f"{tier.max_bytes:,}"
+        screen.row(made, tier.tier, f"{tier.entries:,}", f"{tier.bytes:,}", limit)
+    screen.show(made, indent=0)
+    if router.cache.outer is None:
+        screen.note("memory is each process's own and empty when it starts; [cache] tier = 'disk' or 'redis' outlives it.")
+    return OK
+
+
+@app.command("clear")
+@command
+async def clear(settings: options.SettingsPath = options.DEFAULT, as_json: options.AsJson = False) -> int:
+    """Forget every answer and embedding that outlived its process; of a shared cache, those of this namespace."""
+    router = options.opened(settings)
+    async with _opened(router.cache, router.settings) as tiers:
+        cleared = Cleared(tier="memory" if tiers.outer is None else tiers.outer.name, entries=await tiers.clear())
+    if as_json:
+        screen.print_json(cleared)
+    else:
+        screen.say(f"{screen.count(cleared.entries, 'entry', 'entries')} removed from {cleared.tier}.")
+    return OK
+
+
+@asynccontextmanager
+async def _opened(tiers: Tiers, settings: Settings) -> AsyncIterator[Tiers]:
+    """The tiers alone, open: no source is needed to look at them."""
+    try:
+        await tiers.open()
+        yield tiers
+    except ContextRouterError:
+        raise
+    except Exception as error:
+        name = tiers.outer.name if tiers.outer else "memory"
+        why = mask(f"{type(error).__name__}: {error}", settings.secrets)
+        raise ContextRouterError(f"Cache tier {name!r} cannot be used: {why}. Check [cache] in the settings.") from error
+    finally:
+        await tiers.aclose()
