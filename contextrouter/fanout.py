@@ -27,58 +27,18 @@ from contextrouter.contracts import (
 )
 from contextrouter.errors import ContextRouterError, ContractError, SourceTimeout, mask
 from contextrouter.model import Call, Entity, Facet, Fact, Harvest, Intent, Plan, Query, RankedList, SourceReport, Vector
-from contextrouter.settings import SourceKeys
+from contextrouter.pressure import Limits, Overloaded
 
 MARGIN = 0.05
 """Share of the time left that a source is told not to use, at most 50 ms, so that it can hand over what it has."""
 GRACE = 0.05
 """Seconds given to cancelled calls to end. One that does not is kept an eye on, and ended with the router."""
 
-Ready = Callable[[str, str], Awaitable[None]]
-"""Called with the kind and name of a plugin before it is used; opens it where it is not open yet."""
+_STRUCTURED = frozenset((FACTS, FACETS, ENTITIES))
+
 OnReport = Callable[[SourceReport], None]
 Embed = Callable[[str, Embedder, Sequence[str]], Awaitable[Sequence[Vector]]]
 """Called with an embedder's name, itself, and the texts of queries; returns one vector per text."""
-
-
-class Limits:
-    """What outlives one request: how many calls may run at once, in all and per source, and calls that would not end.
-
-    Made inside a running event loop, and for that loop alone.
-    """
-
-    def __init__(
-        self,
-        keys: Mapping[str, SourceKeys] | None = None,
-        *,
-        max_concurrency: int = 64,
-        secrets: Sequence[str] = (),
-        ready: Ready | None = None,
-    ) -> None:
-        self.keys = dict(keys or {})
-        self.ready = ready
-        self.secrets = tuple(secrets)
-        self.overall = asyncio.Semaphore(max_concurrency)
-        self.per_source = {name: asyncio.Semaphore(k.concurrency) for name, k in self.keys.items() if k.concurrency}
-        self.stubborn: set[asyncio.Task[Any]] = set()
-
-    def keep(self, tasks: set[asyncio.Task[Any]]) -> None:
-        """Hold on to cancelled tasks that have not ended yet."""
-        for task in tasks:
-            self.stubborn.add(task)
-            task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        self.stubborn.discard(task)
-        if not task.cancelled():
-            task.exception()  # looked at, so that the loop does not report it as lost
-
-    async def aclose(self) -> None:
-        """Wait for calls that would not end."""
-        if self.stubborn:
-            for task in self.stubborn:
-                task.cancel()
-            await asyncio.wait(set(self.stubborn))
 
 
 async def fan_out(
@@ -118,6 +78,7 @@ class _Run:
         left = None if deadline is None else max(0.0, deadline - self.started)
         self.told = None if left is None or deadline is None else deadline - min(0.05, left * MARGIN)
         self.results: list[Any] = [None] * len(plan.calls)
+        self._queries: dict[int, Query] = {}
         self.reports: list[SourceReport | None] = [None] * len(plan.calls)
         self.vectors: dict[str, asyncio.Task[Mapping[str, Vector]]] = {}
 
@@ -145,7 +106,7 @@ class _Run:
                 raise error  # a fault of this program, not of a source
         for index, call in enumerate(self.plan.calls):
             if self.reports[index] is None:
-                self._report(index, call, "timeout", error="no answer by the request's deadline")
+                self._late(index, call)
 
     async def _end(self, tasks: set[asyncio.Task[Any]]) -> None:
         """Cancel, and wait a little. Ends the embedding as well: whoever waits for it has ended."""
@@ -180,17 +141,36 @@ class _Run:
         return dict(zip(texts, vectors, strict=True))
 
     async def _ask(self, index: int, call: Call) -> None:
+        """Make one call and report how it ended, to the caller and to the breaker."""
         started = monotonic()
+        breaker = self.limits.breaker(call.source, call.query.leg)
+        if not breaker.closed and (why := breaker.refuses()):
+            self._report(index, call, "open", started, error=why)
+            return
         try:
             if call.timeout is None:
-                await self._slot(index, call)
+                await self._slot(index, call, started)
             else:
                 async with asyncio.timeout(call.timeout):
-                    await self._slot(index, call)
-        except TimeoutError:
-            self._report(index, call, "timeout", started, error=f"no answer within {monotonic() - started:.3f} s")
+                    await self._slot(index, call, started)
+            breaker.worked()
+        except asyncio.CancelledError:
+            breaker.left()
+            raise
         except Exception as error:
-            self._report(index, call, "timeout" if isinstance(error, SourceTimeout) else "error", started, error=self._why(error))
+            late = isinstance(error, TimeoutError | SourceTimeout)
+            why = f"no answer within {monotonic() - started:.3f} s" if isinstance(error, TimeoutError) else self._why(error)
+            self._report(index, call, "timeout" if late else "error", started, error=why)
+            if isinstance(error, Overloaded):
+                breaker.left()
+            else:
+                breaker.failed(why)
+
+    def _late(self, index: int, call: Call) -> None:
+        """Report a call that the request's deadline cut off. It counts against the source if that had its time."""
+        self._report(index, call, "timeout", error="no answer by the request's deadline")
+        if monotonic() - self.started >= self.limits.patience:
+            self.limits.breaker(call.source, call.query.leg).failed("no answer by the request's deadline")
 
     def _why(self, error: Exception) -> str:
         text = str(error) or repr(error)
@@ -198,24 +178,28 @@ class _Run:
             text = f"{type(error).__name__}: {text}"
         return mask(" ".join(text.split())[:500], self.limits.secrets)
 
-    async def _slot(self, index: int, call: Call) -> None:
-        own = self.limits.per_source.get(call.source)
-        if own is None:
-            async with self.limits.overall:
-                await self._call(index, call)
-        else:
-            async with own, self.limits.overall:
-                await self._call(index, call)
+    async def _slot(self, index: int, call: Call, started: float) -> None:
+        own, overall = self.limits.per_source.get(call.source), self.limits.overall
+        if own is not None and not own.taken_at_once():
+            await own.take()
+        try:
+            if not overall.taken_at_once():
+                await overall.take()
+            try:
+                await self._call(index, call, started)
+            finally:
+                overall.give()
+        finally:
+            if own is not None:
+                own.give()
 
-    async def _call(self, index: int, call: Call) -> None:
+    async def _call(self, index: int, call: Call, started: float) -> None:
         source = self.sources[call.source]
-        started = monotonic()
         query = call.query
-        if self.limits.ready is not None:
+        if self.limits.closed and self.limits.ready is not None:
             await self.limits.ready(_kind(source), call.source)
-        arrival = Arrival(query, self.limits.keys.get(call.source))
-        answer: Sequence[Any]
-        if query.leg in (FACTS, FACETS, ENTITIES):
+        if query.leg in _STRUCTURED:
+            arrival = Arrival(query, self.limits.keys.get(call.source))
             answer = arrival.labelled(await self._structured(source, self._told(query, call.timeout, None)))
             self.results[index] = [item if getattr(item, "source", "-") else item.replace(source=call.source) for item in answer]
             self._report(index, call, "ok", started, count=len(answer), withheld=arrival.withheld)
@@ -225,17 +209,18 @@ class _Run:
         if source.embedder and query.leg in source.vector_legs:
             vector = (await asyncio.shield(self.vectors[source.embedder]))[query.text]
         found = await source.search(self._told(query, call.timeout, vector))
+        arrival = Arrival(query, self.limits.keys.get(call.source) if call.source in self.limits.labelled else None)
         hits = arrival.hits(found)
-        reason = found.reason if isinstance(found, Partial) else ""
         scale = source.score_range
         self.results[index] = RankedList(
             source=call.source, leg=query.leg, query=query.text, hits=hits, weight=call.weight,
             score_range=scale.get(query.leg) if isinstance(scale, Mapping) else scale, retrieved_at=datetime.now(UTC),
         )  # fmt: skip
-        status = "partial" if reason else "ok"
-        self._report(
-            index, call, status, started, count=len(hits), withheld=arrival.withheld, error=mask(reason, self.limits.secrets)
-        )
+        if isinstance(found, Partial):
+            reason = mask(found.reason, self.limits.secrets)
+            self._report(index, call, "partial", started, count=len(hits), withheld=arrival.withheld, error=reason)
+        else:
+            self._report(index, call, "ok", started, count=len(hits), withheld=arrival.withheld)
 
     async def _structured(self, source: Source | FactSource, query: Query) -> Sequence[Any]:
         if query.leg == FACTS and isinstance(source, FactSource):
@@ -249,14 +234,21 @@ class _Run:
     def _told(self, query: Query, timeout: float | None, vector: Vector | None) -> Query:
         """The query with its vector and the deadline the source is told."""
         told = self.told
+        if timeout is None and vector is None:
+            known = self._queries.get(id(query))
+            if known is not None:
+                return known
         if timeout is not None:
             own = monotonic() + timeout * (1 - MARGIN)
             told = own if told is None else min(told, own)
-        return Query(
+        made = Query(
             text=query.text, leg=query.leg, limit=query.limit, vector=vector, deadline=told, concepts=query.concepts,
             labels=query.labels, entities=query.entities, period=query.period, language=query.language,
             scope=query.scope, filters=query.filters,
         )  # fmt: skip
+        if timeout is None and vector is None:
+            self._queries[id(query)] = made  # sources share a query; the plan keeps it alive
+        return made
 
     def _report(
         self,

@@ -133,7 +133,8 @@ class Instances:
     async def open(self) -> None:
         """Open all, in the order in which they may need each other."""
         self._locks = {key: asyncio.Lock() for key in self.all}
-        self.closed = set(self.all)
+        self.closed.clear()
+        self.closed.update(self.all)
         for key in sorted(self.all, key=lambda key: _ORDER.index(key[0])):
             try:
                 await self.ready(*key)

@@ -19,6 +19,7 @@ def make_plan(intent: Intent, request: Request, settings: Settings, sources: Map
     _known(request.sources, sources)
     calls: list[Call] = []
     excluded: dict[str, str] = {}
+    queries = _Queries(intent, request)
     for name, instance in settings.sources.items():
         if name not in sources:
             continue
@@ -28,11 +29,11 @@ def make_plan(intent: Intent, request: Request, settings: Settings, sources: Map
             continue
         source = sources[name]
         if isinstance(source, FactSource):
-            calls.extend(_fact_calls(name, source, instance.keys, intent, request, rag))
+            calls.extend(_fact_calls(name, source, instance.keys, intent, rag, queries))
             if not rag.graph_facts_enabled or not rag.max_graph_facts:
                 excluded[name] = "[rag] graph_facts_enabled is false" if rag.max_graph_facts else "[rag] max_graph_facts is 0"
         else:
-            calls.extend(_calls(name, source, instance.keys, intent, request, rag, route, excluded))
+            calls.extend(_calls(name, source, instance.keys, intent, request, rag, route, excluded, queries))
     return Plan(intent=intent, route=intent.kind, calls=tuple(calls), excluded=excluded)
 
 
@@ -64,7 +65,15 @@ def _not_asked(name: str, instance: Instance, intent: Intent, request: Request, 
 
 
 def _calls(
-    name: str, source: Source, keys: SourceKeys, intent: Intent, request: Request, rag: Rag, route: Route, excluded: dict[str, str]
+    name: str,
+    source: Source,
+    keys: SourceKeys,
+    intent: Intent,
+    request: Request,
+    rag: Rag,
+    route: Route,
+    excluded: dict[str, str],
+    queries: _Queries,
 ) -> list[Call]:
     calls = []
     texts = intent.queries[: min(rag.max_retrieval_queries, keys.queries or 3)]
@@ -75,11 +84,9 @@ def _calls(
             excluded[f"{name}/{leg}"] = why
             continue
         for text in texts:
-            calls.append(
-                Call(source=name, query=_query(text, leg, limit, intent, request), weight=keys.weight, timeout=keys.timeout)
-            )
+            calls.append(Call(source=name, query=queries(text, leg, limit), weight=keys.weight, timeout=keys.timeout))
     if intent.facets and isinstance(source, SupportsFacets):
-        query = _query(intent.question, FACETS, limit, intent, request)
+        query = queries(intent.question, FACETS, limit)
         calls.append(Call(source=name, query=query, timeout=keys.timeout))
     return calls
 
@@ -97,20 +104,32 @@ def _leg_not_asked(leg: str, keys: SourceKeys, request: Request, rag: Rag, route
     return ""
 
 
-def _fact_calls(name: str, source: FactSource, keys: SourceKeys, intent: Intent, request: Request, rag: Rag) -> list[Call]:
+def _fact_calls(name: str, source: FactSource, keys: SourceKeys, intent: Intent, rag: Rag, queries: _Queries) -> list[Call]:
     calls = []
     if rag.graph_facts_enabled and rag.max_graph_facts:
-        query = _query(intent.question, FACTS, keys.limit or rag.max_graph_facts, intent, request)
+        query = queries(intent.question, FACTS, keys.limit or rag.max_graph_facts)
         calls.append(Call(source=name, query=query, weight=keys.weight, timeout=keys.timeout))
     if intent.lookup and isinstance(source, SupportsEntities):
-        query = _query(intent.question, ENTITIES, keys.limit or rag.candidates, intent, request)
+        query = queries(intent.question, ENTITIES, keys.limit or rag.candidates)
         calls.append(Call(source=name, query=query, weight=keys.weight, timeout=keys.timeout))
     return calls
 
 
-def _query(text: str, leg: str, limit: int, intent: Intent, request: Request) -> Query:
-    filters = request.filters if request.kinds is None else {**request.filters, "kind": list(request.kinds)}
-    return Query(
-        text=text, leg=leg, limit=limit, concepts=intent.concepts, labels=intent.labels, entities=intent.entities,
-        period=intent.period, language=intent.language, scope=request.scope, filters=filters,
-    )  # fmt: skip
+class _Queries:
+    """The queries of one request. Sources that are asked the same thing share one."""
+
+    def __init__(self, intent: Intent, request: Request) -> None:
+        self.intent, self.scope = intent, request.scope
+        self.filters = request.filters if request.kinds is None else {**request.filters, "kind": list(request.kinds)}
+        self.made: dict[tuple[str, str, int], Query] = {}
+
+    def __call__(self, text: str, leg: str, limit: int) -> Query:
+        key = (text, leg, limit)
+        query = self.made.get(key)
+        if query is None:
+            intent = self.intent
+            query = self.made[key] = Query(
+                text=text, leg=leg, limit=limit, concepts=intent.concepts, labels=intent.labels, entities=intent.entities,
+                period=intent.period, language=intent.language, scope=self.scope, filters=self.filters,
+            )  # fmt: skip
+        return query

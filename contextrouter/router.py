@@ -34,9 +34,10 @@ from contextrouter.contracts import (
 )
 from contextrouter.dedupe import dedupe
 from contextrouter.errors import ContextRouterError, RequestRefused
-from contextrouter.fanout import Limits, OnReport, fan_out
+from contextrouter.fanout import OnReport, fan_out
 from contextrouter.fusion import fuse
 from contextrouter.intent import FAILED, interpret
+from contextrouter.lanes import Lane, split
 from contextrouter.lifecycle import Instances, check_sources, with_given
 from contextrouter.model import (
     Context,
@@ -53,6 +54,7 @@ from contextrouter.model import (
 )
 from contextrouter.plan import make_plan
 from contextrouter.plugins import Registry
+from contextrouter.pressure import Limits
 from contextrouter.ranking import rank
 from contextrouter.result import Steps, context_of, distinct_facts, raise_if_all_failed
 from contextrouter.selection import select
@@ -131,8 +133,11 @@ class ContextRouter:
             raise ContextRouterError("This router is open in another event loop. Close it there, or make one router per loop.")
         self._loop = loop
         keys = {name: instance.keys for name, instance in self.settings.sources.items()}
+        rag, limits = self.settings.rag, self.settings.limits
         self._limits = Limits(
-            keys, max_concurrency=self.settings.rag.max_concurrency, secrets=self.settings.secrets, ready=self.instances.ready
+            keys, max_concurrency=rag.max_concurrency, max_waiting=limits.max_waiting, breaker_failures=limits.breaker_failures,
+            breaker_seconds=limits.breaker_seconds, patience=rag.timeout_seconds / 2, secrets=self.settings.secrets,
+            ready=self.instances.ready, closed=self.instances.closed,
         )  # fmt: skip
         self._versions = Versions(self._sources, self.settings.cache.version_seconds)
         try:
@@ -274,7 +279,7 @@ class ContextRouter:
             ranked = await rank(
                 live, stages, context, keys=keys, deadline=_on_loop(until), steps=steps.all, secrets=self.settings.secrets
             )  # fmt: skip
-            live = [envelope for envelope in ranked if envelope.dropped is None]
+            live = Lane(split(ranked)[0])
             steps.mark()
         selected = steps.split("select", select(live, rag))
         done = assemble(selected, facts, budget=rag.token_budget, count=tokens.count, truncate=tokens.truncate)

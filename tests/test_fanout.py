@@ -9,8 +9,23 @@ from time import monotonic
 
 import pytest
 
-from contextrouter import Call, Document, Fact, Harvest, Hit, Intent, Partial, Plan, Query, Scope, Source, SourceError, SourceTimeout
-from contextrouter.fanout import Limits, fan_out
+from contextrouter import (
+    Call,
+    Document,
+    Fact,
+    Harvest,
+    Hit,
+    Intent,
+    Partial,
+    Plan,
+    Query,
+    Scope,
+    Source,
+    SourceError,
+    SourceTimeout,
+)
+from contextrouter.fanout import fan_out
+from contextrouter.pressure import Limits
 from contextrouter.settings import SourceKeys
 from contextrouter.threads import Threads
 from tests.sources import Facts, Fixed, Legs, Ones, Raising, hits
@@ -87,7 +102,10 @@ async def test_asy_10_a_partial_answer_is_used_and_what_is_missing_is_said():
 
 
 async def test_a_source_that_says_it_timed_out_is_reported_so():
-    assert statuses(await run(5, s=Raising(SourceTimeout("too slow")), t=Raising(TimeoutError()))) == {"s": "timeout", "t": "timeout"}
+    assert statuses(await run(5, s=Raising(SourceTimeout("too slow")), t=Raising(TimeoutError()))) == {
+        "s": "timeout",
+        "t": "timeout",
+    }
 
 
 async def test_a_source_is_told_a_deadline_a_little_before_the_cut():
@@ -203,7 +221,10 @@ async def test_labels_of_the_table_fill_gaps_and_only_tighten():
 
 
 async def test_filters_and_kinds_are_enforced_on_arrival():
-    found = [Hit(document=Document(id=k, content=k, kind=k, metadata={"year": y})) for k, y in (("book", 2020), ("book", 2021), ("web", 2020))]
+    found = [
+        Hit(document=Document(id=k, content=k, kind=k, metadata={"year": y}))
+        for k, y in (("book", 2020), ("book", 2021), ("web", 2020))
+    ]
     harvest = await run(5, query={"filters": {"kind": ["book"], "year": 2020}}, s=Fixed(found))
     assert len(harvest.lists[0].hits) == 1
 
@@ -251,7 +272,9 @@ async def test_concurrency_of_a_source_and_of_all_is_limited():
 
 
 async def test_cfg_10_secrets_never_reach_a_report():
-    error = RuntimeError("403 for https://user:hunter2@host/?api_key=abcdef123456 Authorization: Bearer zzzzzzzzzz, known s3cr3t-value")
+    error = RuntimeError(
+        "403 for https://user:hunter2@host/?api_key=abcdef123456 Authorization: Bearer zzzzzzzzzz, known s3cr3t-value"
+    )
     harvest = await run(5, limits=Limits(secrets=["s3cr3t-value"]), s=Raising(error))
     text = harvest.reports[0].error
     for secret in ("hunter2", "abcdef123456", "zzzzzzzzzz", "s3cr3t-value"):

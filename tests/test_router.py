@@ -41,7 +41,9 @@ def found(context: Context) -> list[str]:
 
 
 async def test_the_whole_way_from_question_to_cited_context():
-    async with ContextRouter(ONE, connectors={"a": Fixed("x y"), "b": Fixed("z")}, facts={"g": Facts([Fact(subject="s", predicate="p", object="o")])}) as router:
+    async with ContextRouter(
+        ONE, connectors={"a": Fixed("x y"), "b": Fixed("z")}, facts={"g": Facts([Fact(subject="s", predicate="p", object="o")])}
+    ) as router:
         context = await router.route("Why x?")
     assert found(context) == sorted(["x", "z"], key=lambda n: n != "x") + ["y"]
     assert [c.number for c in context.citations] == [1, 2, 3]
@@ -152,7 +154,9 @@ async def test_a_failed_interpreter_degrades_the_answer():
 
 
 async def test_m17_a_route_that_finds_nothing_falls_back():
-    settings = {"routes": {"narrow": {"sources": ["none"], "fallback": "wide"}, "wide": {"sources": ["some"], "fallback": "narrow"}}}
+    settings = {
+        "routes": {"narrow": {"sources": ["none"], "fallback": "wide"}, "wide": {"sources": ["some"], "fallback": "narrow"}}
+    }
     async with ContextRouter(settings, connectors={"none": Fixed([]), "some": Fixed("a")}) as router:
         context = await router.route(Request(question="q", mode="narrow"))
         assert (found(context), context.trace.plan.route) == (["a"], "wide")
@@ -307,6 +311,7 @@ def test_asy_14_asy_15_asy_16_one_loop_owns_a_router_and_another_may_follow():
 
     async def in_two_loops() -> None:
         async with router:
+
             def other() -> None:
                 asyncio.run(router.route("q"))
 
@@ -376,4 +381,3 @@ async def test_the_answer_does_not_depend_on_who_is_faster():
     one, other = await ask(0.0, 0.02, 0.04), await ask(0.04, 0.0, 0.02)
     assert one.text == other.text
     assert [(e.id, e.score) for e in one.envelopes] == [(e.id, e.score) for e in other.envelopes]
-

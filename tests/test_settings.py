@@ -95,7 +95,9 @@ def test_cfg_03_unknown_keys_in_plugin_tables_are_errors(tmp_path: Path):
 def test_an_unknown_use_names_the_nearest_and_all_there_are(tmp_path: Path):
     with pytest.raises(PluginNotFound) as caught:
         read(write(tmp_path, '[connectors.news]\nuse = "rsss"\n'))
-    assert "settings.toml:2: connectors.news.use: connector plugin 'rsss' is not registered. Did you mean `rss`?" in str(caught.value)
+    assert "settings.toml:2: connectors.news.use: connector plugin 'rsss' is not registered. Did you mean `rss`?" in str(
+        caught.value
+    )
     assert "rss" in caught.value.known
 
 
@@ -136,12 +138,14 @@ def test_cfg_04_environment_variables_that_set_nothing_are_reported():
 
 
 def test_a_misspelt_key_in_the_environment_is_an_error_that_names_the_variable():
-    with pytest.raises(SettingsError, match=r"environment variable CONTEXTROUTER_RAG__RRFK: rag.rrfk: unknown key. Did you mean `rrf_k`"):
+    with pytest.raises(
+        SettingsError, match=r"environment variable CONTEXTROUTER_RAG__RRFK: rag.rrfk: unknown key. Did you mean `rrf_k`"
+    ):
         read({}, {"CONTEXTROUTER_RAG__RRFK": "1"})
 
 
 def test_cfg_05_cfg_07_nested_tables_and_lists_can_be_set_from_the_environment(tmp_path: Path):
-    path = write(tmp_path, '[rag]\nquotas = { paper = 1, other = 2 }\n[stages.freshness]\nweight = 0.2\n')
+    path = write(tmp_path, "[rag]\nquotas = { paper = 1, other = 2 }\n[stages.freshness]\nweight = 0.2\n")
     environ = {
         "CONTEXTROUTER_RAG__QUOTAS__PAPER": "4", "CONTEXTROUTER_RAG__STAGES": '["freshness"]',
         "CONTEXTROUTER_STAGES__FRESHNESS__WEIGHT": "0.5", "CONTEXTROUTER_RAG__LEG_WEIGHTS": '{"text": 2}',
@@ -264,7 +268,9 @@ def test_the_key_locator_knows_every_form_of_key():
 
 _key = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), min_size=1, max_size=6)
 _value = st.recursive(
-    st.one_of(st.integers(-9, 9), st.booleans(), st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), max_size=8)),
+    st.one_of(
+        st.integers(-9, 9), st.booleans(), st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), max_size=8)
+    ),
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(_key, inner, max_size=3)),
     max_leaves=8,
 )

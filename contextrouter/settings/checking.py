@@ -15,9 +15,9 @@ from contextrouter import schema
 from contextrouter.errors import ContextRouterError, PluginNotFound
 from contextrouter.settings.reading import Key, Reading
 from contextrouter.settings.together import Together
-from contextrouter.settings.values import TABLES, Cache, Instance, Job, Plugins, Rag, Route, Settings, keys_of
+from contextrouter.settings.values import TABLES, Cache, Instance, Job, Limits, Plugins, Rag, Route, Settings, keys_of
 
-SECTIONS: Mapping[str, type[msgspec.Struct]] = {"rag": Rag, "cache": Cache, "plugins": Plugins}
+SECTIONS: Mapping[str, type[msgspec.Struct]] = {"rag": Rag, "cache": Cache, "limits": Limits, "plugins": Plugins}
 NAMED: Mapping[str, type[msgspec.Struct]] = {"routes": Route, "ingest": Job}
 GIVEN = "(made by hand)"
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")

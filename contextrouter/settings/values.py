@@ -87,6 +87,14 @@ class Cache(msgspec.Struct, frozen=True, kw_only=True):
     timeout_seconds: Seconds = 0.1  # of one operation; then it is a miss
 
 
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """`[limits]`: how many calls may wait, and when a source that fails is left alone. How many run is in `[rag]`."""
+
+    max_waiting: Count = 1000  # calls in line, in all and for each source with a `concurrency`; more are refused at once
+    breaker_failures: Count = 10  # in a row, of one leg; then it is not asked for a while. 0: never
+    breaker_seconds: Seconds = 30.0  # how long; then one call at a time tries
+
+
 class Plugins(msgspec.Struct, frozen=True, kw_only=True):
     """`[plugins]`: folders whose modules are plugins, relative to the settings file."""
 
@@ -190,6 +198,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     rag: Rag = Rag()
     cache: Cache = Cache()
+    limits: Limits = Limits()
     plugins: Plugins = Plugins()
     providers: Mapping[str, Instance] = _NONE
     connectors: Mapping[str, Instance] = _NONE
