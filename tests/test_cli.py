@@ -171,7 +171,7 @@ def test_check_names_a_store_that_another_embedder_filled(cli: CommandLine, tmp_
 
 
 def test_check_reports_warnings(cli: CommandLine, tmp_path: Path):
-    settings(tmp_path, '[providers.memory]\n[stages.freshness]\nhalf_life_days = 3.0\n')
+    settings(tmp_path, "[providers.memory]\n[stages.freshness]\nhalf_life_days = 3.0\n")
     ran = cli("check", cwd=tmp_path)
     assert ran.code == 0
     assert "does not run" in ran.out

@@ -14,6 +14,7 @@ from contextrouter.errors import SECRET_NAME, ContextRouterError, mask
 from contextrouter.plugins import Registry
 from contextrouter.router import ContextRouter
 from contextrouter.settings import TABLES, Instance, Settings
+from contextrouter.settings.checking import NAMED, SECTIONS
 
 DEFAULTED = "default"
 
@@ -44,12 +45,12 @@ def settings(settings: options.SettingsPath = options.DEFAULT, as_json: options.
 
 def effective(settings: Settings, registry: Registry) -> Iterator[Value]:
     """Yield every value, in the order of the tables; secrets are masked."""
-    for section in ("rag", "cache", "plugins"):
+    for section in SECTIONS:
         yield from _struct(section, getattr(settings, section), settings)
     for table, kind in TABLES.items():
         for name, instance in settings.instances(kind).items():
             yield from _instance(f"{table}.{name}", instance, settings, registry)
-    for table in ("routes", "ingest"):
+    for table in NAMED:
         for name, struct in getattr(settings, table).items():
             yield from _struct(f"{table}.{name}", struct, settings)
 
