@@ -86,7 +86,9 @@ def test_k19_both_numbers_of_the_worked_example():
     """1/(k+v) + 0.5/(k+c): the example's two documents give 0.024458 and 0.024326, and keep their order."""
     vector = ["first", "second"]
     centrality = ["second", "first"]
-    scores = dict(fused([ranked("s", vector, leg="vector"), ranked("s", centrality, leg="centrality")], leg_weights={"centrality": 0.5}))
+    scores = dict(
+        fused([ranked("s", vector, leg="vector"), ranked("s", centrality, leg="centrality")], leg_weights={"centrality": 0.5})
+    )
     assert scores["first"] == pytest.approx(1 / 61 + 0.5 / 62)
     assert round(scores["first"], 6) == 0.024458
     assert scores["second"] == pytest.approx(1 / 62 + 0.5 / 61)
@@ -245,7 +247,12 @@ def test_order_does_not_depend_on_the_hash_seed():
 
 def test_thirty_sources_of_a_thousand_hits_and_three_queries_are_still_right():
     lists = [
-        RankedList(source=f"s{s:02}", leg="default", query=q, hits=[Hit(document=Document(id=f"{s}-{i}", content=f"{s}-{i}")) for i in range(1000)])
+        RankedList(
+            source=f"s{s:02}",
+            leg="default",
+            query=q,
+            hits=[Hit(document=Document(id=f"{s}-{i}", content=f"{s}-{i}")) for i in range(1000)],
+        )
         for s in range(30)
         for q in ("q1", "q2", "q3")
     ]
@@ -255,3 +262,10 @@ def test_thirty_sources_of_a_thousand_hits_and_three_queries_are_still_right():
     assert result[0].document.id == "everywhere"
     assert result[0].score == pytest.approx(30 / 560)  # rank 500 in each source
     assert len(result) == 30 * 999 + 1
+
+
+def test_fus_19_a_cut_off_on_one_leg_takes_nothing_from_another():
+    """Cut-offs belong to a source and act before fusion: a vector leg that let nothing through leaves the exact words' hits."""
+    lists = [ranked("s", "", leg="vector"), ranked("s", "exact", [12.0], leg="text")]
+    assert fused(lists) == [("exact", pytest.approx(1 / 61))]
+    assert fused(lists, hybrid_fusion="weighted") == [("exact", pytest.approx(0.3))]
