@@ -104,8 +104,14 @@ class _Run:
         for task in done:
             if not task.cancelled() and (error := task.exception()) is not None:
                 raise error  # a fault of this program, not of a source
+        in_time = self.deadline is None or not late
         for index, call in enumerate(self.plan.calls):
-            if self.reports[index] is None:
+            if self.reports[index] is not None:
+                continue
+            if in_time:  # ended by itself, without an answer and without an error
+                self._report(index, call, "error", error="the source cancelled its own call")
+                self.limits.breaker(call.source, call.query.leg).failed("cancelled its own call")
+            else:
                 self._late(index, call)
 
     async def _end(self, tasks: set[asyncio.Task[Any]]) -> None:

@@ -1,0 +1,73 @@
+"""Cancellation: never hidden, never masking what went wrong, and what a cancelled thread leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from time import monotonic
+
+import pytest
+
+from contextrouter import ContextRouter, Hit, Query
+from contextrouter.threads import Threads
+from tests.sources import Fixed, Raising
+
+SETTINGS = {"rag": {"max_retrieval_queries": 1, "cache_enabled": False}}
+
+
+async def test_asy_08_a_cancelled_call_in_a_thread_is_abandoned_at_once_and_its_result_thrown_away():
+    threads = Threads(1, "t")
+    begun, go, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def blocking() -> str:
+        begun.set()
+        go.wait(5)
+        ended.set()
+        return "late"
+
+    task = asyncio.create_task(threads.run(blocking))
+    await asyncio.to_thread(begun.wait, 5)
+    queued = asyncio.create_task(threads.run(lambda: pytest.fail("a queued call that was cancelled ran")))
+    await asyncio.sleep(0.01)
+    queued.cancel()
+    task.cancel()
+    started = monotonic()
+    for each in (task, queued):
+        with pytest.raises(asyncio.CancelledError):
+            await each
+    assert monotonic() - started < 1
+    assert not ended.is_set()
+    go.set()
+    threads.close(wait=True)
+    assert ended.is_set()
+
+
+async def test_asy_12_a_cancellation_is_never_hidden_whenever_it_comes():
+    async with ContextRouter(SETTINGS, connectors={"a": Fixed("a"), "b": Fixed("b", delay=0.001)}) as router:
+        outcomes = set()
+        for turns in range(40):
+            task = asyncio.create_task(router.route("q"))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            asked = task.cancel()
+            await asyncio.wait([task])
+            assert task.cancelled() is asked
+            outcomes.add(asked)
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert True in outcomes
+
+
+async def test_asy_21_a_source_that_cancels_itself_does_not_mask_another_s_failure():
+    class CancelsItself(Fixed):
+        async def search(self, query: Query) -> Sequence[Hit]:
+            raise asyncio.CancelledError
+
+    sources = {"odd": CancelsItself(), "bad": Raising(RuntimeError("the root cause")), "good": Fixed("a")}
+    async with ContextRouter(SETTINGS, connectors=sources) as router:
+        context = await router.route("q")
+    assert {r.source: (r.status, r.error) for r in context.coverage} == {
+        "odd": ("error", "the source cancelled its own call"),
+        "bad": ("error", "RuntimeError: the root cause"),
+        "good": ("ok", ""),
+    }
