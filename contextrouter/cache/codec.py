@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from contextrouter.cache.tiers import Unfit
-from contextrouter.model import Call, Context, Envelope, Intent, Period, Plan, Query, Trace
+from contextrouter.model import Call, Context, Envelope, Intent, Period, Plan, Query, Step, Trace
 
 
 def encoded(context: Context) -> bytes:
@@ -103,7 +103,8 @@ def _decoder() -> msgspec.msgpack.Decoder[Any]:
     query = _like(Query, period=_Days | None)
     calls: Any = tuple.__class_getitem__((_like(Call, query=query), ...))
     plan = _like(Plan, intent=intent, calls=calls)
-    trace = _like(Trace, plan=plan)
+    step = _like(Step, lost=tuple[Envelope, ...])
+    trace = _like(Trace, plan=plan, steps=tuple.__class_getitem__((step, ...)))
     return msgspec.msgpack.Decoder(_like(Context, intent=intent, trace=trace))
 
 
@@ -116,7 +117,7 @@ def _context(read: Any) -> Context:
     calls = tuple(
         Call(**_fields(call, query=Query(**_fields(call.query, period=_period(call.query.period))))) for call in plan.calls
     )
-    trace = Trace(plan=Plan(**_fields(plan, intent=_intent(plan.intent), calls=calls)), steps=read.trace.steps)
+    trace = Trace(plan=Plan(**_fields(plan, intent=_intent(plan.intent), calls=calls)), steps=tuple(Step(**_fields(step)) for step in read.trace.steps))
     return Context(**_fields(read, intent=_intent(read.intent), trace=trace))
 
 

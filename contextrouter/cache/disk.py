@@ -20,6 +20,8 @@ from contextrouter.threads import Threads
 
 INLINE = 1_000_000
 """Entries of fewer bytes lie in the table, which is read faster than a file of their own."""
+CULL = 2
+"""How many entries each write removes while there is no room: more than it adds, and never all there are."""
 PATIENCE = 1.0
 """Seconds to wait for another process that writes."""
 _FILE = re.compile(r"[0-9a-f]{2}/[0-9a-f]{2}/[0-9a-f]{28}\.val\Z")
@@ -120,7 +122,7 @@ class DiskTier:
 
         cache = Cache(
             str(self.folder), timeout=PATIENCE, disk=_safe_disk(), size_limit=self.max_bytes, statistics=0, tag_index=0,
-            eviction_policy="least-recently-stored", cull_limit=10, disk_min_file_size=INLINE, disk_pickle_protocol=0,
+            eviction_policy="least-recently-stored", cull_limit=CULL, disk_min_file_size=INLINE, disk_pickle_protocol=0,
         )  # fmt: skip
         if cache.directory != str(self.folder):
             raise self._refused("has a '$' or '~' in its name. Name one without.")
@@ -152,8 +154,10 @@ class DiskTier:
         return found if type(found) is bytes else None
 
     async def put(self, at: bytes, entry: bytes, ttl: float) -> None:
-        """Keep `entry` for `ttl` seconds."""
+        """Keep `entry` for `ttl` seconds, unless there could be no room for it."""
         cache = self._cache
+        if self.max_bytes is not None and len(entry) > self.max_bytes:
+            return
         await self._run(lambda: cache.set(at.hex(), entry, expire=ttl))
 
     async def clear(self) -> int:
@@ -161,9 +165,9 @@ class DiskTier:
         return int(await self._run(self._cache.clear))
 
     async def size(self) -> tuple[int, int]:
-        """Return the number of entries and the bytes of the folder's files."""
+        """Return the number of entries and the bytes of the folder's files. Removes what is too old."""
         cache = self._cache
-        found: tuple[int, int] = await self._run(lambda: (len(cache), int(cache.volume())))
+        found: tuple[int, int] = await self._run(lambda: (cache.expire(), len(cache), int(cache.volume()))[1:])
         return found
 
     async def _run(self, function: Any) -> Any:
