@@ -117,7 +117,8 @@ def _context(read: Any) -> Context:
     calls = tuple(
         Call(**_fields(call, query=Query(**_fields(call.query, period=_period(call.query.period))))) for call in plan.calls
     )
-    trace = Trace(plan=Plan(**_fields(plan, intent=_intent(plan.intent), calls=calls)), steps=tuple(Step(**_fields(step)) for step in read.trace.steps))
+    steps = tuple(Step(**_fields(step)) for step in read.trace.steps)
+    trace = Trace(plan=Plan(**_fields(plan, intent=_intent(plan.intent), calls=calls)), steps=steps)
     return Context(**_fields(read, intent=_intent(read.intent), trace=trace))
 
 
