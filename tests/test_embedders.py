@@ -298,7 +298,7 @@ async def test_cfg_10_a_refusal_never_shows_the_key() -> None:
 
 
 async def test_openai_says_so_when_nobody_answers() -> None:
-    async with opened(OpenAI.example()) as embedder:
+    async with opened(OpenAI(model="m", dimensions=8, base_url="http://127.0.0.1:9/v1", request_timeout=1.0)) as embedder:
         with pytest.raises(PluginError, match=r"127\.0\.0\.1:9/v1 .*Check base_url"):
             await embedder.ping()
 

@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
+from contextrouter.builtin.embedders.openai_example import ExampleServer
 from contextrouter.contracts import Embedder
 from contextrouter.errors import ContractError, MissingDependency, PluginError, mask
 from contextrouter.model import Vector
@@ -51,11 +52,14 @@ class OpenAI(Embedder):
         self.query_prefix, self.document_prefix = query_prefix, document_prefix
         self._api_key = api_key
         self._client: AsyncOpenAI | None = None
+        self._server: ExampleServer | None = None
 
     @classmethod
     def example(cls) -> Self:
-        """An instance for a server on this machine that needs no key."""
-        return cls(model="example", dimensions=8, base_url="http://127.0.0.1:9/v1", request_timeout=1.0)
+        """An instance with a server of its own on this machine, which runs from open() to aclose()."""
+        embedder = cls(model="example", dimensions=8, base_url="http://127.0.0.1:9/v1")
+        embedder._server = ExampleServer(embedder.dimensions)
+        return embedder
 
     async def open(self) -> None:
         """Make the client; nothing is sent. Raises MissingDependency without the package, PluginError without a key."""
@@ -67,6 +71,8 @@ class OpenAI(Embedder):
             raise PluginError("api_key is empty, which OpenAI refuses. Set api_key, or base_url of a server that needs none.")
         from openai import AsyncOpenAI
 
+        if self._server is not None:
+            self.base_url = await self._server.open()
         self._client = AsyncOpenAI(
             api_key=self._api_key or "none", base_url=self.base_url or "https://api.openai.com/v1",
             timeout=self.request_timeout, max_retries=1,
@@ -77,6 +83,8 @@ class OpenAI(Embedder):
         client, self._client = self._client, None
         if client is not None:
             await client.close()
+        if self._server is not None:
+            await self._server.aclose()
 
     async def ping(self) -> None:
         """Embed one word. Raises PluginError when the server does not answer as it should."""
@@ -94,7 +102,9 @@ class OpenAI(Embedder):
         full = [i for i, text in enumerate(texts) if text.strip()]
         for start in range(0, len(full), self.batch_size):
             places = full[start : start + self.batch_size]
-            answer = await self._request(self._client, [prefix + texts[i] for i in places])
+            # Lone surrogates, which no JSON can carry, become "?".
+            sent = [(prefix + texts[i]).encode("utf-8", "replace").decode() for i in places]
+            answer = await self._request(self._client, sent)
             for place, vector in zip(places, answer, strict=True):
                 vectors[place] = vector
         return vectors

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import msgspec
 
@@ -59,6 +59,8 @@ class SqliteFacts(FactSource):
     Names are matched whole, without regard to case and accents, longest first, in any script. Facts are those that hold now,
     or at some time in the query's period. Raises ValueError for values out of range.
     """
+
+    example_questions: ClassVar[Sequence[str]] = ("Who founded OpenAI?",)
 
     def __init__(self, *, path: FilePath = "", store: Provider | None = None, hops: int = 1) -> None:
         if path and store is not None:
