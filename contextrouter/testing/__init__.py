@@ -1,0 +1,105 @@
+"""For those who test plugins, and what stands around them.
+
+Builders (`doc`, `hit`, `query`, …) make nouns from little. Fakes (`Fixed`, `Facts`, `Hashing`, …) are plugins that obey their
+contracts. The conformance kit holds a plugin to the laws of its kind: as a suite of tests (`ConnectorSuite`, …), or as a
+`verdict`. `deviates` overrides a law, with a reason.
+"""
+
+from contextrouter.testing.builders import (
+    NOW,
+    doc,
+    embedding,
+    entry,
+    envelope,
+    fact,
+    hit,
+    hits,
+    intent,
+    query,
+    ranked,
+    stage_context,
+)
+from contextrouter.testing.fakes import (
+    Adding,
+    Echo,
+    Facts,
+    Fixed,
+    Hashing,
+    Legs,
+    Lines,
+    Ones,
+    Overlap,
+    Raising,
+    Reversing,
+    admits,
+)
+from contextrouter.testing.kit import Broken, Finding, Law, NotApplicable, deviates, kind_of
+from contextrouter.testing.laws import LAWS
+from contextrouter.testing.subject import Subject
+from contextrouter.testing.suites import (
+    SUITES,
+    ConnectorSuite,
+    EmbedderSuite,
+    FactSourceSuite,
+    GeneratorSuite,
+    InterpreterSuite,
+    ProviderSuite,
+    RerankerSuite,
+    SourceSuite,
+    StageSuite,
+    Suite,
+    TransformSuite,
+)
+from contextrouter.testing.verdict import Verdict, judge, laws_of, subject_of, verdict
+
+__all__ = [
+    "LAWS",
+    "NOW",
+    "SUITES",
+    "Adding",
+    "Broken",
+    "ConnectorSuite",
+    "Echo",
+    "EmbedderSuite",
+    "FactSourceSuite",
+    "Facts",
+    "Finding",
+    "Fixed",
+    "GeneratorSuite",
+    "Hashing",
+    "InterpreterSuite",
+    "Law",
+    "Legs",
+    "Lines",
+    "NotApplicable",
+    "Ones",
+    "Overlap",
+    "ProviderSuite",
+    "Raising",
+    "RerankerSuite",
+    "Reversing",
+    "SourceSuite",
+    "StageSuite",
+    "Subject",
+    "Suite",
+    "TransformSuite",
+    "Verdict",
+    "admits",
+    "deviates",
+    "doc",
+    "embedding",
+    "entry",
+    "envelope",
+    "fact",
+    "hit",
+    "hits",
+    "intent",
+    "judge",
+    "kind_of",
+    "laws_of",
+    "query",
+    "ranked",
+    "stage_context",
+    "subject_of",
+    "verdict",
+]

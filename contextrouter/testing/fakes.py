@@ -1,0 +1,217 @@
+"""Plugins that obey their contracts and need nothing: for tests of whatever stands around them.
+
+`Raising` is the exception: it only fails. Each notes what it was asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+from contextrouter.contracts import (
+    Completion,
+    Connector,
+    Embedder,
+    FactSource,
+    Generator,
+    Interpreter,
+    Provider,
+    Reranker,
+    Stage,
+    StageContext,
+    Transform,
+)
+from contextrouter.errors import SourceError
+from contextrouter.model import Document, Envelope, Fact, Hit, Intent, Query, Vector
+from contextrouter.testing.builders import embedding, hits
+from contextrouter.testing.kit import deviates
+
+
+def admits(document: Document, query: Query) -> bool:
+    """Whether scope, period and filters let `document` through; without a tenant of its own it takes its source's."""
+    if query.scope is not None:
+        seen_as = document if document.tenant else document.replace(tenant=query.scope.tenant)
+        if not query.scope.allows(seen_as):
+            return False
+    if query.period is not None and (document.updated_at is None or not query.period.contains(document.updated_at)):
+        return False
+    return all(_has(document, name, wanted) for name, wanted in query.filters.items())
+
+
+def _has(document: Document, name: str, wanted: Any) -> bool:
+    value = document.metadata[name] if name in document.metadata else getattr(document, name, None)
+    allowed = wanted if isinstance(wanted, list | tuple | set | frozenset) else (wanted,)
+    return any(item in allowed for item in (value if isinstance(value, list | tuple) else (value,)))
+
+
+class Fixed(Connector):
+    """Answers every query with the same hits, after `delay` seconds.
+
+    `answer` is names for `hits()`, or hits. With `careless` it minds no scope, period or filter: a source as the router must
+    expect it. `queries` are those it was asked.
+    """
+
+    def __init__(self, answer: Sequence[Hit] | str = "a b c", *, delay: float = 0.0, careless: bool = False) -> None:
+        self.answer = hits(answer) if isinstance(answer, str) else list(answer)
+        self.delay, self.careless = delay, careless
+        self.queries: list[Query] = []
+
+    async def search(self, query: Query) -> Sequence[Hit]:
+        """Return the first of the hits."""
+        self.queries.append(query)
+        if self.delay:
+            await asyncio.sleep(self.delay)
+        found = self.answer if self.careless else [hit for hit in self.answer if admits(hit.document, query)]
+        return found[: max(query.limit, 0)]
+
+
+class Legs(Provider):
+    """Answers each leg with hits of its own; with an `embedder`, the leg "vector" is one of vectors."""
+
+    def __init__(self, by_leg: dict[str, Sequence[Hit]], embedder: str | None = None) -> None:
+        self.legs = tuple(by_leg)
+        self.by_leg = by_leg
+        self.embedder = embedder
+        self.vector_legs = ("vector",) if embedder else ()
+        self.queries: list[Query] = []
+
+    @classmethod
+    def example(cls) -> Self:
+        """Two legs that share a document."""
+        return cls({"text": hits("a b c", [3.0, 2.0, 1.0]), "vector": hits("c d", [0.9, 0.8])})
+
+    async def search(self, query: Query) -> Sequence[Hit]:
+        """Return the first of the leg's hits."""
+        self.queries.append(query)
+        return [hit for hit in self.by_leg[query.leg] if admits(hit.document, query)][: max(query.limit, 0)]
+
+
+class Raising(Connector):
+    """Fails with the given error, or with a SourceError."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error or SourceError("Source is made to fail; use another one.")
+
+    async def search(self, query: Query) -> Sequence[Hit]:
+        """Raise the error."""
+        raise self.error
+
+
+class Facts(FactSource):
+    """Answers with the same facts, to every question in the order given. With `careless` it minds no scope."""
+
+    def __init__(self, facts: Sequence[Fact], *, careless: bool = False) -> None:
+        self.answer, self.careless = list(facts), careless
+
+    @classmethod
+    def example(cls) -> Self:
+        """Three facts about one subject, surest first."""
+        told = (("orbits", "Earth", 1.0), ("raises", "tides", 0.9), ("reflects", "sunlight", 0.9))
+        return cls([Fact(subject="Moon", predicate=p, object=o, confidence=c) for p, o, c in told])
+
+    async def facts(self, query: Query) -> Sequence[Fact]:
+        """Return the first of the facts that may be seen."""
+        scope = query.scope
+        found = self.answer
+        if scope is not None and not self.careless:
+            found = [f for f in found if scope.allows(f if f.tenant else f.replace(tenant=scope.tenant))]
+        return found[: max(query.limit, 0)]
+
+
+@deviates("`error` is the exception itself, for tests written in Python", law="keywords_are_typed_for_toml")
+class Ones(Embedder):
+    """One vector of two dimensions for every text; fails with `error`, where given. `asked` is what it was asked."""
+
+    dimensions = 2
+    model = "ones"
+
+    def __init__(self, *, error: Exception | None = None, delay: float = 0.0) -> None:
+        self.error, self.delay = error, delay
+        self.asked: list[list[str]] = []
+
+    async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[Vector]:
+        """Return (1, 0) per text."""
+        self.asked.append(list(texts))
+        if self.delay:
+            await asyncio.sleep(self.delay)
+        if self.error:
+            raise self.error
+        return [(1.0, 0.0) for _ in texts]
+
+
+class Hashing(Embedder):
+    """Texts that share words are close, by `embedding()`; `dimensions` long."""
+
+    def __init__(self, *, dimensions: int = 16) -> None:
+        if dimensions < 1:
+            raise ValueError(f"dimensions {dimensions!r} is not a positive number. Give 1 or more.")
+        self.dimensions, self.model = dimensions, f"hashing-{dimensions}"
+
+    async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[Vector]:
+        """Return one unit vector per text, zeros for a blank one."""
+        return [embedding(text, self.dimensions) for text in texts]
+
+
+class Adding(Interpreter):
+    """Adds `queries` and `concepts` to every intent."""
+
+    def __init__(self, *, queries: Sequence[str] = (), concepts: Sequence[str] = ()) -> None:
+        self.queries, self.concepts = tuple(queries), tuple(concepts)
+
+    async def interpret(self, intent: Intent) -> Intent:
+        """Return the intent with more of both."""
+        queries = dict.fromkeys((*(intent.queries or (intent.question,)), *self.queries))
+        return intent.replace(queries=tuple(queries), concepts=tuple(dict.fromkeys((*intent.concepts, *self.concepts))))
+
+
+class Reversing(Stage):
+    """Turns the order round, at most `most` of it where that is not 0."""
+
+    def __init__(self, *, most: int = 0) -> None:
+        self.most = most
+
+    async def apply(self, envelopes: Sequence[Envelope], context: StageContext) -> Sequence[Envelope]:
+        """Return the envelopes, last first."""
+        turned = list(envelopes)[::-1]
+        return turned[: self.most] if self.most else turned
+
+
+class Overlap(Reranker):
+    """Scores a document by the number of the question's words it holds."""
+
+    async def score(self, query: str, documents: Sequence[Document]) -> Sequence[float]:
+        """Return the counts."""
+        asked = set(query.casefold().split())
+        return [float(len(asked & set(document.content.casefold().split()))) for document in documents]
+
+
+class Lines(Transform):
+    """Cuts a document at its line ends, and lines at `longest` characters; blank lines are left out."""
+
+    def __init__(self, *, longest: int = 1000) -> None:
+        self.longest = longest
+
+    async def transform(self, document: Document) -> Sequence[Document]:
+        """Return one document per line."""
+        lines = [line[at : at + self.longest] for line in document.content.splitlines() for at in range(0, len(line), self.longest)]
+        texts = [line for line in lines if line.strip()]
+        return [document.replace(id=f"{document.id}#{n}", content=text, parent=document.id) for n, text in enumerate(texts)]
+
+
+class Echo(Generator):
+    """Answers with the last message's content, and with `data` where a schema is asked for."""
+
+    def __init__(self, *, data: dict[str, Any] | None = None) -> None:
+        self.data: Mapping[str, Any] = data or {}
+        self.asked: list[Sequence[Mapping[str, str]]] = []
+
+    async def complete(self, messages: Sequence[Mapping[str, str]], *, schema: Mapping[str, Any] | None = None) -> Completion:
+        """Return the last content; with a schema, the empty value of each key that `data` does not give."""
+        self.asked.append(messages)
+        text = messages[-1]["content"] if messages else ""
+        if schema is None:
+            return Completion(text=text, model="echo")
+        empty = {"string": "", "integer": 0, "number": 0.0, "boolean": False, "array": [], "object": {}}
+        blanks = {name: empty.get(part.get("type"), "") for name, part in schema.get("properties", {}).items()}
+        return Completion(text=text, data={**blanks, **self.data}, model="echo")

@@ -1,0 +1,52 @@
+"""Which third-party packages a plugin's module imports, found by importing it in a fresh interpreter."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+from importlib.machinery import PathFinder
+
+_PROGRAM = """
+import importlib, importlib.util, json, sys
+import contextrouter
+before = set(sys.modules)
+module, path = sys.argv[1:]
+if path:
+    spec = importlib.util.spec_from_file_location("_plugin_under_test", path)
+    spec.loader.exec_module(importlib.util.module_from_spec(spec))
+else:
+    importlib.import_module(module)
+print("\\n" + json.dumps(sorted(name for name in set(sys.modules) - before)))
+"""
+_OURS = ("contextrouter", "msgspec", "tomli", "_plugin_under_test")
+
+
+def third_party(cls: type) -> tuple[str, ...]:
+    """Top-level names of the packages imported with the class's module, but for its own, Python's and contextrouter's."""
+    module = sys.modules.get(cls.__module__)
+    path = getattr(module, "__file__", None) or ""
+    if cls.__module__ == "__main__" or not _importable(cls.__module__):
+        return _imported("", path) if path.endswith(".py") else ()
+    return _imported(cls.__module__, "")
+
+
+def _importable(name: str) -> bool:
+    """Whether another interpreter finds the module by its name; one loaded from a plugin file under a private name it does not."""
+    return PathFinder.find_spec(name.partition(".")[0], None) is not None
+
+
+@functools.lru_cache(maxsize=256)
+def _imported(module: str, path: str) -> tuple[str, ...]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry or os.getcwd() for entry in sys.path)}
+    ran = subprocess.run(  # noqa: S603 - our own interpreter and program
+        [sys.executable, "-c", _PROGRAM, module, path], capture_output=True, text=True, env=environment, timeout=60, check=False
+    )
+    if ran.returncode:
+        raise RuntimeError(f"Module {module or path!r} cannot be imported alone: {ran.stderr.strip().splitlines()[-1]}.")
+    tops = {name.partition(".")[0] for name in json.loads(ran.stdout.splitlines()[-1])}
+    own = module.partition(".")[0]
+    foreign = {top for top in tops if top not in sys.stdlib_module_names and top not in _OURS and top != own}
+    return tuple(sorted(top for top in foreign if not top.startswith(("__editable__", "_virtualenv", "_distutils"))))

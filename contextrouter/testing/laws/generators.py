@@ -1,0 +1,86 @@
+"""The laws of generators."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from contextrouter.contracts import Completion
+from contextrouter.testing import measure
+from contextrouter.testing.kit import Broken, Law, law, said
+from contextrouter.testing.laws.common import LEAVE
+from contextrouter.testing.subject import Subject
+
+SCHEMA = {
+    "type": "object", "properties": {"queries": {"type": "array", "items": {"type": "string"}}}, "required": ["queries"],
+}  # fmt: skip
+
+
+@law
+async def answers_are_completions(subject: Subject) -> None:
+    """complete() returns a Completion whose text is a str."""
+    async with subject.opened() as plugin:
+        for given in await subject.exercise.inputs(subject, plugin):
+            completion = await plugin.complete(given)
+            if not isinstance(completion, Completion) or not isinstance(completion.text, str):
+                raise Broken(f"it returned {said(completion)}")
+
+
+@law
+async def tokens_are_counts(subject: Subject) -> None:
+    """`tokens_in` and `tokens_out` are whole numbers from 0, or None where they are not known."""
+    async with subject.opened() as plugin:
+        for given in await subject.exercise.inputs(subject, plugin):
+            completion = await plugin.complete(given)
+            for name in ("tokens_in", "tokens_out"):
+                count = getattr(completion, name, None)
+                if count is not None and not (isinstance(count, int) and count >= 0):
+                    raise Broken(f"{name} is {count!r}")
+
+
+@law
+async def schema_is_answered_with_data(subject: Subject) -> None:
+    """Asked with a JSON schema, complete() gives `data` with the keys that the schema requires."""
+    async with subject.opened() as plugin:
+        given = (await subject.exercise.inputs(subject, plugin))[0]
+        data = getattr(await plugin.complete(given, schema=SCHEMA), "data", None)
+        if not isinstance(data, dict) or not isinstance(data.get("queries"), list):
+            raise Broken(f"a schema with the key 'queries' was answered with the data {said(data)}")
+
+
+@law
+async def stream_is_a_text_in_pieces(subject: Subject) -> None:
+    """stream() yields texts, and joined they say something where complete() does."""
+    async with subject.opened() as plugin:
+        for given in await subject.exercise.inputs(subject, plugin):
+            pieces = [piece async for piece in plugin.stream(given)]
+            whole = getattr(await plugin.complete(given), "text", "")
+            if not all(isinstance(piece, str) for piece in pieces):
+                raise Broken(f"it yields {said(pieces)}")
+            if bool(whole) and not "".join(pieces):
+                raise Broken(f"complete() answers {said(whole)}, the stream is empty")
+
+
+@law
+async def abandoned_stream_ends_at_once(subject: Subject) -> None:
+    """A stream that is read no further is closed at once, and the generator still works."""
+
+    async def attempt(plugin: Any) -> float:
+        stream = plugin.stream((await subject.exercise.inputs(subject, plugin))[0])
+        async for _ in stream:
+            break
+        started = asyncio.get_running_loop().time()
+        await stream.aclose()
+        return asyncio.get_running_loop().time() - started
+
+    async with subject.opened() as plugin:
+        took = await measure.least(lambda: attempt(plugin), LEAVE)
+        if took > LEAVE:
+            raise Broken(f"closing a stream took {took:.2f} s")
+        await subject.answers(plugin)
+
+
+LAWS: tuple[Law, ...] = (
+    answers_are_completions, tokens_are_counts, schema_is_answered_with_data, stream_is_a_text_in_pieces,
+    abandoned_stream_ends_at_once,
+)  # fmt: skip

@@ -1,0 +1,152 @@
+"""The laws of ranking stages and of rerankers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from contextrouter.contracts import StageContext
+from contextrouter.model import Envelope
+from contextrouter.testing import texts
+from contextrouter.testing.builders import stage_context
+from contextrouter.testing.exercise import odd_documents
+from contextrouter.testing.kit import Broken, Law, law, said
+from contextrouter.testing.subject import Subject
+
+_Given = tuple[tuple[Envelope, ...], StageContext, list[Envelope]]
+
+
+async def _applied(subject: Subject, plugin: Any) -> list[tuple[_Given, Sequence[Envelope]]]:
+    """Inputs with the answers that are envelopes; what else is returned is for the first law."""
+    done: list[tuple[_Given, Sequence[Envelope]]] = []
+    for given in await subject.exercise.inputs(subject, plugin):
+        returned = await plugin.apply(given[0], given[1])
+        done.append((given, [each for each in returned if isinstance(each, Envelope)]))
+    return done
+
+
+@law
+async def answers_are_envelopes(subject: Subject) -> None:
+    """apply() returns a list or tuple of Envelopes."""
+    async with subject.opened() as plugin:
+        for given in await subject.exercise.inputs(subject, plugin):
+            returned = await plugin.apply(given[0], given[1])
+            if not isinstance(returned, list | tuple) or not all(isinstance(each, Envelope) for each in returned):
+                raise Broken(f"it returned {said(returned)}")
+
+
+@law
+async def nothing_enters_unsealed(subject: Subject) -> None:
+    """Every envelope returned was given, or made by `context.seal`: its provenance is carried on as it is."""
+    async with subject.opened() as plugin:
+        for (given, _, sealed), returned in await _applied(subject, plugin):
+            known = {id(envelope.provenance) for envelope in (*given, *sealed)}
+            stranger = next((each for each in returned if id(each.provenance) not in known), None)
+            if stranger is not None:
+                raise Broken(f"{stranger.document.id!r} has a provenance that the router did not give it")
+
+
+@law
+async def no_envelope_comes_twice(subject: Subject) -> None:
+    """No envelope is returned twice."""
+    async with subject.opened() as plugin:
+        for _, returned in await _applied(subject, plugin):
+            marks = [id(envelope.provenance) for envelope in returned]
+            if len(set(marks)) < len(marks):
+                raise Broken(f"{len(marks) - len(set(marks))} of {len(marks)} envelopes were returned before")
+
+
+@law
+async def envelope_keeps_its_document(subject: Subject) -> None:
+    """An envelope holds the document it held: same id, same labels, url and source of the text."""
+    async with subject.opened() as plugin:
+        for (given, _, sealed), returned in await _applied(subject, plugin):
+            before = {id(envelope.provenance): envelope.document for envelope in (*given, *sealed)}
+            for envelope in returned:
+                old, new = before.get(id(envelope.provenance), envelope.document), envelope.document
+                for name in ("id", "url", "tenant", "compartment", "sensitivity"):
+                    if getattr(old, name) != getattr(new, name):
+                        raise Broken(f"{name} of {old.id!r} became {getattr(new, name)!r}")
+
+
+@law
+async def numbers_are_finite(subject: Subject) -> None:
+    """Scores and signals are finite numbers, `normalized` lies between 0 and 1."""
+    async with subject.opened() as plugin:
+        for _, returned in await _applied(subject, plugin):
+            for envelope in returned:
+                numbers = {"score": envelope.score, "normalized": envelope.normalized, **envelope.signals}
+                wrong = next((name for name, value in numbers.items() if not math.isfinite(value)), None)
+                if wrong or not 0 <= envelope.normalized <= 1:
+                    name = wrong or "normalized"
+                    raise Broken(f"{name} of {envelope.document.id!r} is {numbers[name]!r}")
+
+
+@law
+async def nothing_in_nothing_out(subject: Subject) -> None:
+    """No envelopes are no error."""
+    async with subject.opened() as plugin:
+        returned = await plugin.apply((), stage_context("moon and tides"))
+        if any(not isinstance(each, Envelope) for each in returned):
+            raise Broken(f"for no envelopes it returned {said(returned)}")
+
+
+LAWS: tuple[Law, ...] = (
+    answers_are_envelopes, nothing_enters_unsealed, no_envelope_comes_twice, envelope_keeps_its_document, numbers_are_finite,
+    nothing_in_nothing_out,
+)  # fmt: skip
+
+
+async def _scores(plugin: Any, question: str = "moon and tides of the sea") -> tuple[list[Any], list[Any]]:
+    library = texts.library()
+    return library, list(await plugin.score(question, library))
+
+
+@law
+async def one_score_per_document(subject: Subject) -> None:
+    """score() returns one number for each document, for one document as for many."""
+    async with subject.opened() as plugin:
+        library, scores = await _scores(plugin)
+        alone = list(await plugin.score("moon", library[:1]))
+        if len(scores) != len(library) or len(alone) != 1:
+            raise Broken(f"{len(library)} documents got {len(scores)} scores, one got {len(alone)}")
+
+
+@law
+async def reranker_scores_are_finite(subject: Subject) -> None:
+    """Every score is a finite number, for odd documents and questions too."""
+    async with subject.opened() as plugin:
+        odd = odd_documents()
+        for question in ("moon", "", "🌕", "no such words anywhere"):
+            for document, score in zip(odd, await plugin.score(question, odd), strict=False):
+                if not math.isfinite(score):
+                    raise Broken(f"{document.id!r} has the score {score!r} for {question!r}")
+
+
+@law
+async def score_goes_with_its_document(subject: Subject) -> None:
+    """Documents given in another order get the same scores."""
+    async with subject.opened() as plugin:
+        library, scores = await _scores(plugin)
+        turned = list(await plugin.score("moon and tides of the sea", library[::-1]))[::-1]
+        for document, one, other in zip(library, scores, turned, strict=False):
+            if math.isfinite(one) and abs(one - other) > 1e-4 * max(1.0, abs(one)):
+                raise Broken(f"{document.id!r} has the score {one!r}, and {other!r} when asked in another order")
+
+
+@law
+async def reranker_keeps_every_document(subject: Subject) -> None:
+    """apply() passes all envelopes on, those without text last, in the order they had."""
+    async with subject.opened() as plugin:
+        for (given, _, _), returned in await _applied(subject, plugin):
+            blank = [e.document.id for e in given if not e.document.content.strip()]
+            if len(returned) < len(given):
+                raise Broken(f"{len(given)} envelopes went in, {len(returned)} came out")
+            if blank and [e.document.id for e in returned][-len(blank) :] != blank:
+                raise Broken(f"those without text, {blank}, are not last")
+
+
+OF_RERANKERS: tuple[Law, ...] = (
+    one_score_per_document, reranker_scores_are_finite, score_goes_with_its_document, reranker_keeps_every_document,
+)  # fmt: skip

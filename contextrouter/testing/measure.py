@@ -1,0 +1,53 @@
+"""Durations on a machine that may be busy: the least of several attempts counts, and the machine's own lag is added."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from time import monotonic
+
+ATTEMPTS = 3
+TICK = 0.002
+
+
+async def least(attempt: Callable[[], Awaitable[float]], enough: float) -> float:
+    """The shortest of up to three attempts, in seconds; an attempt of at most `enough` is the last."""
+    shortest = await attempt()
+    for _ in range(ATTEMPTS - 1):
+        if shortest <= enough:
+            break
+        shortest = min(shortest, await attempt())
+    return shortest
+
+
+async def stall(work: Callable[[], Awaitable[object]]) -> float:
+    """The longest time in seconds in which the event loop ran nothing else while `work()` ran."""
+    longest, last, running = 0.0, monotonic(), True
+
+    async def tick() -> None:
+        nonlocal longest, last
+        while running:
+            await asyncio.sleep(TICK)
+            now = monotonic()
+            longest, last = max(longest, now - last), now
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(tick())
+        await asyncio.sleep(TICK)
+        try:
+            await work()
+        finally:
+            longest, running = max(longest, monotonic() - last), False
+    return longest
+
+
+async def idle() -> float:
+    """The lag of this machine's loop with nothing to do, in seconds."""
+    return await stall(lambda: asyncio.sleep(0.01))
+
+
+async def ended(task: asyncio.Task[object], most: float) -> float:
+    """Seconds until `task` ends, or `most`; it is waited for, not cancelled, and what it raises is left in it."""
+    started = monotonic()
+    await asyncio.wait({task}, timeout=most)
+    return monotonic() - started

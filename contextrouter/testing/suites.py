@@ -1,0 +1,119 @@
+"""A suite of tests per kind of plugin, each law a test method, for pytest or any runner that collects `test_` methods.
+
+    class TestMine(ConnectorSuite):
+        plugin = Mine
+
+The plugin is made by its `example()`, unless the suite defines `make()`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from contextrouter.contracts import Plugin
+from contextrouter.testing.kit import Broken, Law
+from contextrouter.testing.laws import LAWS
+from contextrouter.testing.subject import Subject
+from contextrouter.testing.verdict import judge, law_named, subject_of
+
+
+class Suite:
+    """What the suites share. `plugin` is the class under test.
+
+    `questions` are texts that what `make()` returns has answers to, `dimensions` the length of vectors it takes.
+    """
+
+    plugin: ClassVar[type[Plugin]]
+    questions: ClassVar[Sequence[str]] = ()
+    dimensions: ClassVar[int] = 16
+
+    def make(self) -> Plugin:
+        """A fresh instance, not open: the class's example."""
+        return self.plugin.example()
+
+    def subject(self) -> Subject:
+        """What the laws are held against."""
+        if not hasattr(type(self), "plugin"):
+            raise TypeError(f"{type(self).__name__} names no plugin; write `plugin = TheClass` in it.")
+        own: dict[str, str] = getattr(type(self), "deviations", {})
+        return subject_of(self.plugin, self.make, questions=self.questions, dimensions=self.dimensions, deviations=own)
+
+
+def _test(law: Law) -> Callable[[Any], None]:
+    def test(self: Suite) -> None:
+        subject = self.subject()
+        finding = judge(subject, law_named(subject.cls, law.name))
+        if finding.status == "broken":
+            raise Broken(f"{subject.cls.__name__}: {finding.says} But {finding.why}.")
+        if finding.status != "ok":
+            print(f"{finding.status}: {finding.why}")  # noqa: T201 - shown beside the test by those who ask for it
+
+    test.__name__ = test.__qualname__ = f"test_{law.name}"
+    test.__doc__ = law.says
+    return test
+
+
+def _fill(kind: str, suite: type[Suite]) -> None:
+    for law in LAWS[kind]:
+        setattr(suite, f"test_{law.name}", _test(law))
+
+
+class SourceSuite(Suite):
+    """The laws of sources."""
+
+
+class ProviderSuite(SourceSuite):
+    """The laws of providers; those of stores apply where the provider can be filled."""
+
+
+class ConnectorSuite(SourceSuite):
+    """The laws of connectors."""
+
+
+class FactSourceSuite(Suite):
+    """The laws of fact sources."""
+
+
+class InterpreterSuite(Suite):
+    """The laws of interpreters."""
+
+
+class StageSuite(Suite):
+    """The laws of ranking stages."""
+
+
+class RerankerSuite(StageSuite):
+    """The laws of rerankers."""
+
+
+class EmbedderSuite(Suite):
+    """The laws of embedders."""
+
+
+class TransformSuite(Suite):
+    """The laws of transforms."""
+
+
+class GeneratorSuite(Suite):
+    """The laws of generators."""
+
+
+SUITES: dict[str, type[Suite]] = {
+    "provider": ProviderSuite,
+    "connector": ConnectorSuite,
+    "fact": FactSourceSuite,
+    "interpreter": InterpreterSuite,
+    "stage": StageSuite,
+    "reranker": RerankerSuite,
+    "embedder": EmbedderSuite,
+    "transform": TransformSuite,
+    "generator": GeneratorSuite,
+}
+"""Kind -> its suite."""
+
+for _kind, _suite in SUITES.items():
+    _fill(_kind, _suite)
+_fill("connector", SourceSuite)
+assert all(inspect.getdoc(suite) for suite in SUITES.values())
