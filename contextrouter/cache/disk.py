@@ -51,9 +51,11 @@ def _safe_disk() -> type[Any]:
             return super().store(value, False, key)
 
         def fetch(self, mode: Any, filename: Any, value: Any, read: Any) -> Any:
-            if read or mode not in (MODE_RAW, MODE_BINARY):
+            if mode == MODE_RAW:
+                return value
+            if read or mode != MODE_BINARY:
                 raise ValueError(f"An entry in the folder has mode {mode!r}.")
-            if mode == MODE_BINARY and not _own(filename):
+            if not _own(filename):
                 raise ValueError(f"An entry in the folder names file {filename!r}.")
             return super().fetch(mode, filename, value, False)
 
