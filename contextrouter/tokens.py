@@ -24,11 +24,12 @@ _UNSPACED = (
     "\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff\u1950-\u19df\u1a20-\u1aaf\u2e80-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     "\ua9e0-\ua9ff\uaa60-\uaa7f\uf900-\ufaff\uff66-\uff9f\U0001b000-\U0001b16f\U00020000-\U0003ffff"
 )
-_ESTIMATED = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]{{1,4}}|[^\w\s]|_")
+# Patterns are texts, which `re` compiles when they are first used and keeps: to compile them takes longer than all imports here.
+_ESTIMATED = rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]{{1,4}}|[^\w\s]|_"
 
 # The tokenizer never joins what these separate, so that each distinct word of a text needs to be tokenized but once.
 _IDEOGRAPHS = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002a6df"
-_WORD = re.compile(rf"[{_IDEOGRAPHS}]|[^ \t\r\n{_IDEOGRAPHS}]{{1,4096}}")
+_WORD = rf"[{_IDEOGRAPHS}]|[^ \t\r\n{_IDEOGRAPHS}]{{1,4096}}"
 _APART = re.compile(rf"[ \t\r\n{_IDEOGRAPHS}]")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -45,8 +46,8 @@ def count(text: str) -> int:
     """How many tokens `text` has."""
     tokenizer = _tokenizer()
     if tokenizer is None:
-        return sum(1 for _ in _ESTIMATED.finditer(text))
-    words = Counter(_WORD.findall(text))
+        return sum(1 for _ in re.finditer(_ESTIMATED, text))
+    words = Counter(re.findall(_WORD, text))
     return sum(len(found) * words[word] for word, found in _spans_of(tokenizer, set(words)).items())
 
 
@@ -54,8 +55,8 @@ def spans(text: str) -> list[tuple[int, int]]:
     """Where each token of `text` lies: (start, end) in characters, in order, never overlapping, none empty."""
     tokenizer = _tokenizer()
     if tokenizer is None:
-        return [match.span() for match in _ESTIMATED.finditer(text)]
-    words = [(match.start(), match[0]) for match in _WORD.finditer(text)]
+        return [match.span() for match in re.finditer(_ESTIMATED, text)]
+    words = [(match.start(), match[0]) for match in re.finditer(_WORD, text)]
     within = _spans_of(tokenizer, {word for _, word in words})
     return [(at + start, at + end) for at, word in words for start, end in within[word]]
 
