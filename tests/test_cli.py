@@ -123,6 +123,7 @@ def test_usage_errors_exit_2(cli: CommandLine):
 
 
 def test_all_sources_failed_exits_3_and_says_how_each_did(cli: CommandLine, tmp_path: Path):
+    """CFG-10: what a failing source says is shown without its secrets, on every way out."""
     broken(tmp_path)
     ran = cli("route", "anything", cwd=tmp_path)
     assert ran.code == 3
@@ -180,6 +181,7 @@ def test_check_reports_warnings(cli: CommandLine, tmp_path: Path):
 def test_settings_show_every_value_with_its_origin_and_mask_secrets(
     cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
+    """CFG-05: one mapping of environment variables to keys, and a command that shows what came of it."""
     monkeypatch.setenv("MY_KEY", "sk-very-secret-1")
     monkeypatch.setenv("CONTEXTROUTER_RAG__RRF_K", "17")
     text = '[rag]\ncandidates = 7\n[providers.memory]\n[embedders.far]\nuse = "openai"\nmodel = "m"\ndimensions = 8\n'
@@ -189,6 +191,7 @@ def test_settings_show_every_value_with_its_origin_and_mask_secrets(
     assert shown["rag.candidates"] == (7, "settings.toml:2")
     assert shown["rag.rrf_k"] == (17, "environment variable CONTEXTROUTER_RAG__RRF_K")
     assert shown["rag.timeout_seconds"] == (10, "default")
+    assert {key.split(".")[0] for key in shown} >= {"rag", "cache", "limits", "plugins", "providers", "embedders"}
     assert shown["embedders.far.api_key"] == ("***", "settings.toml:8")
     assert shown["embedders.far.batch_size"] == (256, "default")
     table = cli("settings")
