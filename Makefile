@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 XDG_RUNTIME_DIR ?= /tmp
 export XDG_RUNTIME_DIR
 
-.PHONY: help demo test check docs bench clean
+.PHONY: help demo test test-system check docs bench clean
 .DEFAULT_GOAL := help
 
 help: ## what there is to make
@@ -32,6 +32,12 @@ demo: $(VENV)/local ## the example, from nothing to an explained answer, offline
 test: $(VENV)/test ## all tests
 	$(BIN)/python -m pytest
 
+test-system: $(VENV)/test ## tests that need a system package: redis-server
+	@command -v redis-server >/dev/null || if [ "$$(id -u)" = 0 ]; \
+		then apt-get update -q && apt-get install -y -q --no-install-recommends redis-server; \
+		else echo "redis-server is needed; install it: sudo apt-get install redis-server"; exit 1; fi
+	$(BIN)/python -m pytest tests/system
+
 check: $(VENV)/check ## lint, types, layers
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -40,8 +46,9 @@ check: $(VENV)/check ## lint, types, layers
 docs: $(VENV)/test ## run every example in README.md and docs/
 	$(BIN)/python -m pytest tests/test_docs.py
 
-bench: $(VENV)/local ## measure; bench/README.md says what
+bench: $(VENV)/test ## measure; bench/README.md says what
 	$(BIN)/python bench/imports.py
+	$(BIN)/python bench/cache.py
 
 clean: ## remove what was made here
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
