@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from rich.table import Table
+from rich.console import Console
+from rich.padding import Padding
 from rich.text import Text
 
 from contextrouter.cli import screen
@@ -35,7 +36,7 @@ def show(context: Context) -> None:
     if context.envelopes:
         _provenance(context, queries)
     screen.heading("Coverage", "How each source did. A source that failed or was late is missing from the answer.")
-    screen.show(coverage_table(context.coverage, queries))
+    show_coverage(context.coverage)
 
 
 def _numbered(context: Context) -> dict[str, str]:
@@ -123,19 +124,31 @@ def _rank(seal: Provenance) -> str:
     return f"#{seal.rank} ({screen.number(seal.score)})" if seal.score is not None else f"#{seal.rank}"
 
 
-def coverage_table(reports: Sequence[SourceReport], queries: Mapping[str, str]) -> Table:
-    """One line per source, leg and status: how many queries, hits, the slowest call, what was wrong."""
-    made = screen.table(
-        "source", "leg", "status", screen.right("queries"), screen.right("hits"), screen.right("slowest"), "note"
-    )
-    grouped: dict[tuple[str, str, str, str], list[SourceReport]] = {}
+def show_coverage(reports: Sequence[SourceReport], console: Console = screen.out) -> None:
+    """Print a line per source, leg and status: queries, hits, the slowest call; and below, what was wrong, in full."""
+    made = screen.table("source", "leg", "status", screen.right("queries"), screen.right("hits"), screen.right("slowest"), "note")
+    grouped: dict[tuple[str, str, str], list[SourceReport]] = {}
     for report in reports:
-        grouped.setdefault((report.source, report.leg, report.status, report.error), []).append(report)
-    for (source, leg, status, why), same in grouped.items():
-        asked = "" if status == "skipped" else str(len(same))
-        hits = "" if status == "skipped" else str(sum(report.count for report in same))
-        slowest = "" if status == "skipped" else screen.milliseconds(max(report.elapsed for report in same))
+        grouped.setdefault((report.source, report.leg, report.status), []).append(report)
+    for (source, leg, status), same in grouped.items():
+        asked = status != "skipped"
+        numbers = (len(same), sum(r.count for r in same), screen.milliseconds(max(r.elapsed for r in same)))
         withheld = sum(report.withheld for report in same)
-        remark = "; ".join(part for part in (why, f"{withheld} withheld" if withheld else "") if part)
-        screen.row(made, source, leg, screen.styled((status, _COLOURS.get(status, ""))), asked, hits, slowest, remark)
-    return made
+        remark = (f"{withheld} withheld" if withheld else "") if asked else same[0].error
+        status_cell = screen.styled((status, _COLOURS.get(status, "")))
+        screen.row(made, source, leg, status_cell, *(numbers if asked else ("", "", "")), remark)
+    console.print(Padding(made, (0, 0, 0, 2), expand=False))
+    _wrong(reports, console)
+
+
+def _wrong(reports: Sequence[SourceReport], console: Console) -> None:
+    """Each thing that went wrong once, with the sources and legs that said it."""
+    said: dict[str, dict[str, list[str]]] = {}
+    for report in reports:
+        if report.error and report.status != "skipped":
+            legs = said.setdefault(report.error, {}).setdefault(report.source, [])
+            if report.leg not in legs:
+                legs.append(report.leg)
+    for error, sources in said.items():
+        who = "; ".join(f"{source} {', '.join(legs)}" for source, legs in sources.items())
+        console.print(Padding(screen.styled((f"{who}: ", "red"), error), (1, 0, 0, 2), expand=False))

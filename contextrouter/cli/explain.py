@@ -14,7 +14,8 @@ _NAME = 44
 def show(context: Context) -> None:
     """Print what lies behind the answer."""
     show_plan(context.trace.plan)
-    _scores(context)
+    if context.envelopes:
+        _scores(context)
     _steps(context)
     _lost(context)
 

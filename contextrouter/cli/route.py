@@ -62,5 +62,5 @@ def _failed(failure: AllSourcesFailed, as_json: bool) -> int:
         screen.print_json({"error": {"type": "AllSourcesFailed", "message": str(failure)}, "coverage": reports})
     else:
         screen.error(f"Every source failed; {screen.count(len(failure.reports), 'call')} made.")
-        screen.err.print(answer.coverage_table(failure.reports, {}))
+        answer.show_coverage(failure.reports, screen.err)
     return SOURCES
