@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from importlib.metadata import requires
 from time import monotonic
 from typing import Any
 
@@ -26,6 +29,15 @@ def key_of(
 
 def test_cac_01_cac_02_an_address_outside_memory_is_a_full_sha256():
     assert keys.address(b"abc").hex() == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+def test_cac_15_the_core_neither_needs_nor_loads_diskcache_redis_or_a_pickle_of_theirs():
+    core = [line for line in requires("contextrouter") or () if "extra ==" not in line]
+    assert {line.split(">")[0].strip() for line in core} == {"msgspec", "tomli"}
+    unwanted = ("diskcache", "redis", "pickle")
+    code = f"import sys, contextrouter as c; c.ContextRouter(); print([n for n in {unwanted} if n in sys.modules])"
+    shown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert shown.strip() == "[]"
 
 
 def test_keys_ignore_the_order_of_mappings_and_sets():
