@@ -10,7 +10,7 @@ import sys
 from importlib.machinery import PathFinder
 
 _PROGRAM = """
-import importlib, importlib.util, json, sys
+import importlib, importlib.util, json, os, sys, sysconfig
 import contextrouter
 before = set(sys.modules)
 module, path = sys.argv[1:]
@@ -19,13 +19,18 @@ if path:
     spec.loader.exec_module(importlib.util.module_from_spec(spec))
 else:
     importlib.import_module(module)
-print("\\n" + json.dumps(sorted(name for name in set(sys.modules) - before)))
+packages = {os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("purelib", "platlib")}
+def installed(module):
+    file = getattr(module, "__file__", None)
+    return bool(file) and os.path.realpath(file).startswith(tuple(packages))
+names = {name for name, module in list(sys.modules.items()) if name not in before and installed(module)}
+print("\\n" + json.dumps(sorted(name.partition(".")[0] for name in names)))
 """
-_OURS = ("contextrouter", "msgspec", "tomli", "_plugin_under_test")
+_OURS = ("contextrouter", "msgspec", "tomli")
 
 
 def third_party(cls: type) -> tuple[str, ...]:
-    """Top-level names of the packages imported with the class's module, but for its own, Python's and contextrouter's."""
+    """Top-level names of the installed packages imported with the class's module, but for its own and contextrouter's."""
     module = sys.modules.get(cls.__module__)
     path = getattr(module, "__file__", None) or ""
     if cls.__module__ == "__main__" or not _importable(cls.__module__):
@@ -46,7 +51,5 @@ def _imported(module: str, path: str) -> tuple[str, ...]:
     )
     if ran.returncode:
         raise RuntimeError(f"Module {module or path!r} cannot be imported alone: {ran.stderr.strip().splitlines()[-1]}.")
-    tops = {name.partition(".")[0] for name in json.loads(ran.stdout.splitlines()[-1])}
-    own = module.partition(".")[0]
-    foreign = {top for top in tops if top not in sys.stdlib_module_names and top not in _OURS and top != own}
-    return tuple(sorted(top for top in foreign if not top.startswith(("__editable__", "_virtualenv", "_distutils"))))
+    tops: set[str] = set(json.loads(ran.stdout.splitlines()[-1]))
+    return tuple(sorted(tops - {*_OURS, module.partition(".")[0]}))

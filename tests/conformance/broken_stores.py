@@ -1,0 +1,148 @@
+"""Stores that break one law of stores each, derived from one that keeps all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
+
+from breaking import breaks
+
+from contextrouter.builtin.providers.memory import Memory
+from contextrouter.contracts import Entry
+from contextrouter.model import Document, Hit, Query
+
+
+class Store(Memory):
+    """Keeps the laws, with nothing in it at first."""
+
+    @classmethod
+    def example(cls) -> Self:
+        return cls(embedder="default")
+
+    async def behind(self, query: Query, kept: Callable[[Document], bool], limit: int, **lifted: Any) -> list[Hit]:
+        """The first `limit` hits of the query without some of its conditions, of those the kept."""
+        return [hit for hit in await super().search(query.replace(limit=limit, **lifted)) if kept(hit.document)]
+
+
+@breaks("canaries_never_leave_their_scope")
+class UnknownLevelsArePublic(Store):
+    async def search(self, query: Query) -> Sequence[Hit]:
+        scope = query.scope
+        if scope is None:
+            return await super().search(query)
+
+        def kept(document: Document) -> bool:
+            return scope.allows(document.replace(sensitivity=None) if document.sensitivity == "cosmic" else document)
+
+        return (await self.behind(query, kept, 10_000, scope=None))[: query.limit]
+
+
+@breaks("scope_narrows_before_the_limit")
+class ScopeBehindTheLimit(Store):
+    async def search(self, query: Query) -> Sequence[Hit]:
+        scope = query.scope
+        if scope is None:
+            return await super().search(query)
+        return await self.behind(query, scope.allows, query.limit, scope=None)
+
+
+@breaks("filters_narrow_before_the_limit")
+class FiltersBehindTheLimit(Store):
+    async def search(self, query: Query) -> Sequence[Hit]:
+        passing = {hit.document.id for hit in await super().search(query.replace(limit=10_000))}
+        return await self.behind(query, lambda document: document.id in passing, query.limit, filters={})
+
+
+@breaks("period_narrows_before_the_limit")
+class PeriodBehindTheLimit(Store):
+    async def search(self, query: Query) -> Sequence[Hit]:
+        passing = {hit.document.id for hit in await super().search(query.replace(limit=10_000))}
+        return await self.behind(query, lambda document: document.id in passing, query.limit, period=None)
+
+
+@breaks("document_is_replaced_whole")
+class KeepsOldChunks(Store):
+    async def upsert(self, entries: Sequence[Entry]) -> None:
+        await super().upsert([self._with_old(entry) for entry in entries])
+
+    def _with_old(self, entry: Entry) -> Entry:
+        stored = self._stored.get((entry.document.tenant or "", entry.document.id))
+        new = {chunk.id for chunk in entry.chunks}
+        old = [chunk for chunk in (stored.chunks if stored else ()) if chunk.document.id not in new]
+        vectors = {leg: [*given, *(chunk.vectors.get(leg) for chunk in old)] for leg, given in entry.vectors.items()}
+        chunks = [*entry.chunks, *(chunk.document for chunk in old)]
+        return Entry(document=entry.document, chunks=chunks, vectors=vectors, fingerprint=entry.fingerprint)
+
+
+@breaks("upsert_again_changes_no_answer")
+class DoublesWhatComesTwice(Store):
+    async def upsert(self, entries: Sequence[Entry]) -> None:
+        keys = [(entry.document.tenant, entry.document.id) for entry in entries]
+        await super().upsert([_doubled(e) if keys.count(key) > 1 else e for e, key in zip(entries, keys, strict=True)])
+
+
+def _doubled(entry: Entry) -> Entry:
+    chunks = [chunk.replace(content=f"{chunk.content} {chunk.content}") for chunk in entry.chunks]
+    return Entry(document=entry.document, chunks=chunks, vectors=entry.vectors, fingerprint=entry.fingerprint)
+
+
+@breaks("upsert_of_nothing_is_harmless")
+class NothingMeansAll(Store):
+    async def delete(self, ids: Sequence[str], tenant: str | None = None) -> int:
+        return await super().delete(ids or list(await self.fingerprints(tenant)), tenant)
+
+
+@breaks("fingerprints_are_those_stored")
+class FirstFingerprint(Store):
+    async def upsert(self, entries: Sequence[Entry]) -> None:
+        self.first = getattr(self, "first", dict[tuple[str | None, str], str]())
+        for entry in entries:
+            self.first.setdefault((entry.document.tenant, entry.document.id), entry.fingerprint)
+        await super().upsert(entries)
+
+    async def fingerprints(self, tenant: str | None = None) -> Mapping[str, str]:
+        return {id: self.first.get((tenant, id), told) for id, told in (await super().fingerprints(tenant)).items()}
+
+
+@breaks("tenants_keep_documents_apart")
+class DeletesForAllTenants(Store):
+    async def delete(self, ids: Sequence[str], tenant: str | None = None) -> int:
+        removed = 0
+        for owner in sorted({owner for owner, _ in self._stored}):
+            removed += await super().delete(ids, owner or None)
+        return removed
+
+
+@breaks("deleted_is_gone")
+class CountsChunks(Store):
+    async def delete(self, ids: Sequence[str], tenant: str | None = None) -> int:
+        before = len(self._chunks)
+        await super().delete(ids, tenant)
+        return before - len(self._chunks)
+
+
+@breaks("chunks_are_no_laxer_than_their_document")
+class ChunksArePublic(Store):
+    async def upsert(self, entries: Sequence[Entry]) -> None:
+        await super().upsert([
+            Entry(
+                document=entry.document, vectors=entry.vectors, fingerprint=entry.fingerprint,
+                chunks=[chunk.replace(sensitivity=chunk.sensitivity or "public") for chunk in entry.chunks],
+            )
+            for entry in entries
+        ])  # fmt: skip
+
+
+@breaks("version_changes_with_the_content")
+class NeverAnotherVersion(Store):
+    async def version(self) -> str:
+        return "1"
+
+
+@breaks("reopened_it_has_what_was_put_in")
+class ForgetsAtTheEnd(Store):
+    async def aclose(self) -> None:
+        self.__init__(embedder="default")  # type: ignore[misc]
+
+
+OBEYING: tuple[type[Any], ...] = (Store,)
