@@ -11,13 +11,13 @@ import tomli
 import typer
 
 from contextrouter import schema
-from contextrouter.cli import options, screen
+from contextrouter.cli import options, screen, verdicts
 from contextrouter.cli.outcome import NOTHING, OK, command
-from contextrouter.errors import ContextRouterError, PluginNotFound, Problem
+from contextrouter.errors import ContextRouterError, PluginNotFound, Problem, SettingsError
 from contextrouter.plugins import Listed, Registry
 from contextrouter.settings.values import keys_of
 
-app = typer.Typer(help="List plugins, or show the keys of one.", no_args_is_help=True)
+app = typer.Typer(help="List plugins, show the keys of one, or check it.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The plugin's name: what `use` takes.")]
 
 
@@ -42,6 +42,58 @@ def list_plugins(settings: options.SettingsPath = options.DEFAULT, as_json: opti
 def show(name: Name, settings: options.SettingsPath = options.DEFAULT, as_json: options.AsJson = False) -> int:
     """Show a plugin: what it does, and the keys of its table with types and defaults."""
     registry = _registry(settings)
+    found = _found(registry, name)
+    described = [_described(registry, line) for line in found]
+    if as_json:
+        screen.print_json(described)
+    else:
+        for plugin in described:
+            _show(plugin)
+    return NOTHING if any(line.problem for line in found) else OK
+
+
+@app.command("check")
+@command
+def check(
+    name: Annotated[str, typer.Argument(metavar="NAME|FILE", help="A plugin's name, or a file that defines one.")],
+    settings: options.SettingsPath = options.DEFAULT,
+    as_json: options.AsJson = False,
+) -> int:
+    """Hold a plugin to the laws of its kind, by its example(). Exits 1 when a law is broken.
+
+    A file's code is run, as it is when settings name its folder.
+    """
+    file = Path(name)
+    if file.suffix == ".py":
+        registry: Registry = _OneFile(file)
+        found = [line for line in registry.listed() if line.origin == file.name]
+    else:
+        registry = _registry(settings)
+        found = _found(registry, name)
+    judged = [verdicts.judged(registry, line) for line in found]
+    if as_json:
+        screen.print_json(judged)
+    else:
+        for each in judged:
+            verdicts.show(each)
+    return NOTHING if any(each.broken for each in judged) else OK
+
+
+class _OneFile(Registry):
+    """The registry with one plugin file, wherever it lies; its neighbours are not looked at."""
+
+    def __init__(self, path: Path) -> None:
+        if not path.is_file() or not path.stem.isidentifier():
+            raise SettingsError(f"Plugin file {str(path)!r} is no file whose name is a name; give the path of a module.")
+        self._path = path
+        super().__init__()
+
+    def _find_files(self) -> dict[str, Path]:
+        return {self._path.stem: self._path}
+
+
+def _found(registry: Registry, name: str) -> list[Listed]:
+    """The plugins of that name, of any kind. Raises PluginNotFound."""
     listed = registry.listed()
     found = [line for line in listed if line.name == name]
     if not found:
@@ -50,13 +102,7 @@ def show(name: Name, settings: options.SettingsPath = options.DEFAULT, as_json: 
         hint = f" Did you mean {close!r}?" if close else ""
         message = f"plugin {name!r} is not registered.{hint} Registered plugins: {', '.join(known)}."
         raise PluginNotFound(name, "any", known, problem=Problem(message))
-    described = [_described(registry, line) for line in found]
-    if as_json:
-        screen.print_json(described)
-    else:
-        for plugin in described:
-            _show(plugin)
-    return NOTHING if any(line.problem for line in found) else OK
+    return found
 
 
 def _origin(line: Listed) -> str:
