@@ -168,7 +168,7 @@ async def test_pg_01_02_05_08_11_asy_11_no_text_is_a_syntax_error(store: Sqlite,
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.text(max_size=60) | st.text(alphabet='ab "-*:()^+OR\'', max_size=60))
+@given(st.text(max_size=60) | st.text(alphabet="ab \"-*:()^+OR'", max_size=60))
 def test_pg_02_arbitrary_text_is_asked_and_stored(text: str) -> None:
     async def ask(one: Sqlite) -> None:
         await one.open()
@@ -528,7 +528,7 @@ async def test_a_newer_schema_is_refused(store: Sqlite) -> None:
     connection = sqlite3.connect(store.path)
     connection.execute("PRAGMA user_version = 99")
     connection.close()
-    with pytest.raises(SourceError, match="schema version 99, this contextrouter reads 1; upgrade contextrouter"):
+    with pytest.raises(SourceError, match="schema version 99, this contextrouter reads 2; upgrade contextrouter"):
         await store.open()
 
 

@@ -1,4 +1,4 @@
-"""The provider `sqlite`: one file, three legs, no server. Text by BM25, vectors and keywords by exact cosine."""
+"""The provider `sqlite`: one file, three legs, no server. Text by BM25, vectors and keywords by cosine."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from contextrouter.builtin.providers import sqlite_text, sqlite_write, websearch
 from contextrouter.builtin.providers.sqlite_file import Stop, StoreFile, kind_of_file
 from contextrouter.builtin.providers.sqlite_filter import admitted
 from contextrouter.builtin.providers.sqlite_rows import Admissions
-from contextrouter.builtin.providers.sqlite_vectors import LEGS, Matrix, Outrun, stored, unit
+from contextrouter.builtin.providers.sqlite_vectors import LEGS, CodeIndex, Outrun, unit
 from contextrouter.contracts import Entry, FilePath, Provider, TermStatistics
 from contextrouter.errors import SourceError
-from contextrouter.model import Document, Facet, Hit, Query, Scope
+from contextrouter.model import Document, Facet, Hit, Query, Scope, Vector
 
 
 class Sqlite(Provider):
@@ -63,7 +63,7 @@ class Sqlite(Provider):
         self._file = StoreFile(path, busy_timeout=busy_timeout, threads=threads)
         self._admissions = Admissions()
         self._index = sqlite_text.TextIndex(weights, self._admissions)
-        self._matrices = {leg: Matrix(leg, self._admissions) for leg in self.vector_legs}
+        self._nearby = {leg: CodeIndex(leg, self._admissions) for leg in self.vector_legs}
         self._model, self._dimensions = "", 0
 
     @classmethod
@@ -88,8 +88,8 @@ class Sqlite(Provider):
         await self._file.aclose()
         self._admissions.forget()
         self._index.forget()
-        for matrix in self._matrices.values():
-            matrix.forget()
+        for index in self._nearby.values():
+            index.forget()
 
     async def ping(self) -> None:
         """Raise SourceError when there is no store to search."""
@@ -196,7 +196,7 @@ class Sqlite(Provider):
         asked = websearch.parse(query.text)
         condition = admitted(query, asked)
         best = self._index.search(connection, asked.terms, condition, query.limit, stop)
-        return self._hits(connection, best, query)
+        return _hits(connection, best, query.limit, {})
 
     def _nearest(self, connection: sqlite3.Connection, query: Query, stop: Stop) -> list[Hit]:
         if query.vector is None:
@@ -212,22 +212,23 @@ class Sqlite(Provider):
         while True:
             stop.check()
             try:
-                best = self._matrices[query.leg].search(connection, vector, condition, query.limit)
-                return self._hits(connection, best, query)
+                near = self._nearby[query.leg].search(connection, vector, condition, query.limit, stop)
+                return _hits(connection, near.ranked, query.limit, near.vectors)
             except Outrun:
                 connection.rollback()
                 connection.execute("BEGIN")
 
-    def _hits(self, connection: sqlite3.Connection, best: Sequence[tuple[int, float]], query: Query) -> list[Hit]:
-        """The best as hits; equal scores in the order of ids, whatever the order of writing."""
-        ranked = lookup.ranked(connection, best, query.limit)
-        documents = lookup.texts(connection, [number for number, _ in ranked])
-        if query.leg == "text":
-            return [Hit(document=document, score=score) for document, (_, score) in zip(documents, ranked, strict=True)]
-        return [
-            Hit(document=document, score=score, vector=stored(connection, query.leg, number))
-            for document, (number, score) in zip(documents, ranked, strict=True)
-        ]
-
     def _same_model(self, connection: sqlite3.Connection) -> None:
         sqlite_write.refuse_other_model(connection, self._model, self._dimensions)
+
+
+def _hits(
+    connection: sqlite3.Connection, best: Sequence[tuple[int, float]], limit: int, vectors: Mapping[int, Vector]
+) -> list[Hit]:
+    """The best as hits; equal scores in the order of ids, whatever the order of writing."""
+    ranked = lookup.ranked(connection, best, limit)
+    documents = lookup.texts(connection, [number for number, _ in ranked])
+    return [
+        Hit(document=document, score=score, vector=vectors.get(number))
+        for document, (number, score) in zip(documents, ranked, strict=True)
+    ]

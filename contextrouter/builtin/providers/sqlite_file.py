@@ -27,14 +27,25 @@ _STEPS = 2_000  # of SQLite's virtual machine, between two looks at the clock: w
 class Stop:
     """Tells running work to end: at a deadline (on `time.monotonic()`), or because nobody waits for it any more."""
 
-    __slots__ = ("abandoned", "deadline")
+    __slots__ = ("_finishing", "abandoned", "deadline")
 
     def __init__(self, deadline: float | None = None) -> None:
-        self.deadline, self.abandoned = deadline, False
+        self.deadline, self.abandoned, self._finishing = deadline, False, False
 
     def __call__(self) -> bool:
         """Whether to end now; SQLite's progress callback."""
-        return self.abandoned or (self.deadline is not None and time.monotonic() >= self.deadline)
+        late = self.deadline is not None and time.monotonic() >= self.deadline
+        return (late or self.abandoned) and not self._finishing
+
+    @contextmanager
+    def finishing(self) -> Iterator[None]:
+        """Let what is read for all later questions be read to its end, or short deadlines would have it begun for ever."""
+        self._finishing = True
+        try:
+            yield
+        finally:
+            self._finishing = False
+        self.check()
 
     def check(self) -> None:
         """Raise SourceTimeout when it is time to end: for loops outside SQLite."""

@@ -59,16 +59,22 @@ def best(found: Numbers, scores: Scores, limit: int, decimals: int) -> list[tupl
 
 
 class Admissions:
-    """Which chunks a condition admits, remembered for the conditions asked last, as long as the store does not change."""
+    """Which chunks a condition admits, remembered for the conditions asked last.
+
+    What a chunk's number stands for never changes, so an answer stays right, and after a write only new chunks are asked about.
+    Numbers of chunks that are gone stay in it; nobody finds them any more.
+    """
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._known: dict[tuple[str, Condition], Numbers] = {}
+        self._known: dict[tuple[str, Condition], tuple[int, Numbers]] = {}
 
-    def among(self, found: Numbers, connection: sqlite3.Connection, version: str, condition: Condition) -> Numbers:
-        """Indexes into `found` (each number at most once) of the chunks admitted."""
+    def among(self, found: Numbers, connection: sqlite3.Connection, store: str, condition: Condition) -> Numbers:
+        """Indexes into `found` (each number at most once, all in the snapshot of `connection`) of the chunks admitted."""
         np = numpy()
-        admitted = self._admitted(connection, version, condition)
+        if not len(found):
+            return np.zeros(0, np.int64)  # type: ignore[no-any-return]
+        admitted = self._admitted(connection, store, condition)
         if not len(admitted):
             return np.zeros(0, np.int64)  # type: ignore[no-any-return]
         at = np.minimum(np.searchsorted(admitted, found), len(admitted) - 1)
@@ -79,21 +85,28 @@ class Admissions:
         with self._lock:
             self._known.clear()
 
-    def _admitted(self, connection: sqlite3.Connection, version: str, condition: Condition) -> Numbers:
-        key = (version, condition)
+    def _admitted(self, connection: sqlite3.Connection, store: str, condition: Condition) -> Numbers:
+        """Numbers of the chunks admitted, ascending, at least of those in the snapshot."""
+        np = numpy()
+        key = (store, condition)
         with self._lock:
-            if key in self._known:
-                self._known[key] = self._known.pop(key)
-                return self._known[key]
-        sql = f"SELECT group_concat(c.number) FROM chunks c WHERE {condition.where}"
-        admitted = numpy().sort(numbers(connection, sql, condition.values)[0])
+            asked, admitted = self._known.get(key, (0, np.zeros(0, np.int64)))
+        last = connection.execute("SELECT coalesce(max(number), 0) FROM chunks").fetchone()[0]
+        if asked < last:
+            sql = f"SELECT group_concat(c.number) FROM chunks c WHERE c.number > ? AND {condition.where}"
+            new = np.sort(numbers(connection, sql, (asked, *condition.values))[0])
+            asked, admitted = last, np.concatenate((admitted, new))
+        self._remember(key, asked, admitted)
+        return admitted  # type: ignore[no-any-return]
+
+    def _remember(self, key: tuple[str, Condition], asked: int, admitted: Numbers) -> None:
         with self._lock:
-            for other in [other for other in self._known if other[0] != version]:
+            before = self._known.pop(key, (0, admitted))
+            self._known[key] = (asked, admitted) if asked >= before[0] else before
+            for other in [other for other in self._known if other[0] != key[0]]:
                 del self._known[other]
-            self._known[key] = admitted
             while len(self._known) > _REMEMBERED:
                 del self._known[next(iter(self._known))]
-        return admitted  # type: ignore[no-any-return]
 
 
 class Lengths:

@@ -10,7 +10,7 @@ from contextrouter.builtin.providers.websearch import ANALYSIS
 from contextrouter.errors import SourceError
 
 APPLICATION = 0x63_74_78_72  # "ctxr"
-VERSION = 1
+VERSION = 2
 REBUILD = "`contextrouter ingest --rebuild`"
 
 TABLES = """
@@ -39,8 +39,12 @@ CREATE INDEX chunks_document ON chunks (document);
 CREATE INDEX chunks_id ON chunks (id);
 
 CREATE TABLE texts (chunk INTEGER PRIMARY KEY, payload TEXT NOT NULL);
--- Unit vectors, float32, little-endian.
+-- Unit vectors, float32, little-endian; and each again at eight bits, in tables of their own that are read whole.
 CREATE TABLE vectors (chunk INTEGER PRIMARY KEY, vector BLOB, keywords BLOB);
+CREATE TABLE vector_codes (chunk INTEGER PRIMARY KEY, code BLOB NOT NULL);
+CREATE TABLE keywords_codes (chunk INTEGER PRIMARY KEY, code BLOB NOT NULL);
+-- Which chunks went with which generation, so that a reader need not look at all to know; complete since meta's `log`.
+CREATE TABLE removed (generation INTEGER, chunk INTEGER, PRIMARY KEY (generation, chunk)) WITHOUT ROWID;
 
 CREATE TABLE filter_values (number INTEGER PRIMARY KEY, key TEXT NOT NULL, value TEXT NOT NULL, UNIQUE (key, value));
 CREATE TABLE filters (value INTEGER, chunk INTEGER, PRIMARY KEY (value, chunk)) WITHOUT ROWID;
@@ -68,6 +72,12 @@ CREATE VIRTUAL TABLE postings USING fts5vocab (terms, instance);
 CREATE VIRTUAL TABLE vocabulary USING fts5vocab (terms, row);
 """
 
+EMPTIED = (
+    "documents", "chunks", "texts", "vectors", "vector_codes", "keywords_codes", "removed", "filters", "filter_values",
+    "links", "facts",
+)  # fmt: skip
+"""Tables a store has nothing in once it is cleared; the index `terms` is emptied in its own way."""
+
 ANALYSED_BY = f"{ANALYSIS}/{unicodedata.unidata_version}"
 """What made the index terms; another Unicode version may fold otherwise, and the index is then built again."""
 
@@ -77,7 +87,8 @@ def create(connection: sqlite3.Connection) -> None:
     for statement in TABLES.split(";\n"):
         if statement.strip():
             connection.execute(statement)
-    values = {"store": uuid.uuid4().hex, "generation": 0, "chunks": 0, "length": 0, "analysis": ANALYSED_BY}
+    values = {"store": uuid.uuid4().hex, "generation": 0, "chunks": 0, "length": 0, "log": 0, "removed": 0}
+    values["analysis"] = ANALYSED_BY
     connection.executemany("INSERT INTO meta VALUES (?, ?)", list(values.items()))
     connection.execute(f"PRAGMA application_id = {APPLICATION}")
     connection.execute(f"PRAGMA user_version = {VERSION}")

@@ -50,7 +50,7 @@ class TextIndex:
         summed = np.bincount(places, weights=np.concatenate(scores), minlength=len(found))
         chosen = np.flatnonzero(summed > 0.0)
         if condition.sql:
-            chosen = chosen[self._admissions.among(found[chosen], connection, schema.version(connection), condition)]
+            chosen = chosen[self._admissions.among(found[chosen], connection, store, condition)]
         return best(found[chosen], summed[chosen], limit, 9)
 
     def forget(self) -> None:

@@ -16,11 +16,12 @@ from contextrouter.builtin.providers import sqlite_schema as schema
 from contextrouter.builtin.providers import websearch
 from contextrouter.builtin.providers.filtering import aligned, attributes, labelled, microseconds
 from contextrouter.builtin.providers.sqlite_filter import LABELS
-from contextrouter.builtin.providers.sqlite_vectors import LEGS, unit
+from contextrouter.builtin.providers.sqlite_vectors import LEGS, code, unit
 from contextrouter.contracts import Entry
 from contextrouter.errors import IngestError, SourceError
 from contextrouter.model import Document, Fact, Vector
 
+LOGGED = 10_000  # removed chunks, at least, before their log is cut
 _DECODER = msgspec.json.Decoder(Document)
 
 
@@ -30,7 +31,7 @@ class ChunkRows(NamedTuple):
     row: tuple[Any, ...]  # id, tenant, compartment, sensitivity, updated_at, length
     payload: str
     terms: tuple[str, str, str]
-    vectors: Mapping[str, bytes]  # leg -> float32
+    vectors: Mapping[str, tuple[bytes, bytes]]  # leg -> float32, code
     filters: tuple[tuple[str, str], ...]
 
 
@@ -99,24 +100,25 @@ def upsert(connection: sqlite3.Connection, rows: Iterable[Rows], model: str, dim
         _sized(connection, each, model, dimensions)
         _remove(connection, each.tenant, each.id)
         _insert(connection, each)
-    schema.add(connection, "generation", 1)
+    _next(connection)
 
 
 def delete(connection: sqlite3.Connection, ids: Iterable[str], tenant: str) -> int:
     """Remove documents; return how many there were."""
     reanalyse(connection)
     count = sum(_remove(connection, tenant, id) for id in ids)
-    schema.add(connection, "generation", 1 if count else 0)
+    if count:
+        _next(connection)
     return count
 
 
 def clear(connection: sqlite3.Connection) -> None:
     """Remove everything, and forget which embedder filled the store."""
-    for table in ("documents", "chunks", "texts", "vectors", "filters", "filter_values", "links", "facts"):
+    for table in schema.EMPTIED:
         connection.execute(f"DELETE FROM {table}")
     connection.execute("INSERT INTO terms (terms) VALUES ('delete-all')")
     connection.execute("DELETE FROM meta WHERE key IN ('model', 'dimensions')")
-    connection.execute("UPDATE meta SET value = 0 WHERE key IN ('chunks', 'length')")
+    connection.execute("UPDATE meta SET value = 0 WHERE key IN ('chunks', 'length', 'removed')")
     schema.note(connection, "analysis", schema.ANALYSED_BY)
     schema.note(connection, "store", uuid.uuid4().hex)  # nothing loaded before goes with what comes
     schema.add(connection, "generation", 1)
@@ -152,17 +154,17 @@ def refuse_other_model(connection: sqlite3.Connection, model: str, dimensions: i
         )
 
 
-def _vectors(entry: Entry, number: int) -> dict[str, bytes]:
-    found: dict[str, bytes] = {}
+def _vectors(entry: Entry, number: int) -> dict[str, tuple[bytes, bytes]]:
+    found: dict[str, tuple[bytes, bytes]] = {}
     for leg, vectors in entry.vectors.items():
         vector: Vector | None = vectors[number]
         row = None if vector is None else unit(vector)
         if row is not None:
-            found[leg] = row.tobytes()
+            found[leg] = (row.tobytes(), code(row))
     return found
 
 
-def _chunk(chunk: Document, vectors: Mapping[str, bytes]) -> ChunkRows:
+def _chunk(chunk: Document, vectors: Mapping[str, tuple[bytes, bytes]]) -> ChunkRows:
     fields = terms(chunk)
     length = websearch.length(field.split() for field in fields)
     filters = {key: set(values) for key, values in attributes(chunk).items()}
@@ -189,8 +191,8 @@ def _fact(fact: Fact, document: Document) -> tuple[Any, ...]:
 def _sized(connection: sqlite3.Connection, rows: Rows, model: str, dimensions: int) -> None:
     """Hold the first vectors' length and model for all that come later."""
     for chunk in rows.chunks:
-        for blob in chunk.vectors.values():
-            size = len(blob) // 4
+        for exact, _ in chunk.vectors.values():
+            size = len(exact) // 4
             if dimensions and size != dimensions:
                 message = f"has a vector of {size} dimensions, its embedder has {dimensions}; check the embedder"
                 raise IngestError(f"Document {rows.id!r} {message}.", document=rows.id)
@@ -211,10 +213,12 @@ def _remove(connection: sqlite3.Connection, tenant: str, id: str) -> bool:
     for number, length, stored in chunks:
         values = (number, *terms(document(stored)))
         connection.execute("INSERT INTO terms (terms, rowid, title, path, body) VALUES ('delete', ?, ?, ?, ?)", values)
-        for table in ("texts", "vectors", "filters"):
+        for table in ("texts", "vectors", "vector_codes", "keywords_codes", "filters"):
             connection.execute(f"DELETE FROM {table} WHERE chunk = ?", (number,))
+        connection.execute("INSERT INTO removed SELECT value + 1, ? FROM meta WHERE key = 'generation'", (number,))
         schema.add(connection, "length", -length)
     schema.add(connection, "chunks", -len(chunks))
+    schema.add(connection, "removed", len(chunks))
     for table in ("chunks", "links", "facts"):
         connection.execute(f"DELETE FROM {table} WHERE document = ?", found)
     connection.execute("DELETE FROM documents WHERE number = ?", found)
@@ -235,8 +239,10 @@ def _insert(connection: sqlite3.Connection, rows: Rows) -> None:
         connection.execute("INSERT INTO texts VALUES (?, ?)", (number, chunk.payload))
         connection.execute("INSERT INTO terms (rowid, title, path, body) VALUES (?, ?, ?, ?)", (number, *chunk.terms))
         if chunk.vectors:
-            vectors = [chunk.vectors.get(leg) for leg in LEGS]
+            vectors = [chunk.vectors.get(leg, (None, None))[0] for leg in LEGS]
             connection.execute("INSERT INTO vectors (chunk, vector, keywords) VALUES (?, ?, ?)", (number, *vectors))
+            for leg, (_, coded) in chunk.vectors.items():
+                connection.execute(f"INSERT INTO {leg}_codes VALUES (?, ?)", (number, coded))
         _insert_filters(connection, number, chunk.filters)
     schema.add(connection, "chunks", len(rows.chunks))
     schema.add(connection, "length", sum(chunk.row[-1] for chunk in rows.chunks))
@@ -256,8 +262,22 @@ def _insert_filters(connection: sqlite3.Connection, chunk: int | None, filters: 
     )
 
 
+def _next(connection: sqlite3.Connection) -> None:
+    """Begin a generation. The log of removed chunks is cut when it outgrows what it saves: looking at all chunks once."""
+    schema.add(connection, "generation", 1)
+    if schema.number(connection, "removed") > max(schema.number(connection, "chunks"), LOGGED):
+        _cut(connection)
+
+
+def _cut(connection: sqlite3.Connection) -> None:
+    connection.execute("DELETE FROM removed")
+    schema.note(connection, "log", schema.number(connection, "generation"))
+    schema.note(connection, "removed", 0)
+
+
 def sweep(connection: sqlite3.Connection) -> None:
-    """Take out filter values no chunk has any more, and merge the text index."""
+    """Take out filter values no chunk has any more and the log of removed chunks, and merge the text index."""
+    _cut(connection)
     connection.execute("DELETE FROM filter_values WHERE number NOT IN (SELECT value FROM filters)")
     connection.execute("INSERT INTO terms (terms) VALUES ('optimize')")
 
