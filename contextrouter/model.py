@@ -351,7 +351,7 @@ class Step(_Noun, frozen=True, kw_only=True):
     name: str
     elapsed: float
     live: int
-    lost: tuple[Envelope, ...] = ()
+    lost: Sequence[Envelope] = ()
     note: str = ""
 
     @property

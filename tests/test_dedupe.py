@@ -27,7 +27,11 @@ def test_r05_fingerprint_is_the_sha256_of_length_prefixed_url_snippet_content():
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [(("u", "a|b", "c"), ("u", "a", "b|c")), (("", "Jean", "Pierre"), ("", "Jean-Pierre", "")), (("u", "", "1:x"), ("u", "1:x", ""))],
+    [
+        (("u", "a|b", "c"), ("u", "a", "b|c")),
+        (("", "Jean", "Pierre"), ("", "Jean-Pierre", "")),
+        (("u", "", "1:x"), ("u", "1:x", "")),
+    ],
 )
 def test_ded_03_the_encoding_is_injective(one: tuple[str, str, str], other: tuple[str, str, str]):
     first, second = (Document(url=u, snippet=s, content=c) for u, s, c in (one, other))
@@ -43,7 +47,9 @@ def test_documents_merge_exactly_when_url_snippet_and_content_are_equal(one: tup
 
 
 def test_fus_15_one_chunk_with_three_ids_from_three_sources_is_one_document():
-    lists = [_list(source, Document(id=name, content="the chunk", url="u")) for source, name in (("v", "v_0"), ("n", "4"), ("s", "s_4"))]
+    lists = [
+        _list(source, Document(id=name, content="the chunk", url="u")) for source, name in (("v", "v_0"), ("n", "4"), ("s", "s_4"))
+    ]
     (envelope,) = dedupe(lists)
     assert [p.source for p in envelope.provenance] == ["n", "s", "v"]
 
@@ -68,7 +74,10 @@ def test_fus_05_ded_05_the_best_ranked_copy_is_kept_with_both_origins_whatever_t
 
 def test_fus_02_a_worse_duplicate_does_not_overwrite_the_better_score():
     t = doc("t")
-    for lists in ([_list("a", t, scores=[0.9]), _list("b", t, scores=[0.1])], [_list("b", t, scores=[0.1]), _list("a", t, scores=[0.9])]):
+    for lists in (
+        [_list("a", t, scores=[0.9]), _list("b", t, scores=[0.1])],
+        [_list("b", t, scores=[0.1]), _list("a", t, scores=[0.9])],
+    ):
         (envelope,) = dedupe(lists)
         assert sorted((p.source, p.score) for p in envelope.provenance) == [("a", 0.9), ("b", 0.1)]
 

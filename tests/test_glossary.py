@@ -75,5 +75,5 @@ async def test_json_is_read_as_toml_is(tmp_path: Path) -> None:
 async def test_a_file_that_is_no_glossary_is_refused_with_a_remedy(tmp_path: Path) -> None:
     (tmp_path / "g.toml").write_text("[term]\ndefinition = 1\n")
     source = load()(path=str(tmp_path / "g.toml"))  # type: ignore[call-arg]
-    with pytest.raises(SourceError, match="write `term = \"definition\"` lines"):
+    with pytest.raises(SourceError, match='write `term = "definition"` lines'):
         await source.open()

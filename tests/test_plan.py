@@ -87,7 +87,10 @@ def test_should_search_false_asks_nothing():
 
 
 def test_a_source_outside_the_scope_is_not_asked():
-    settings = {"connectors": {"web": {"compartment": "hr"}}, "providers": {"docs": {"sensitivity": "internal"}, "old": {"tenant": "acme"}}}
+    settings = {
+        "connectors": {"web": {"compartment": "hr"}},
+        "providers": {"docs": {"sensitivity": "internal"}, "old": {"tenant": "acme"}},
+    }
     asked = {call.source for call in plan(settings, scope=Scope()).calls}
     assert asked == {"graph"}
     wide = Scope(tenant="acme", compartments={"hr"}, ceiling="internal")
@@ -109,7 +112,9 @@ def test_facets_and_entities_are_asked_only_where_wanted():
         async def entities(self, query: object) -> list:
             return []
 
-    router = ContextRouter(providers={"p": WithFacets({"text": []})}, facts={"g": WithEntities([Fact(subject="a", predicate="b", object="c")])})
+    router = ContextRouter(
+        providers={"p": WithFacets({"text": []})}, facts={"g": WithEntities([Fact(subject="a", predicate="b", object="c")])}
+    )
     plain = make_plan(Intent(question="q", queries=("q",)), Request(question="q"), router.settings, router.instances.sources)
     assert {c.query.leg for c in plain.calls} == {"text", "facts"}
     wanted = Intent(question="q", queries=("q",), facets=("topic",), lookup="attribute")
@@ -117,7 +122,10 @@ def test_facets_and_entities_are_asked_only_where_wanted():
     assert {c.query.leg for c in full.calls} == {"text", "facts", "facets", "entities"}
 
 
-@given(st.lists(st.sampled_from(["docs", "old", "web", "graph"]), unique=True), st.lists(st.sampled_from(["vector", "text", "default"]), unique=True))
+@given(
+    st.lists(st.sampled_from(["docs", "old", "web", "graph"]), unique=True),
+    st.lists(st.sampled_from(["vector", "text", "default"]), unique=True),
+)
 def test_every_source_is_either_called_or_excluded_with_a_reason(sources: list[str], legs: list[str]):
     made = plan(sources=tuple(sources), legs=tuple(legs))
     called = {call.source for call in made.calls}

@@ -33,7 +33,10 @@ def ids(context: Context) -> list[str]:
 
 async def ask(rag: dict[str, Any]) -> Context:
     legs = Legs({"vector": hits("v both", [9.0, 1.0]), "text": hits("t x both", [0.9, 0.5, 0.1])}, embedder="e")
-    same = [Hit(document=Document(id="1", url="u1", title="T", content="same")), Hit(document=Document(id="2", url="u2", title="T", content="same"))]
+    same = [
+        Hit(document=Document(id="1", url="u1", title="T", content="same")),
+        Hit(document=Document(id="2", url="u2", title="T", content="same")),
+    ]
     embedders: dict[str, Embedder] = {"e": Ones()}
     settings = {"rag": {"cache_enabled": False, **rag}}
     router = ContextRouter(

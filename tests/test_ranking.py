@@ -10,7 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextrouter import ContextRouter, Document, Envelope, Hit, Intent, Provenance, Rag, Reranker, Scope, Stage, StageContext, StageError
+from contextrouter import (
+    ContextRouter,
+    Document,
+    Envelope,
+    Hit,
+    Intent,
+    Provenance,
+    Rag,
+    Reranker,
+    Scope,
+    Stage,
+    StageContext,
+    StageError,
+)
 from contextrouter.builtin.stages.freshness import Freshness
 from contextrouter.dedupe import dedupe
 from contextrouter.fusion import fuse
@@ -19,7 +32,9 @@ from contextrouter.settings import StageKeys
 from tests.sources import Fixed, doc, ranked
 
 NOW = datetime(2026, 11, 28, tzinfo=UTC)
-CONTEXT = StageContext(intent=Intent(question="q"), scope=None, profile={}, sources={}, facts=(), now=NOW, seal=lambda *a, **k: None)
+CONTEXT = StageContext(
+    intent=Intent(question="q"), scope=None, profile={}, sources={}, facts=(), now=NOW, seal=lambda *a, **k: None
+)
 
 
 class Does(Stage):
@@ -27,7 +42,11 @@ class Does(Stage):
         self.function = function
 
     async def apply(self, envelopes: Sequence[Envelope], context: StageContext) -> Sequence[Envelope]:
-        return await self.function(envelopes, context) if asyncio.iscoroutinefunction(self.function) else self.function(envelopes, context)
+        return (
+            await self.function(envelopes, context)
+            if asyncio.iscoroutinefunction(self.function)
+            else self.function(envelopes, context)
+        )
 
 
 def pool(names: str = "a b c d") -> list[Envelope]:
@@ -102,7 +121,9 @@ async def test_new_documents_enter_only_through_seal_labelled_and_scope_checked(
         assert refused is None
         return [new, *envelopes]
 
-    router = ContextRouter({"connectors": {"s": {"kind": "web", "queries": 1}}}, connectors={"s": Fixed("a")}, stages={"add": Does(add)})
+    router = ContextRouter(
+        {"connectors": {"s": {"kind": "web", "queries": 1}}}, connectors={"s": Fixed("a")}, stages={"add": Does(add)}
+    )
     async with router:
         context = await router.route("question", scope=Scope())
     assert ids(context.envelopes) == "newa"

@@ -165,10 +165,14 @@ def test_rss_06_a_broken_byte_does_not_overrule_the_declared_charset() -> None:
 def test_rss_08_relative_links_become_absolute() -> None:
     item = "<title>a</title><link>/en/games/x</link>"
     assert only(rss(item)).url == "https://example.org/en/games/x"
-    assert only(rss(item, head="<title>T</title>"), "https://feeds.example.net/all.xml").url == "https://feeds.example.net/en/games/x"
+    assert (
+        only(rss(item, head="<title>T</title>"), "https://feeds.example.net/all.xml").url == "https://feeds.example.net/en/games/x"
+    )
 
 
-@pytest.mark.parametrize("link", ["javascript:alert(1)", "data:text/html,x", "http://[broken", "mailto:a@example.org", "file:///etc/passwd"])
+@pytest.mark.parametrize(
+    "link", ["javascript:alert(1)", "data:text/html,x", "http://[broken", "mailto:a@example.org", "file:///etc/passwd"]
+)
 def test_rss_08_a_link_that_cannot_be_an_http_address_drops_the_item_with_a_reason(link: str) -> None:
     feed = parse_feed(rss(f"<title>a</title><link>{link}</link>"), "")
     assert feed.documents == []
@@ -181,9 +185,7 @@ def test_rss_08_a_relative_link_in_a_local_file_without_a_site_drops_the_item() 
     assert "'/x'" in feed.problems[-1]
 
 
-BOMB = "<!DOCTYPE rss [" + "".join(
-    f'<!ENTITY e{n} "{"" if n else "boom"}{f"&e{n - 1};" * 10 if n else ""}">' for n in range(8)
-)
+BOMB = "<!DOCTYPE rss [" + "".join(f'<!ENTITY e{n} "{"" if n else "boom"}{f"&e{n - 1};" * 10 if n else ""}">' for n in range(8))
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,17 @@ def test_r06_general_selection_keeps_the_best():
     assert result[2].dropped == "selection: not among the best 2"
 
 
-MIXED = [("a", "book"), ("b", "web"), ("c", "book"), ("d", "paper"), ("e", "note"), ("f", "book"), ("g", "video"), ("h", "memo"), ("i", "qa")]
+MIXED = [
+    ("a", "book"),
+    ("b", "web"),
+    ("c", "book"),
+    ("d", "paper"),
+    ("e", "note"),
+    ("f", "book"),
+    ("g", "video"),
+    ("h", "memo"),
+    ("i", "qa"),
+]
 
 
 def per_kind(**rag: object) -> str:
@@ -54,7 +64,12 @@ def test_what_exceeds_a_quota_says_which():
     assert result[1].dropped == "selection: quota of 1 for 'book' is used up"
 
 
-@given(st.lists(st.sampled_from(["book", "video", "qa", "web", "x", "y"]), max_size=30), st.booleans(), st.integers(0, 4), st.integers(1, 9))
+@given(
+    st.lists(st.sampled_from(["book", "video", "qa", "web", "x", "y"]), max_size=30),
+    st.booleans(),
+    st.integers(0, 4),
+    st.integers(1, 9),
+)
 def test_selection_conserves_keeps_order_and_respects_limits(kinds: list[str], general: bool, quota: int, count: int):
     given_ = [env(chr(97 + i), kind) for i, kind in enumerate(kinds)]
     rag = Rag(general_retrieval_enabled=general, general_retrieval_final_count=count, max_books=quota, quotas={"other": quota})
