@@ -1,178 +1,185 @@
 """Step 4: one envelope per distinct document, with the word of every list on it. Pure; the result does not depend on arrival.
 
 Within a source a document is known by its id; across sources by what it says: url, snippet and content all equal, which is
-what the SHA-256 fingerprint stands for. Comparing texts inside a bucket of equal urls decides the same question without hashing
-every document, which would be most of the router's work; and an envelope is sealed when somebody looks at it.
+what the SHA-256 fingerprint stands for. Comparing the texts of documents that share a url decides the same question without
+hashing them, which would be most of the router's work; and an envelope is sealed when somebody looks at it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, overload
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple, overload
 
 from contextrouter.model import Document, Envelope, Hit, Provenance, RankedList
 
 
 def dedupe(lists: Sequence[RankedList], identity: str = "exact") -> Pool:
-    """Return the distinct documents, in the order in which they are first met in `lists`, as envelopes sealed on sight.
+    """Return the distinct documents as envelopes sealed on sight, in the order of the names and ranks of the lists they are in.
 
     `identity` says when documents of different sources are one: "exact" (url, snippet, content), "content", "url", "id" or
     "title"; a document that lacks the field is compared exactly. Of merged copies the best-ranked is kept, and all provenance.
     """
     pool = Pool(lists)
-    if identity == "exact":
-        pool.group_by_text()
-        if pool.ids_agree():
-            return pool
-    pool.group_by_id_then(_KEYS.get(identity))
+    if identity != "exact" or not pool.number_by_text():
+        pool.number_by_id(_KEYS.get(identity))
     return pool
 
 
 class Pool(Sequence[Envelope]):
-    """Distinct documents as numbers: `groups[n][i]` is that of the i-th hit of list n. Indexing seals an envelope."""
+    """Distinct documents. Indexing seals an envelope.
 
-    __slots__ = ("_appearances", "_scales", "_sealed", "first", "groups", "lists", "size")
+    `lists` are in the order of their names. Hits are counted through them all: the one at `position` holds `documents[position]`,
+    and `starts[n]` is the position of the first hit of list n. The number of a document is the position at which it is first met;
+    `numbers[n]` are those of list n, a range where all are met for the first time. `again` are the numbers of documents that are
+    met again, at the positions `again_at`.
+    """
 
-    def __init__(self, lists: Sequence[RankedList]) -> None:
-        self.lists = lists
-        self.groups: list[list[int]] = []
-        self.size = 0
-        self.first: list[Document] = []
-        self._appearances: dict[int, list[tuple[int, int]]] = {}
-        self._scales: dict[int, Callable[[int], float]] = {}
+    __slots__ = ("_firsts", "_places", "_scales", "_sealed", "again", "again_at", "documents", "lists", "numbers", "starts")
+
+    def __init__(self, lists: Iterable[RankedList]) -> None:
+        self.lists = sorted(lists, key=_NAME)
+        self.starts: list[int] = []
+        self._places: dict[int, list[tuple[int, int]]] = {}
+        self._scales: dict[int, _Scale] = {}
         self._sealed: dict[int, Envelope] = {}
+        self._firsts: Sequence[int] | None = None
+        self._clear()
 
-    def group_by_text(self) -> None:
-        """Number documents by url, snippet and content, longer keys only where shorter ones collide."""
+    def _clear(self) -> None:
+        self.documents: list[Document] = []
+        self.numbers: list[Sequence[int]] = []
+        self.again: list[int] = []
+        self.again_at: list[int] = []
+        self.starts.clear()
+
+    def number_by_text(self) -> bool:
+        """Number documents by url, snippet and content; False when some source gives one id to two of them."""
         index: dict[Any, int] = {}
-        get = index.get
-        documents = self.first
-        add = documents.append
-        count = 0
+        by_id: dict[str, int] = {}
+        source = None
         for ranked in self.lists:
-            numbers: list[int] = []
-            number = numbers.append
-            for document in [hit.document for hit in ranked.hits]:
-                key: Any = document.url
-                at = get(key)
-                if at is not None:
-                    at, key = _tied(index, documents, document, at)
-                if at is None:
-                    index[key] = at = count
-                    count += 1
-                    add(document)
-                number(at)
-            self.groups.append(numbers)
-        self.size = count
-
-    def ids_agree(self) -> bool:
-        """Whether every id of a source names one document, so that numbering by text numbered by id as well."""
-        by_source: dict[str, list[int]] = {}
-        for number, ranked in enumerate(self.lists):
-            by_source.setdefault(ranked.source, []).append(number)
-        for numbers in by_source.values():
-            ids = [[hit.document.id for hit in self.lists[n].hits] for n in numbers]
-            if len(numbers) == 1 and len(set(ids[0])) == len(ids[0]):
-                continue
-            known: dict[str, int] = {}
-            for n, names in zip(numbers, ids, strict=True):
-                known.update(zip(names, self.groups[n], strict=True))
-            for n, names in zip(numbers, ids, strict=True):
-                if [known[name] for name in names] != self.groups[n] and not self._blank_ids_differ(n, names, known):
-                    return False
+            if ranked.source != source:
+                source, by_id = ranked.source, {}
+            documents = [hit.document for hit in ranked.hits]
+            start, known = len(self.documents), len(index)
+            end = start + len(documents)
+            self.starts.append(start)
+            self.documents += documents
+            keys = [document.url or document.snippet or document.content for document in documents]
+            numbers = [*map(index.setdefault, keys, range(start, end))]
+            fresh = len(index) - known == len(documents)
+            if not fresh:
+                self._compare(index, numbers, start)
+            if not _agree([document.id for document in documents], numbers, by_id):
+                return False
+            self.numbers.append(range(start, end) if fresh else numbers)
         return True
 
-    def _blank_ids_differ(self, n: int, names: Sequence[str], known: Mapping[str, int]) -> bool:
-        """Whether only documents without an id differ, which no id can name."""
-        return all(not name or known[name] == group for name, group in zip(names, self.groups[n], strict=True))
+    def _compare(self, index: dict[Any, int], numbers: list[int], start: int) -> None:
+        """Compare the documents of a list with those that stand under the same key; where they differ, the whole text decides."""
+        documents = self.documents
+        for position, number in enumerate(numbers, start):
+            if number == position:
+                continue
+            document, other = documents[position], documents[number]
+            if other.content != document.content or other.snippet != document.snippet or other.url != document.url:
+                number = numbers[position - start] = index.setdefault(_text(document), position)
+                if number == position:
+                    continue
+            self.again.append(number)
+            self.again_at.append(position)
 
-    def group_by_id_then(self, key_of: Callable[[Document], Any] | None) -> None:
-        """Number documents by id within a source; then number their best-ranked copies by `key_of`, or by text."""
-        at_of, copies = self._by_id()
-        self.groups, self.first = [], []
+    def number_by_id(self, key_of: Callable[[Document], Any] | None) -> None:
+        """Number documents by id within a source, then their best-ranked copies by `key_of`, or by text where that is None."""
+        self._clear()
+        firsts, copies = self._by_id()
         index: dict[Any, int] = {}
-        joined: dict[int, int] = {}
-        best: list[Document] = []
-        for ranked, places in zip(self.lists, at_of, strict=True):
-            numbers = []
-            for place, _ in zip(places, ranked.hits, strict=True):
-                if place not in joined:
-                    joined[place] = _number(index, best, copies[place], key_of)
-                numbers.append(joined[place])
-            self.groups.append(numbers)
-        self.first, self.size = best, len(best)
+        number_of: dict[int, int] = {}
+        for first, document in copies.items():
+            key = key_of(document) if key_of else None
+            number_of[first] = index.setdefault(_text(document) if key is None else key, first)
+        for start, ranked in zip(self.starts, self.lists, strict=True):
+            self.numbers.append([number_of[first] for first in firsts[start : start + len(ranked.hits)]])
+        for position, first in enumerate(firsts):
+            if number_of[first] != position:
+                self.again.append(number_of[first])
+                self.again_at.append(position)
 
-    def _by_id(self) -> tuple[list[list[int]], list[Document]]:
-        """Documents of one source with one id share a number; and the best-ranked copy of each."""
-        places: list[list[int]] = []
+    def _by_id(self) -> tuple[list[int], dict[int, Document]]:
+        """For every hit the position at which its source first gave its id; and for each of those the best-ranked copy."""
+        firsts: list[int] = []
         known: dict[tuple[str, str], int] = {}
-        ranks: list[tuple[int, str, str]] = []
-        copies: list[Document] = []
+        copies: dict[int, Document] = {}
+        ranks: dict[int, int] = {}
         for ranked in self.lists:
-            own = []
-            for position, hit in enumerate(ranked.hits):
-                document = hit.document
-                name = (ranked.source, document.id)
-                place = known.get(name) if document.id else None
-                rank = (position, ranked.leg, ranked.query)
-                if place is None:
-                    place = len(copies)
-                    copies.append(document)
-                    ranks.append(rank)
-                    if document.id:
-                        known[name] = place
-                elif rank < ranks[place]:
-                    ranks[place], copies[place] = rank, document
-                own.append(place)
-            places.append(own)
-        return places, copies
+            self.starts.append(len(self.documents))
+            for rank, hit in enumerate(ranked.hits):
+                document, position = hit.document, len(self.documents)
+                first = known.setdefault((ranked.source, document.id), position) if document.id else position
+                if rank < ranks.get(first, rank + 1):  # of equal ranks the first list in the order of names
+                    ranks[first], copies[first] = rank, document
+                firsts.append(first)
+                self.documents.append(document)
+        return firsts, copies
 
-    def appearances(self, number: int) -> list[tuple[int, int]]:
-        """Where a document stood: (list, position), each list once, at its best."""
-        found = self._appearances.get(number)
+    def firsts(self) -> Sequence[int]:
+        """The numbers of all documents, ascending."""
+        if self._firsts is None:
+            size = range(len(self.documents))
+            repeated = set(self.again_at)
+            self._firsts = [position for position in size if position not in repeated] if repeated else size
+        return self._firsts
+
+    def places(self, number: int) -> list[tuple[int, int]]:
+        """Where a document stood: (list, index), each list once, at its best."""
+        found = self._places.get(number)
         if found is None:
             self.look_up([number])
-            found = self._appearances[number]
+            found = self._places[number]
         return found
 
-    def look_up(self, numbers: Sequence[int]) -> None:
-        """Find where these documents stood, all in one pass over the lists."""
-        known = self._appearances
-        wanted = {number for number in numbers if number not in known}
+    def look_up(self, numbers: Iterable[int]) -> None:
+        """Find where these documents stood, all in one pass."""
+        starts, places = self.starts, self._places
+        wanted: dict[int, list[tuple[int, int]]] = {}
+        for number in numbers:
+            if number not in places:
+                n = bisect_right(starts, number) - 1
+                wanted[number] = places[number] = [(n, number - starts[n])]
         if not wanted:
             return
-        for number in wanted:
-            known[number] = []
-        few = len(wanted) < 64
-        for at, group in enumerate(self.groups):
-            if few:
-                for number in wanted.intersection(group):
-                    known[number].append((at, group.index(number)))
-                continue
-            for position, number in enumerate(group):
-                if number in wanted:
-                    places = known[number]
-                    if not places or places[-1][0] != at:
-                        places.append((at, position))
+        for number, position in zip(self.again, self.again_at, strict=True):
+            if number in wanted:
+                n = bisect_right(starts, position) - 1
+                if wanted[number][-1][0] != n:
+                    wanted[number].append((n, position - starts[n]))
 
-    def scaled(self, number: int) -> Callable[[int], float]:
-        """A function from a position in list `number` to the score in [0, 1] there."""
-        if number not in self._scales:
-            self._scales[number] = _scale(self.lists[number])
-        return self._scales[number]
+    def scaled(self, n: int, index: int) -> float:
+        """The score of a hit of list n, scaled to [0, 1] within the list."""
+        scale = self._scales.get(n)
+        if scale is None:
+            scale = self._scales[n] = _scale(self.lists[n])
+        if scale.scores is None:
+            return (scale.size - index) / scale.size
+        if not scale.spread > 0:
+            return 1.0
+        return min(1.0, max(0.0, (scale.scores[index] - scale.low) / scale.spread))
 
     def __len__(self) -> int:
-        return self.size
+        return len(self.documents) - len(self.again)
 
     @overload
     def __getitem__(self, index: int) -> Envelope: ...
     @overload
     def __getitem__(self, index: slice) -> Sequence[Envelope]: ...
     def __getitem__(self, index: int | slice) -> Envelope | Sequence[Envelope]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(self.size)[index]]
-        number = range(self.size)[index]
+        at = self.firsts()[index]
+        return self._unscored(at) if isinstance(at, int) else [self._unscored(number) for number in at]
+
+    def _unscored(self, number: int) -> Envelope:
         sealed = self._sealed.get(number)
         if sealed is None:
             sealed = self._sealed[number] = self.seal(number)
@@ -180,61 +187,42 @@ class Pool(Sequence[Envelope]):
 
     def seal(self, number: int, score: float = 0.0, normalized: float = 0.0) -> Envelope:
         """The envelope of one document, with a score."""
-        places = self.appearances(number)
+        places = self.places(number)
         if len(places) == 1:
-            list_number, position = places[0]
-            hit = self.lists[list_number].hits[position]
+            n, index = places[0]
+            hit = self.lists[n].hits[index]
             return Envelope(
-                document=hit.document, provenance=(self._stamp(list_number, position, hit),), score=score, normalized=normalized,
+                document=hit.document, provenance=(self._stamp(n, index, hit),), score=score, normalized=normalized,
                 highlights=hit.highlights, vector=hit.vector,
             )  # fmt: skip
-        lists = self.lists
-        places = sorted(places, key=lambda at: (at[1], lists[at[0]].source, lists[at[0]].leg, lists[at[0]].query))
-        hits = [lists[list_number].hits[position] for list_number, position in places]
+        places = sorted(places, key=lambda place: (place[1], place[0]))  # best rank first, then by name
+        hits = [self.lists[n].hits[index] for n, index in places]
         return Envelope(
             document=hits[0].document, score=score, normalized=normalized,
-            provenance=tuple([self._stamp(n, position, hit) for (n, position), hit in zip(places, hits, strict=True)]),
+            provenance=tuple([self._stamp(n, index, hit) for (n, index), hit in zip(places, hits, strict=True)]),
             highlights=tuple(dict.fromkeys(text for hit in hits for text in hit.highlights)),
             vector=next((hit.vector for hit in hits if hit.vector is not None), None),
         )  # fmt: skip
 
-    def _stamp(self, number: int, position: int, hit: Hit) -> Provenance:
-        ranked = self.lists[number]
+    def _stamp(self, n: int, index: int, hit: Hit) -> Provenance:
+        ranked = self.lists[n]
         return Provenance(
-            source=ranked.source, leg=ranked.leg, query=ranked.query, rank=position + 1, score=hit.score,
-            normalized=self.scaled(number)(position), weight=ranked.weight, retrieved_at=ranked.retrieved_at,
+            source=ranked.source, leg=ranked.leg, query=ranked.query, rank=index + 1, score=hit.score,
+            normalized=self.scaled(n, index), weight=ranked.weight, retrieved_at=ranked.retrieved_at,
         )  # fmt: skip
 
 
-def _tied(index: dict[Any, int], documents: list[Document], document: Document, at: int) -> tuple[int | None, Any]:
-    """For a document whose url is known: the number of the equal one, or None and the key to enter it under."""
-    url, snippet, content = document.url, document.snippet, document.content
-    other = documents[at]
-    if other.content == content and other.snippet == snippet:
-        return at, None
-    key: Any
-    for key in ((url, snippet), (url, snippet, content)):
-        found = index.get(key)
-        if found is None:
-            return None, key
-        other = documents[found]
-        if other.content == content and other.snippet == snippet:
-            return found, None
-    return None, key
+_NAME = attrgetter("source", "leg", "query")
 
 
-def _number(index: dict[Any, int], best: list[Document], document: Document, key_of: Callable[[Document], Any] | None) -> int:
-    key = key_of(document) if key_of else None
-    at = index.get(key) if key is not None else None
-    if key is None:
-        key = document.url
-        at = index.get(key)
-        if at is not None:
-            at, key = _tied(index, best, document, at)
-    if at is None:
-        at = index[key] = len(best)
-        best.append(document)
-    return at
+def _text(document: Document) -> tuple[str, str, str]:
+    return document.url, document.snippet, document.content
+
+
+def _agree(ids: list[str], numbers: list[int], by_id: dict[str, int]) -> bool:
+    """Whether every id names one document, here and in the lists of the same source before; a blank id names none."""
+    named = [*map(by_id.setdefault, ids, numbers)]
+    return named == numbers or all(not i or first == number for i, first, number in zip(ids, named, numbers, strict=True))
 
 
 _KEYS: dict[str, Callable[[Document], Any]] = {
@@ -245,18 +233,29 @@ _KEYS: dict[str, Callable[[Document], Any]] = {
 }
 
 
-def _scale(ranked: RankedList) -> Callable[[int], float]:
-    """From a position to the score in [0, 1] within the list.
+class _Scale(NamedTuple):
+    """How the scores of a list are brought to [0, 1]: from `low` up, over `spread`; by rank where there are no `scores`."""
 
-    A declared range beats min-max; a list of one, or of equal scores, is all 1.0. Where a score is missing or not finite,
-    the whole list is scaled by rank instead: no arithmetic on what is not there, and the source's order holds.
+    size: int
+    scores: Sequence[float] | None = None
+    low: float = 0.0
+    spread: float = 0.0
+
+
+def _scale(ranked: RankedList) -> _Scale:
+    """A declared range beats min-max; a list of one, or of equal scores, is all 1.0.
+
+    Where a score is missing or not finite, the whole list is scaled by rank instead: no arithmetic on what is not there, and the
+    source's order holds.
     """
-    numbers: list[float] = [hit.score for hit in ranked.hits]  # type: ignore[misc]
-    if None in numbers or not all(map(math.isfinite, numbers)):
-        size = len(numbers)
-        return lambda position: (size - position) / size
-    low, high = ranked.score_range or (min(numbers), max(numbers))
-    spread = high - low
-    if not spread > 0:
-        return lambda position: 1.0
-    return lambda position: min(1.0, max(0.0, (numbers[position] - low) / spread))
+    scores: list[Any] = [hit.score for hit in ranked.hits]
+    size = len(scores)
+    try:
+        finite = math.isfinite(sum(scores)) or all(map(math.isfinite, scores))  # finite numbers may add up to infinity
+    except TypeError:
+        return _Scale(size)
+    if not finite:
+        return _Scale(size)
+    ordered = sorted(scores)
+    low, high = ranked.score_range or (ordered[0], ordered[-1])
+    return _Scale(size, scores, low, high - low)

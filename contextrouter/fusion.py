@@ -12,9 +12,11 @@ lists are added up in the order of their names.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 from heapq import nlargest
-from typing import NamedTuple, Protocol, overload
+from operator import itemgetter
+from typing import Protocol, overload
 
 from contextrouter.dedupe import Pool
 from contextrouter.lanes import Dropped, Lane
@@ -38,38 +40,43 @@ def fuse(
     sources that returned the document.
     """
     table: _Table = _PoolTable(envelopes) if isinstance(envelopes, Pool) else _SealedTable(envelopes)
-    weighed = _weighed(table.lists(), rag, profiles or {})
-    counting = [entry for entry in weighed if entry.weight > 0 and entry.source_weight > 0]
-    scores, most = _Sum(table, counting, rag).of(len(envelopes))
-    live: Sequence[int] = range(len(envelopes))
-    lost: list[int] = []
-    if len(counting) < len(weighed):
-        named = {number for entry in counting for number in entry.numbers}
-        live, lost = sorted(named), [number for number in live if number not in named]
-    ranked = Ranked(table, scores, most, live, {name: index for index, name in enumerate(sources)})
-    return Lane(ranked, Dropped([envelopes[number] for number in lost], 0, NO_WEIGHT) if lost else ())
+    lists = table.lists()
+    _weigh(lists, rag, profiles or {})
+    counting = [entry for entry in lists if entry.weight > 0 and entry.source_weight > 0]
+    scores, most = _Sum(table, counting, rag).of(table.size)
+    if len(counting) == len(lists):
+        heads = counting if rag.hybrid_fusion == "rrf" else None
+        return Lane(Ranked(table, scores, most, table.numbers, len(envelopes), sources, heads))
+    named = {number for entry in counting for number in entry.numbers}
+    live = [number for number in table.numbers() if number in named]
+    lost = [envelope for number, envelope in zip(table.numbers(), envelopes, strict=True) if number not in named]
+    return Lane(Ranked(table, scores, most, lambda: live, len(live), sources), Dropped(lost, 0, NO_WEIGHT) if lost else ())
 
 
-class _List(NamedTuple):
-    """One ranked list: which documents it names, by number, at which ranks (None: 1, 2, 3 …) with which scaled scores."""
+class _List:
+    """One ranked list: which documents it names, by number, at which ranks (None: 1, 2, 3 …)."""
 
-    source: str
-    leg: str
-    query: str
-    source_weight: float
-    numbers: Sequence[int]
-    ranks: Sequence[int] | None
-    scaled: Sequence[float] | None
-    weight: float = 1.0  # within its source
+    __slots__ = ("leg", "n", "numbers", "query", "ranks", "source", "source_weight", "weight")
+
+    def __init__(
+        self, n: int, name: tuple[str, str, str], source_weight: float, numbers: Sequence[int], ranks: Sequence[int] | None
+    ) -> None:
+        self.n, self.source_weight, self.numbers, self.ranks = n, source_weight, numbers, ranks
+        self.source, self.leg, self.query = name
+        self.weight = 1.0  # within its source
 
 
 class _Table(Protocol):
-    """What fusion needs to know of the documents and their lists."""
+    """What fusion needs to know of the documents, which go by numbers below `size`, and of their lists."""
+
+    size: int
 
     def lists(self) -> list[_List]: ...
+    def numbers(self) -> Sequence[int]: ...
+    def shared(self) -> Collection[int] | None: ...
     def scaled(self, entry: _List) -> Sequence[float]: ...
+    def look_up(self, numbers: Iterable[int]) -> None: ...
     def places(self, number: int) -> list[tuple[int, str]]: ...
-    def look_up(self, numbers: Sequence[int]) -> None: ...
     def seal(self, number: int, score: float, normalized: float) -> Envelope: ...
 
 
@@ -78,64 +85,67 @@ class _PoolTable:
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
-        self.once = sum(map(len, pool.groups)) == pool.size
+        self.size = len(pool.documents)
+        self.numbers, self.look_up, self.seal = pool.firsts, pool.look_up, pool.seal
 
     def lists(self) -> list[_List]:
-        return [self._list(n) for n, ranked in enumerate(self.pool.lists) if ranked.hits]
+        made = []
+        for n, (ranked, numbers) in enumerate(zip(self.pool.lists, self.pool.numbers, strict=True)):
+            ranks: list[int] | None = None
+            if not isinstance(numbers, range) and len({*numbers}) < len(numbers):
+                best: dict[int, int] = {}  # several copies in one list count once, at their best rank
+                for rank, number in enumerate(numbers, 1):
+                    best.setdefault(number, rank)
+                numbers, ranks = list(best), list(best.values())
+            if numbers:
+                made.append(_List(n, (ranked.source, ranked.leg, ranked.query), ranked.weight, numbers, ranks))
+        return made
 
-    def _list(self, n: int) -> _List:
-        ranked, numbers = self.pool.lists[n], self.pool.groups[n]
-        ranks: list[int] | None = None
-        if not self.once and len(set(numbers)) < len(numbers):  # several copies in one list count once, at their best rank
-            best = {number: rank for rank, number in zip(range(len(numbers), 0, -1), reversed(numbers), strict=True)}
-            numbers, ranks = list(best), list(best.values())
-        return _List(ranked.source, ranked.leg, ranked.query, ranked.weight, numbers, ranks, None)
+    def shared(self) -> Collection[int] | None:
+        """The documents that more than one hit holds."""
+        return self.pool.again
 
     def scaled(self, entry: _List) -> Sequence[float]:
         """The scaled scores of a list, in its order; only weighted fusion asks."""
-        pool = self.pool
-        n = next(
-            i for i, r in enumerate(pool.lists) if r.hits and (r.source, r.leg, r.query) == (entry.source, entry.leg, entry.query)
-        )  # fmt: skip
-        scale = pool.scaled(n)
-        positions = range(len(entry.numbers)) if entry.ranks is None else [rank - 1 for rank in entry.ranks]
-        return [scale(position) for position in positions]
-
-    def look_up(self, numbers: Sequence[int]) -> None:
-        self.pool.look_up(numbers)
+        scaled, n = self.pool.scaled, entry.n
+        return [scaled(n, rank - 1) for rank in entry.ranks or range(1, len(entry.numbers) + 1)]
 
     def places(self, number: int) -> list[tuple[int, str]]:
         lists = self.pool.lists
-        return [(position + 1, lists[n].source) for n, position in self.pool.appearances(number)]
-
-    def seal(self, number: int, score: float, normalized: float) -> Envelope:
-        return self.pool.seal(number, score, normalized)
+        return [(index + 1, lists[n].source) for n, index in self.pool.places(number)]
 
 
 class _SealedTable:
     """Documents that are sealed already, by whatever step."""
 
     def __init__(self, envelopes: Sequence[Envelope]) -> None:
-        self.envelopes = envelopes
+        self.envelopes, self.size = envelopes, len(envelopes)
+        self._scaled: list[list[float]] = []
 
     def lists(self) -> list[_List]:
-        found: dict[tuple[str, str, str], _List] = {}
+        found: dict[tuple[str, str, str], tuple[float, list[tuple[int, int, float]]]] = {}
         for number, envelope in enumerate(self.envelopes):
             for p in envelope.provenance:
-                key = (p.source, p.leg, p.query)
-                if key not in found:
-                    found[key] = _List(*key, p.weight, [], [], [])
-                entry = found[key]
-                entry.numbers.append(number)  # type: ignore[attr-defined]
-                entry.ranks.append(p.rank)  # type: ignore[union-attr]
-                entry.scaled.append(p.normalized or 0.0)  # type: ignore[union-attr]
-        return list(found.values())
+                _, words = found.setdefault((p.source, p.leg, p.query), (p.weight, []))
+                words.append((number, p.rank, p.normalized or 0.0))
+        made = []
+        for n, (name, (weight, words)) in enumerate(sorted(found.items())):
+            numbers, ranks, scaled = map(list, zip(*words, strict=True))
+            made.append(_List(n, name, weight, numbers, ranks))
+            self._scaled.append(scaled)
+        return made
+
+    def numbers(self) -> Sequence[int]:
+        return range(self.size)
+
+    def shared(self) -> Collection[int] | None:
+        """Not known: the envelopes may be a part of what the lists held."""
+        return None
 
     def scaled(self, entry: _List) -> Sequence[float]:
-        assert entry.scaled is not None
-        return entry.scaled
+        return self._scaled[entry.n]
 
-    def look_up(self, numbers: Sequence[int]) -> None:
+    def look_up(self, numbers: Iterable[int]) -> None:
         """Nothing to do: provenance is at hand."""
 
     def places(self, number: int) -> list[tuple[int, str]]:
@@ -145,15 +155,15 @@ class _SealedTable:
         return self.envelopes[number].scored(score, normalized)
 
 
-def _weighed(lists: list[_List], rag: Rag, profiles: Mapping[str, Mapping[str, float]]) -> list[_List]:
-    """The lists in the order of their names, each with its weight: the leg's, shared by the queries that found something on it."""
-    queries: dict[tuple[str, str], int] = {}
+def _weigh(lists: Sequence[_List], rag: Rag, profiles: Mapping[str, Mapping[str, float]]) -> None:
+    """Give each list its weight: the leg's, shared by the queries that found something on it."""
+    legs: dict[tuple[str, str], list[_List]] = {}
     for entry in lists:
-        key = (entry.source, entry.leg)
-        queries[key] = queries.get(key, 0) + 1
-    weight = {(s, leg): leg_weight(s, leg, rag, profiles.get(s, {})) / count for (s, leg), count in queries.items()}
-    ordered = sorted(lists, key=lambda entry: entry[:3])
-    return [entry._replace(weight=weight[entry.source, entry.leg]) for entry in ordered]
+        legs.setdefault((entry.source, entry.leg), []).append(entry)
+    for (source, leg), entries in legs.items():
+        weight = leg_weight(source, leg, rag, profiles.get(source, {})) / len(entries)
+        for entry in entries:
+            entry.weight = weight
 
 
 def leg_weight(source: str, leg: str, rag: Rag, profile: Mapping[str, float]) -> float:
@@ -180,7 +190,6 @@ class _Sum:
             self.by_source.setdefault(entry.source, []).append(entry)
         self.flat = rag.levels == 1 or len(self.by_source) == 1
         self.single = len(self.by_source) == 1
-        self._shares: dict[float, list[float]] = {}
 
     def of(self, size: int) -> tuple[list[float], dict[str, float]]:
         """The score of every document, and the most that each source can give."""
@@ -192,32 +201,34 @@ class _Sum:
             if self.flat or len(lists) == 1:
                 own = [entry.weight * weight if self.flat else weight for entry in lists]
                 for entry, share in zip(lists, own, strict=True):
-                    for number, value in zip(entry.numbers, self._values(entry, share), strict=False):
-                        scores[number] += value
+                    self._add(entry.numbers, self._values(entry, share), scores)
                 most[source] = sum(own) * best
             else:
                 self._second_level(lists, weight, scores)
                 most[source] = weight * best
         return scores, most
 
+    def _add(self, numbers: Sequence[int], values: Sequence[float], scores: list[float]) -> None:
+        if isinstance(numbers, range):  # met for the first time, so nothing stands there yet
+            scores[numbers.start : numbers.stop] = values[: len(numbers)]
+            return
+        for number, value in zip(numbers, values, strict=False):
+            scores[number] += value
+
     def _values(self, entry: _List, weight: float) -> Sequence[float]:
-        """What a list of this weight gives to each of its documents."""
+        """What a list of this weight gives to each of its documents; there may be more values than documents."""
         if not self.rrf:
             return [weight * value for value in self.table.scaled(entry)]
         if entry.ranks is not None:
             k = self.k
             return [weight / (k + rank) for rank in entry.ranks]
-        shares = self._shares.get(weight)
-        if shares is None or len(shares) < len(entry.numbers):
-            k = self.k
-            shares = self._shares[weight] = [weight / (k + rank) for rank in range(1, len(entry.numbers) + 1)]
-        return shares
+        return _reciprocal(weight, self.k, 1 << len(entry.numbers).bit_length())
 
     def _second_level(self, lists: Sequence[_List], weight: float, scores: list[float]) -> None:
         """Fuse the lists of one source; its order, in which equal scores share a rank, gives to the whole."""
-        within: dict[int, float] = {}
+        within = dict(zip(lists[0].numbers, self._values(lists[0], lists[0].weight), strict=False))
         get = within.get
-        for entry in lists:
+        for entry in lists[1:]:
             for number, value in zip(entry.numbers, self._values(entry, entry.weight), strict=False):
                 within[number] = get(number, 0.0) + value
         if not self.rrf:
@@ -225,73 +236,105 @@ class _Sum:
             for number, value in within.items():
                 scores[number] += weight * value / most
             return
+        ordered = sorted(within.items(), key=_VALUE, reverse=True)
+        shares = _reciprocal(weight, self.k, 1 << len(ordered).bit_length())
         rank, before = 0, -1.0
-        for index, (number, value) in enumerate(sorted(within.items(), key=_value, reverse=True), 1):
+        for index, (number, value) in enumerate(ordered):
             if value != before:
                 rank, before = index, value
-            scores[number] += weight / (self.k + rank)
+            scores[number] += shares[rank]
 
 
-def _value(pair: tuple[int, float]) -> float:
-    return pair[1]
+_VALUE = itemgetter(1)
+
+
+@lru_cache(maxsize=16)
+def _reciprocal(weight: float, k: float, size: int) -> tuple[float, ...]:
+    """What the ranks from 1 to `size` of a list of this weight give."""
+    return tuple([weight / (k + rank) for rank in range(1, size + 1)])
 
 
 class Ranked(Sequence[Envelope]):
-    """Documents by score. Only as much is put in order, and sealed, as is looked at."""
+    """Documents by score. Only as much is put in order, and sealed, as is looked at.
+
+    `heads` are the lists that gave the scores, where each gives less to every later rank.
+    """
 
     def __init__(
-        self, table: _Table, scores: Sequence[float], most: Mapping[str, float], live: Sequence[int], order: Mapping[str, int]
+        self,
+        table: _Table,
+        scores: Sequence[float],
+        most: Mapping[str, float],
+        live: Callable[[], Sequence[int]],
+        count: int,
+        sources: Sequence[str],
+        heads: Sequence[_List] | None = None,
     ) -> None:
-        self._table, self._scores, self._most, self._live, self._sources = table, scores, most, live, order
+        self._table, self._scores, self._most, self._live, self._count = table, scores, most, live, count
+        self._sources, self._heads = sources, heads
         self._ordered: list[int] = []  # the best so far, or all
         self._sealed: dict[int, Envelope] = {}
 
     def __len__(self) -> int:
-        return len(self._live)
+        return self._count
 
     @overload
     def __getitem__(self, index: int) -> Envelope: ...
     @overload
     def __getitem__(self, index: slice) -> Sequence[Envelope]: ...
     def __getitem__(self, index: int | slice) -> Envelope | Sequence[Envelope]:
-        at = range(len(self._live))[index]
+        at = range(self._count)[index]
         if isinstance(at, int):
             self._order(at + 1)
             return self._envelope(self._ordered[at])
         if at:
-            self._order(max(at) + 1)
+            self._order(max(at[0], at[-1]) + 1)
         return [self._envelope(self._ordered[i]) for i in at]
 
     def _order(self, count: int) -> None:
         """Make sure that the best `count` are in order."""
         if len(self._ordered) >= count:
             return
-        numbers = self._live
         scores = self._scores
-        if count * 4 < len(numbers) and not self._ordered:
-            worst = nlargest(count, scores)[-1]
-            numbers = [number for number in numbers if scores[number] >= worst]
+        numbers = self._live() if self._ordered or count * 4 >= self._count else self._best(count)
         ordered = sorted(numbers, key=scores.__getitem__, reverse=True)
         self._table.look_up(ordered)
-        start = 0
-        for end in range(1, len(ordered) + 1):
-            if end == len(ordered) or scores[ordered[end]] != scores[ordered[start]]:
-                if end - start > 1:
-                    ordered[start:end] = self._untied(ordered[start:end])
-                start = end
+        values = [scores[number] for number in ordered]
+        if len({*values}) < len(values):
+            start = 0
+            for end in range(1, len(ordered) + 1):
+                if end == len(ordered) or values[end] != values[start]:
+                    if end - start > 1:
+                        ordered[start:end] = self._untied(ordered[start:end])
+                    start = end
         self._ordered = ordered
+
+    def _best(self, count: int) -> Iterable[int]:
+        """The best `count`, and what ties with the last of them.
+
+        A document of one list only comes behind all that stand before it there, whose scores are no lower and whose ranks are
+        better. So beside those of several lists only the first `count` of each list can be among the best.
+        """
+        scores, shared = self._scores, self._table.shared()
+        numbers: Iterable[int]
+        if self._heads is None or shared is None:
+            numbers = self._live()
+        else:
+            numbers = {*shared}.union(*[entry.numbers[:count] for entry in self._heads])
+        worst = nlargest(count, [scores[number] for number in numbers])[-1]
+        return [number for number in numbers if scores[number] >= worst]
 
     def _untied(self, numbers: list[int]) -> list[int]:
         """Order equal scores by best rank, then source; what is still tied by fingerprint. Nothing else is hashed."""
+        order = {name: index for index, name in enumerate(self._sources)}
+        most, places = self._most, self._table.places
         keyed: dict[tuple[int, int, str], list[int]] = {}
         for number in numbers:
-            places = [
-                (rank, self._sources.get(s, len(self._sources)), s) for rank, s in self._table.places(number) if s in self._most
-            ]
-            keyed.setdefault(min(places), []).append(number)
+            best = min([(rank, order.get(s, len(order)), s) for rank, s in places(number) if s in most])
+            keyed.setdefault(best, []).append(number)
         ordered: list[int] = []
         for _, tied in sorted(keyed.items()):
-            ordered.extend(tied if len(tied) == 1 else sorted(tied, key=lambda number: self._envelope(number).id))
+            ordered.extend(tied if len(tied) == 1 else sorted(tied, key=lambda number: (self._envelope(number).id, number)))
         return ordered
 
     def _envelope(self, number: int) -> Envelope:
