@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from array import array
 from collections.abc import Callable, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from hypothesis import strategies as st
 from resp import resp_server
 
 from contextrouter import Connector, Context, ContextRouter, Hit, Query, Request, Scope, SettingsError
-from contextrouter.cache import Versions
+from contextrouter.cache import ResultCache, Tiers, Versions
 from contextrouter.settings import Cache
 from tests.sources import Fixed, Legs, Ones, doc, hits
 
@@ -118,6 +120,40 @@ async def test_instances_made_by_hand_share_with_no_other_router(tmp_path: Path)
             assert not (await router.route("q")).cached
             assert (await router.route("q")).cached
     assert len(source.queries) == 2
+
+
+async def test_an_answer_from_disk_lives_in_memory_no_longer_than_it_would_have_on_disk(tmp_path: Path):
+    path = written(tmp_path)
+    options = {"rag__cache_ttl_seconds": 0.6}
+    await ask(path, **options)
+    async with ContextRouter.from_toml(path, **options) as router:
+        await asyncio.sleep(0.3)
+        assert [(await router.route("q")).usage.cache for _ in range(2)] == ["disk", "memory"]
+        await asyncio.sleep(0.35)
+        assert (await router.route("q")).usage.cache == ""
+
+
+async def test_relative_paths_without_a_settings_file_are_those_of_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    options = {"cache": {"tier": "disk", "path": str(tmp_path)}, "connectors": {"files": {"path": "notes"}}}
+    found = []
+    for name in ("a", "b", "a"):
+        (tmp_path / name / "notes").mkdir(parents=True, exist_ok=True)
+        (tmp_path / name / "notes" / "x.txt").write_text(f"the word of {name}")
+        os.utime(tmp_path / name / "notes" / "x.txt", (1, 1))
+        monkeypatch.chdir(tmp_path / name)
+        async with ContextRouter(options) as router:
+            context = await router.route("word")
+            found.append((context.usage.cache, context.envelopes[0].document.content))
+    assert found == [("", "the word of a"), ("", "the word of b"), ("disk", "the word of a")]
+
+
+async def test_a_new_day_is_a_new_key_in_the_same_router():
+    cache = ResultCache(Tiers(10), router=b"", ttl=1)
+    versions: dict[str, str] = {}
+    first, second = (cache.key(Request(question="q"), date(2026, 5, day), versions) for day in (1, 2))
+    assert first != second
 
 
 scopes = st.none() | st.builds(
