@@ -133,8 +133,10 @@ async def measure(grid: Sequence[tuple[int, int, int]], rounds: int) -> list[tup
 
 
 async def _router(sources: Sequence[Memory], texts: Sequence[str]) -> ContextRouter:
-    rag = {"cache_enabled": False, "token_budget": 0, "candidates": 1000, "interpreters": ["fixed"], "max_retrieval_queries": len(texts)}
-    router = ContextRouter({"rag": rag}, connectors={f"s{i:02}": s for i, s in enumerate(sources)}, interpreters={"fixed": _Fixed(texts)})
+    rag = {"cache_enabled": False, "token_budget": 0, "candidates": 1000, "interpreters": ["fixed"]}
+    rag["max_retrieval_queries"] = len(texts)
+    named = {f"s{i:02}": s for i, s in enumerate(sources)}
+    router = ContextRouter({"rag": rag}, connectors=named, interpreters={"fixed": _Fixed(texts)})
     await router.open()
     return router
 
@@ -159,7 +161,9 @@ def _interpreter() -> type:
 _Fixed = _interpreter()  # type: ignore[misc]
 
 
-async def _spent(run: Callable[[], Awaitable[object]], sources: Sequence[Memory], texts: Sequence[str], documents: int, turn: int, repeat: int) -> float:
+async def _spent(
+    run: Callable[[], Awaitable[object]], sources: Sequence[Memory], texts: Sequence[str], documents: int, turn: int, repeat: int
+) -> float:  # fmt: skip
     total = 0.0
     for again in range(repeat):
         lists = make_lists(len(texts), len(sources), documents, turn * 1000 + again)

@@ -39,8 +39,10 @@ def plan_of(sources: Mapping[str, object], *, queries: str = "q", timeout: float
     return Plan(intent=Intent(question="q", queries=("q",)), calls=tuple(made))
 
 
-async def run(deadline: float | None = None, *, embedders: dict | None = None, limits: Limits | None = None, timeout: float | None = None,
-              query: dict | None = None, **sources: object) -> Harvest:  # fmt: skip
+async def run(
+    deadline: float | None = None, *, embedders: dict | None = None, limits: Limits | None = None, timeout: float | None = None,
+    query: dict | None = None, **sources: object,
+) -> Harvest:  # fmt: skip
     until = None if deadline is None else monotonic() + deadline
     plan = plan_of(sources, timeout=timeout, **(query or {}))
     return await fan_out(plan, sources, embedders or {}, deadline=until, limits=limits)  # type: ignore[arg-type]

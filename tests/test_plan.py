@@ -15,7 +15,8 @@ LEGS = {"vector": hits("a"), "text": hits("b"), "keywords": hits("c")}
 
 def plan(settings: dict | None = None, intent: Intent | None = None, **request: object) -> Plan:
     router = ContextRouter(
-        settings or {}, providers={"docs": Legs(LEGS), "old": Legs({"text": hits("z")})}, connectors={"web": Fixed()}, facts={"graph": Facts([])}
+        settings or {}, providers={"docs": Legs(LEGS), "old": Legs({"text": hits("z")})}, connectors={"web": Fixed()},
+        facts={"graph": Facts([])},
     )  # fmt: skip
     asked = intent or Intent(question="q", queries=("q", "r", "s"))
     return make_plan(asked, Request(question=asked.question, **request), router.settings, router.instances.sources)
@@ -76,7 +77,7 @@ def test_the_request_chooses_sources_and_legs():
     assert calls(plan(sources=("web",))) == ["web/default/q", "web/default/r", "web/default/s"]
     assert plan(sources=("web",)).excluded["docs"] == "not among the sources asked for"
     assert {c.query.leg for c in plan(legs=("text",)).calls} == {"text", "facts"}
-    with pytest.raises(RequestRefused, match="Source 'wbe' is not defined. Defined sources: docs, old, web, graph"):
+    with pytest.raises(RequestRefused, match=r"Source 'wbe' is not defined\. Defined sources: docs, old, web, graph"):
         plan(sources=("wbe",))
 
 

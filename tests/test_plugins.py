@@ -74,7 +74,8 @@ def test_a_local_plugin_wins_over_an_entry_point_with_a_warning(tmp_path: Path):
     ],
 )
 def test_a_constructor_that_breaks_a_law_is_refused_at_registration(tmp_path: Path, signature: str, law: str):
-    text = f"from contextrouter import Connector\nclass C(Connector):\n    def __init__({signature}): pass\n    async def search(self, query): return []\n"
+    text = f"from contextrouter import Connector\nclass C(Connector):\n    def __init__({signature}): pass\n"
+    text += "    async def search(self, query): return []\n"
     with pytest.raises(ContractError) as caught:
         plugins(tmp_path, bad=text).load("connector", "bad")
     assert caught.value.law == law

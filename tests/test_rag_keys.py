@@ -65,7 +65,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], Callable[[Context], Any],
     "hybrid_vector_weight": ({"hybrid_fusion": "weighted", "general_retrieval_final_count": 99}, {"hybrid_vector_weight": 0.0},
                              lambda c: "v" in ids(c), True, False),
     "hybrid_text_weight": ({"hybrid_fusion": "weighted", "general_retrieval_final_count": 99}, {"hybrid_text_weight": 0.0},
-                           lambda c: any("t" == e.document.id for e in c.envelopes), True, False),
+                           lambda c: any(e.document.id == "t" for e in c.envelopes), True, False),
     "leg_weights": ({}, {"leg_weights": {"docs.vector": 0.0}}, lambda c: "v" in ids(c), True, False),
     "levels": ({"general_retrieval_final_count": 99}, {"levels": 1},
                lambda c: round(next(e.score for e in c.envelopes if e.document.id == "both"), 5),
@@ -89,7 +89,8 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], Callable[[Context], Any],
 
 ELSEWHERE = {
     "timeout_seconds": "test_router: a hanging source", "max_concurrency": "test_fanout: concurrency",
-    "timezone": "below: the day of the cache key", "cache_enabled": "test_router: the cache can be off", "cache_ttl_seconds": "below",
+    "timezone": "below: the day of the cache key", "cache_enabled": "test_router: the cache can be off",
+    "cache_ttl_seconds": "below",
 }  # fmt: skip
 
 
