@@ -21,11 +21,7 @@ class Arrival:
 
     def hits(self, found: Sequence[Hit]) -> Sequence[Hit]:
         """Return the hits that may go on, at most `query.limit`. Raises ContractError for what is no answer at all."""
-        if not isinstance(found, list | tuple) or not {*map(type, found)} <= {Hit}:
-            raise ContractError("search() must return a sequence of hits", law="search returns hits")
-        if self.labels or self.checks:
-            found = [hit for hit in map(self._hit, found) if hit is not None]
-        return found if len(found) <= self.query.limit else found[: self.query.limit]
+        return first([hit for hit in map(self._hit, checked(found)) if hit is not None], self.query.limit)
 
     def _hit(self, hit: Hit) -> Hit | None:
         document = hit.document
@@ -86,6 +82,21 @@ class Arrival:
                 continue
             kept.append(labelled)
         return kept[: self.query.limit]
+
+
+def checked(found: Sequence[Hit]) -> Sequence[Hit]:
+    """Return what `search()` returned. Raises ContractError for what is no answer at all."""
+    if not isinstance(found, list | tuple) or not {*map(type, found)} <= _HIT:
+        raise ContractError("search() must return a sequence of hits", law="search returns hits")
+    return found
+
+
+def first(hits: Sequence[Hit], limit: int) -> Sequence[Hit]:
+    """At most `limit` hits, without copying what is no longer."""
+    return hits if len(hits) <= limit else hits[:limit]
+
+
+_HIT = {Hit}
 
 
 def _level(sensitivity: str | None) -> int:

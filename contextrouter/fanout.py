@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from time import monotonic
-from typing import Any
+from typing import Any, cast
 
-from contextrouter.arrival import Arrival
+from contextrouter.arrival import Arrival, checked, first
 from contextrouter.contracts import (
     ENTITIES,
     FACETS,
@@ -26,7 +26,7 @@ from contextrouter.contracts import (
     SupportsFacets,
 )
 from contextrouter.errors import ContextRouterError, ContractError, SourceTimeout, mask
-from contextrouter.model import Call, Entity, Facet, Fact, Harvest, Intent, Plan, Query, RankedList, SourceReport, Vector
+from contextrouter.model import Call, Entity, Facet, Fact, Harvest, Hit, Intent, Plan, Query, RankedList, SourceReport, Vector
 from contextrouter.pressure import Limits, Overloaded
 
 MARGIN = 0.05
@@ -81,6 +81,8 @@ class _Run:
         self._queries: dict[int, Query] = {}
         self.reports: list[SourceReport | None] = [None] * len(plan.calls)
         self.vectors: dict[str, asyncio.Task[Mapping[str, Vector]]] = {}
+        self.left: int
+        self.over: asyncio.Future[None]
 
     async def harvest(self) -> Harvest:
         skipped = [_skipped(name, why, self.plan.intent) for name, why in self.plan.excluded.items()]
@@ -94,25 +96,29 @@ class _Run:
         loop = asyncio.get_running_loop()
         for name, texts in self._texts().items():
             self.vectors[name] = loop.create_task(self._embed(name, texts))
-        tasks = {loop.create_task(self._ask(index, call)) for index, call in enumerate(self.plan.calls)}
-        late: set[asyncio.Task[Any]] = tasks
+        self.left, self.over = len(self.plan.calls), loop.create_future()
+        tasks = [loop.create_task(self._ask(index, call)) for index, call in enumerate(self.plan.calls)]
+        timer = None if self.deadline is None else loop.call_later(self.deadline - monotonic(), self._cut)
+        late = tasks
         try:
-            timeout = None if self.deadline is None else max(0.0, self.deadline - monotonic())
-            done, late = await asyncio.wait(tasks, timeout=timeout)
+            await self.over
+            late = [task for task in tasks if not task.done()]
         finally:
-            await self._end({*late, *self.vectors.values()})
-        for task in done:
-            if not task.cancelled() and (error := task.exception()) is not None:
+            if timer is not None:
+                timer.cancel()
+            if late or self.vectors:
+                await self._end({*late, *self.vectors.values()})
+        for task in tasks:
+            if task.done() and not task.cancelled() and (error := task.exception()) is not None:
                 raise error  # a fault of this program, not of a source
-        in_time = self.deadline is None or not late
-        for index, call in enumerate(self.plan.calls):
-            if self.reports[index] is not None:
-                continue
-            if in_time:  # ended by itself, without an answer and without an error
-                self._report(index, call, "error", error="the source cancelled its own call")
-                self.limits.breaker(call.source, call.query.leg).failed("cancelled its own call")
-            else:
-                self._late(index, call)
+        for index, (call, task) in enumerate(zip(self.plan.calls, tasks, strict=True)):
+            if self.reports[index] is None:
+                self._unanswered(index, call, cut=task in late)
+
+    def _cut(self) -> None:
+        """No longer wait: every call has ended, or the time is over."""
+        if not self.over.done():
+            self.over.set_result(None)
 
     async def _end(self, tasks: set[asyncio.Task[Any]]) -> None:
         """Cancel, and wait a little. Ends the embedding as well: whoever waits for it has ended."""
@@ -130,8 +136,10 @@ class _Run:
         """The texts each embedder is needed for."""
         texts: dict[str, dict[str, None]] = {}
         for call in self.plan.calls:
-            source = self.sources[call.source]
-            if isinstance(source, Source) and source.embedder and call.query.leg in source.vector_legs:
+            if call.query.leg in _STRUCTURED:
+                continue
+            source = cast(Source, self.sources[call.source])
+            if source.embedder and call.query.leg in source.vector_legs:
                 texts.setdefault(source.embedder, {})[call.query.text] = None
         return {name: list(found) for name, found in texts.items()}
 
@@ -150,15 +158,15 @@ class _Run:
         """Make one call and report how it ended, to the caller and to the breaker."""
         started = monotonic()
         breaker = self.limits.breaker(call.source, call.query.leg)
-        if not breaker.closed and (why := breaker.refuses()):
-            self._report(index, call, "open", started, error=why)
-            return
         try:
+            if not breaker.closed and (why := breaker.refuses()):
+                self._report(index, call, "open", started, error=why)
+                return
             if call.timeout is None:
-                await self._slot(index, call, started)
+                await self._answer(index, call, started)
             else:
                 async with asyncio.timeout(call.timeout):
-                    await self._slot(index, call, started)
+                    await self._answer(index, call, started)
             breaker.worked()
         except asyncio.CancelledError:
             breaker.left()
@@ -171,12 +179,22 @@ class _Run:
                 breaker.left()
             else:
                 breaker.failed(why)
+        finally:
+            self.left -= 1
+            if not self.left:
+                self._cut()
 
-    def _late(self, index: int, call: Call) -> None:
-        """Report a call that the request's deadline cut off. It counts against the source if that had its time."""
-        self._report(index, call, "timeout", error="no answer by the request's deadline")
+    def _unanswered(self, index: int, call: Call, *, cut: bool) -> None:
+        """Report a call that ended without an answer or an error. One that was cut counts against a source that had its time."""
+        if not cut:
+            why = "the source cancelled its own call"
+            self._report(index, call, "error", error=why)
+            self.limits.breaker(call.source, call.query.leg).failed(why)
+            return
+        why = "no answer by the request's deadline"
+        self._report(index, call, "timeout", error=why)
         if monotonic() - self.started >= self.limits.patience:
-            self.limits.breaker(call.source, call.query.leg).failed("no answer by the request's deadline")
+            self.limits.breaker(call.source, call.query.leg).failed(why)
 
     def _why(self, error: Exception) -> str:
         text = str(error) or repr(error)
@@ -184,49 +202,64 @@ class _Run:
             text = f"{type(error).__name__}: {text}"
         return mask(" ".join(text.split())[:500], self.limits.secrets)
 
-    async def _slot(self, index: int, call: Call, started: float) -> None:
-        own, overall = self.limits.per_source.get(call.source), self.limits.overall
+    async def _answer(self, index: int, call: Call, started: float) -> None:
+        """Ask when there are slots for it, and keep what came back."""
+        limits, source = self.limits, self.sources[call.source]
+        own, overall = limits.per_source.get(call.source), limits.overall
         if own is not None and not own.taken_at_once():
             await own.take()
         try:
             if not overall.taken_at_once():
                 await overall.take()
             try:
-                await self._call(index, call, started)
+                if limits.closed and limits.ready is not None:
+                    await limits.ready(_kind(source), call.source)
+                if call.query.leg in _STRUCTURED:
+                    answer = await self._structured(source, self._told(call.query, call.timeout, None))
+                else:
+                    source = cast(Source, source)
+                    vector = await self._vector(source, call.query) if source.embedder else None
+                    answer = await source.search(self._told(call.query, call.timeout, vector))
             finally:
                 overall.give()
         finally:
             if own is not None:
                 own.give()
+        if call.query.leg in _STRUCTURED:
+            self._keep_structured(index, call, answer, started)
+        else:
+            self._keep_hits(index, call, answer, started)
 
-    async def _call(self, index: int, call: Call, started: float) -> None:
-        source = self.sources[call.source]
-        query = call.query
-        if self.limits.closed and self.limits.ready is not None:
-            await self.limits.ready(_kind(source), call.source)
-        if query.leg in _STRUCTURED:
-            arrival = Arrival(query, self.limits.keys.get(call.source))
-            answer = arrival.labelled(await self._structured(source, self._told(query, call.timeout, None)))
-            self.results[index] = [item if getattr(item, "source", "-") else item.replace(source=call.source) for item in answer]
-            self._report(index, call, "ok", started, count=len(answer), withheld=arrival.withheld)
-            return
-        assert isinstance(source, Source)
-        vector = None
-        if source.embedder and query.leg in source.vector_legs:
-            vector = (await asyncio.shield(self.vectors[source.embedder]))[query.text]
-        found = await source.search(self._told(query, call.timeout, vector))
-        arrival = Arrival(query, self.limits.keys.get(call.source) if call.source in self.limits.labelled else None)
-        hits = arrival.hits(found)
-        scale = source.score_range
+    async def _vector(self, source: Source, query: Query) -> Vector | None:
+        if source.embedder is None or query.leg not in source.vector_legs:
+            return None
+        return (await asyncio.shield(self.vectors[source.embedder]))[query.text]
+
+    def _keep_hits(self, index: int, call: Call, found: Sequence[Hit], started: float) -> None:
+        query, name, withheld = call.query, call.source, 0
+        if name in self.limits.labelled or query.scope is not None or query.period is not None or query.filters:
+            arrival = Arrival(query, self.limits.keys.get(name))
+            hits, withheld = arrival.hits(found), arrival.withheld
+        else:
+            hits = first(checked(found), query.limit)
+        scale = cast(Source, self.sources[name]).score_range
+        if scale is not None and not isinstance(scale, tuple):
+            scale = scale.get(query.leg)
         self.results[index] = RankedList(
-            source=call.source, leg=query.leg, query=query.text, hits=hits, weight=call.weight,
-            score_range=scale.get(query.leg) if isinstance(scale, Mapping) else scale, retrieved_at=datetime.now(UTC),
+            source=name, leg=query.leg, query=query.text, hits=hits, weight=call.weight,
+            score_range=scale, retrieved_at=datetime.now(UTC),
         )  # fmt: skip
         if isinstance(found, Partial):
             reason = mask(found.reason, self.limits.secrets)
-            self._report(index, call, "partial", started, count=len(hits), withheld=arrival.withheld, error=reason)
+            self._report(index, call, "partial", started, count=len(hits), withheld=withheld, error=reason)
         else:
-            self._report(index, call, "ok", started, count=len(hits), withheld=arrival.withheld)
+            self._report(index, call, "ok", started, count=len(hits), withheld=withheld)
+
+    def _keep_structured(self, index: int, call: Call, found: Sequence[Any], started: float) -> None:
+        arrival = Arrival(call.query, self.limits.keys.get(call.source))
+        answer = arrival.labelled(found)
+        self.results[index] = [item if getattr(item, "source", "-") else item.replace(source=call.source) for item in answer]
+        self._report(index, call, "ok", started, count=len(answer), withheld=arrival.withheld)
 
     async def _structured(self, source: Source | FactSource, query: Query) -> Sequence[Any]:
         if query.leg == FACTS and isinstance(source, FactSource):
