@@ -33,7 +33,7 @@ _installed: list[bool] = []
 
 @contextmanager
 def watched() -> Iterator[list[str]]:
-    """Note what this thread touches within, one text each. What is touched raises PermissionError."""
+    """Note what this thread touches within, one text each. What is touched raises RuntimeError."""
     if not _installed:
         _installed.append(True)
         sys.addaudithook(_hook)
@@ -98,7 +98,7 @@ def _deny(event: str, what: object) -> None:
         return
     said = f"{event} {what!r}"
     touched.append(said)
-    raise PermissionError(f"Constructor touches the outside ({said}); do it in open().")
+    raise RuntimeError(f"Constructor touches the outside ({said}); do it in open().")
 
 
 def _importing(frame: FrameType | None) -> bool:

@@ -18,7 +18,7 @@ from contextrouter.contracts import Plugin, router_keys
 from contextrouter.testing import measure
 from contextrouter.testing.guard import constructing
 from contextrouter.testing.imports import third_party
-from contextrouter.testing.kit import Broken, Law, explained, law, said, settings_kind
+from contextrouter.testing.kit import Broken, Law, NotApplicable, explained, law, said, settings_kind
 from contextrouter.testing.subject import Subject
 from contextrouter.testing.texts import HOSTILE
 
@@ -27,6 +27,7 @@ STALL = 0.1
 """Seconds for which a call may keep the event loop to itself."""
 LEAVE = 0.25
 """Seconds a cancelled call may take to end."""
+_MUTABLE = (list, dict, set, bytearray)
 _SCALARS = (str, int, float, bool, date, datetime, time, Any, object)
 
 
@@ -131,6 +132,8 @@ async def unknown_keyword_is_refused(subject: Subject) -> None:
 @law
 async def module_imports_nothing_heavy(subject: Subject) -> None:
     """Importing the plugin's module imports no third-party package; open() does."""
+    if subject.cls.__module__.rpartition(".")[2].startswith("test_"):
+        raise NotApplicable("the class is defined among tests")
     found = await asyncio.to_thread(third_party, subject.cls)
     if found:
         raise Broken(f"importing its module imports {', '.join(found[:5])}")
@@ -210,8 +213,8 @@ async def instances_share_no_state(subject: Subject) -> None:
 
 
 def _shared(cls: type[Plugin]) -> dict[str, str]:
-    """The mutable containers of the class, its bases outside the contracts, and its module, as texts."""
-    found: dict[str, str] = {}
+    """The mutable containers of the class, its bases outside the contracts, its module, and its defaults, as texts."""
+    found = {f"the default of {name!r}": repr(p.default) for name, p in _keywords(cls).items() if isinstance(p.default, _MUTABLE)}
     places: list[tuple[str, Mapping[str, Any]]] = [
         (base.__qualname__, vars(base)) for base in cls.__mro__ if base.__module__ != Plugin.__module__ and base is not object
     ]
@@ -220,7 +223,7 @@ def _shared(cls: type[Plugin]) -> dict[str, str]:
         places.append((module.__name__, vars(module)))
     for place, names in places:
         for name, value in list(names.items()):
-            if isinstance(value, list | dict | set | bytearray) and not name.startswith("__") and not name.startswith("_abc_"):
+            if isinstance(value, _MUTABLE) and not name.startswith("__") and not name.startswith("_abc_"):
                 found[f"{place}.{name}"] = repr(value) if len(value) < 1000 else str(len(value))
     return found
 
