@@ -19,7 +19,7 @@ from resp import resp_server
 from contextrouter import Connector, Context, ContextRouter, Hit, Query, Request, Scope, SettingsError
 from contextrouter.cache import ResultCache, Tiers, Versions
 from contextrouter.settings import Cache
-from tests.sources import Fixed, Legs, Ones, doc, hits
+from contextrouter.testing import Fixed, Legs, Ones, doc, hits
 
 PLUGIN = '''
 from contextrouter import Connector, Document, Hit

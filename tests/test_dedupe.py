@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from contextrouter import Document, Hit, RankedList
 from contextrouter.dedupe import dedupe
-from tests.sources import doc, hits, ranked
+from contextrouter.testing import doc, hits, ranked
 
 
 def _list(source: str, *documents: Document, leg: str = "default", scores: list[float | None] | None = None) -> RankedList:

@@ -27,8 +27,8 @@ from contextrouter import (
 from contextrouter.fanout import fan_out
 from contextrouter.pressure import Limits
 from contextrouter.settings import SourceKeys
+from contextrouter.testing import Facts, Fixed, Legs, Ones, Raising, hits
 from contextrouter.threads import Threads
-from tests.sources import Facts, Fixed, Legs, Ones, Raising, hits
 
 
 def plan_of(sources: Mapping[str, object], *, queries: str = "q", timeout: float | None = None, **query: object) -> Plan:
@@ -203,7 +203,7 @@ async def test_c16_scope_is_enforced_on_arrival_whatever_the_source_does():
     secret = Hit(document=Document(id="s", content="x", sensitivity="restricted"))
     other = Hit(document=Document(id="o", content="y", tenant="other"))
     unknown = Hit(document=Document(id="u", content="z", sensitivity="cosmic"))
-    harvest = await run(5, query={"scope": Scope()}, s=Fixed([secret, *hits("a"), other, unknown]))
+    harvest = await run(5, query={"scope": Scope()}, s=Fixed([secret, *hits("a"), other, unknown], careless=True))
     assert [h.document.id for h in harvest.lists[0].hits] == ["a"]
     assert harvest.reports[0].withheld == 3
 
@@ -227,7 +227,7 @@ async def test_filters_and_kinds_are_enforced_on_arrival():
         Hit(document=Document(id=k, content=k, kind=k, metadata={"year": y}))
         for k, y in (("book", 2020), ("book", 2021), ("web", 2020))
     ]
-    harvest = await run(5, query={"filters": {"kind": ["book"], "year": 2020}}, s=Fixed(found))
+    harvest = await run(5, query={"filters": {"kind": ["book"], "year": 2020}}, s=Fixed(found, careless=True))
     assert len(harvest.lists[0].hits) == 1
 
 
@@ -247,7 +247,7 @@ async def test_more_than_the_limit_is_cut_and_what_is_no_answer_is_an_error():
 
 async def test_facts_are_stamped_with_their_source_and_scope_checked():
     facts = [Fact(subject="a", predicate="p", object="b"), Fact(subject="a", predicate="p", object="c", compartment="hr")]
-    harvest = await run(5, query={"scope": Scope()}, g=Facts(facts))
+    harvest = await run(5, query={"scope": Scope()}, g=Facts(facts, careless=True))
     assert [(f.object, f.source) for f in harvest.facts] == [("b", "g")]
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from contextrouter import Document, Hit, Rag, RankedList
 from contextrouter.dedupe import dedupe
 from contextrouter.fusion import NO_WEIGHT, fuse
-from tests.sources import hits, ranked
+from contextrouter.testing import hits, ranked
 
 
 def fused(lists: list[RankedList], **rag: object) -> list[tuple[str, float]]:

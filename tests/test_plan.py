@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from contextrouter import ContextRouter, Fact, Intent, Plan, Request, RequestRefused, Scope
 from contextrouter.plan import make_plan
-from tests.sources import Facts, Fixed, Legs, hits
+from contextrouter.testing import Facts, Fixed, Legs, hits
 
 LEGS = {"vector": hits("a"), "text": hits("b"), "keywords": hits("c")}
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from contextrouter import AllSourcesFailed, Context, ContextRouter, Hit, Query, SourceError
 from contextrouter.pressure import Breaker, Slots
-from tests.sources import Fixed, hits
+from contextrouter.testing import Fixed, hits
 
 
 async def test_slots_bound_what_runs_and_serve_in_order():

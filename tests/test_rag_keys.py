@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from contextrouter import Context, ContextRouter, Document, Embedder, Fact, Hit, Rag
-from tests.sources import Facts, Fixed, Legs, Ones, hits
+from contextrouter.testing import Facts, Fixed, Legs, Ones, hits
 
 QUESTION = "What books talk about machine learning for beginners?"
 

@@ -29,7 +29,7 @@ from contextrouter.dedupe import dedupe
 from contextrouter.fusion import fuse
 from contextrouter.ranking import rank
 from contextrouter.settings import StageKeys
-from tests.sources import Fixed, doc, ranked
+from contextrouter.testing import Fixed, doc, ranked
 
 NOW = datetime(2026, 11, 28, tzinfo=UTC)
 CONTEXT = StageContext(

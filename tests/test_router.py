@@ -32,7 +32,7 @@ from contextrouter import (
     SourceError,
     SourceReport,
 )
-from tests.sources import Facts, Fixed, Legs, Ones, Raising, doc, hits
+from contextrouter.testing import Facts, Fixed, Legs, Ones, Raising, doc, hits
 
 ONE = {"rag": {"max_retrieval_queries": 1}}
 
@@ -349,14 +349,14 @@ async def test_m08_documents_outside_the_period_are_kept_out():
 
     old = Hit(document=Document(id="old", content="o", updated_at=datetime(2025, 1, 1, tzinfo=UTC)))
     new = Hit(document=Document(id="new", content="n", updated_at=datetime(2026, 5, 1, tzinfo=UTC)))
-    async with ContextRouter(ONE, connectors={"a": Fixed([old, new])}, interpreters={"d": Dated()}) as router:
+    async with ContextRouter(ONE, connectors={"a": Fixed([old, new], careless=True)}, interpreters={"d": Dated()}) as router:
         assert found(await router.route("q")) == ["new"]
 
 
 _SEED = """
 import asyncio
 from contextrouter import ContextRouter
-from tests.sources import Fixed
+from contextrouter.testing import Fixed
 async def main():
     async with ContextRouter(connectors={n: Fixed("a b c d e f " + n) for n in "xyz"}) as router:
         context = await router.route("What books talk about machine learning and rank fusion?")
