@@ -181,8 +181,8 @@ async def fresh(*days: float | None, **options: object) -> list[Envelope]:
 async def test_c14_freshness_is_one_half_after_a_half_life():
     result = {e.document.id: e for e in await fresh(0, 30, 60)}
     assert [result[i].signals["freshness"] for i in "012"] == [1.0, 0.5, 0.25]
-    assert [result[i].score for i in "012"] == pytest.approx([0.6, 0.55, 0.525])
-    assert [result[i].normalized for i in "012"] == pytest.approx([0.6 / 1.1, 0.5, 0.525 / 1.1])
+    assert [result[i].score for i in "012"] == pytest.approx([1.1, 1.05, 1.025])
+    assert [result[i].normalized for i in "012"] == pytest.approx([1.0, 1.05 / 1.1, 1.025 / 1.1])
 
 
 async def test_fre_01_the_future_is_as_fresh_as_now_and_no_fresher():
@@ -192,7 +192,7 @@ async def test_fre_01_the_future_is_as_fresh_as_now_and_no_fresher():
 
 async def test_fre_02_decay_has_a_floor():
     result = {e.document.id: e for e in await fresh(0, 30, 36500, mode="decay", floor=0.7)}
-    assert [result[i].score for i in "012"] == pytest.approx([0.5, 0.35, 0.35])
+    assert [result[i].score for i in "012"] == pytest.approx([1.0, 0.7, 0.7])
 
 
 async def test_a_missing_time_is_neutral_and_traced():
@@ -203,5 +203,19 @@ async def test_a_missing_time_is_neutral_and_traced():
 
 async def test_a_vague_new_hit_does_not_overtake_an_exact_old_one_by_default():
     old, new = aged(3650, 0)
-    result = await rank([old.scored(1.0, 0.9), new.scored(1.0, 0.7)], {"f": Freshness()}, CONTEXT)
+    result = await rank([old.scored(1.0), new.scored(0.7)], {"f": Freshness()}, CONTEXT)
     assert [e.document.id for e in result] == ["0", "1"]
+
+
+@pytest.mark.parametrize("mode", ["boost", "decay"])
+async def test_documents_of_one_age_keep_their_order_so_that_the_weights_of_sources_still_act(mode: str):
+    lists = [ranked("heavy", "a b c", weight=1.0), ranked("light", "x y b", weight=0.2)]
+    fused = list(fuse(dedupe(lists), Rag()))
+    assert "".join(e.document.id for e in fused) == "bacxy"
+    assert ids(await rank(fused, {"f": Freshness(mode=mode)}, CONTEXT)) == "bacxy"
+
+
+async def test_negative_scores_are_no_trouble():
+    first, second = aged(0, 0)
+    result = await rank([first.scored(-1.0), second.scored(-3.0)], {"f": Freshness()}, CONTEXT)
+    assert [(e.document.id, e.score) for e in result] == [("0", pytest.approx(1.1)), ("1", pytest.approx(0.1))]
