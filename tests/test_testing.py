@@ -237,7 +237,7 @@ class TestDeviations:
             subject_of(Fixed, deviations={"best_come_first": " "})
 
     def test_a_class_among_tests_may_import_what_tests_need(self) -> None:
-        assert status(Newest, "module_imports_nothing_heavy") == ("not applicable", "the class is defined among tests")
+        assert status(Newest, "module_imports_nothing_heavy") == ("not applicable", "the class is defined among tests, or in a program, and not in a module of plugins")
 
     def test_the_verdict_shows_it_and_the_class_above_is_not_touched(self) -> None:
         assert status(Newest, "filters_are_honoured") == ("deviates", "shows the newest whatever is asked")
@@ -451,6 +451,13 @@ class TestCommand:
         assert ran.code == 0
         assert "deviates: shows all" in ran.out
         assert "1 deviated from" in ran.out
+
+
+def test_every_law_public_name_and_suite_is_documented() -> None:
+    page = (ROOT / "docs" / "testing-plugins.md").read_text("utf-8")
+    assert [law.name for laws in LAWS.values() for law in laws if f"| `{law.name}` | {law.says} |" not in page] == []
+    fakes = [name for name, value in vars(testing).items() if isinstance(value, type) and issubclass(value, Plugin)]
+    assert [name for name in (*fakes, *(suite.__name__ for suite in SUITES.values())) if f"`{name}`" not in page] == []
 
 
 def test_public_names_exist_and_are_sorted() -> None:

@@ -33,7 +33,7 @@ def third_party(cls: type) -> tuple[str, ...]:
     """Top-level names of the installed packages imported with the class's module, but for its own and contextrouter's."""
     module = sys.modules.get(cls.__module__)
     path = getattr(module, "__file__", None) or ""
-    if cls.__module__ == "__main__" or not _importable(cls.__module__):
+    if not _importable(cls.__module__):
         return _imported("", path) if path.endswith(".py") else ()
     return _imported(cls.__module__, "")
 
