@@ -108,7 +108,7 @@ async def test_static_puts_paraphrases_nearer_than_other_texts() -> None:
         question, near, far = await embedder.embed(
             ["How do I cook rice?", "the way to boil rice in a pot", "The stock market fell on Monday"]
         )
-    assert float(question @ near) > 0.4 > 0.2 > float(question @ far)
+    assert float(question @ near) > max(0.4, float(question @ far) + 0.15)
 
 
 async def test_static_reads_a_text_to_its_end() -> None:
