@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from datetime import date
 from time import monotonic
+from types import FrameType
+from typing import Any
 
 ATTEMPTS = 3
 TICK = 0.002
@@ -51,3 +57,30 @@ async def ended(task: asyncio.Task[object], most: float) -> float:
     started = monotonic()
     await asyncio.wait({task}, timeout=most)
     return monotonic() - started
+
+
+@contextmanager
+def clock_readings() -> Iterator[list[str]]:
+    """Note who reads the time of day in this thread, by `time.time`, `datetime.now` or their like; Python's own modules may."""
+    readings: list[str] = []
+    before = sys.getprofile()
+
+    def note(frame: FrameType, event: str, called: Any) -> None:
+        if event != "c_call" or not _reads_clock(called):
+            return
+        module = str(frame.f_globals.get("__name__", ""))
+        if module.partition(".")[0] not in sys.stdlib_module_names:
+            readings.append(f"{called.__name__}() in {module}, line {frame.f_lineno}")
+
+    sys.setprofile(note)
+    try:
+        yield readings
+    finally:
+        sys.setprofile(before)
+
+
+def _reads_clock(called: Any) -> bool:
+    if called in (time.time, time.time_ns):
+        return True
+    owner = getattr(called, "__self__", None)
+    return isinstance(owner, type) and issubclass(owner, date) and called.__name__ in ("now", "utcnow", "today")

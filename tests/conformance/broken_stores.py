@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
@@ -9,7 +10,7 @@ from breaking import breaks
 
 from contextrouter.builtin.providers.memory import Memory
 from contextrouter.contracts import Entry
-from contextrouter.model import Document, Hit, Query
+from contextrouter.model import Document, Facet, Hit, Query, Scope
 
 
 class Store(Memory):
@@ -145,4 +146,41 @@ class ForgetsAtTheEnd(Store):
         self.__init__(embedder="default")  # type: ignore[misc]
 
 
-OBEYING: tuple[type[Any], ...] = (Store,)
+class Linked(Store):
+    """Keeps the laws of links and counts as well."""
+
+    async def neighbours(self, ids: Sequence[str], limit: int, scope: Scope | None = None) -> Sequence[Hit]:
+        near = [d for d in self._documents() if set(ids) & set(d.links) and (scope is None or scope.allows(d))]
+        return [Hit(document=document) for document in near][:limit]
+
+    async def facets(self, query: Query, dimensions: Sequence[str]) -> Sequence[Facet]:
+        seen = [d for d in self._documents() if query.scope is None or query.scope.allows(d)]
+        counts = Counter((name, str(getattr(document, name))) for document in seen for name in dimensions)
+        return [Facet(dimension=name, value=value, count=count) for (name, value), count in sorted(counts.items())]
+
+    def _documents(self) -> list[Document]:
+        return [stored.document for stored in self._stored.values()]
+
+
+@breaks("fetch_shows_what_the_scope_allows")
+class FetchesWhatItFinds(Store):
+    """Minds no compartment, which the law of all fetching sources does not notice."""
+
+    async def fetch(self, ids: Sequence[str], scope: Scope | None = None) -> Sequence[Document]:
+        found = await super().fetch(ids)
+        return [d for d in found if scope is None or scope.allows(d.replace(compartment=None))]
+
+
+@breaks("neighbours_never_leave_their_scope")
+class NeighboursOfAllLevels(Linked):
+    async def neighbours(self, ids: Sequence[str], limit: int, scope: Scope | None = None) -> Sequence[Hit]:
+        return await super().neighbours(ids, limit, scope and scope.replace(ceiling="restricted"))
+
+
+@breaks("facets_count_what_the_scope_allows")
+class CountsForAnyone(Linked):
+    async def facets(self, query: Query, dimensions: Sequence[str]) -> Sequence[Facet]:
+        return await super().facets(query.replace(scope=None), dimensions)
+
+
+OBEYING: tuple[type[Any], ...] = (Store, Linked)

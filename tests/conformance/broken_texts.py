@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import UserList
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from breaking import breaks
@@ -65,6 +66,13 @@ class NeedsOne(Changing):
     def changed(self, envelopes: list[Envelope]) -> Any:
         best = max(each.score for each in envelopes)
         return [each.scored(each.score / best) for each in envelopes]
+
+
+@breaks("time_is_the_request_s")
+class LooksAtTheClock(Changing):
+    def changed(self, envelopes: list[Envelope]) -> Any:
+        year = datetime.now(UTC).year
+        return [each.scored(each.score, year=float(year)) for each in envelopes]
 
 
 @breaks("one_score_per_document")

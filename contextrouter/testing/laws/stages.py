@@ -8,7 +8,7 @@ from typing import Any
 
 from contextrouter.contracts import StageContext
 from contextrouter.model import Envelope
-from contextrouter.testing import texts
+from contextrouter.testing import measure, texts
 from contextrouter.testing.builders import stage_context
 from contextrouter.testing.exercise import odd_documents
 from contextrouter.testing.kit import Broken, Law, law, said
@@ -92,9 +92,20 @@ async def nothing_in_nothing_out(subject: Subject) -> None:
             raise Broken(f"for no envelopes it returned {said(returned)}")
 
 
+@law
+async def time_is_the_request_s(subject: Subject) -> None:
+    """A stage takes the time from `context.now` and reads no other clock, so that a request can be repeated."""
+    async with subject.opened() as plugin:
+        for given in await subject.exercise.inputs(subject, plugin):
+            with measure.clock_readings() as readings:
+                await plugin.apply(given[0], given[1])
+            if readings:
+                raise Broken(f"it called {readings[0]}")
+
+
 LAWS: tuple[Law, ...] = (
     answers_are_envelopes, nothing_enters_unsealed, no_envelope_comes_twice, envelope_keeps_its_document, numbers_are_finite,
-    nothing_in_nothing_out,
+    nothing_in_nothing_out, time_is_the_request_s,
 )  # fmt: skip
 
 

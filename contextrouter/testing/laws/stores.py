@@ -7,7 +7,14 @@ from datetime import UTC, date, datetime
 from itertools import product
 from typing import Any, Protocol, runtime_checkable
 
-from contextrouter.contracts import Entry, SupportsUpsert, SupportsVersion
+from contextrouter.contracts import (
+    Entry,
+    SupportsFacets,
+    SupportsFetch,
+    SupportsNeighbours,
+    SupportsUpsert,
+    SupportsVersion,
+)
 from contextrouter.model import SENSITIVITIES, SHARED, Document, Period, Scope
 from contextrouter.testing.exercise import asking, entry_for
 from contextrouter.testing.kit import Broken, Law, law_of, said
@@ -16,6 +23,8 @@ from contextrouter.testing.texts import library
 
 WORD = "quokka"
 """What all canaries have in common, and nothing else has."""
+HUB = "kit-hub"
+"""What all canaries link to."""
 TENANTS = (None, "acme", "globex", SHARED)
 COMPARTMENTS = (None, "hr", "legal")
 LEVELS = (None, *SENSITIVITIES, "cosmic")
@@ -23,6 +32,26 @@ _SCOPES = tuple(
     Scope(tenant=tenant, compartments=frozenset(rooms), ceiling=ceiling)
     for tenant, rooms, ceiling in product((None, "acme", "globex", "nobody"), ((), ("hr",), ("hr", "legal")), SENSITIVITIES)
 )
+
+
+@runtime_checkable
+class VersionedStore(SupportsUpsert, SupportsVersion, Protocol):
+    """A store that can say whether its content changed."""
+
+
+@runtime_checkable
+class FetchingStore(SupportsUpsert, SupportsFetch, Protocol):
+    """A store that returns documents by id."""
+
+
+@runtime_checkable
+class LinkedStore(SupportsUpsert, SupportsNeighbours, Protocol):
+    """A store that knows which documents link to which."""
+
+
+@runtime_checkable
+class FacetedStore(SupportsUpsert, SupportsFacets, Protocol):
+    """A store that can count."""
 
 
 def canaries() -> list[Document]:
@@ -66,6 +95,50 @@ async def canaries_never_leave_their_scope(subject: Subject) -> None:
             if extra := shown - allowed:
                 document = next(document for document in given if document.id in extra)
                 raise Broken(f"{_labels(document)} was shown on {leg!r} in the scope {said(scope, 120)}")
+
+
+async def _put_canaries(subject: Subject, plugin: Any) -> list[Document]:
+    """Fill the store with canaries of the kind "canary", all linked with a hub, and the hub."""
+    given = [document.replace(kind="canary", links=(HUB,)) for document in canaries()]
+    hub = Document(id=HUB, content=f"{WORD} hub")
+    await plugin.upsert([_entry(subject, plugin, document) for document in (*given, hub)])
+    return given
+
+
+@law_of(FetchingStore)
+async def fetch_shows_what_the_scope_allows(subject: Subject) -> None:
+    """fetch() in a scope returns the documents it allows, and no other."""
+    async with subject.opened() as plugin:
+        given = await _put_canaries(subject, plugin)
+        for scope in _SCOPES:
+            allowed = [document.id for document in given if scope.allows(document)]
+            shown = [document.id for document in await plugin.fetch([document.id for document in given], scope)]
+            if shown != allowed:
+                raise Broken(f"{len(shown)} documents were fetched where {len(allowed)} are allowed, in {said(scope, 120)}")
+
+
+@law_of(LinkedStore)
+async def neighbours_never_leave_their_scope(subject: Subject) -> None:
+    """neighbours() in a scope returns none that it forbids, whatever is linked."""
+    async with subject.opened() as plugin:
+        given = {document.id: document for document in await _put_canaries(subject, plugin)}
+        for scope in _SCOPES:
+            for hit in await plugin.neighbours([HUB, *given], 1000, scope):
+                if not scope.allows(hit.document):
+                    raise Broken(f"{_labels(hit.document)} was shown in the scope {said(scope, 120)}")
+
+
+@law_of(FacetedStore)
+async def facets_count_what_the_scope_allows(subject: Subject) -> None:
+    """facets() in a scope counts the documents it allows, and no other."""
+    async with subject.opened() as plugin:
+        given = await _put_canaries(subject, plugin)
+        for scope, leg in product(_SCOPES, plugin.legs[:1]):
+            allowed = sum(scope.allows(document) for document in given)
+            facets = await plugin.facets(asking(plugin, WORD, leg, subject, scope=scope), ["kind"])
+            counted = sum(facet.count for facet in facets if facet.value == "canary")
+            if counted != allowed:
+                raise Broken(f"{counted} were counted where {allowed} are allowed, in the scope {said(scope, 120)}")
 
 
 @law_of(SupportsUpsert)
@@ -206,11 +279,6 @@ async def chunks_are_no_laxer_than_their_document(subject: Subject) -> None:
                 raise Broken(f"a chunk without labels was shown on {leg!r} against its document's, or to nobody")
 
 
-@runtime_checkable
-class VersionedStore(SupportsUpsert, SupportsVersion, Protocol):
-    """A store that can say whether its content changed."""
-
-
 @law_of(VersionedStore)
 async def version_changes_with_the_content(subject: Subject) -> None:
     """version() is another after an upsert, and another again after a delete."""
@@ -237,7 +305,8 @@ async def reopened_it_has_what_was_put_in(subject: Subject) -> None:
 
 
 LAWS: tuple[Law, ...] = (
-    canaries_never_leave_their_scope, scope_narrows_before_the_limit, filters_narrow_before_the_limit,
+    canaries_never_leave_their_scope, fetch_shows_what_the_scope_allows, neighbours_never_leave_their_scope,
+    facets_count_what_the_scope_allows, scope_narrows_before_the_limit, filters_narrow_before_the_limit,
     period_narrows_before_the_limit, document_is_replaced_whole, upsert_again_changes_no_answer, upsert_of_nothing_is_harmless,
     fingerprints_are_those_stored, tenants_keep_documents_apart, deleted_is_gone, chunks_are_no_laxer_than_their_document,
     version_changes_with_the_content, reopened_it_has_what_was_put_in,
