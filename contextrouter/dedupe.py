@@ -7,13 +7,15 @@ hashing them, which would be most of the router's work; and an envelope is seale
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
-from operator import attrgetter
-from typing import Any, NamedTuple, overload
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import isfinite
+from operator import attrgetter, itemgetter
+from typing import Any, overload
 
-from contextrouter.model import Document, Envelope, Hit, Provenance, RankedList
+from contextrouter.model import Document, Envelope, Hit, Provenance, RankedList, Vector
+
+_NOTHING: Mapping[str, float] = {}
 
 
 def dedupe(lists: Sequence[RankedList], identity: str = "exact") -> Pool:
@@ -43,7 +45,7 @@ class Pool(Sequence[Envelope]):
         self.lists = sorted(lists, key=_NAME)
         self.starts: list[int] = []
         self._places: dict[int, list[tuple[int, int]]] = {}
-        self._scales: dict[int, _Scale] = {}
+        self._scales: dict[int, tuple[list[float] | None, float, float]] = {}
         self._sealed: dict[int, Envelope] = {}
         self._firsts: Sequence[int] | None = None
         self._clear()
@@ -59,10 +61,10 @@ class Pool(Sequence[Envelope]):
         """Number documents by url, snippet and content; False when some source gives one id to two of them."""
         index: dict[Any, int] = {}
         by_id: dict[str, int] = {}
-        source = None
-        for ranked in self.lists:
-            if ranked.source != source:
-                source, by_id = ranked.source, {}
+        names = [None, *[ranked.source for ranked in self.lists], None]
+        for n, ranked in enumerate(self.lists):
+            if names[n] != ranked.source:
+                by_id = {}
             documents = [hit.document for hit in ranked.hits]
             start, known = len(self.documents), len(index)
             end = start + len(documents)
@@ -73,7 +75,9 @@ class Pool(Sequence[Envelope]):
             fresh = len(index) - known == len(documents)
             if not fresh:
                 self._compare(index, numbers, start)
-            if not _agree([document.id for document in documents], numbers, by_id):
+            ids = [document.id for document in documents]
+            only = names[n] != ranked.source != names[n + 2]  # the only list of its source
+            if not (only and len({*ids}) == len(ids)) and not _agree(ids, numbers, by_id):
                 return False
             self.numbers.append(range(start, end) if fresh else numbers)
         return True
@@ -162,11 +166,13 @@ class Pool(Sequence[Envelope]):
         scale = self._scales.get(n)
         if scale is None:
             scale = self._scales[n] = _scale(self.lists[n])
-        if scale.scores is None:
-            return (scale.size - index) / scale.size
-        if not scale.spread > 0:
+        scores, low, spread = scale
+        if scores is None:
+            return (spread - index) / spread
+        if not spread > 0:
             return 1.0
-        return min(1.0, max(0.0, (scale.scores[index] - scale.low) / scale.spread))
+        value = (scores[index] - low) / spread
+        return value if 0.0 <= value <= 1.0 else min(1.0, max(0.0, value))
 
     def __len__(self) -> int:
         return len(self.documents) - len(self.again)
@@ -185,23 +191,36 @@ class Pool(Sequence[Envelope]):
             sealed = self._sealed[number] = self.seal(number)
         return sealed
 
-    def seal(self, number: int, score: float = 0.0, normalized: float = 0.0) -> Envelope:
-        """The envelope of one document, with a score."""
-        places = self.places(number)
+    def seal(self, number: int, score: float = 0.0, most: Mapping[str, float] = _NOTHING) -> Envelope:
+        """The envelope of one document. `most` is what each source can give to the score at best."""
+        lists, places = self.lists, self.places(number)
+        possible, source = 0.0, None
+        for n, _ in places:  # in the order of names, so those of one source follow each other
+            if lists[n].source != source:
+                source = lists[n].source
+                possible += most.get(source, 0.0)
+        normalized = min(1.0, score / possible) if possible else 0.0
         if len(places) == 1:
             n, index = places[0]
-            hit = self.lists[n].hits[index]
+            hit = lists[n].hits[index]
             return Envelope(
                 document=hit.document, provenance=(self._stamp(n, index, hit),), score=score, normalized=normalized,
                 highlights=hit.highlights, vector=hit.vector,
             )  # fmt: skip
-        places = sorted(places, key=lambda place: (place[1], place[0]))  # best rank first, then by name
-        hits = [self.lists[n].hits[index] for n, index in places]
+        stamps: list[Provenance] = []
+        highlights: dict[str, None] = {}
+        vector: Vector | None = None
+        places = sorted(places, key=_RANK)
+        n, index = places[0]
+        document = lists[n].hits[index].document
+        for n, index in places:
+            hit = lists[n].hits[index]
+            stamps.append(self._stamp(n, index, hit))
+            highlights.update(dict.fromkeys(hit.highlights))
+            vector = hit.vector if vector is None else vector
         return Envelope(
-            document=hits[0].document, score=score, normalized=normalized,
-            provenance=tuple([self._stamp(n, index, hit) for (n, index), hit in zip(places, hits, strict=True)]),
-            highlights=tuple(dict.fromkeys(text for hit in hits for text in hit.highlights)),
-            vector=next((hit.vector for hit in hits if hit.vector is not None), None),
+            document=document, provenance=tuple(stamps), score=score, normalized=normalized,
+            highlights=tuple(highlights), vector=vector,
         )  # fmt: skip
 
     def _stamp(self, n: int, index: int, hit: Hit) -> Provenance:
@@ -212,6 +231,7 @@ class Pool(Sequence[Envelope]):
         )  # fmt: skip
 
 
+_RANK = itemgetter(1)
 _NAME = attrgetter("source", "leg", "query")
 
 
@@ -233,29 +253,19 @@ _KEYS: dict[str, Callable[[Document], Any]] = {
 }
 
 
-class _Scale(NamedTuple):
-    """How the scores of a list are brought to [0, 1]: from `low` up, over `spread`; by rank where there are no `scores`."""
+def _scale(ranked: RankedList) -> tuple[list[float] | None, float, float]:
+    """How the scores of a list are brought to [0, 1]: they, the lowest, and the spread; or None, and how many there are.
 
-    size: int
-    scores: Sequence[float] | None = None
-    low: float = 0.0
-    spread: float = 0.0
-
-
-def _scale(ranked: RankedList) -> _Scale:
-    """A declared range beats min-max; a list of one, or of equal scores, is all 1.0.
-
-    Where a score is missing or not finite, the whole list is scaled by rank instead: no arithmetic on what is not there, and the
-    source's order holds.
+    A declared range beats min-max; a list of one, or of equal scores, is all 1.0. Where a score is missing or not finite, the
+    whole list is scaled by rank instead: no arithmetic on what is not there, and the source's order holds.
     """
     scores: list[Any] = [hit.score for hit in ranked.hits]
-    size = len(scores)
     try:
-        finite = math.isfinite(sum(scores)) or all(map(math.isfinite, scores))  # finite numbers may add up to infinity
+        finite = isfinite(sum(scores)) or all(map(isfinite, scores))  # finite numbers may add up to infinity
     except TypeError:
-        return _Scale(size)
+        finite = False
     if not finite:
-        return _Scale(size)
+        return None, 0.0, len(scores)
     ordered = sorted(scores)
     low, high = ranked.score_range or (ordered[0], ordered[-1])
-    return _Scale(size, scores, low, high - low)
+    return scores, low, high - low

@@ -12,7 +12,7 @@ lists are added up in the order of their names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from heapq import nlargest
 from operator import itemgetter
@@ -23,6 +23,7 @@ from contextrouter.lanes import Dropped, Lane
 from contextrouter.model import Envelope
 from contextrouter.settings import Rag
 
+_NO_PROFILE: Mapping[str, float] = {}
 NO_WEIGHT = "only found by lists of weight 0"
 
 
@@ -56,13 +57,13 @@ def fuse(
 class _List:
     """One ranked list: which documents it names, by number, at which ranks (None: 1, 2, 3 …)."""
 
-    __slots__ = ("leg", "n", "numbers", "query", "ranks", "source", "source_weight", "weight")
+    __slots__ = ("leg_of", "n", "numbers", "ranks", "source", "source_weight", "weight")
 
     def __init__(
-        self, n: int, name: tuple[str, str, str], source_weight: float, numbers: Sequence[int], ranks: Sequence[int] | None
+        self, n: int, source: str, leg: str, weight: float, numbers: Sequence[int], ranks: Sequence[int] | None = None
     ) -> None:
-        self.n, self.source_weight, self.numbers, self.ranks = n, source_weight, numbers, ranks
-        self.source, self.leg, self.query = name
+        self.n, self.source, self.leg_of, self.numbers, self.ranks = n, source, (source, leg), numbers, ranks
+        self.source_weight = weight
         self.weight = 1.0  # within its source
 
 
@@ -76,8 +77,8 @@ class _Table(Protocol):
     def shared(self) -> Collection[int] | None: ...
     def scaled(self, entry: _List) -> Sequence[float]: ...
     def look_up(self, numbers: Iterable[int]) -> None: ...
-    def places(self, number: int) -> list[tuple[int, str]]: ...
-    def seal(self, number: int, score: float, normalized: float) -> Envelope: ...
+    def standing(self, number: int, order: Mapping[str, int]) -> tuple[int, int, str]: ...
+    def seal(self, number: int, score: float, most: Mapping[str, float]) -> Envelope: ...
 
 
 class _PoolTable:
@@ -98,7 +99,7 @@ class _PoolTable:
                     best.setdefault(number, rank)
                 numbers, ranks = list(best), list(best.values())
             if numbers:
-                made.append(_List(n, (ranked.source, ranked.leg, ranked.query), ranked.weight, numbers, ranks))
+                made.append(_List(n, ranked.source, ranked.leg, ranked.weight, numbers, ranks))
         return made
 
     def shared(self) -> Collection[int] | None:
@@ -110,9 +111,10 @@ class _PoolTable:
         scaled, n = self.pool.scaled, entry.n
         return [scaled(n, rank - 1) for rank in entry.ranks or range(1, len(entry.numbers) + 1)]
 
-    def places(self, number: int) -> list[tuple[int, str]]:
+    def standing(self, number: int, order: Mapping[str, int]) -> tuple[int, int, str]:
         lists = self.pool.lists
-        return [(index + 1, lists[n].source) for n, index in self.pool.places(number)]
+        stands = [(index, order[source], source) for n, index in self.pool.places(number) if (source := lists[n].source) in order]
+        return stands[0] if len(stands) == 1 else min(stands)
 
 
 class _SealedTable:
@@ -129,9 +131,9 @@ class _SealedTable:
                 _, words = found.setdefault((p.source, p.leg, p.query), (p.weight, []))
                 words.append((number, p.rank, p.normalized or 0.0))
         made = []
-        for n, (name, (weight, words)) in enumerate(sorted(found.items())):
+        for n, ((source, leg, _), (weight, words)) in enumerate(sorted(found.items())):
             numbers, ranks, scaled = map(list, zip(*words, strict=True))
-            made.append(_List(n, name, weight, numbers, ranks))
+            made.append(_List(n, source, leg, weight, numbers, ranks))
             self._scaled.append(scaled)
         return made
 
@@ -148,22 +150,25 @@ class _SealedTable:
     def look_up(self, numbers: Iterable[int]) -> None:
         """Nothing to do: provenance is at hand."""
 
-    def places(self, number: int) -> list[tuple[int, str]]:
-        return [(p.rank, p.source) for p in self.envelopes[number].provenance]
+    def standing(self, number: int, order: Mapping[str, int]) -> tuple[int, int, str]:
+        return min([(p.rank, order[p.source], p.source) for p in self.envelopes[number].provenance if p.source in order])
 
-    def seal(self, number: int, score: float, normalized: float) -> Envelope:
-        return self.envelopes[number].scored(score, normalized)
+    def seal(self, number: int, score: float, most: Mapping[str, float]) -> Envelope:
+        envelope = self.envelopes[number]
+        possible = sum([most.get(source, 0.0) for source in sorted({p.source for p in envelope.provenance})])
+        return envelope.scored(score, min(1.0, score / possible) if possible else 0.0)
 
 
 def _weigh(lists: Sequence[_List], rag: Rag, profiles: Mapping[str, Mapping[str, float]]) -> None:
     """Give each list its weight: the leg's, shared by the queries that found something on it."""
-    legs: dict[tuple[str, str], list[_List]] = {}
+    queries: dict[tuple[str, str], int] = {}
     for entry in lists:
-        legs.setdefault((entry.source, entry.leg), []).append(entry)
-    for (source, leg), entries in legs.items():
-        weight = leg_weight(source, leg, rag, profiles.get(source, {})) / len(entries)
-        for entry in entries:
-            entry.weight = weight
+        queries[entry.leg_of] = queries.get(entry.leg_of, 0) + 1
+    weights = {
+        name: leg_weight(*name, rag, profiles.get(name[0], _NO_PROFILE)) / count for name, count in queries.items()
+    }
+    for entry in lists:
+        entry.weight = weights[entry.leg_of]
 
 
 def leg_weight(source: str, leg: str, rag: Rag, profile: Mapping[str, float]) -> float:
@@ -185,11 +190,12 @@ class _Sum:
 
     def __init__(self, table: _Table, lists: Sequence[_List], rag: Rag) -> None:
         self.table, self.k, self.rrf = table, rag.rrf_k, rag.hybrid_fusion == "rrf"
+        self.longest = max([len(entry.numbers) for entry in lists], default=0)
         self.by_source: dict[str, list[_List]] = {}
         for entry in lists:
             self.by_source.setdefault(entry.source, []).append(entry)
-        self.flat = rag.levels == 1 or len(self.by_source) == 1
         self.single = len(self.by_source) == 1
+        self.flat = rag.levels == 1 or self.single
 
     def of(self, size: int) -> tuple[list[float], dict[str, float]]:
         """The score of every document, and the most that each source can give."""
@@ -198,22 +204,22 @@ class _Sum:
         best = 1.0 / (self.k + 1) if self.rrf else 1.0
         for source, lists in self.by_source.items():
             weight = 1.0 if self.single else lists[0].source_weight
-            if self.flat or len(lists) == 1:
-                own = [entry.weight * weight if self.flat else weight for entry in lists]
-                for entry, share in zip(lists, own, strict=True):
-                    self._add(entry.numbers, self._values(entry, share), scores)
-                most[source] = sum(own) * best
-            else:
+            if not self.flat and len(lists) > 1:
                 self._second_level(lists, weight, scores)
                 most[source] = weight * best
+                continue
+            total = 0.0
+            for entry in lists:
+                own = entry.weight * weight if self.flat else weight
+                total += own
+                numbers, values = entry.numbers, self._values(entry, own)
+                if isinstance(numbers, range):  # met for the first time, so nothing stands there yet
+                    scores[numbers.start : numbers.stop] = values[: len(numbers)]
+                else:
+                    for number, value in zip(numbers, values, strict=False):
+                        scores[number] += value
+            most[source] = total * best
         return scores, most
-
-    def _add(self, numbers: Sequence[int], values: Sequence[float], scores: list[float]) -> None:
-        if isinstance(numbers, range):  # met for the first time, so nothing stands there yet
-            scores[numbers.start : numbers.stop] = values[: len(numbers)]
-            return
-        for number, value in zip(numbers, values, strict=False):
-            scores[number] += value
 
     def _values(self, entry: _List, weight: float) -> Sequence[float]:
         """What a list of this weight gives to each of its documents; there may be more values than documents."""
@@ -222,7 +228,7 @@ class _Sum:
         if entry.ranks is not None:
             k = self.k
             return [weight / (k + rank) for rank in entry.ranks]
-        return _reciprocal(weight, self.k, 1 << len(entry.numbers).bit_length())
+        return _reciprocal(weight, self.k, self.longest)
 
     def _second_level(self, lists: Sequence[_List], weight: float, scores: list[float]) -> None:
         """Fuse the lists of one source; its order, in which equal scores share a rank, gives to the whole."""
@@ -232,14 +238,13 @@ class _Sum:
             for number, value in zip(entry.numbers, self._values(entry, entry.weight), strict=False):
                 within[number] = get(number, 0.0) + value
         if not self.rrf:
-            most = sum(entry.weight for entry in lists)
+            most = sum([entry.weight for entry in lists])
             for number, value in within.items():
                 scores[number] += weight * value / most
             return
-        ordered = sorted(within.items(), key=_VALUE, reverse=True)
-        shares = _reciprocal(weight, self.k, 1 << len(ordered).bit_length())
+        shares = _reciprocal(weight, self.k, len(within))
         rank, before = 0, -1.0
-        for index, (number, value) in enumerate(ordered):
+        for index, (number, value) in enumerate(sorted(within.items(), key=_VALUE, reverse=True)):
             if value != before:
                 rank, before = index, value
             scores[number] += shares[rank]
@@ -248,9 +253,13 @@ class _Sum:
 _VALUE = itemgetter(1)
 
 
-@lru_cache(maxsize=16)
 def _reciprocal(weight: float, k: float, size: int) -> tuple[float, ...]:
-    """What the ranks from 1 to `size` of a list of this weight give."""
+    """What the ranks from 1 to `size`, or further, of a list of this weight give."""
+    return _shares(weight, k, 1 << size.bit_length())
+
+
+@lru_cache(maxsize=16)
+def _shares(weight: float, k: float, size: int) -> tuple[float, ...]:
     return tuple([weight / (k + rank) for rank in range(1, size + 1)])
 
 
@@ -272,6 +281,7 @@ class Ranked(Sequence[Envelope]):
     ) -> None:
         self._table, self._scores, self._most, self._live, self._count = table, scores, most, live, count
         self._sources, self._heads = sources, heads
+        self._rank_of: dict[str, int] | None = None  # of the sources that count
         self._ordered: list[int] = []  # the best so far, or all
         self._sealed: dict[int, Envelope] = {}
 
@@ -289,24 +299,34 @@ class Ranked(Sequence[Envelope]):
             return self._envelope(self._ordered[at])
         if at:
             self._order(max(at[0], at[-1]) + 1)
-        return [self._envelope(self._ordered[i]) for i in at]
+        ordered = self._ordered
+        return [self._envelope(ordered[i]) for i in at]
+
+    def __iter__(self) -> Iterator[Envelope]:
+        self._order(self._count)
+        return map(self._envelope, self._ordered)
 
     def _order(self, count: int) -> None:
         """Make sure that the best `count` are in order."""
         if len(self._ordered) >= count:
             return
-        scores = self._scores
-        numbers = self._live() if self._ordered or count * 4 >= self._count else self._best(count)
+        scores, size = self._scores, self._count
+        if self._ordered:
+            count = size  # whoever looks twice may look on
+        numbers = self._live() if count * 4 >= size else self._best(count)
         ordered = sorted(numbers, key=scores.__getitem__, reverse=True)
-        self._table.look_up(ordered)
         values = [scores[number] for number in ordered]
-        if len({*values}) < len(values):
-            start = 0
-            for end in range(1, len(ordered) + 1):
-                if end == len(ordered) or values[end] != values[start]:
-                    if end - start > 1:
-                        ordered[start:end] = self._untied(ordered[start:end])
-                    start = end
+        end = count
+        while end < len(values) and values[end] == values[count - 1]:
+            end += 1
+        del ordered[end:]
+        self._table.look_up(ordered)
+        start = 0
+        for end in range(1, len(ordered) + 1):
+            if end == len(ordered) or values[end] != values[start]:
+                if end - start > 1:
+                    ordered[start:end] = self._untied(ordered[start:end])
+                start = end
         self._ordered = ordered
 
     def _best(self, count: int) -> Iterable[int]:
@@ -326,25 +346,22 @@ class Ranked(Sequence[Envelope]):
 
     def _untied(self, numbers: list[int]) -> list[int]:
         """Order equal scores by best rank, then source; what is still tied by fingerprint. Nothing else is hashed."""
-        order = {name: index for index, name in enumerate(self._sources)}
-        most, places = self._most, self._table.places
-        keyed: dict[tuple[int, int, str], list[int]] = {}
-        for number in numbers:
-            best = min([(rank, order.get(s, len(order)), s) for rank, s in places(number) if s in most])
-            keyed.setdefault(best, []).append(number)
-        ordered: list[int] = []
-        for _, tied in sorted(keyed.items()):
-            ordered.extend(tied if len(tied) == 1 else sorted(tied, key=lambda number: (self._envelope(number).id, number)))
+        if self._rank_of is None:
+            given = {name: index for index, name in enumerate(self._sources)}
+            self._rank_of = {name: given.get(name, len(given)) for name in self._most}
+        standing, rank_of = self._table.standing, self._rank_of
+        keyed = sorted([(standing(number, rank_of), number) for number in numbers])
+        ordered = [number for _, number in keyed]
+        start = 0
+        for end in range(1, len(keyed) + 1):
+            if end == len(keyed) or keyed[end][0] != keyed[start][0]:
+                if end - start > 1:
+                    ordered[start:end] = sorted(ordered[start:end], key=lambda number: (self._envelope(number).id, number))
+                start = end
         return ordered
 
     def _envelope(self, number: int) -> Envelope:
         envelope = self._sealed.get(number)
         if envelope is None:
-            score = self._scores[number]
-            places = self._table.places(number)
-            if len(places) == 1:
-                most = self._most[places[0][1]]
-            else:
-                most = sum([self._most.get(source, 0.0) for source in sorted({source for _, source in places})])
-            envelope = self._sealed[number] = self._table.seal(number, score, min(1.0, score / most) if most else 0.0)
+            envelope = self._sealed[number] = self._table.seal(number, self._scores[number], self._most)
         return envelope
