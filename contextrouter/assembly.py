@@ -58,12 +58,11 @@ def assemble(
     lines, fact_tokens = _fact_lines(facts, budget // _FACT_SHARE if live else budget, count if budget else None, done)
     left = budget - fact_tokens
     for envelope in live:
-        number = len(done.envelopes) + 1
-        citation = _citation(number, envelope)
+        citation = _citation(len(blocks) + 1, envelope)
         block = _block(citation, envelope.document)
         if budget and count is not None:
             cost = _cost(block, left, count)
-            if cost > left and number == 1 and truncate is not None:
+            if cost > left and not blocks and truncate is not None:
                 block, cost = _shortened(block, envelope, left, count, truncate), left
                 done.cut = True
             elif cost > left:
@@ -112,15 +111,12 @@ def _one_line(text: str) -> str:
     return text if text.isprintable() and "  " not in text and text[:1] != " " != text[-1:] else " ".join(text.split())
 
 
-def _title(document: Document) -> str:
-    return _one_line(document.title) or document.url or document.id or "untitled"
-
-
 def _block(citation: Citation, document: Document) -> str:
     heading = f"### [{citation.number}] {citation.title}"
-    for part in (citation.source, document.compartment):
-        if part:
-            heading += f" — {_one_line(part)}"
+    if citation.source:
+        heading += " — " + _one_line(citation.source)
+    if document.compartment:
+        heading += " — " + _one_line(document.compartment)
     if document.path:
         heading += "\n" + " > ".join([_one_line(part) for part in document.path])
     content = _own(document.content.strip())
@@ -139,9 +135,9 @@ def _shortened(block: str, envelope: Envelope, budget: int, count: Count, trunca
 
 
 def _citation(number: int, envelope: Envelope) -> Citation:
-    document = envelope.document
-    source = envelope.provenance[0].source if envelope.provenance else ""
-    return Citation(number=number, title=_title(document), url=document.url, source=source)
+    document, provenance = envelope.document, envelope.provenance
+    title = _one_line(document.title) or document.url or document.id or "untitled"
+    return Citation(number=number, title=title, url=document.url, source=provenance[0].source if provenance else "")
 
 
 def answerability(question: str, assembled: Assembled, *, searched: bool = True) -> Answerability:
@@ -157,7 +153,7 @@ def answerability(question: str, assembled: Assembled, *, searched: bool = True)
     if not words:
         return Answerability(level="weak", confidence=0.0, reason="the question has no content words to look for")
     best = assembled.envelopes[:3]
-    text = " ".join(f"{e.document.title} {' '.join(e.document.path)} {e.document.content}" for e in best).casefold()
+    text = " ".join([part for e in best for part in (e.document.title, *e.document.path, e.document.content)]).casefold()
     held = {word for word in words if (word[:-1] if len(word) > 3 and word.endswith("s") else word) in text}
     share = len(held) / len(words)
     missing = ", ".join(sorted(words - held))

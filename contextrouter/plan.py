@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 from contextrouter.contracts import ENTITIES, FACETS, FACTS, FactSource, Source, SupportsEntities, SupportsFacets
 from contextrouter.errors import RequestRefused
@@ -28,12 +29,12 @@ def make_plan(intent: Intent, request: Request, settings: Settings, sources: Map
             excluded[name] = why
             continue
         source = sources[name]
-        if isinstance(source, FactSource):
-            calls.extend(_fact_calls(name, source, instance.keys, intent, rag, queries))
+        if instance.kind == "fact":
+            calls.extend(_fact_calls(name, cast(FactSource, source), instance.keys, intent, rag, queries))
             if not rag.graph_facts_enabled or not rag.max_graph_facts:
                 excluded[name] = "[rag] graph_facts_enabled is false" if rag.max_graph_facts else "[rag] max_graph_facts is 0"
         else:
-            calls.extend(_calls(name, source, instance.keys, intent, request, rag, route, excluded, queries))
+            calls.extend(_calls(name, cast(Source, source), instance.keys, intent, request, rag, route, excluded, queries))
     return Plan(intent=intent, route=intent.kind, calls=tuple(calls), excluded=excluded)
 
 
@@ -51,15 +52,16 @@ def _not_asked(name: str, instance: Instance, intent: Intent, request: Request, 
         return "not among the sources asked for"
     if route.sources is not None and name not in route.sources:
         return f"not on route {intent.kind!r}"
-    providers = (rag.provider,) if isinstance(rag.provider, str) else rag.provider
-    if instance.kind == "provider" and providers is not None and name not in providers:
-        return "not named in [rag] provider"
-    keys: SourceKeys = instance.keys
-    labels = Document(content="", tenant=keys.tenant, compartment=keys.compartment, sensitivity=keys.sensitivity)
+    if rag.provider is not None and instance.kind == "provider":
+        providers = (rag.provider,) if isinstance(rag.provider, str) else rag.provider
+        if name not in providers:
+            return "not named in [rag] provider"
     if request.scope is not None:
+        keys: SourceKeys = instance.keys
         # A table without a tenant says nothing of the tenants of its documents, so the tenant is judged on arrival.
         tenant = keys.tenant or request.scope.tenant
-        if not request.scope.allows(labels.replace(tenant=tenant)):
+        labels = Document(content="", tenant=tenant, compartment=keys.compartment, sensitivity=keys.sensitivity)
+        if not request.scope.allows(labels):
             return "outside the caller's scope"
     return ""
 

@@ -98,6 +98,11 @@ class ContextRouter:
         self.instances = Instances(self.settings, found, given)
         check_sources(self.settings, self.instances.sources)
         self._sources = self.instances.sources
+        self._order = list(self._sources)
+        self._interpreters, self._all_stages = self.instances.interpreters, self.instances.stages
+        self._embedders = self.instances.embedders
+        self._embedded = self._embedded_sources()
+        self._keys = {kind: {n: i.keys for n, i in self.settings.instances(kind).items()} for kind in ("interpreter", "stage")}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._limits: Limits
         self._versions: Versions
@@ -226,11 +231,9 @@ class ContextRouter:
                 await asyncio.wait([task])
 
     async def _interpret(self, request: Request, until: float) -> Intent:
-        rag = self.settings.rag
-        named = self.instances.interpreters
+        rag, named = self.settings.rag, self._interpreters
         return await interpret(
-            request, {name: named[name] for name in rag.interpreters if name in named},
-            keys={name: instance.keys for name, instance in self.settings.interpreters.items()},
+            request, {name: named[name] for name in rag.interpreters if name in named}, keys=self._keys["interpreter"],
             deadline=_on_loop(until), max_queries=rag.max_retrieval_queries,
         )  # fmt: skip
 
@@ -260,24 +263,24 @@ class ContextRouter:
         harvest = await fan_out(
             plan,
             self._sources,
-            self.instances.embedders,
+            self._embedders,
             deadline=started + (until - started) * share,
             limits=self._limits,
             on_report=on_report,
             embed=embedding,
         )
-        steps.add("fan_out", live=sum(len(ranked.hits) for ranked in harvest.lists))
+        steps.add("fan_out", live=sum([len(ranked.hits) for ranked in harvest.lists]))
         raise_if_all_failed(harvest)
         facts = distinct_facts(harvest.facts, rag.max_graph_facts)
         envelopes = dedupe(harvest.lists, rag.identity)
         steps.add("dedupe", envelopes)
-        fused = fuse(envelopes, rag, profiles=self._profiles, sources=list(self._sources))
+        fused = fuse(envelopes, rag, profiles=self._profiles(), sources=self._order)
         live = steps.split("fuse", fused)
         if stages:
             context = self._stage_context(request, intent, facts)
-            keys = {name: instance.keys for name, instance in self.settings.stages.items()}
             ranked = await rank(
-                live, stages, context, keys=keys, deadline=_on_loop(until), steps=steps.all, secrets=self.settings.secrets
+                live, stages, context, keys=self._keys["stage"], deadline=_on_loop(until), steps=steps.all,
+                secrets=self.settings.secrets,
             )  # fmt: skip
             live = Lane(split(ranked)[0])
             steps.mark()
@@ -288,19 +291,20 @@ class ContextRouter:
         )
         return context_of(request, intent, plan, harvest, done, steps.all, started, embedded=embedding.embedded)
 
-    @property
+    def _embedded_sources(self) -> dict[str, Embedder]:
+        """Source -> the embedder of its queries."""
+        found = {}
+        for name, source in self._sources.items():
+            if isinstance(source, Source) and source.embedder in self._embedders:
+                found[name] = self._embedders[source.embedder]
+        return found
+
     def _profiles(self) -> dict[str, Mapping[str, float]]:
         """Source -> leg weights of its embedder's profile."""
-        embedders = self.instances.embedders
-        return {
-            name: embedders[source.embedder].leg_weights
-            for name, source in self._sources.items()
-            if isinstance(source, Source) and source.embedder in embedders
-        }
+        return {name: embedder.leg_weights for name, embedder in self._embedded.items()}
 
     def _stages(self, rag: Rag) -> dict[str, Stage]:
-        named = self.instances.stages
-        return {name: named[name] for name in rag.stages if name in named}
+        return {name: self._all_stages[name] for name in rag.stages if name in self._all_stages}
 
     def _stage_context(self, request: Request, intent: Intent, facts: Sequence[Fact]) -> StageContext:
         def seal(hit: Hit, *, source: str) -> Envelope | None:
@@ -334,9 +338,11 @@ def _request(
     request = question if isinstance(question, Request) else Request(question=question)
     if not request.question.strip():
         raise RequestRefused("The question is empty. Ask with at least one word.")
-    changes: dict[str, Any] = {
-        name: value for name, value in (("scope", scope), ("deadline", deadline)) if value is not None
-    } | {name: tuple(value) for name, value in (("sources", sources), ("legs", legs)) if value is not None}  # fmt: skip
+    given: dict[str, Any] = {
+        "scope": scope, "deadline": deadline, "sources": None if sources is None else tuple(sources),
+        "legs": None if legs is None else tuple(legs),
+    }  # fmt: skip
+    changes = {name: value for name, value in given.items() if value is not None}
     return request.replace(**changes) if changes else request
 
 

@@ -193,6 +193,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, rename={"source": "from"}):
     sensitivity: Literal["public", "internal", "confidential", "restricted"] | None = None
 
 
+_NO_ROUTE = Route()
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that was set. `origins` maps a dotted key to where its value came from; `secrets` are never shown."""
 
@@ -229,7 +232,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     def for_route(self, kind: str) -> tuple[Rag, Route]:
         """`[rag]` as it is for questions of this kind, and the route itself."""
-        route = self.routes.get(kind, Route())
+        route = self.routes.get(kind)
+        if route is None:
+            return self.rag, _NO_ROUTE
         names = set(Route.__struct_fields__) & set(Rag.__struct_fields__)
         changes = {name: value for name in names if (value := getattr(route, name)) is not None}
         return (msgspec.structs.replace(self.rag, **changes) if changes else self.rag), route
