@@ -182,11 +182,23 @@ def test_pg_02_arbitrary_text_is_asked_and_stored(text: str) -> None:
     asyncio.run(ask(Sqlite.example()))
 
 
-async def test_over_common_words_are_left_out_only_where_rarer_ones_exist(store: Sqlite, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_text, "POSTINGS", 10)
-    await store.upsert([_entry(f"d{n:02}", "common rare" if n == 7 else "common") for n in range(20)])
-    assert await _ids(store, "common rare") == ["d07"]
-    assert len(await _ids(store, "common")) == 20
+async def test_of_many_words_the_commonest_are_left_out_beyond_twice_the_chunks(
+    store: Sqlite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_text, "POSTINGS", 0)
+    await store.upsert([_entry(f"d{n:02}", "alpha beta gamma" + " rare" * (n == 7)) for n in range(20)])
+
+    async def score(text: str) -> float | None:
+        return (await store.search(Query(text=text, leg="text")))[0].score
+
+    few, two = await score("alpha beta gamma rare"), await score("alpha rare")
+    assert few is not None
+    assert two is not None
+    assert few > two  # 61 postings, but few words: all are read
+    monkeypatch.setattr(sqlite_text, "FEW", 3)
+    assert await score("alpha beta gamma rare") == two  # 1 + 20 of at most 40; 1 + 20 + 20 is more
+    assert len(await _ids(store, "alpha beta gamma rare")) == 20
+    assert len(await _ids(store, "alpha")) == 20
 
 
 # Scope, period, filters before the limit.

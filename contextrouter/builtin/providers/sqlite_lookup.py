@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from contextrouter.builtin.providers import sqlite_schema as schema
@@ -21,8 +22,10 @@ def texts(connection: sqlite3.Connection, numbers: Iterable[int]) -> list[Docume
 
 def ranked(connection: sqlite3.Connection, best: Sequence[tuple[int, float]], limit: int) -> list[tuple[int, float]]:
     """The `limit` best of (number, score): by score, ties by chunk id and tenant."""
+    times = Counter(score for _, score in best)
+    sql = "SELECT id, tenant FROM chunks WHERE number = ?"
     named = [
-        (-score, *connection.execute("SELECT id, tenant FROM chunks WHERE number = ?", (number,)).fetchone(), number)
+        (-score, *(connection.execute(sql, (number,)).fetchone() if times[score] > 1 else ("", "")), number)
         for number, score in best
     ]
     return [(number, -negative) for negative, _, _, number in sorted(named)[:limit]]

@@ -77,6 +77,8 @@ class Admissions:
         admitted = self._admitted(connection, store, condition)
         if not len(admitted):
             return np.zeros(0, np.int64)  # type: ignore[no-any-return]
+        if len(found) * 8 > len(admitted):  # a table of all numbers is then cheaper than so many searches
+            return np.flatnonzero(np.isin(found, admitted, assume_unique=True))  # type: ignore[no-any-return]
         at = np.minimum(np.searchsorted(admitted, found), len(admitted) - 1)
         return np.flatnonzero(admitted[at] == found)  # type: ignore[no-any-return]
 

@@ -68,10 +68,13 @@ def unit(vector: Sequence[float]) -> Rows | None:
     values = np.asarray(vector, dtype=np.float64)
     if values.ndim != 1 or not values.size:
         raise ValueError(f"has a vector of shape {values.shape}; give a flat list of numbers")
-    norm = float(np.sqrt(values @ values))
-    if not np.isfinite(norm):
+    peak = float(np.abs(values).max())
+    if not np.isfinite(peak):
         raise ValueError("has a vector with values that are not finite; check the embedder")
-    return None if norm == 0.0 else (values / norm).astype("<f4")
+    if peak == 0.0:
+        return None
+    values = values / peak  # squares of very large or small values would leave what a float can hold
+    return (values / np.sqrt(values @ values)).astype("<f4")  # type: ignore[no-any-return]
 
 
 def code(vector: Rows) -> bytes:
@@ -131,7 +134,7 @@ class CodeIndex:
         """The vectors of chunks, from the table, one row each."""
         sql = f"SELECT {self._leg} FROM vectors WHERE chunk = ?"
         blobs = [connection.execute(sql, (number,)).fetchone() for number in found.tolist()]
-        return _rows(b"".join(blob for (blob,) in blobs), len(blobs), dimensions, 4).view("<f4")
+        return _rows(b"".join(blob for (blob,) in blobs), len(blobs), dimensions * 4, dimensions).view("<f4")
 
     def _at(self, connection: sqlite3.Connection) -> _State:
         store, generation = schema.text(connection, "store"), schema.number(connection, "generation")
@@ -178,7 +181,7 @@ class CodeIndex:
         while batch := cursor.fetchmany(_BATCH):
             found.extend(number for number, _ in batch)
             parts.append(b"".join(code for _, code in batch))
-        rows = _rows(b"".join(parts), len(found), dimensions + _SCALE, 1)
+        rows = _rows(b"".join(parts), len(found), dimensions + _SCALE, dimensions)
         scales = np.ascontiguousarray(rows[:, :_SCALE]).view("<f4")[:, 0]
         return np.array(found, dtype=np.int64), rows[:, _SCALE:].view(np.int8), scales
 
@@ -247,11 +250,11 @@ def _removed(connection: sqlite3.Connection, generation: int, known: Numbers) ->
     return np.flatnonzero(~np.isin(known, live, assume_unique=True))  # type: ignore[no-any-return]
 
 
-def _rows(data: bytes, count: int, dimensions: int, size: int) -> Any:
-    """Bytes as `count` rows of `dimensions` values of `size` bytes. Raises SourceError for data of another length."""
-    if len(data) != count * dimensions * size:
+def _rows(data: bytes, count: int, width: int, dimensions: int) -> Any:
+    """Bytes as `count` rows of `width`. Raises SourceError for data of another length."""
+    if len(data) != count * width:
         raise SourceError(f"Store holds vectors of other lengths than the {dimensions} it notes; run {schema.REBUILD}.")
-    return numpy().frombuffer(data, dtype="u1").reshape(count, dimensions * size)
+    return numpy().frombuffer(data, dtype="u1").reshape(count, width)
 
 
 def _simsimd() -> Any:

@@ -1,0 +1,70 @@
+"""Collections for benchmarks: read from files, or made here, the same at every run."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from zlib import crc32
+
+import msgspec
+import numpy as np
+
+from contextrouter.contracts import Embedder
+from contextrouter.model import Document, Vector
+
+WORDS, SYLLABLES = 40_000, "ba de fi go ku la me ni po ru sa te vi wo xu ya ze chi dra flo gre kla spi tro".split()
+
+
+def read(path: Path) -> list[Document]:
+    """The documents of a `corpus.jsonl.gz`, or of a folder that holds one; ids begin with the folder's name."""
+    file = path / "corpus.jsonl.gz" if path.is_dir() else path
+    with gzip.open(file, "rb") as lines:
+        rows = [msgspec.json.decode(line) for line in lines]
+    name = file.parent.name
+    return [Document(id=f"{name}/{r['id']}", title=r.get("title") or "", content=r.get("text") or "") for r in rows]
+
+
+def generated(count: int) -> list[Document]:
+    """Documents of some 70 words, drawn with the frequencies of a language: the n-th most common one time in n."""
+    chance = random.Random(11)
+    words = [_word(number) for number in range(WORDS)]
+    shares = np.cumsum(1.0 / np.arange(1, WORDS + 1)).tolist()
+    return [
+        Document(
+            id=str(number),
+            title=" ".join(chance.choices(words, cum_weights=shares, k=5)),
+            content=" ".join(chance.choices(words, cum_weights=shares, k=chance.randint(30, 110))),
+        )
+        for number in range(count)
+    ]
+
+
+class Clusters(Embedder):
+    """Unit vectors near one of a thousand centres; the text chooses which, and where."""
+
+    model = "clusters"
+
+    def __init__(self, dimensions: int) -> None:
+        self.dimensions = dimensions
+        self.centres = np.random.default_rng(3).standard_normal((1000, dimensions))
+
+    async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[Vector]:
+        """One vector per text, shape (dimensions,), float32."""
+        made: list[Vector] = []
+        for text in texts:
+            seed = crc32(text.encode())
+            row = self.centres[seed % 1000] + np.random.default_rng(seed).standard_normal(self.dimensions)
+            made.append((row / np.linalg.norm(row)).astype("<f4"))
+        return made
+
+
+def _word(number: int) -> str:
+    """The n-th word of a language of our own, of two to four syllables."""
+    base, found = len(SYLLABLES), []
+    number += base
+    while number:
+        number, syllable = divmod(number, base)
+        found.append(SYLLABLES[syllable])
+    return "".join(found)
