@@ -440,6 +440,15 @@ class TestCommand:
         assert ran.code == 1
         assert said in " ".join(ran.out.split())
 
+    def test_a_plugin_whose_package_is_not_installed_is_not_said_to_keep_laws(self, cli: CommandLine, tmp_path: Path) -> None:
+        opening = "    async def open(self):\n        raise MissingDependency('no_such_package', 'none')\n    async def search"
+        text = "from contextrouter.errors import MissingDependency\n" + SLOPPY.replace("    async def search", opening)
+        (tmp_path / "unpacked.py").write_text(text)
+        ran = cli("plugins", "check", "unpacked.py", cwd=tmp_path)
+        assert ran.code == 1
+        assert "pip install 'contextrouter[none]'" in ran.out
+        assert "laws kept" not in ran.out
+
     def test_what_is_not_there_is_wrong_usage(self, cli: CommandLine, tmp_path: Path) -> None:
         assert cli("plugins", "check", "nobody.py", cwd=tmp_path).code == 2
         ran = cli("plugins", "check", "taxonom")

@@ -43,6 +43,8 @@ def judged(registry: Registry, listed: Listed) -> Judged:
         found = verdict(subject_of(registry.load(listed.kind, listed.name)))
     except ValueError as error:  # a deviation from what is no law
         return Judged(kind=listed.kind, name=listed.name, origin=listed.origin, problem=str(error), broken=1)
+    if found.findings[0].status == "not applicable":  # the example's package is not installed
+        return Judged(kind=found.kind, name=listed.name, origin=listed.origin, problem=found.findings[0].why, broken=1)
     laws = tuple(Line(law=each.law, says=each.says, status=each.status, why=each.why) for each in found.findings)
     return Judged(kind=found.kind, name=listed.name, origin=listed.origin, broken=len(found.broken), laws=laws)
 

@@ -81,4 +81,4 @@ class TestChunksWithoutOverlap(TransformSuite):
     plugin = Chunk
 
     def make(self) -> Plugin:
-        return Chunk(target=16, maximum=32, overlap=0)
+        return Chunk(target=64, maximum=100, overlap=0)
