@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from contextrouter.lanes import split
-from contextrouter.model import Answerability, Citation, Document, Envelope, Fact
+from contextrouter.model import Answerability, Citation, Envelope, Fact
 
 CUT = " […]"
 OVER = "token budget"
@@ -58,8 +58,7 @@ def assemble(
     lines, fact_tokens = _fact_lines(facts, budget // _FACT_SHARE if live else budget, count if budget else None, done)
     left = budget - fact_tokens
     for envelope in live:
-        citation = _citation(len(blocks) + 1, envelope)
-        block = _block(citation, envelope.document)
+        citation, block = _cited(len(blocks) + 1, envelope)
         if budget and count is not None:
             cost = _cost(block, left, count)
             if cost > left and not blocks and truncate is not None:
@@ -111,33 +110,25 @@ def _one_line(text: str) -> str:
     return text if text.isprintable() and "  " not in text and text[:1] != " " != text[-1:] else " ".join(text.split())
 
 
-def _block(citation: Citation, document: Document) -> str:
-    heading = f"### [{citation.number}] {citation.title}"
-    if citation.source:
-        heading += " — " + _one_line(citation.source)
+def _cited(number: int, envelope: Envelope) -> tuple[Citation, str]:
+    document, provenance = envelope.document, envelope.provenance
+    title = _one_line(document.title) or document.url or document.id or "untitled"
+    source = provenance[0].source if provenance else ""
+    heading = f"### [{number}] {title} — {_one_line(source)}" if source else f"### [{number}] {title}"
     if document.compartment:
         heading += " — " + _one_line(document.compartment)
     if document.path:
         heading += "\n" + " > ".join([_one_line(part) for part in document.path])
-    content = _own(document.content.strip())
-    return f"{heading}\n{content}" if content else heading
-
-
-def _own(content: str) -> str:
-    """A document's text in which no line can be taken for the heading of a block."""
-    return _FORGED.sub(r"\\\1", content) if "[" in content else content
+    content = document.content.strip()
+    if "[" in content:
+        content = _FORGED.sub(r"\\\1", content)  # no line of a document can be taken for the heading of a block
+    return Citation(number=number, title=title, url=document.url, source=source), f"{heading}\n{content}" if content else heading
 
 
 def _shortened(block: str, envelope: Envelope, budget: int, count: Count, truncate: Truncate) -> str:
     limit = budget - count(CUT)
     cut = truncate(block, max(1, limit)).rstrip() + CUT
     return cut if limit > 0 else CUT.strip()
-
-
-def _citation(number: int, envelope: Envelope) -> Citation:
-    document, provenance = envelope.document, envelope.provenance
-    title = _one_line(document.title) or document.url or document.id or "untitled"
-    return Citation(number=number, title=title, url=document.url, source=provenance[0].source if provenance else "")
 
 
 def answerability(question: str, assembled: Assembled, *, searched: bool = True) -> Answerability:

@@ -139,11 +139,9 @@ class Pool(Sequence[Envelope]):
 
     def places(self, number: int) -> list[tuple[int, int]]:
         """Where a document stood: (list, index), each list once, at its best."""
-        found = self._places.get(number)
-        if found is None:
+        if number not in self._places:
             self.look_up([number])
-            found = self._places[number]
-        return found
+        return self._places[number]
 
     def look_up(self, numbers: Iterable[int]) -> None:
         """Find where these documents stood, all in one pass."""
@@ -163,16 +161,33 @@ class Pool(Sequence[Envelope]):
 
     def scaled(self, n: int, index: int) -> float:
         """The score of a hit of list n, scaled to [0, 1] within the list."""
-        scale = self._scales.get(n)
-        if scale is None:
-            scale = self._scales[n] = _scale(self.lists[n])
-        scores, low, spread = scale
+        scores, low, spread = self._scales.get(n) or self._scale(n)
         if scores is None:
             return (spread - index) / spread
         if not spread > 0:
             return 1.0
         value = (scores[index] - low) / spread
         return value if 0.0 <= value <= 1.0 else min(1.0, max(0.0, value))
+
+    def _scale(self, n: int) -> tuple[list[float] | None, float, float]:
+        """How the scores of a list are brought to [0, 1]: they, the lowest, and the spread; or None, and how many there are.
+
+        A declared range beats min-max; a list of one, or of equal scores, is all 1.0. Where a score is missing or not finite, the
+        whole list is scaled by rank instead: no arithmetic on what is not there, and the source's order holds.
+        """
+        ranked = self.lists[n]
+        scores: list[Any] = [hit.score for hit in ranked.hits]
+        try:
+            finite = isfinite(sum(scores)) or all(map(isfinite, scores))  # finite numbers may add up to infinity
+        except TypeError:
+            finite = False
+        if finite:
+            ordered = sorted(scores)
+            low, high = ranked.score_range or (ordered[0], ordered[-1])
+            scale = self._scales[n] = scores, low, high - low
+            return scale
+        by_rank = self._scales[n] = None, 0.0, len(scores)
+        return by_rank
 
     def __len__(self) -> int:
         return len(self.documents) - len(self.again)
@@ -194,33 +209,34 @@ class Pool(Sequence[Envelope]):
     def seal(self, number: int, score: float = 0.0, most: Mapping[str, float] = _NOTHING) -> Envelope:
         """The envelope of one document. `most` is what each source can give to the score at best."""
         lists, places = self.lists, self.places(number)
+        if len(places) == 1:
+            n, index = places[0]
+            hit = lists[n].hits[index]
+            possible = most.get(lists[n].source, 0.0)
+            return Envelope(
+                document=hit.document, provenance=(self._stamp(n, index, hit),), score=score,
+                normalized=min(1.0, score / possible) if possible else 0.0, highlights=hit.highlights, vector=hit.vector,
+            )  # fmt: skip
         possible, source = 0.0, None
         for n, _ in places:  # in the order of names, so those of one source follow each other
             if lists[n].source != source:
                 source = lists[n].source
                 possible += most.get(source, 0.0)
-        normalized = min(1.0, score / possible) if possible else 0.0
-        if len(places) == 1:
-            n, index = places[0]
-            hit = lists[n].hits[index]
-            return Envelope(
-                document=hit.document, provenance=(self._stamp(n, index, hit),), score=score, normalized=normalized,
-                highlights=hit.highlights, vector=hit.vector,
-            )  # fmt: skip
         stamps: list[Provenance] = []
         highlights: dict[str, None] = {}
         vector: Vector | None = None
         places = sorted(places, key=_RANK)
-        n, index = places[0]
-        document = lists[n].hits[index].document
         for n, index in places:
             hit = lists[n].hits[index]
             stamps.append(self._stamp(n, index, hit))
-            highlights.update(dict.fromkeys(hit.highlights))
-            vector = hit.vector if vector is None else vector
+            if hit.highlights:
+                highlights.update(dict.fromkeys(hit.highlights))
+            if vector is None:
+                vector = hit.vector
+        n, index = places[0]
         return Envelope(
-            document=document, provenance=tuple(stamps), score=score, normalized=normalized,
-            highlights=tuple(highlights), vector=vector,
+            document=lists[n].hits[index].document, provenance=tuple(stamps), score=score,
+            normalized=min(1.0, score / possible) if possible else 0.0, highlights=tuple(highlights), vector=vector,
         )  # fmt: skip
 
     def _stamp(self, n: int, index: int, hit: Hit) -> Provenance:
@@ -251,21 +267,3 @@ _KEYS: dict[str, Callable[[Document], Any]] = {
     "id": lambda document: ("id", document.id) if document.id else None,
     "title": lambda document: ("title", document.title.casefold()) if document.title else None,
 }
-
-
-def _scale(ranked: RankedList) -> tuple[list[float] | None, float, float]:
-    """How the scores of a list are brought to [0, 1]: they, the lowest, and the spread; or None, and how many there are.
-
-    A declared range beats min-max; a list of one, or of equal scores, is all 1.0. Where a score is missing or not finite, the
-    whole list is scaled by rank instead: no arithmetic on what is not there, and the source's order holds.
-    """
-    scores: list[Any] = [hit.score for hit in ranked.hits]
-    try:
-        finite = isfinite(sum(scores)) or all(map(isfinite, scores))  # finite numbers may add up to infinity
-    except TypeError:
-        finite = False
-    if not finite:
-        return None, 0.0, len(scores)
-    ordered = sorted(scores)
-    low, high = ranked.score_range or (ordered[0], ordered[-1])
-    return scores, low, high - low

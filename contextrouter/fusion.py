@@ -319,15 +319,19 @@ class Ranked(Sequence[Envelope]):
         end = count
         while end < len(values) and values[end] == values[count - 1]:
             end += 1
-        del ordered[end:]
+        del ordered[end:], values[end:]
         self._table.look_up(ordered)
+        if len({*values}) < len(values):
+            self._settle(ordered, values)
+        self._ordered = ordered
+
+    def _settle(self, ordered: list[int], values: list[float]) -> None:
         start = 0
         for end in range(1, len(ordered) + 1):
             if end == len(ordered) or values[end] != values[start]:
                 if end - start > 1:
                     ordered[start:end] = self._untied(ordered[start:end])
                 start = end
-        self._ordered = ordered
 
     def _best(self, count: int) -> Iterable[int]:
         """The best `count`, and what ties with the last of them.
