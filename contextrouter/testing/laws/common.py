@@ -15,6 +15,7 @@ import msgspec
 
 from contextrouter import schema
 from contextrouter.contracts import Plugin, router_keys
+from contextrouter.errors import MissingDependency
 from contextrouter.testing import measure
 from contextrouter.testing.guard import constructing
 from contextrouter.testing.imports import third_party
@@ -42,6 +43,8 @@ async def example_works(subject: Subject) -> None:
         await subject.exercise.prepare(subject, plugin)
         await plugin.ping()
         await subject.answers(plugin)
+    except MissingDependency:
+        raise
     except Exception as error:
         raise Broken(explained(error)) from error
     finally:
