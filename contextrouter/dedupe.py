@@ -61,40 +61,51 @@ class Pool(Sequence[Envelope]):
         """Number documents by url, snippet and content; False when some source gives one id to two of them."""
         index: dict[Any, int] = {}
         by_id: dict[str, int] = {}
+        own = 0  # where the hits of the source begin
         names = [None, *[ranked.source for ranked in self.lists], None]
         for n, ranked in enumerate(self.lists):
-            if names[n] != ranked.source:
-                by_id = {}
             documents = [hit.document for hit in ranked.hits]
             start, known = len(self.documents), len(index)
             end = start + len(documents)
+            if names[n] != ranked.source:
+                by_id, own = {}, start
             self.starts.append(start)
             self.documents += documents
             keys = [document.url or document.snippet or document.content for document in documents]
             numbers = [*map(index.setdefault, keys, range(start, end))]
             fresh = len(index) - known == len(documents)
+            named = numbers
             if not fresh:
-                self._compare(index, numbers, start)
+                documents, named = self._compare(index, numbers, start, own)
             ids = [document.id for document in documents]
             only = names[n] != ranked.source != names[n + 2]  # the only list of its source
-            if not (only and len({*ids}) == len(ids)) and not _agree(ids, numbers, by_id):
+            if not (only and len({*ids}) == len(ids)) and not _agree(ids, named, by_id):
                 return False
             self.numbers.append(range(start, end) if fresh else numbers)
         return True
 
-    def _compare(self, index: dict[Any, int], numbers: list[int], start: int) -> None:
-        """Compare the documents of a list with those that stand under the same key; where they differ, the whole text decides."""
-        documents = self.documents
+    def _compare(self, index: dict[Any, int], numbers: list[int], start: int, own: int) -> tuple[list[Document], list[int]]:
+        """Compare the documents of a list with those that stand under the same key; where they differ, the whole text decides.
+
+        Return the documents, with their numbers, that do not go by the id of the one that the same source gave from `own` on.
+        """
+        documents, again, again_at = self.documents, self.again.append, self.again_at.append
+        unlike: list[Document] = []
+        named: list[int] = []
         for position, number in enumerate(numbers, start):
-            if number == position:
-                continue
-            document, other = documents[position], documents[number]
-            if other.content != document.content or other.snippet != document.snippet or other.url != document.url:
-                number = numbers[position - start] = index.setdefault(_text(document), position)
-                if number == position:
-                    continue
-            self.again.append(number)
-            self.again_at.append(position)
+            document = documents[position]
+            if number != position:
+                other = documents[number]
+                if other.content != document.content or other.snippet != document.snippet or other.url != document.url:
+                    number = numbers[position - start] = index.setdefault(_text(document), position)
+                if number != position:
+                    again(number)
+                    again_at(position)
+                    if number >= own and documents[number].id == document.id:
+                        continue
+            unlike.append(document)
+            named.append(number)
+        return unlike, named
 
     def number_by_id(self, key_of: Callable[[Document], Any] | None) -> None:
         """Number documents by id within a source, then their best-ranked copies by `key_of`, or by text where that is None."""

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from heapq import nlargest
-from operator import itemgetter
 from typing import Protocol, overload
 
 from contextrouter.dedupe import Pool
@@ -242,15 +241,18 @@ class _Sum:
             for number, value in within.items():
                 scores[number] += weight * value / most
             return
+        ordered = sorted(within, key=within.__getitem__, reverse=True)
         shares = _reciprocal(weight, self.k, len(within))
+        if len({*within.values()}) == len(within):
+            for number, value in zip(ordered, shares, strict=False):
+                scores[number] += value
+            return
         rank, before = 0, -1.0
-        for index, (number, value) in enumerate(sorted(within.items(), key=_VALUE, reverse=True)):
+        for index, number in enumerate(ordered):
+            value = within[number]
             if value != before:
                 rank, before = index, value
             scores[number] += shares[rank]
-
-
-_VALUE = itemgetter(1)
 
 
 def _reciprocal(weight: float, k: float, size: int) -> tuple[float, ...]:
