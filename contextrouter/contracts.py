@@ -31,7 +31,11 @@ FilePath = Annotated[str, "path"]
 
 
 class Plugin(ABC):
-    """What all plugins share. Lifecycle methods do nothing unless overridden; each may be called more than once."""
+    """What all plugins share. Lifecycle methods do nothing unless overridden; each may be called more than once.
+
+    For the conformance kit a class may also set `example_questions`, questions that `example()` can answer, and `deviations`,
+    law -> the reason for which the plugin does not keep it.
+    """
 
     async def open(self) -> None:
         """Acquire what is needed: files, connections, models. Imports of third-party packages go here."""
