@@ -107,7 +107,7 @@ def _validity(fact: Fact) -> str:
 
 
 def _one_line(text: str) -> str:
-    return text if text.isprintable() and "  " not in text and text[:1] != " " != text[-1:] else " ".join(text.split())
+    return " ".join(text.split())
 
 
 def _cited(number: int, envelope: Envelope) -> tuple[Citation, str]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from heapq import nlargest
 from typing import Protocol, overload
 
 from contextrouter.dedupe import Pool
@@ -347,7 +346,7 @@ class Ranked(Sequence[Envelope]):
             numbers = self._live()
         else:
             numbers = {*shared}.union(*[entry.numbers[:count] for entry in self._heads])
-        worst = nlargest(count, [scores[number] for number in numbers])[-1]
+        worst = sorted([scores[number] for number in numbers])[-count]
         return [number for number in numbers if scores[number] >= worst]
 
     def _untied(self, numbers: list[int]) -> list[int]:
