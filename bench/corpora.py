@@ -18,12 +18,14 @@ WORDS, SYLLABLES = 40_000, "ba de fi go ku la me ni po ru sa te vi wo xu ya ze c
 
 
 def read(path: Path) -> list[Document]:
-    """The documents of a `corpus.jsonl.gz`, or of a folder that holds one; ids begin with the folder's name."""
+    """The documents with text of a `corpus.jsonl.gz`, or of a folder that holds one; ids begin with the folder's name."""
     file = path / "corpus.jsonl.gz" if path.is_dir() else path
     with gzip.open(file, "rb") as lines:
         rows = [msgspec.json.decode(line) for line in lines]
     name = file.parent.name
-    return [Document(id=f"{name}/{r['id']}", title=r.get("title") or "", content=r.get("text") or "") for r in rows]
+    made = ((r, r.get("title") or "") for r in rows)
+    found = (Document(id=f"{name}/{r['id']}", title=title, content=r.get("text") or title) for r, title in made)
+    return [document for document in found if document.content.strip()]
 
 
 def generated(count: int) -> list[Document]:

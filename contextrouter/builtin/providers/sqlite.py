@@ -191,6 +191,7 @@ class Sqlite(Provider):
         if self._file.exists():
             await self._file.write(lambda c, _: sqlite_write.sweep(c))
             await self._file.alone("VACUUM")
+            await self._file.alone("PRAGMA wal_checkpoint (TRUNCATE)")  # the whole store went through the log
 
     def _text(self, connection: sqlite3.Connection, query: Query, stop: Stop) -> list[Hit]:
         asked = websearch.parse(query.text)

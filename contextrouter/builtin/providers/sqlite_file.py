@@ -164,7 +164,7 @@ class StoreFile:
 
     def _alone(self, statement: str) -> None:
         with self._errors(None), self._connection() as connection:
-            connection.execute(statement)
+            connection.execute(statement).fetchall()
 
     def _log_ahead(self, connection: sqlite3.Connection) -> None:
         """Switch the file to its write-ahead log; SQLite does not wait here while another process does the same."""

@@ -49,14 +49,16 @@ class TextIndex:
                 continue
             found, starts = np.unique(coded >> 7, return_index=True)
             frequency = np.add.reduceat(weights[coded & 127], starts)
-            length = self._lengths.of(found, connection, store) / average
+            with stop.finishing():
+                length = self._lengths.of(found, connection, store) / average
             chunks.append(found)
             scores.append(websearch.weight(total, len(found)) * websearch.saturation(frequency, length))
         found, places = np.unique(np.concatenate(chunks), return_inverse=True)
         summed = np.bincount(places, weights=np.concatenate(scores), minlength=len(found))
         chosen = np.flatnonzero(summed > 0.0)
         if condition.sql:
-            chosen = chosen[self._admissions.among(found[chosen], connection, store, condition)]
+            with stop.finishing():
+                chosen = chosen[self._admissions.among(found[chosen], connection, store, condition)]
         return best(found[chosen], summed[chosen], limit, 9)
 
     def forget(self) -> None:

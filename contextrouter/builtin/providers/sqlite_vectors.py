@@ -9,6 +9,7 @@ are read, and the log of removed chunks.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Sequence
 from threading import Lock
@@ -131,10 +132,10 @@ class CodeIndex:
             self._columns = (_Column(), _Column(), _Column())
 
     def _exact(self, connection: sqlite3.Connection, found: Numbers, dimensions: int) -> Any:
-        """The vectors of chunks, from the table, one row each."""
-        sql = f"SELECT {self._leg} FROM vectors WHERE chunk = ?"
-        blobs = [connection.execute(sql, (number,)).fetchone() for number in found.tolist()]
-        return _rows(b"".join(blob for (blob,) in blobs), len(blobs), dimensions * 4, dimensions).view("<f4")
+        """The vectors of chunks, from the table, one row each; `found` ascends."""
+        sql = f"SELECT {self._leg} FROM vectors WHERE chunk IN (SELECT value FROM json_each(?)) ORDER BY chunk"
+        blobs = connection.execute(sql, (json.dumps(found.tolist()),)).fetchall()
+        return _rows(b"".join(blob for (blob,) in blobs), len(found), dimensions * 4, dimensions).view("<f4")
 
     def _at(self, connection: sqlite3.Connection) -> _State:
         store, generation = schema.text(connection, "store"), schema.number(connection, "generation")
