@@ -1,10 +1,11 @@
 """What the router costs beside doing the work by hand: CPU per request, as ratios taken in one run.
 
-    python bench/router.py [--rounds 9] [--quick]
+    python bench/router.py [--rounds 7] [--quick] [--json]
 
-Every contestant fuses the same lists, made anew outside the timer. `gather` is asyncio.gather and a dictionary; `safe` adds what
-a router that may be trusted needs: a deadline, partial results, a status for every source. A ratio is taken within each round,
-against the `safe` of that round; the table shows medians over the rounds.
+Every contestant fuses the same lists, made anew outside the timer, and hands back the best ten. `gather` is asyncio.gather and a
+dictionary; `safe` adds what a router that may be trusted needs: a deadline, partial results, a status for every call. A ratio is
+taken within each round, against the `safe` of that round; the table shows medians over the rounds. Exits 1 when the geometric
+mean of the router's ratios is above LIMIT.
 """
 
 from __future__ import annotations
@@ -12,30 +13,28 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import json
 import statistics
-from collections.abc import Awaitable, Callable, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from heapq import nlargest
 from time import process_time
 
-from contextrouter import Connector, ContextRouter, Document, Hit, Query
+from contextrouter import Connector, ContextRouter, Document, Hit, Intent, Interpreter, Query
 
+LIMIT = 2.0
 K, TOP = 60, 10
 GRID = [(q, s, d) for q in (1, 3) for s in (1, 3, 10, 30) for d in (10, 100, 1000)]
 QUICK = [(1, 1, 10), (1, 3, 100), (3, 10, 100)]
 
-
-class Memory(Connector):
-    """Answers at once with the list that was laid ready for this query."""
-
-    def __init__(self) -> None:
-        self.ready: dict[str, list[Hit]] = {}
-
-    async def search(self, query: Query) -> Sequence[Hit]:
-        return self.ready[query.text]
+Cell = tuple[int, int, int]
+"""Queries, sources, documents in each list."""
+Lists = Mapping[tuple[int, int], list[Hit]]
+"""By query and source."""
 
 
-def make_lists(queries: int, sources: int, documents: int, turn: int) -> dict[tuple[int, int], list[Hit]]:
+def make_lists(queries: int, sources: int, documents: int, turn: int) -> Lists:
     """Fresh documents, so that nobody profits from cached string hashes; a third is shared between neighbouring sources."""
     lists = {}
     for q in range(queries):
@@ -54,7 +53,48 @@ def _document(turn: int, source: int, index: int) -> Document:
     )  # fmt: skip
 
 
-def fuse_by_hand(lists: Sequence[Sequence[Hit]]) -> list[tuple[str, float, Document]]:
+class Contestant:
+    """Somebody who answers the same requests. `ready` is not timed; `answer` is, and returns the urls' carriers, best first."""
+
+    name = ""
+
+    def __init__(self, cell: Cell) -> None:
+        self.queries, self.sources, _ = cell
+        self.texts = [f"query {q}" for q in range(self.queries)]
+
+    async def open(self) -> None:
+        """Make what outlives a request."""
+
+    async def aclose(self) -> None:
+        """Let go of it."""
+
+    def ready(self, lists: Lists) -> None:
+        """Lay the lists ready for the next request."""
+        raise NotImplementedError
+
+    async def answer(self) -> object:
+        """Answer the request."""
+        raise NotImplementedError
+
+    def urls(self, answer: object) -> list[str]:
+        """What was found, best first."""
+        raise NotImplementedError
+
+
+class Memory(Connector):
+    """Answers at once with the list that was laid ready for this query."""
+
+    def __init__(self) -> None:
+        self.ready: dict[str, list[Hit]] = {}
+
+    async def search(self, query: Query) -> Sequence[Hit]:
+        return self.ready[query.text]
+
+
+Best = list[tuple[str, float, Document]]
+
+
+def fuse_by_hand(lists: Iterable[Sequence[Hit]]) -> Best:
     """RRF over (url, snippet, content) with a dictionary; SHA-256 of the ten returned."""
     index: dict[object, int] = {}
     documents: list[Document] = []
@@ -81,119 +121,169 @@ def fuse_by_hand(lists: Sequence[Sequence[Hit]]) -> list[tuple[str, float, Docum
     return [(sha256(f"{d.url}|{d.snippet}|{d.content}".encode()).hexdigest(), scores[i], d) for i in best for d in (documents[i],)]
 
 
-async def gather(sources: Sequence[Memory], texts: Sequence[str]) -> object:
+class Gather(Contestant):
     """The least anyone could do."""
-    return fuse_by_hand(await asyncio.gather(*[source.search(Query(text=text)) for text in texts for source in sources]))
+
+    name = "gather"
+
+    def __init__(self, cell: Cell) -> None:
+        super().__init__(cell)
+        self.connectors = [Memory() for _ in range(self.sources)]
+
+    def ready(self, lists: Lists) -> None:
+        for s, connector in enumerate(self.connectors):
+            connector.ready = {text: lists[q, s] for q, text in enumerate(self.texts)}
+
+    async def answer(self) -> object:
+        lists = await asyncio.gather(*[source.search(Query(text=text)) for text in self.texts for source in self.connectors])
+        return fuse_by_hand(lists)
+
+    def urls(self, answer: object) -> list[str]:
+        return [document.url for _, _, document in answer]  # type: ignore[attr-defined]
 
 
-async def safe(sources: Sequence[Memory], texts: Sequence[str]) -> object:
+class Safe(Gather):
     """With a deadline, partial results, a status for every call, nothing left running."""
-    loop = asyncio.get_running_loop()
-    tasks = [loop.create_task(source.search(Query(text=text))) for text in texts for source in sources]
-    _, late = await asyncio.wait(tasks, timeout=5.0)
-    for task in late:
-        task.cancel()
-    lists, statuses = [], []
-    for task in tasks:
-        if task in late:
-            statuses.append("timeout")
-        elif (error := task.exception()) is not None:
-            statuses.append(f"error: {error!r}")
-        else:
-            lists.append(task.result())
-            statuses.append("ok")
-    return fuse_by_hand(lists), statuses
+
+    name = "safe"
+
+    async def answer(self) -> object:
+        loop = asyncio.get_running_loop()
+        tasks = [loop.create_task(source.search(Query(text=text))) for text in self.texts for source in self.connectors]
+        _, late = await asyncio.wait(tasks, timeout=5.0)
+        for task in late:
+            task.cancel()
+        lists, statuses = [], []
+        for task in tasks:
+            if task in late:
+                statuses.append("timeout")
+            elif (error := task.exception()) is not None:
+                statuses.append(f"error: {error!r}")
+            else:
+                lists.append(task.result())
+                statuses.append("ok")
+        return fuse_by_hand(lists), statuses
+
+    def urls(self, answer: object) -> list[str]:
+        return super().urls(answer[0])  # type: ignore[index]
 
 
-async def measure(grid: Sequence[tuple[int, int, int]], rounds: int) -> list[tuple[tuple[int, int, int], float, dict[str, float]]]:
-    """For each cell: milliseconds of `safe`, and the ratio of every contestant to it."""
-    results = []
+class Fixed(Interpreter):
+    """Asks what it is told to."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self.texts = tuple(texts)
+
+    async def interpret(self, intent: Intent) -> Intent:
+        return intent.replace(queries=self.texts)
+
+
+class Ours(Gather):
+    """The router, with provenance and trace."""
+
+    name = "router"
+
+    async def open(self) -> None:
+        rag = {
+            "cache_enabled": False, "token_budget": 0, "candidates": 1000, "max_retrieval_queries": self.queries,
+            "interpreters": ["fixed"],
+        }  # fmt: skip
+        named = {f"s{i:02}": connector for i, connector in enumerate(self.connectors)}
+        self.router = ContextRouter({"rag": rag}, connectors=named, interpreters={"fixed": Fixed(self.texts)})
+        await self.router.open()
+
+    async def aclose(self) -> None:
+        await self.router.aclose()
+
+    async def answer(self) -> object:
+        return await self.router.route("query 0")
+
+    def urls(self, answer: object) -> list[str]:
+        return [envelope.document.url for envelope in answer.envelopes]  # type: ignore[attr-defined]
+
+
+class Row:
+    """One cell: seconds of `safe`, the ratio of every contestant to it, how many of its ten each returns."""
+
+    def __init__(self, cell: Cell, base: float, ratios: dict[str, float], same: dict[str, int]) -> None:
+        self.cell, self.base, self.ratios, self.same = cell, base, ratios, same
+
+
+async def measure(grid: Sequence[Cell], rounds: int, kinds: Sequence[type[Contestant]]) -> list[Row]:
+    """Interleave the contestants, round by round. One of them is `safe`."""
+    rows = []
     for cell in grid:
-        queries, count, documents = cell
-        sources = [Memory() for _ in range(count)]
-        texts = [f"query {i}" for i in range(queries)]
-        router = await _router(sources, texts)
-        contestants: dict[str, Callable[[], Awaitable[object]]] = {
-            "gather": lambda s=sources, t=texts: gather(s, t),
-            "safe": lambda s=sources, t=texts: safe(s, t),
-            "router": lambda r=router: r.route("query 0"),
-        }
-        repeat = max(1, min(200, 6000 // (queries * count * documents)))
-        ratios: dict[str, list[float]] = {name: [] for name in contestants}
-        base: list[float] = []
+        contestants = [kind(cell) for kind in kinds]
+        for contestant in contestants:
+            await contestant.open()
+        same = await _same(contestants, cell)
+        repeat = max(1, min(200, 6000 // (cell[0] * cell[1] * cell[2])))
+        spent: list[dict[str, float]] = []
         for turn in range(rounds + 1):
-            spent = {name: await _spent(run, sources, texts, documents, turn, repeat) for name, run in contestants.items()}
-            if turn:  # the first warms up
-                base.append(spent["safe"])
-                for name, value in spent.items():
-                    ratios[name].append(value / spent["safe"])
-        await router.aclose()
-        results.append((cell, statistics.median(base) * 1000, {name: statistics.median(values) for name, values in ratios.items()}))
-    return results
+            spent.append({each.name: await _spent(each, cell, turn, repeat) for each in contestants})
+        for contestant in contestants:
+            await contestant.aclose()
+        spent = spent[1:]  # the first warms up
+        ratios = {each.name: statistics.median([turn[each.name] / turn["safe"] for turn in spent]) for each in contestants}
+        rows.append(Row(cell, statistics.median([turn["safe"] for turn in spent]), ratios, same))
+    return rows
 
 
-async def _router(sources: Sequence[Memory], texts: Sequence[str]) -> ContextRouter:
-    rag = {"cache_enabled": False, "token_budget": 0, "candidates": 1000, "interpreters": ["fixed"]}
-    rag["max_retrieval_queries"] = len(texts)
-    named = {f"s{i:02}": s for i, s in enumerate(sources)}
-    router = ContextRouter({"rag": rag}, connectors=named, interpreters={"fixed": _Fixed(texts)})
-    await router.open()
-    return router
+async def _same(contestants: Sequence[Contestant], cell: Cell) -> dict[str, int]:
+    found = {}
+    for contestant in contestants:
+        contestant.ready(make_lists(*cell, 0))
+        found[contestant.name] = set(contestant.urls(await contestant.answer()))
+    return {name: len(urls & found["safe"]) for name, urls in found.items()}
 
 
-class _Fixed:
-    """Stands in below; replaced by a real interpreter class."""
-
-
-def _interpreter() -> type:
-    from contextrouter import Intent, Interpreter
-
-    class Fixed(Interpreter):
-        def __init__(self, texts: Sequence[str]) -> None:
-            self.texts = tuple(texts)
-
-        async def interpret(self, intent: Intent) -> Intent:
-            return intent.replace(queries=self.texts)
-
-    return Fixed
-
-
-_Fixed = _interpreter()  # type: ignore[misc]
-
-
-async def _spent(
-    run: Callable[[], Awaitable[object]], sources: Sequence[Memory], texts: Sequence[str], documents: int, turn: int, repeat: int
-) -> float:  # fmt: skip
+async def _spent(contestant: Contestant, cell: Cell, turn: int, repeat: int) -> float:
+    """CPU seconds of one request."""
     total = 0.0
     for again in range(repeat):
-        lists = make_lists(len(texts), len(sources), documents, turn * 1000 + again)
-        for s, source in enumerate(sources):
-            source.ready = {text: lists[q, s] for q, text in enumerate(texts)}
+        contestant.ready(make_lists(*cell, turn * 1000 + again))
         await asyncio.wait([asyncio.ensure_future(asyncio.sleep(0))])  # lets the last request's results go
         gc.collect(0)
         started = process_time()
-        result = await run()
+        result = await contestant.answer()
         total += process_time() - started
         del result
     return total / repeat
 
 
-def geometric_mean(values: Sequence[float]) -> float:
-    return statistics.geometric_mean(values)
+def table(rows: Sequence[Row]) -> str:
+    """The table, with the geometric means below."""
+    names = list(rows[0].ratios)
+    lines = ["q x S x D      safe ms  " + "".join(f"{name:>12}" for name in names)]
+    for row in rows:
+        label = " x ".join(map(str, row.cell))
+        lines.append(f"{label:<14}{row.base * 1000:8.3f}  " + "".join(f"{row.ratios[name]:12.2f}" for name in names))
+    means = [statistics.geometric_mean([row.ratios[name] for row in rows]) for name in names]
+    return "\n".join([*lines, f"{'geometric mean':<24}" + "".join(f"{mean:12.2f}" for mean in means)])
 
 
-def main() -> None:
+def options(rounds: int) -> argparse.Namespace:
+    """What the command line says."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=rounds)
     parser.add_argument("--quick", action="store_true")
-    options = parser.parse_args()
-    results = asyncio.run(measure(QUICK if options.quick else GRID, options.rounds))
-    names = list(results[0][2])
-    print("q x S x D      safe ms  " + "".join(f"{name:>9}" for name in names))
-    for (q, s, d), base, ratios in results:
-        print(f"{f'{q} x {s} x {d}':<14}{base:8.3f}  " + "".join(f"{ratios[name]:9.2f}" for name in names))
-    print(f"{'geometric mean':<24}" + "".join(f"{geometric_mean([r[name] for _, _, r in results]):9.2f}" for name in names))
+    parser.add_argument("--json", action="store_true")
+    return parser.parse_args()
+
+
+def main() -> int:
+    given = options(7)
+    rows = asyncio.run(measure(QUICK if given.quick else GRID, given.rounds, [Gather, Safe, Ours]))
+    if given.json:
+        print(json.dumps([vars(row) for row in rows]))
+        return 0
+    print(table(rows))
+    mean = statistics.geometric_mean([row.ratios["router"] for row in rows])
+    short = {row.cell: row.same["router"] for row in rows if row.same["router"] < min(TOP, row.same["safe"])}
+    print(f"other documents than by hand: {short or 'nowhere'}")
+    print(f"router: {mean:.2f} x the CPU of doing it by hand with deadline and statuses (at most {LIMIT})")
+    return 1 if mean > LIMIT or short else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
