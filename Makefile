@@ -47,8 +47,7 @@ docs: $(VENV)/test ## run every example in README.md and docs/
 	$(BIN)/python -m pytest tests/test_docs.py
 
 bench: $(VENV)/test ## measure; bench/README.md says what
-	$(BIN)/python bench/imports.py
-	$(BIN)/python bench/cache.py
+	$(BIN)/python bench
 
 clean: ## remove what was made here
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -20,11 +20,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from router import GRID, QUICK, TOP, Cell, Contestant, Lists, Ours, Row, Safe, measure, options, table
+
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
-
-from router import GRID, QUICK, TOP, Cell, Contestant, Lists, Ours, Row, Safe, measure, options, table  # noqa: E402
-
 PEERS = {"langchain": "langchain-classic>=1.0", "llamaindex": "llama-index-core>=0.14", "haystack": "haystack-ai>=3.4"}
 TIMES = 4.0
 """How much more CPU LlamaIndex and Haystack should take."""

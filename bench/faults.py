@@ -1,0 +1,77 @@
+"""A source that hangs and one that raises beside three that answer: when the answer comes, and what is left running.
+
+    python bench/faults.py [rounds]
+
+Exits 1 when the answer comes later than the deadline + LATE, when anything of the three is missing, or when a task is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import sys
+from collections.abc import Sequence
+from time import perf_counter
+
+from contextrouter import Connector, ContextRouter, Document, Hit, Query
+
+DEADLINE, LATE = 0.2, 0.025  # seconds
+EXPECTED = {"a": "ok", "b": "ok", "c": "ok", "hang": "timeout", "raise": "error"}
+
+
+class Answering(Connector):
+    """Thirty documents after 10 ms."""
+
+    def __init__(self, name: str) -> None:
+        self.hits = [Hit(document=Document(id=f"{name}{i}", content=f"{name} {i} " * 50)) for i in range(30)]
+
+    async def search(self, query: Query) -> Sequence[Hit]:
+        await asyncio.sleep(0.01)
+        return self.hits[: query.limit]
+
+
+class Hanging(Connector):
+    """Never answers."""
+
+    async def search(self, query: Query) -> Sequence[Hit]:
+        await asyncio.Event().wait()
+        return []
+
+
+class Raising(Connector):
+    """Fails at once."""
+
+    async def search(self, query: Query) -> Sequence[Hit]:
+        raise ConnectionError("connection refused")
+
+
+async def measure(rounds: int) -> tuple[list[float], int, int]:
+    """Seconds until each answer; how many were not as they should be; how many tasks were left."""
+    sources: dict[str, Connector] = {name: Answering(name) for name in ("a", "b", "c")}
+    settings = {"rag": {"cache_enabled": False, "token_budget": 0}, "limits": {"breaker_failures": 0}}
+    spent, wrong, left = [], 0, 0
+    async with ContextRouter(settings, connectors={**sources, "hang": Hanging(), "raise": Raising()}) as router:
+        for turn in range(rounds):
+            started = perf_counter()
+            context = await router.route(f"question {turn}", deadline=DEADLINE)
+            spent.append(perf_counter() - started)
+            left += len(asyncio.all_tasks()) - 1
+            statuses = {report.source: report.status for report in context.coverage}
+            wrong += statuses != EXPECTED or len(context.envelopes) != 10
+    return spent, wrong, left
+
+
+def main() -> int:
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 25
+    spent, wrong, left = asyncio.run(measure(rounds))
+    over = [(seconds - DEADLINE) * 1000 for seconds in spent]
+    print(f"deadline {DEADLINE * 1000:.0f} ms, {rounds} requests; answers that were not as they should be: {wrong}")
+    print(
+        f"hang + raise: answered {statistics.median(over):.1f} ms after the deadline as median, {max(over):.1f} ms at worst "
+        f"(at most {LATE * 1000:.0f} ms); {left} tasks left"
+    )
+    return 1 if wrong or left or max(over) > LATE * 1000 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
