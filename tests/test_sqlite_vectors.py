@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from contextrouter.builtin.providers import sqlite_vectors, sqlite_write
 from contextrouter.builtin.providers.sqlite import Sqlite
 from contextrouter.contracts import Entry
-from contextrouter.errors import SourceError, SourceTimeout
+from contextrouter.errors import MissingDependency, SourceError, SourceTimeout
 from contextrouter.model import Document, Query, Scope
 
 
@@ -192,3 +193,16 @@ async def test_twenty_searches_at_once_load_one_state_and_agree(store: Sqlite) -
         for _ in range(20):
             tasks.create_task(ask())
     assert answers == [_exact(rows, rows[0])] * 20
+
+
+async def test_a_package_that_is_missing_is_said_when_the_store_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "simsimd", None)
+    store = Sqlite(path=str(tmp_path / "store.db"))
+    with pytest.raises(MissingDependency, match=r"SQLite store with vectors needs the extra 'sqlite': pip install"):
+        await store.open()
+    text_only = Sqlite(path=str(tmp_path / "store.db"), embedder=None)
+    await text_only.open()
+    document = Document(id="d", content="sun")
+    await text_only.upsert([Entry(document=document, chunks=[document])])
+    assert len(await text_only.search(Query(text="sun", leg="text"))) == 1
+    await text_only.aclose()

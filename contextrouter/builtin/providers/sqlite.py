@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import shutil
 import sqlite3
@@ -16,8 +17,8 @@ from contextrouter.builtin.providers import sqlite_schema as schema
 from contextrouter.builtin.providers import sqlite_text, sqlite_write, websearch
 from contextrouter.builtin.providers.sqlite_file import Stop, StoreFile, kind_of_file
 from contextrouter.builtin.providers.sqlite_filter import admitted
-from contextrouter.builtin.providers.sqlite_rows import Admissions
-from contextrouter.builtin.providers.sqlite_vectors import LEGS, CodeIndex, Outrun, unit
+from contextrouter.builtin.providers.sqlite_rows import Admissions, numpy
+from contextrouter.builtin.providers.sqlite_vectors import LEGS, CodeIndex, Outrun, simsimd, unit
 from contextrouter.contracts import Entry, FilePath, Provider, TermStatistics
 from contextrouter.errors import SourceError
 from contextrouter.model import Document, Facet, Hit, Query, Scope, Vector
@@ -80,7 +81,12 @@ class Sqlite(Provider):
         return store
 
     async def open(self) -> None:
-        """Check the file if it is there; the first upsert makes it. Raises SourceError for a file that is no store of ours."""
+        """Check the file if it is there; the first upsert makes it.
+
+        Raises SourceError for a file that is no store of ours, MissingDependency without the packages that search needs.
+        """
+        for package in (numpy, simsimd) if self.vector_legs else (numpy,):
+            await asyncio.to_thread(package)
         await self._file.open()
 
     async def aclose(self) -> None:

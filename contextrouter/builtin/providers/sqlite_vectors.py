@@ -217,7 +217,7 @@ def _scan(state: _State, vector: Rows) -> tuple[Rows, float]:
     np = numpy()
     levels, scale = _quantised(vector)
     rough = np.empty((1, len(state.codes)), "<f4")
-    _simsimd().cdist(levels[None], state.codes, "dot", out=rough)
+    simsimd().cdist(levels[None], state.codes, "dot", out=rough)
     rough = rough[0]
     rough *= state.scales
     rough *= scale
@@ -258,10 +258,10 @@ def _rows(data: bytes, count: int, width: int, dimensions: int) -> Any:
     return numpy().frombuffer(data, dtype="u1").reshape(count, width)
 
 
-def _simsimd() -> Any:
+def simsimd() -> Any:
     """The package simsimd, or MissingDependency that names the extra."""
     try:
-        import simsimd
+        import simsimd as found
     except ImportError as error:
         raise MissingDependency("simsimd", "sqlite", what="A SQLite store with vectors") from error
-    return simsimd
+    return found
