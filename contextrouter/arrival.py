@@ -21,7 +21,7 @@ class Arrival:
 
     def hits(self, found: Sequence[Hit]) -> Sequence[Hit]:
         """Return the hits that may go on, at most `query.limit`. Raises ContractError for what is no answer at all."""
-        return first([hit for hit in map(self._hit, checked(found)) if hit is not None], self.query.limit)
+        return [hit for hit in map(self._hit, checked(found)) if hit is not None][: self.query.limit]
 
     def _hit(self, hit: Hit) -> Hit | None:
         document = hit.document
@@ -89,11 +89,6 @@ def checked(found: Sequence[Hit]) -> Sequence[Hit]:
     if not isinstance(found, list | tuple) or not {*map(type, found)} <= _HIT:
         raise ContractError("search() must return a sequence of hits", law="search returns hits")
     return found
-
-
-def first(hits: Sequence[Hit], limit: int) -> Sequence[Hit]:
-    """At most `limit` hits, without copying what is no longer."""
-    return hits if len(hits) <= limit else hits[:limit]
 
 
 _HIT = {Hit}

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Any, cast
 
-from contextrouter.arrival import Arrival, checked, first
+from contextrouter.arrival import Arrival, checked
 from contextrouter.contracts import (
     ENTITIES,
     FACETS,
@@ -175,7 +175,7 @@ class _Run:
             late = isinstance(error, TimeoutError | SourceTimeout)
             why = f"no answer within {monotonic() - started:.3f} s" if isinstance(error, TimeoutError) else self._why(error)
             self._report(index, call, "timeout" if late else "error", started, error=why)
-            if isinstance(error, Overloaded):
+            if isinstance(error, Overloaded) or (late and monotonic() - started < self._patience(call)):
                 breaker.left()
             else:
                 breaker.failed(why)
@@ -183,6 +183,10 @@ class _Run:
             self.left -= 1
             if not self.left:
                 self._cut()
+
+    def _patience(self, call: Call) -> float:
+        """Seconds a call must have had for its lateness to count against the source; a hurried caller proves nothing."""
+        return self.limits.patience if call.timeout is None else min(self.limits.patience, 0.9 * call.timeout)
 
     def _unanswered(self, index: int, call: Call, *, cut: bool) -> None:
         """Report a call that ended without an answer or an error. One that was cut counts against a source that had its time."""
@@ -241,7 +245,9 @@ class _Run:
             arrival = Arrival(query, self.limits.keys.get(name))
             hits, withheld = arrival.hits(found), arrival.withheld
         else:
-            hits = first(checked(found), query.limit)
+            hits = checked(found)
+            if len(hits) > query.limit:
+                hits = hits[: query.limit]
         scale = cast(Source, self.sources[name]).score_range
         if scale is not None and not isinstance(scale, tuple):
             scale = scale.get(query.leg)

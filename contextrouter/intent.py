@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Generator, Mapping
+from types import CoroutineType, coroutine
+from typing import Any
 
 from contextrouter.contracts import Interpreter
 from contextrouter.errors import PluginError, RequestRefused
@@ -36,8 +38,7 @@ async def interpret(
         if not own.enabled:
             continue
         try:
-            async with asyncio.timeout_at(_earlier(deadline, own.timeout)):
-                found = await interpreter.interpret(intent)
+            found = await _within(interpreter.interpret(intent), _earlier(deadline, own.timeout))
             if not isinstance(found, Intent):
                 raise TypeError(f"interpret() returned {type(found).__name__}, not Intent")
             intent = found
@@ -49,6 +50,37 @@ async def interpret(
             failed = {**intent.attributes.get(FAILED, {}), name: _why(error)}
             intent = intent.replace(attributes={**intent.attributes, FAILED: failed})
     return _settled(intent, question, request, max_queries)
+
+
+async def _within(answer: Awaitable[Intent], until: float | None) -> Intent:
+    """Await an interpreter's answer. The clock is set only for one that waits: most work with what they have."""
+    if not isinstance(answer, CoroutineType):
+        async with asyncio.timeout_at(until):
+            return await answer
+    try:
+        first = answer.send(None)
+    except StopIteration as done:
+        found: Intent = done.value
+        return found
+    async with asyncio.timeout_at(until):
+        return await _rest(answer, first)
+
+
+@coroutine
+def _rest(begun: CoroutineType[Any, Any, Intent], first: Any) -> Generator[Any, Any, Intent]:
+    """Go on with a coroutine that has begun and waits for `first`."""
+    waits_for = first
+    try:
+        while True:
+            try:
+                sent = yield waits_for
+            except BaseException as error:
+                waits_for = begun.throw(error)
+            else:
+                waits_for = begun.send(sent)
+    except StopIteration as done:
+        found: Intent = done.value
+        return found
 
 
 def _earlier(deadline: float | None, timeout: float | None) -> float | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
@@ -17,7 +17,6 @@ from typing import Any, Self, cast
 from zoneinfo import ZoneInfo
 
 from contextrouter import tokens
-from contextrouter.arrival import Arrival
 from contextrouter.assembly import assemble
 from contextrouter.cache import Embedding, EmbeddingCache, ResultCache, Versions, of_router, tiers_of
 from contextrouter.contracts import (
@@ -33,7 +32,7 @@ from contextrouter.contracts import (
     StageContext,
 )
 from contextrouter.dedupe import dedupe
-from contextrouter.errors import ContextRouterError, RequestRefused
+from contextrouter.errors import AllSourcesFailed, ContextRouterError, RequestRefused
 from contextrouter.fanout import OnReport, fan_out
 from contextrouter.fusion import fuse
 from contextrouter.intent import FAILED, interpret
@@ -41,13 +40,9 @@ from contextrouter.lanes import Lane, split
 from contextrouter.lifecycle import Instances, check_sources, with_given
 from contextrouter.model import (
     Context,
-    Envelope,
-    Fact,
-    Hit,
+    Harvest,
     Intent,
     Plan,
-    Provenance,
-    Query,
     Request,
     Scope,
     SourceReport,
@@ -56,9 +51,11 @@ from contextrouter.plan import make_plan
 from contextrouter.plugins import Registry
 from contextrouter.pressure import Limits
 from contextrouter.ranking import rank
-from contextrouter.result import Steps, context_of, distinct_facts, raise_if_all_failed
+from contextrouter.result import Steps, context_of, distinct_facts, joined, raise_if_all_failed, with_reports
+from contextrouter.sealing import stage_context
 from contextrouter.selection import select
 from contextrouter.settings import Rag, Settings, load
+from contextrouter.soundness import flaw, without_flawed
 
 FAN_OUT_SHARE = 0.9
 """Share of the request's time that the sources may use when ranking stages follow."""
@@ -103,7 +100,9 @@ class ContextRouter:
         self._embedders = self.instances.embedders
         self._embedded = self._embedded_sources()
         self._keys = {kind: {n: i.keys for n, i in self.settings.instances(kind).items()} for kind in ("interpreter", "stage")}
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # where it is being opened, or is open
+        self._open_in: asyncio.AbstractEventLoop | None = None
+        self._opening: SingleFlight[None]
         self._limits: Limits
         self._versions: Versions
         self.cache = tiers_of(self.settings)
@@ -130,13 +129,17 @@ class ContextRouter:
         await self.aclose()
 
     async def open(self) -> None:
-        """Open every plugin. Called by `async with`, and by the first request where there is none."""
+        """Open every plugin. Called by `async with`, and by the first request where there is none; all wait for one opening."""
         loop = asyncio.get_running_loop()
-        if self._loop is loop:
+        if self._open_in is loop:
             return
-        if self._loop is not None and not self._loop.is_closed():
-            raise ContextRouterError("This router is open in another event loop. Close it there, or make one router per loop.")
-        self._loop = loop
+        if self._loop is not loop:
+            if self._loop is not None and not self._loop.is_closed():
+                raise ContextRouterError("This router is open in another event loop. Close it there, or make one router per loop.")
+            self._loop, self._opening = loop, SingleFlight()
+        await self._opening.run(b"", math.inf, self._open)
+
+    async def _open(self) -> None:
         keys = {name: instance.keys for name, instance in self.settings.sources.items()}
         rag, limits = self.settings.rag, self.settings.limits
         self._limits = Limits(
@@ -151,16 +154,23 @@ class ContextRouter:
             if self.settings.rag.token_budget:
                 await asyncio.to_thread(tokens.count, "")  # load the tokenizer before a question waits for it
             await self.instances.open()
+            self._open_in = self._loop
         except BaseException:
-            self._loop = None
-            await self.cache.aclose()
+            try:
+                await self.instances.aclose()
+                await self.cache.aclose()
+            finally:
+                self._loop = None
             raise
 
     async def aclose(self) -> None:
         """Let go of everything. May be called twice; `open` works again."""
         if self._loop is None:
             return
-        self._loop = None
+        await self._opening.aclose()
+        if self._open_in is None:
+            return
+        self._loop = self._open_in = None
         await self._results.aclose()
         await self._versions.aclose()
         await self._limits.aclose()
@@ -247,7 +257,10 @@ class ContextRouter:
             if fallback is None or fallback in tried or monotonic() >= until:
                 break
             tried.add(fallback)
-            context = await self._once(request.replace(mode=fallback), until, on_report, embedding)
+            try:
+                context = joined(context, await self._once(request.replace(mode=fallback), until, on_report, embedding))
+            except AllSourcesFailed as error:  # the first route was answered, with nothing: that stands
+                return with_reports(context, error.reports)
         return context
 
     async def _once(self, request: Request, until: float, on_report: OnReport | None, embedding: Embedding) -> Context:
@@ -272,24 +285,50 @@ class ContextRouter:
         steps.add("fan_out", live=sum([len(ranked.hits) for ranked in harvest.lists]))
         raise_if_all_failed(harvest)
         facts = distinct_facts(harvest.facts, rag.max_graph_facts)
+        told = stage_context(request, intent, facts, self.settings, self._sources) if stages else None
+        harvest, selected = await self._selected(harvest, rag, stages, told, until, steps)
+        done = assemble(selected, facts, budget=rag.token_budget, count=tokens.count, truncate=tokens.truncate)
+        steps.add(
+            "assemble", done.envelopes, lost=done.lost, note="the best document was cut to the token budget" if done.cut else ""
+        )
+        return context_of(request, intent, plan, harvest, done, steps.all, started, embedded=embedding.embedded)
+
+    async def _selected(
+        self, harvest: Harvest, rag: Rag, stages: Mapping[str, Stage], context: StageContext | None, until: float, steps: Steps
+    ) -> tuple[Harvest, Lane]:
+        """Dedupe, fuse, rank and select. A hit that is not what its types say is left out, and its source's report names it.
+
+        Stages look at everything, so everything is looked at before them; without stages only what was selected, and all of it
+        when something is found, or when a step could not work with it.
+        """
+        sound = without_flawed(harvest) if stages else harvest
+        before = len(steps.all)
+        try:
+            selected = await self._ranked(sound, rag, stages, context, until, steps)
+            if stages or not any([flaw(envelope.document) for envelope in selected.live]):
+                return sound, selected
+        except (TypeError, AttributeError, ValueError, OverflowError):
+            sound = without_flawed(harvest)
+            if stages or sound is harvest:
+                raise  # a fault of this program
+        del steps.all[before:]
+        sound = without_flawed(harvest)
+        return sound, await self._ranked(sound, rag, stages, context, until, steps)
+
+    async def _ranked(
+        self, harvest: Harvest, rag: Rag, stages: Mapping[str, Stage], context: StageContext | None, until: float, steps: Steps
+    ) -> Lane:
         envelopes = dedupe(harvest.lists, rag.identity)
         steps.add("dedupe", envelopes)
-        fused = fuse(envelopes, rag, profiles=self._profiles(), sources=self._order)
-        live = steps.split("fuse", fused)
-        if stages:
-            context = self._stage_context(request, intent, facts)
+        live = steps.split("fuse", fuse(envelopes, rag, profiles=self._profiles(), sources=self._order))
+        if context is not None:
             ranked = await rank(
                 live, stages, context, keys=self._keys["stage"], deadline=_on_loop(until), steps=steps.all,
                 secrets=self.settings.secrets,
             )  # fmt: skip
             live = Lane(split(ranked)[0])
             steps.mark()
-        selected = steps.split("select", select(live, rag))
-        done = assemble(selected, facts, budget=rag.token_budget, count=tokens.count, truncate=tokens.truncate)
-        steps.add(
-            "assemble", done.envelopes, lost=done.lost, note="the best document was cut to the token budget" if done.cut else ""
-        )
-        return context_of(request, intent, plan, harvest, done, steps.all, started, embedded=embedding.embedded)
+        return steps.split("select", select(live, rag))
 
     def _embedded_sources(self) -> dict[str, Embedder]:
         """Source -> the embedder of its queries."""
@@ -306,29 +345,6 @@ class ContextRouter:
     def _stages(self, rag: Rag) -> dict[str, Stage]:
         return {name: self._all_stages[name] for name in rag.stages if name in self._all_stages}
 
-    def _stage_context(self, request: Request, intent: Intent, facts: Sequence[Fact]) -> StageContext:
-        def seal(hit: Hit, *, source: str) -> Envelope | None:
-            instance = self.settings.sources.get(source)
-            query = Query(text=intent.question, leg="stage", scope=request.scope)
-            kept = Arrival(query, instance.keys if instance else None).hits([hit])
-            if not kept:
-                return None
-            stamp = Provenance(
-                source=source, leg="stage", query=intent.question, rank=1, score=hit.score, retrieved_at=datetime.now(UTC)
-            )
-            return Envelope(document=kept[0].document, provenance=(stamp,), highlights=hit.highlights, vector=hit.vector)
-
-        documents = {name: source for name, source in self._sources.items() if isinstance(source, Source)}
-        return StageContext(
-            intent=intent,
-            scope=request.scope,
-            profile=request.profile,
-            sources=documents,
-            facts=facts,
-            now=datetime.now(UTC),
-            seal=seal,
-        )
-
 
 def _request(
     question: str | Request, scope: Scope | None, sources: Sequence[str] | None, legs: Sequence[str] | None, deadline: float | None
@@ -338,12 +354,14 @@ def _request(
     request = question if isinstance(question, Request) else Request(question=question)
     if not request.question.strip():
         raise RequestRefused("The question is empty. Ask with at least one word.")
+    if scope is sources is legs is deadline is None:
+        return request
     given: dict[str, Any] = {
         "scope": scope, "deadline": deadline, "sources": None if sources is None else tuple(sources),
         "legs": None if legs is None else tuple(legs),
     }  # fmt: skip
     changes = {name: value for name, value in given.items() if value is not None}
-    return request.replace(**changes) if changes else request
+    return request.replace(**changes)
 
 
 def _version() -> str:
