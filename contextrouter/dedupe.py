@@ -190,7 +190,7 @@ class Pool(Sequence[Envelope]):
         scores: list[Any] = [hit.score for hit in ranked.hits]
         try:
             finite = isfinite(sum(scores)) or all(map(isfinite, scores))  # finite numbers may add up to infinity
-        except TypeError:
+        except (TypeError, OverflowError):
             finite = False
         if finite:
             ordered = sorted(scores)

@@ -88,7 +88,9 @@ class _PoolTable:
         self.numbers, self.look_up, self.seal = pool.firsts, pool.look_up, pool.seal
 
     def lists(self) -> list[_List]:
+        """The lists of the sources that found something: a query that found nothing on a leg has its share of the leg's weight."""
         made = []
+        answered = {ranked.source for ranked in self.pool.lists if ranked.hits}
         for n, (ranked, numbers) in enumerate(zip(self.pool.lists, self.pool.numbers, strict=True)):
             ranks: list[int] | None = None
             if not isinstance(numbers, range) and len({*numbers}) < len(numbers):
@@ -96,7 +98,7 @@ class _PoolTable:
                 for rank, number in enumerate(numbers, 1):
                     best.setdefault(number, rank)
                 numbers, ranks = list(best), list(best.values())
-            if numbers:
+            if ranked.source in answered:
                 made.append(_List(n, ranked.source, ranked.leg, ranked.weight, numbers, ranks))
         return made
 
@@ -158,7 +160,7 @@ class _SealedTable:
 
 
 def _weigh(lists: Sequence[_List], rag: Rag, profiles: Mapping[str, Mapping[str, float]]) -> None:
-    """Give each list its weight: the leg's, shared by the queries that found something on it."""
+    """Give each list its weight: the leg's, shared by the queries that were answered on it."""
     queries: dict[tuple[str, str], int] = {}
     for entry in lists:
         queries[entry.leg_of] = queries.get(entry.leg_of, 0) + 1

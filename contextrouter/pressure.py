@@ -7,6 +7,7 @@ late answer. A `Breaker` leaves a source alone that keeps failing, and lets one 
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -15,6 +16,8 @@ from typing import Any
 
 from contextrouter.errors import SourceError
 from contextrouter.settings import SourceKeys
+
+log = logging.getLogger("contextrouter")
 
 Ready = Callable[[str, str], Awaitable[None]]
 """Called with the kind and name of a plugin before it is used; opens it where it is not open yet."""
@@ -165,8 +168,10 @@ class Limits:
             task.exception()  # looked at, so that the loop does not report it as lost
 
     async def aclose(self) -> None:
-        """Wait for calls that would not end."""
+        """Wait a second for calls that would not end, and name those that still do not."""
         if self.stubborn:
             for task in self.stubborn:
                 task.cancel()
-            await asyncio.wait(set(self.stubborn))
+            _, left = await asyncio.wait(set(self.stubborn), timeout=1.0)
+            if left:
+                log.warning("%d calls to sources ignore their cancellation and are left behind", len(left))

@@ -6,14 +6,16 @@ A stage that fails or is late is skipped (or raised, as its `on_error` says) and
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from time import monotonic
 
 from contextrouter.contracts import Stage, StageContext
 from contextrouter.errors import ContractError, StageError, mask
 from contextrouter.lanes import Lane, split
-from contextrouter.model import Envelope, Step
+from contextrouter.model import Document, Envelope, Scope, Step
 from contextrouter.settings import StageKeys
+from contextrouter.soundness import flaw
 
 
 async def rank(
@@ -25,11 +27,12 @@ async def rank(
     deadline: float | None = None,
     steps: list[Step] | None = None,
     secrets: Sequence[str] = (),
+    ready: Callable[[str, str], Awaitable[None]] | None = None,
 ) -> Lane:
     """Return the envelopes best first, those dropped (each with its reason) behind the live ones.
 
-    `deadline` is on the loop's clock. `steps`, where given, gets one Step per stage. Raises StageError for a stage whose
-    `on_error` is "raise".
+    `deadline` is on the loop's clock. `ready`, where given, opens a stage that is not open yet. `steps`, where given, gets one
+    Step per stage. Raises StageError for a stage whose `on_error` is "raise".
     """
     before, gone = split(envelopes)
     live, dropped = list(before), list(gone)
@@ -41,6 +44,9 @@ async def rank(
         note = ""
         lost: list[Envelope] = []
         try:
+            if ready is not None:
+                async with asyncio.timeout_at(deadline):
+                    await ready("stage", name)
             live, lost = await _apply(name, stage, live, context, own, deadline)
         except Exception as error:
             why = "timed out" if isinstance(error, TimeoutError) else mask(f"{type(error).__name__}: {error}", secrets)
@@ -75,7 +81,7 @@ async def _apply(
             returned = await stage.apply(tuple(head), _with_seal(context, seal))
     else:
         returned = ()
-    went_on, lost = _sifted(name, head, list(returned), sealed)
+    went_on, lost = _sifted(name, head, list(returned), sealed, context.scope)
     kept, cut = _kept(name, went_on + tail, own)
     return kept, lost + cut
 
@@ -88,9 +94,10 @@ def _with_seal(context: StageContext, seal: object) -> StageContext:
 
 
 def _sifted(
-    name: str, given: Sequence[Envelope], returned: Sequence[Envelope], sealed: Mapping[int, Envelope]
+    name: str, given: Sequence[Envelope], returned: Sequence[Envelope], sealed: Mapping[int, Envelope], scope: Scope | None
 ) -> tuple[list[Envelope], list[Envelope]]:
     """Sort what a stage returned into live and lost. Provenance is the router's seal: it can be carried on, not made."""
+    there = {_text(envelope) for envelope in given} if sealed else set()
     known = {id(envelope.provenance): envelope for envelope in given}
     live: list[Envelope] = []
     lost: list[Envelope] = []
@@ -108,9 +115,28 @@ def _sifted(
                 "apply() returned an envelope the router did not seal", law="documents enter through seal()", plugin=name
             )
         seen.add(mark)
+        if mark in sealed and _text(envelope) in there:
+            envelope = envelope.drop(f"{name}: brought in what was there already")
+        elif mark in known and envelope.document is not known[mark].document:
+            _check_document(name, envelope.document, scope)
+        if not math.isfinite(envelope.score):
+            raise ContractError(f"apply() returned the score {envelope.score!r}", law="scores are finite", plugin=name)
         (live if envelope.dropped is None else lost).append(envelope)
     lost.extend(envelope.drop(name) for mark, envelope in known.items() if mark not in seen)
     return live, lost
+
+
+def _text(envelope: Envelope) -> tuple[str, str, str]:
+    document = envelope.document
+    return document.url, document.snippet, document.content
+
+
+def _check_document(name: str, document: Document, scope: Scope | None) -> None:
+    """A stage may put a fuller document into an envelope, but none that the caller may not see."""
+    if found := flaw(document):
+        raise ContractError(f"apply() returned a document that is none: {found}", law="documents enter whole", plugin=name)
+    if scope is not None and not scope.allows(document):
+        raise ContractError("apply() returned a document outside the caller's scope", law="scope is never widened", plugin=name)
 
 
 def _kept(name: str, live: list[Envelope], own: StageKeys) -> tuple[list[Envelope], list[Envelope]]:

@@ -9,7 +9,7 @@ from typing import Any
 from contextrouter.assembly import Assembled, answerability
 from contextrouter.errors import AllSourcesFailed
 from contextrouter.lanes import Lane, split
-from contextrouter.model import Context, Envelope, Fact, Harvest, Intent, Plan, Request, Step, Trace, Usage
+from contextrouter.model import Context, Envelope, Fact, Harvest, Intent, Plan, Request, SourceReport, Step, Trace, Usage
 
 
 class Steps:
@@ -73,3 +73,19 @@ def context_of(
         answerability=answerability(intent.question, done, searched=intent.should_search),
         coverage=harvest.reports, usage=usage, trace=Trace(plan=plan, steps=tuple(steps)),
     )  # fmt: skip
+
+
+def joined(before: Context, after: Context) -> Context:
+    """The context of a fallback route, with what the route before it asked, cost and lost."""
+    asked = tuple(report for report in before.coverage if report.status != "skipped")
+    again = {report.source for report in asked}
+    coverage = (*asked, *(r for r in after.coverage if r.status != "skipped" or r.source not in again))
+    first, second = before.usage, after.usage
+    usage = second.replace(calls=first.calls + second.calls, hits=first.hits + second.hits, seconds=first.seconds + second.seconds)
+    trace = after.trace.replace(steps=(*before.trace.steps, *after.trace.steps))
+    return after.replace(coverage=coverage, usage=usage, trace=trace)
+
+
+def with_reports(context: Context, reports: Sequence[SourceReport]) -> Context:
+    """The context, with reports of calls that came to nothing."""
+    return context.replace(coverage=(*context.coverage, *reports))

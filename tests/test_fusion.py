@@ -71,6 +71,14 @@ def test_a_leg_shares_its_weight_among_its_queries():
     assert scores["b"] == pytest.approx(1 / 61)
 
 
+def test_a_query_that_finds_nothing_has_its_share_of_the_leg_s_weight():
+    lists = [ranked("s", "a", leg="text", query="q1"), *(ranked("s", "", leg="text", query=q) for q in ("q2", "q3"))]
+    lists += [ranked("s", name, leg="vector", query=q) for name, q in (("b", "q1"), ("c", "q2"), ("d", "q3"))]
+    assert dict(fused(lists)) == dict.fromkeys("abcd", pytest.approx(1 / 3 / 61))
+    empty = ranked("t", "", leg="text")
+    assert fused([*lists, empty]) == fused(lists)  # a source that found nothing has no part
+
+
 @pytest.mark.parametrize(("length", "both_win"), [(61, True), (62, False), (63, False)])
 def test_c13_in_both_lists_outranks_first_in_one_only_up_to_61_deep(length: int, both_win: bool):
     """Last in two lists gives 2/(60+n); first in one gives 1/61. Equal at n = 62, where the better rank leads."""
