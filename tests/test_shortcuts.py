@@ -1,0 +1,157 @@
+"""What is done quickly is what would be done slowly: shortcuts of dedupe, fusion and interpretation beside the long way."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contextrouter import Document, Hit, Intent, Interpreter, Rag, RankedList, Request
+from contextrouter.dedupe import Pool, dedupe
+from contextrouter.fusion import fuse
+from contextrouter.intent import FAILED, interpret
+from contextrouter.settings import InterpreterKeys
+
+NAMES = [(source, leg, query) for source in "xyz" for leg in ("text", "vector") for query in ("1", "2")]
+
+
+def many_lists(rng: random.Random, *, longest: int, clashing_ids: bool = False) -> list[RankedList]:
+    """Lists over few texts and urls, some blank, so that documents meet again in every way."""
+    one_of = rng.choice
+    texts = [(one_of(["", "u", f"u{i}"]), one_of(["", "s", "u"]), one_of(["", "c", f"c{i}"])) for i in range(longest)]
+    lists = []
+    for source, leg, query in rng.sample(NAMES, rng.randint(1, len(NAMES))):
+        hits = []
+        for _ in range(rng.randint(0, longest)):
+            url, snippet, content = texts[rng.randrange(len(texts))]
+            name = str(rng.randint(0, 3)) if clashing_ids else f"{url}|{snippet}|{content}" if rng.random() < 0.9 else ""
+            hits.append(Hit(document=Document(id=name, url=url, snippet=snippet, content=content), score=rng.random()))
+        lists.append(RankedList(source=source, leg=leg, query=query, hits=hits, weight={"x": 1.0, "y": 2.0, "z": 0.3}[source]))
+    return lists
+
+
+@given(rng=st.randoms(use_true_random=False))
+def test_numbering_by_url_first_is_numbering_by_the_whole_text(rng: random.Random):
+    lists = many_lists(rng, longest=12)
+    quick, slow = Pool(lists), Pool(lists)
+    assert quick.number_by_text()
+    slow.number_by_id(None)
+    assert [list(numbers) for numbers in quick.numbers] == [list(numbers) for numbers in slow.numbers]
+    assert sorted(zip(quick.again, quick.again_at, strict=True)) == sorted(zip(slow.again, slow.again_at, strict=True))
+
+
+@given(rng=st.randoms(use_true_random=False))
+def test_an_id_that_stands_for_two_texts_is_never_overlooked(rng: random.Random):
+    lists = many_lists(rng, longest=6, clashing_ids=True)
+    texts: dict[tuple[str, str], set[tuple[str, str, str]]] = {}
+    for ranked in lists:
+        for document in (hit.document for hit in ranked.hits):
+            texts.setdefault((ranked.source, document.id), set()).add((document.url, document.snippet, document.content))
+    assert Pool(lists).number_by_text() == all(len(found) == 1 for found in texts.values())
+
+
+@pytest.mark.parametrize("levels", [1, 2])
+@pytest.mark.parametrize("mode", ["rrf", "weighted"])
+@given(rng=st.randoms(use_true_random=False), count=st.integers(1, 12))
+def test_the_best_few_are_the_head_of_the_whole_order(mode: str, levels: int, rng: random.Random, count: int):
+    lists = many_lists(rng, longest=60)
+    rag = Rag(hybrid_fusion=mode, levels=levels, leg_weights=rng.choice([{}, {"text": 0.0}, {"text": 0.5}]))
+    pool = dedupe(lists)
+    whole = list(fuse(pool, rag, sources=["y", "x", "z"]).live)
+    assert list(fuse(pool, rag, sources=["y", "x", "z"]).live[:count]) == whole[:count]
+    if whole:
+        step_by_step = fuse(pool, rag, sources=["y", "x", "z"]).live
+        assert [step_by_step[i] for i in range(min(count, len(whole)))] == whole[:count]
+
+
+def test_what_lies_deep_in_many_lists_is_among_the_best():
+    """Rank 50 in four lists gives 4/110, more than rank 1 in one list, 1/61: heads of lists are not all that can win."""
+    deep = Document(id="deep", content="deep")
+    lists = []
+    for source in "abcd":
+        hits = [Hit(document=Document(id=f"{source}{i}", content=f"{source}{i}")) for i in range(100)]
+        hits[49] = Hit(document=deep)
+        lists.append(RankedList(source=source, leg="default", query="q", hits=hits))
+    (best,) = fuse(dedupe(lists), Rag()).live[:1]
+    assert (best.document.id, best.score) == ("deep", pytest.approx(4 / 110))
+
+
+class Asking(Interpreter):
+    """Answers with what a function makes of the intent."""
+
+    def __init__(self, answer: Callable[[Intent], Awaitable[Intent]]) -> None:
+        self.answer = answer
+
+    def interpret(self, intent: Intent) -> Awaitable[Intent]:  # type: ignore[override]
+        return self.answer(intent)
+
+
+async def asked(answer: Callable[[Intent], Awaitable[Intent]], timeout: float = 5.0) -> Intent:
+    return await interpret(Request(question="q"), {"a": Asking(answer)}, keys={"a": InterpreterKeys(timeout=timeout)})
+
+
+async def test_an_interpreter_that_waits_several_times_is_heard_out():
+    async def slowly(intent: Intent) -> Intent:
+        found = []
+        for wait in (0, 0.001, 0):
+            found.append(await asyncio.sleep(wait, f"concept {wait}"))
+        return intent.replace(concepts=tuple(found))
+
+    assert (await asked(slowly)).concepts == ("concept 0", "concept 0.001", "concept 0")
+
+
+async def test_an_error_after_a_wait_is_the_interpreter_s_own_and_can_be_met_inside_it():
+    async def failing(intent: Intent) -> Intent:
+        try:
+            await asyncio.wait_for(asyncio.Event().wait(), 0.001)
+        except TimeoutError:
+            await asyncio.sleep(0)
+        raise ValueError("no")
+
+    assert (await asked(failing)).attributes[FAILED] == {"a": "ValueError: no"}
+
+
+async def test_a_late_interpreter_is_cancelled_where_it_waits():
+    ended = []
+
+    async def hanging(intent: Intent) -> Intent:
+        try:
+            await asyncio.sleep(0)
+            await asyncio.Event().wait()
+        finally:
+            ended.append("cancelled")
+        return intent
+
+    assert (await asked(hanging, 0.01)).attributes[FAILED] == {"a": "timed out"}
+    assert ended == ["cancelled"]
+
+
+async def test_a_cancelled_caller_ends_the_interpreter_he_waits_for():
+    ended = asyncio.Event()
+
+    async def hanging(intent: Intent) -> Intent:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return intent
+
+    task = asyncio.create_task(asked(hanging))
+    await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended.is_set()
+
+
+async def test_any_awaitable_is_an_answer():
+    def later(intent: Intent) -> Awaitable[Intent]:
+        future: asyncio.Future[Intent] = asyncio.get_running_loop().create_future()
+        future.get_loop().call_later(0.001, future.set_result, intent.replace(concepts=("c",)))
+        return future
+
+    assert (await asked(later)).concepts == ("c",)
