@@ -16,8 +16,19 @@ from contextrouter.model import Answerability, Citation, Envelope, Fact
 CUT = " […]"
 OVER = "token budget"
 _FACT_SHARE = 4
-_FORGED = re.compile(r"^([ \t]*#+[ \t]*\[\d+\])", re.M)
+FACTS_HEADING = "### Facts"
+_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"  # whatever `str.splitlines` takes for the end of a line
+_UNSEEN = "\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"
+_BLANK = rf"(?:[^\S{_ENDS}]|[{_UNSEEN}])"
+_FORGED = re.compile(rf"##{{0,15}}+{_BLANK}*+(?:\[{_BLANK}*+\d+{_BLANK}*+\]|(?i:facts)[^\w{_ENDS}]*+(?=[{_ENDS}]|\Z))")
 _WORD = re.compile(r"\w+")
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]+"
+)
+"""Scripts that write words together, or with their endings: a pair of signs is looked for in place of a word."""
+_MARGIN = _UNSEEN + "#"
+_INFLECTED = frozenset(("", "s", "es", "d", "ed", "ing"))
+_LONGEST = 3
 _STOP = frozenset(
     "a about an and any are as at be been but by can could did do does for from had has have how i if in into is it its me "
     "my of on or our should so some tell than that the their them there these they this to us was we were what when where "
@@ -31,12 +42,13 @@ Truncate = Callable[[str, int], str]
 class Assembled:
     """What assembly makes: the text, the envelopes in it and those that did not fit, citations, facts, tokens."""
 
-    __slots__ = ("citations", "cut", "envelopes", "facts", "lost", "text", "tokens")
+    __slots__ = ("citations", "cut", "envelopes", "facts", "facts_lost", "lost", "text", "tokens")
 
     def __init__(self) -> None:
         self.text = ""
         self.envelopes: list[Envelope] = []
         self.lost: list[Envelope] = []
+        self.facts_lost = 0  # facts that did not fit
         self.citations: list[Citation] = []
         self.facts: list[Fact] = []
         self.tokens: int | None = None
@@ -72,7 +84,7 @@ def assemble(
         done.envelopes.append(envelope)
         done.citations.append(citation)
     if lines:
-        blocks.append("### Facts\n" + "\n".join(lines))
+        blocks.append("\n".join([FACTS_HEADING, *lines]))
     done.text = "\n\n".join(blocks)
     if budget and count is not None:
         done.tokens = count(done.text)
@@ -85,7 +97,7 @@ def _cost(text: str, left: int, count: Count) -> int:
 
 def _fact_lines(facts: Sequence[Fact], budget: int, count: Count | None, done: Assembled) -> tuple[list[str], int]:
     lines: list[str] = []
-    used = 0
+    used = _cost(FACTS_HEADING, budget, count) + 1 if facts and count is not None else 0
     for fact in facts:
         line = f"- {_one_line(fact.subject)} — {_one_line(fact.predicate)} — {_one_line(fact.object)}{_validity(fact)}"
         if count is not None:
@@ -95,7 +107,8 @@ def _fact_lines(facts: Sequence[Fact], budget: int, count: Count | None, done: A
             used += cost
         lines.append(line)
         done.facts.append(fact)
-    return lines, used + (6 if lines and count is not None else 0)
+    done.facts_lost = len(facts) - len(lines)
+    return lines, used if lines else 0
 
 
 def _validity(fact: Fact) -> str:
@@ -112,17 +125,25 @@ def _one_line(text: str) -> str:
 
 def _cited(number: int, envelope: Envelope) -> tuple[Citation, str]:
     document, provenance = envelope.document, envelope.provenance
-    title = _one_line(document.title) or document.url or document.id or "untitled"
+    title = _one_line(document.title) or _one_line(document.url) or _one_line(document.id) or "untitled"
     source = provenance[0].source if provenance else ""
     heading = f"### [{number}] {title} — {_one_line(source)}" if source else f"### [{number}] {title}"
     if document.compartment:
         heading += " — " + _one_line(document.compartment)
+    below = document.content.strip()
     if document.path:
-        heading += "\n" + " > ".join([_one_line(part) for part in document.path])
-    content = document.content.strip()
-    if "[" in content:
-        content = _FORGED.sub(r"\\\1", content)  # no line of a document can be taken for the heading of a block
-    return Citation(number=number, title=title, url=document.url, source=source), f"{heading}\n{content}" if content else heading
+        below = " > ".join([_one_line(part) for part in document.path]) + ("\n" + below if below else "")
+    if "#" in below:
+        below = _FORGED.sub(_escaped, below)
+    return Citation(number=number, title=title, url=document.url, source=source), f"{heading}\n{below}" if below else heading
+
+
+def _escaped(match: re.Match[str]) -> str:
+    """A backslash into what opens a line as the heading of a block, or of the facts, does."""
+    text, at = match.string, match.start() - 1
+    while at >= 0 and (text[at] in _MARGIN or text[at].isspace()) and text[at] not in _ENDS:
+        at -= 1
+    return match[0] if at >= 0 and text[at] not in _ENDS else "\\" + match[0]
 
 
 def _shortened(block: str, envelope: Envelope, budget: int, count: Count, truncate: Truncate) -> str:
@@ -132,7 +153,7 @@ def _shortened(block: str, envelope: Envelope, budget: int, count: Count, trunca
 
 
 def answerability(question: str, assembled: Assembled, *, searched: bool = True) -> Answerability:
-    """How well the context can answer: the share of the question's content words that its best three documents hold.
+    """How well the context can answer: the share of the question's content words that its best three documents hold as words.
 
     "strong" from 0.6 on. It says that the words are there, not that the answer is.
     """
@@ -140,12 +161,12 @@ def answerability(question: str, assembled: Assembled, *, searched: bool = True)
         return Answerability(level="skipped", confidence=0.0, reason="the question needs no search")
     if not assembled.envelopes:
         return Answerability(level="none", confidence=0.0, reason="no document was found")
-    words = {word for word in _WORD.findall(question.casefold()) if word not in _STOP}
+    words = _content_words(question.casefold())
     if not words:
         return Answerability(level="weak", confidence=0.0, reason="the question has no content words to look for")
     best = assembled.envelopes[:3]
     text = " ".join([part for e in best for part in (e.document.title, *e.document.path, e.document.content)]).casefold()
-    held = {word for word in words if (word[:-1] if len(word) > 3 and word.endswith("s") else word) in text}
+    held = {word for word in words if _holds(text, word)}
     share = len(held) / len(words)
     missing = ", ".join(sorted(words - held))
     reason = f"{len(held)} of {len(words)} content words of the question are in the best {len(best)}"
@@ -154,3 +175,31 @@ def answerability(question: str, assembled: Assembled, *, searched: bool = True)
         confidence=share,
         reason=reason + (f"; missing: {missing}" if missing else ""),
     )
+
+
+def _content_words(question: str) -> set[str]:
+    words = {word for word in _WORD.findall(question) if word not in _STOP}
+    for word in [word for word in words if not word.isascii() and _UNSPACED.search(word)]:
+        words.remove(word)
+        words.update(part for part in _UNSPACED.sub(" ", word).split() if part not in _STOP)
+        for run in _UNSPACED.findall(word):
+            words.update([run[at : at + 2] for at in range(max(1, len(run) - 1))])
+    return words
+
+
+def _holds(text: str, word: str) -> bool:
+    """Whether `text` holds `word` as a word of its own, in the singular or with a common ending; of a pair of signs, anywhere."""
+    if not word.isascii() and _UNSPACED.match(word):
+        return word in text
+    stem = word[:-1] if len(word) > 3 and word.endswith("s") else word
+    at = text.find(stem)
+    while at >= 0:
+        if not at or not text[at - 1].isalnum():
+            end = at + len(stem)
+            last = end
+            while last - end <= _LONGEST and text[last : last + 1].isalnum():
+                last += 1
+            if text[end:last] in _INFLECTED:
+                return True
+        at = text.find(stem, at + len(stem))
+    return False
