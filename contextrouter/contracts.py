@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from math import isfinite
 from typing import Annotated, Any, Protocol, Self, runtime_checkable
 
 import msgspec
@@ -140,6 +141,8 @@ class Reranker(Stage):
         scores = await self.score(context.intent.question, [e.document for e in full])
         if len(scores) != len(full):
             raise ValueError(f"score() returned {len(scores)} scores for {len(full)} documents.")
+        if not all(map(isfinite, scores)):
+            raise ValueError(f"score() returned {next(s for s in scores if not isfinite(s))!r}, which is no rank; return finite scores.")
         low, high = min(scores), max(scores)
         spread = (high - low) or 1.0
         ranked = sorted(zip(scores, range(len(full)), full, strict=True), key=lambda t: (-t[0], t[1]))
