@@ -196,7 +196,7 @@ class ContextRouter:
         if not self.settings.rag.cache_enabled:
             return await self._compute(request, until)
         today = datetime.now(self._zone).date()
-        key = self._results.key(request, today, await self._versions.now())
+        key = self._results.key(request, today, await self._versions.now(until))
         return await self._results.answer(key, until, lambda: self._compute(request, until))
 
     async def plan(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from array import array
 from collections.abc import Callable, Sequence
 from datetime import date
@@ -433,3 +434,47 @@ def test_the_command_line_says_when_the_tier_cannot_be_used(cli: Callable[..., A
     assert ran.code == 5
     assert "Cache tier 'redis' cannot be used" in ran.err
     assert "hunter22" not in ran.err
+
+
+class Attribute(Fixed):
+    version = "1.0"
+
+
+class Raising(Fixed):
+    def version(self) -> str:
+        raise OSError("no")
+
+
+class Plain(Fixed):
+    def version(self) -> str:
+        return "1"
+
+
+class Wrong(Fixed):
+    async def version(self) -> int:
+        return 1
+
+
+async def test_an_attribute_called_version_is_no_version_of_the_content():
+    async with ContextRouter(connectors={"a": Attribute("a")}) as router:
+        await router.route("q")
+        assert (await router.route("q")).cached
+
+
+@pytest.mark.parametrize("source", [Raising, Plain, Wrong])
+async def test_a_source_that_does_not_say_its_version_as_it_must_is_answered_from_no_cache(
+    source: type[Fixed], caplog: pytest.LogCaptureFixture
+):
+    async with ContextRouter({"cache": {"version_seconds": 0}}, connectors={"a": source("a")}) as router:
+        for _ in range(3):
+            context = await router.route("q")
+            assert (context.outcome, context.cached) == ("answered", False)
+    assert [r.message.partition(" (")[0] for r in caplog.records] == ["Source 'a' does not say its version"]
+
+
+async def test_a_slow_version_takes_a_share_of_an_impatient_caller_s_time_alone():
+    async with ContextRouter({"cache": {"version_seconds": 0}}, connectors={"a": Versioned(5)}) as router:
+        await router.route("warm", deadline=0.02)
+        started = time.monotonic()
+        assert (await router.route("q", deadline=0.05)).outcome == "answered"
+        assert time.monotonic() - started < 0.08
