@@ -26,6 +26,7 @@ from contextrouter import (
     Call,
     Citation,
     Context,
+    ContextRouter,
     Document,
     Entity,
     Envelope,
@@ -43,6 +44,7 @@ from contextrouter import (
     Trace,
     Usage,
 )
+from contextrouter.builtin.providers.memory import Memory
 from contextrouter.cache import Tier, Tiers, codec, entry, tiers
 from contextrouter.cache.disk import INLINE, DiskTier
 from contextrouter.cache.keys import address
@@ -423,3 +425,24 @@ def test_what_the_disk_is_made_of_would_pickle_by_itself(tmp_path: Path):
     with diskcache.Cache(str(tmp_path)) as cache:
         cache["k"] = ["x"]
         assert cache["k"] == ["x"]
+
+
+def test_a_router_may_go_from_one_event_loop_to_the_next_with_its_disk(tmp_path: Path):
+    cache = {"tier": "disk", "path": str(tmp_path / "cache")}
+    router = ContextRouter({"cache": cache}, providers={"p": Memory(documents=[{"id": "1", "content": "alpha"}])})
+    found = [asyncio.run(router.route("alpha")) for _ in range(2)]
+
+    async def last() -> Context:
+        context = await router.route("alpha beta")
+        await router.aclose()
+        return context
+
+    assert [context.outcome for context in [*found, asyncio.run(last())]] == ["answered"] * 3
+    asyncio.run(router.aclose())
+
+
+def test_a_tier_whose_loop_has_ended_can_be_closed_in_another(tmp_path: Path):
+    tiers = Tiers(1000, DiskTier(str(tmp_path / "cache"), namespace="n", max_bytes=100_000))
+    asyncio.run(tiers.open())
+    asyncio.run(tiers.aclose())
+    asyncio.run(tiers.aclose())

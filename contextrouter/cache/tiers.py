@@ -99,18 +99,36 @@ class Tiers:
 
     async def open(self) -> None:
         """Open the outer tier. One that is not there now does not stop the start; a missing package or a wrong setting does."""
-        if self.outer is None or self._writer is not None:
+        if self.outer is None:
             return
+        if self._writer is not None:
+            if self._writer.get_loop() is asyncio.get_running_loop():
+                return
+            await self._left_behind(self.outer)
         await self.outer.open()
         self._queue = asyncio.Queue(WAITING)
         self._threads = Threads(1, "cache")
         self._writer = asyncio.get_running_loop().create_task(self._write(self._threads))
+
+    async def _left_behind(self, outer: Tier) -> None:
+        """Let go of what belongs to a loop that ended before the router was closed; what had still to be written is lost."""
+        self._writer = None
+        self._counts["skipped"] += self._queue.qsize()
+        if self._threads is not None:
+            self._threads.close()
+        try:
+            await outer.aclose()
+        except Exception as error:  # a connection of the loop that is no more
+            log.debug("Cache tier %r was not closed in its own loop: %r", outer.name, error)
 
     async def aclose(self) -> None:
         """Write what waits, as far as that goes quickly; forget what is in memory."""
         self.memory.clear()
         writer, self._writer = self._writer, None
         if writer is None or self.outer is None:
+            return
+        if writer.get_loop() is not asyncio.get_running_loop():
+            await self._left_behind(self.outer)
             return
         try:
             async with asyncio.timeout(LAST_WRITES):
