@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from types import CoroutineType, coroutine
 from typing import Any
 
 from contextrouter.contracts import Interpreter
-from contextrouter.errors import PluginError, RequestRefused
-from contextrouter.model import Intent, Request
+from contextrouter.errors import PluginError, RequestRefused, mask
+from contextrouter.model import Intent, Period, Request
 from contextrouter.settings import InterpreterKeys
 
 FAILED = "failed_interpreters"
@@ -23,9 +23,12 @@ async def interpret(
     keys: Mapping[str, InterpreterKeys] | None = None,
     deadline: float | None = None,
     max_queries: int = 3,
+    ready: Callable[[str, str], Awaitable[None]] | None = None,
+    secrets: Sequence[str] = (),
 ) -> Intent:
     """Return the intent of `request`. The original question is always its first query.
 
+    `ready`, where given, is called with ("interpreter", name) before each, and opens what is not open yet.
     An interpreter that fails or is late (own `timeout`, or `deadline` on the loop's clock) is passed over and named in
     `attributes`, unless its `on_error` is "raise". Raises RequestRefused for a blank question, or when an interpreter refuses.
     """
@@ -33,22 +36,26 @@ async def interpret(
     if not question:
         raise RequestRefused("The question is empty. Ask with at least one word.")
     intent = Intent(question=question, queries=(question,), kind=request.mode or "default")
+    failed: dict[str, str] = {}
     for name, interpreter in interpreters.items():
         own = (keys or {}).get(name) or InterpreterKeys()
         if not own.enabled:
             continue
+        until = _earlier(deadline, own.timeout)
         try:
-            found = await _within(interpreter.interpret(intent), _earlier(deadline, own.timeout))
-            if not isinstance(found, Intent):
-                raise TypeError(f"interpret() returned {type(found).__name__}, not Intent")
-            intent = found
+            if ready is not None:
+                async with asyncio.timeout_at(until):
+                    await ready("interpreter", name)
+            intent = _checked(await _within(interpreter.interpret(intent), until))
         except RequestRefused:
             raise
         except Exception as error:
+            why = "timed out" if isinstance(error, TimeoutError) else mask(f"{type(error).__name__}: {error}", secrets)
             if own.on_error == "raise":
-                raise PluginError(f"Interpreter {name!r} failed: {error!r}.", plugin=name, kind="interpreter") from error
-            failed = {**intent.attributes.get(FAILED, {}), name: _why(error)}
-            intent = intent.replace(attributes={**intent.attributes, FAILED: failed})
+                raise PluginError(f"Interpreter {name!r} failed: {why}.", plugin=name, kind="interpreter") from error
+            failed[name] = why
+    if failed or FAILED in intent.attributes:
+        intent = intent.replace(attributes={**intent.attributes, FAILED: failed})
     return _settled(intent, question, request, max_queries)
 
 
@@ -90,8 +97,33 @@ def _earlier(deadline: float | None, timeout: float | None) -> float | None:
     return own if deadline is None else min(own, deadline)
 
 
-def _why(error: Exception) -> str:
-    return "timed out" if isinstance(error, TimeoutError) else f"{type(error).__name__}: {error}"
+_TEXTS = ("queries", "concepts", "labels", "entities", "facets")
+_TYPES: tuple[tuple[str, type | tuple[type, ...], str], ...] = (
+    ("kind", str, "a text"),
+    ("language", (str, type(None)), "a text or None"),
+    ("lookup", (str, type(None)), "a text or None"),
+    ("period", (Period, type(None)), "a Period or None"),
+    ("confidence", (int, float), "a number"),
+    ("attributes", Mapping, "a mapping"),
+)
+
+
+def _checked(found: object) -> Intent:
+    """What an interpreter returned, if every later step can work with it. Raises TypeError naming the field that is wrong."""
+    if not isinstance(found, Intent):
+        raise TypeError(f"interpret() returned {type(found).__name__}, not Intent")
+    changes = {}
+    for name in _TEXTS:
+        value = getattr(found, name)
+        if not isinstance(value, tuple | list) or not all(isinstance(text, str) for text in value):
+            raise TypeError(f"interpret() returned {name} {value!r}, not a tuple of texts")
+        if isinstance(value, list):
+            changes[name] = tuple(value)
+    for name, types, wanted in _TYPES:
+        value = getattr(found, name)
+        if not isinstance(value, types):
+            raise TypeError(f"interpret() returned {name} {value!r}, not {wanted}")
+    return found.replace(**changes) if changes else found
 
 
 def _settled(intent: Intent, question: str, request: Request, limit: int) -> Intent:

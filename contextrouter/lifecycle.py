@@ -20,9 +20,15 @@ from contextrouter.settings import GIVEN, Instance, Settings
 
 log = logging.getLogger("contextrouter")
 
+CLOSE_SECONDS = 5.0
+"""How long closing waits for an opening that was cancelled and does not end."""
+
 # What a plugin may name comes before it.
 _ORDER = ("embedder", "generator", "provider", "connector", "fact", "interpreter", "stage", "transform")
 _SERVING = tuple(kind for kind in _ORDER if kind != "transform")  # a request needs no transforms; ingestion opens them itself
+_TOGETHER = (("embedder", "generator"), ("provider", "connector"), ("fact",), ("interpreter", "stage"))  # opened at once, in turn
+
+Key = tuple[str, str]
 
 
 @runtime_checkable
@@ -42,19 +48,24 @@ class Instances:
     def __init__(self, settings: Settings, registry: Registry, given: Mapping[str, Mapping[str, Plugin]]) -> None:
         self.settings, self.registry = settings, registry
         self.given = {(kind, name): plugin for kind, named in given.items() for name, plugin in named.items()}
-        self.all: dict[tuple[str, str], Plugin] = {}
-        self.closed: set[tuple[str, str]] = set()
-        self._untold: set[tuple[str, str]] = set()  # open, and not told yet which embedder fills it
-        self._locks: dict[tuple[str, str], asyncio.Lock] = {}
-        self._opened: list[tuple[str, str]] = []
+        self.all: dict[Key, Plugin] = {}
+        self.closed: set[Key] = set()
+        self._untold: set[Key] = set()  # open, and not told yet which embedder fills it
+        self._opening: dict[Key, asyncio.Task[None]] = {}
+        self._opened: list[Key] = []
+        self._building: list[Key] = []
         for kind in _SERVING:
             for instance in settings.instances(kind).values():
-                if instance.keys.enabled:
-                    self.all[kind, instance.name] = self.build(instance)
+                if instance.keys.enabled and (kind, instance.name) not in self.all:
+                    self._add((kind, instance.name), self.build(instance))
         self._default_embedder()
 
+    def _add(self, key: Key, plugin: Plugin) -> None:
+        self.all[key] = plugin
+        self.closed.add(key)
+
     def build(self, instance: Instance) -> Plugin:
-        """Return the plugin of one instance. Raises SettingsError with the place in the file."""
+        """Return the plugin of one instance, those it names built before it. Raises SettingsError with the place in the file."""
         key = (instance.kind, instance.name)
         if key in self.given:
             plugin = self.given[key]
@@ -66,25 +77,35 @@ class Instances:
             return plugin
         if instance.use == GIVEN:
             raise SettingsError(f"{instance.kind}s.{instance.name} was made by hand elsewhere and is not at hand here.")
-        for option, kind in instance.references.items():
-            other = (kind, instance.options[option])
-            if other not in self.all and other in self.given:
-                self.all[other] = self.given[other]
-            if other not in self.all:  # named, yet disabled: it serves the one that names it
-                named = self.settings.instances(kind).get(other[1])
-                if named is not None:
-                    self.all[other] = self.build(named)
-                elif other == ("embedder", "default"):
-                    self._add_default_embedder()
+        if key in self._building:
+            circle = " -> ".join(name for _, name in [*self._building[self._building.index(key) :], key])
+            raise SettingsError([self._placed(instance, f"it names itself in a circle: {circle}. Take one of the names away.")])
+        self._building.append(key)
         try:
+            for option, kind in instance.references.items():
+                self._build_named((kind, instance.options[option]))
             return self.registry.build(instance, self.all)
-        except SettingsError as error:
-            raise SettingsError([self._placed(instance, error)]) from error
+        except (SettingsError, PluginError) as error:
+            if isinstance(error, SettingsError) and all(problem.key for problem in error.problems):
+                raise  # its place is known
+            raise SettingsError([self._placed(instance, str(error))]) from error
+        finally:
+            self._building.pop()
 
-    def _placed(self, instance: Instance, error: SettingsError) -> Problem:
+    def _build_named(self, other: Key) -> None:
+        if other in self.all:
+            return
+        if other in self.given:
+            self._add(other, self.given[other])
+        elif (named := self.settings.instances(other[0]).get(other[1])) is not None:  # even disabled it serves who names it
+            self._add(other, self.build(named))
+        elif other == ("embedder", "default"):
+            self._add_default_embedder()
+
+    def _placed(self, instance: Instance, message: str) -> Problem:
         key = f"{instance.kind}s.{instance.name}"
         file, _, line = self.settings.origins.get(key, "").rpartition(":")
-        message = str(error).removeprefix(f"{key}: ")
+        message = mask(message.removeprefix(f"{key}: "), self.settings.secrets)
         return Problem(message, key=key, file=file, line=int(line) if line.isdigit() else None)
 
     def _default_embedder(self) -> None:
@@ -94,7 +115,7 @@ class Instances:
     def _add_default_embedder(self) -> None:
         if ("embedder", "default") not in self.all:
             instance = Instance(kind="embedder", name="default", use="static", keys=None)
-            self.all["embedder", "default"] = self.registry.build(instance, self.all)
+            self._add(("embedder", "default"), self.registry.build(instance, self.all))
 
     def of(self, kind: str) -> dict[str, Any]:
         """The instances of one kind, by name."""
@@ -131,49 +152,108 @@ class Instances:
         return self.of("stage")
 
     async def open(self) -> None:
-        """Open all, in the order in which they may need each other."""
-        self._locks = {key: asyncio.Lock() for key in self.all}
-        self.closed.clear()
+        """Open all at once, those that others need before them, in at most `[rag] timeout_seconds`.
+
+        What is not open by then goes on opening, and who needs it waits for it. Raises what is wrong with the installation.
+        """
+        self._opened.clear()
         self.closed.update(self.all)
-        for key in sorted(self.all, key=lambda key: _ORDER.index(key[0])):
-            try:
-                await self.ready(*key)
-            except (MissingDependency, SettingsError, ContractError):
-                await self.aclose()
-                raise
-            except Exception as error:  # the outside world: tried again when needed
-                why = mask(f"{type(error).__name__}: {error}", self.settings.secrets)
-                log.warning("%s %r cannot be opened yet: %s", key[0], key[1], why)
+        clock = asyncio.get_running_loop().time
+        until = clock() + self.settings.rag.timeout_seconds
+        for kinds in _TOGETHER:
+            begun = {key: self._begin(key) for key in self.all if key[0] in kinds}
+            if begun:
+                await asyncio.wait(begun.values(), timeout=max(0.0, until - clock()))
+            for key, task in begun.items():
+                if not task.done():
+                    log.warning("%s %r is still being opened; who needs it waits for it.", *key)
+                    continue
+                error = task.exception()
+                if isinstance(error, MissingDependency | SettingsError | ContractError):
+                    raise error
+                if error is not None:  # the outside world: tried again when needed
+                    why = mask(f"{type(error).__name__}: {error}", self.settings.secrets)
+                    log.warning("%s %r cannot be opened yet: %s", key[0], key[1], why)
 
     async def ready(self, kind: str, name: str) -> None:
-        """Open one plugin if it is not open. Raises what its `open()` raises."""
-        key = (kind, name)
-        if key not in self.closed and key not in self._untold:
-            return
-        async with self._locks[key]:
-            if key in self.closed:
-                await self.all[key].open()
-                self.closed.discard(key)
-                self._opened.append(key)
-                self._untold.add(key)
-            if key in self._untold:
-                await self._tell(key)
+        """Open one plugin, and those it names, if they are not open. Raises what its `open()` raises.
 
-    async def _tell(self, key: tuple[str, str]) -> None:
+        Who stops waiting does not stop the opening: the next to ask finds it further on.
+        """
+        key = (kind, name)
+        if key not in self.closed and key not in self._untold and self.closed.isdisjoint(self._needs(key)):
+            return
+        task = self._begin(key)
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled():
+                raise PluginError(f"{kind} {name!r} was closed while it was being opened.", plugin=name, kind=kind) from None
+            raise
+
+    def _begin(self, key: Key) -> asyncio.Task[None]:
+        """The one task that opens this plugin now."""
+        task = self._opening.get(key)
+        if task is None or task.done():
+            task = self._opening[key] = asyncio.get_running_loop().create_task(self._open(key))
+            task.add_done_callback(lambda done: self._begun(key, done))
+        return task
+
+    def _begun(self, key: Key, task: asyncio.Task[None]) -> None:
+        if self._opening.get(key) is task:
+            del self._opening[key]
+        if not task.cancelled():
+            task.exception()  # looked at: whoever waits gets it, and nobody may be waiting
+
+    def _needs(self, key: Key) -> list[Key]:
+        """What this plugin works with. Of one made by hand nothing is known; it may work with any generator made by hand."""
+        if key in self.given:
+            return [of for of in self.given if of[0] == "generator"] if key[0] in ("interpreter", "stage") else []
+        instance = self.settings.instances(key[0]).get(key[1])
+        return [(kind, instance.options[option]) for option, kind in instance.references.items()] if instance else []
+
+    async def _open(self, key: Key) -> None:
+        for other in self._needs(key):
+            try:
+                await self.ready(*other)
+            except Exception as error:  # it may be of use without, and says so itself where it is not
+                log.debug("%s %r is opened without %s %r: %r", *key, *other, error)
+        if key in self.closed:
+            await self.all[key].open()
+            self.closed.discard(key)
+            self._opened.append(key)
+            self._untold.add(key)
+            if key[0] == "embedder":
+                await self._tell_stores(key[1])
+        if key in self._untold:
+            await self._tell(key)
+
+    async def _tell_stores(self, embedder: str) -> None:
+        for key in [key for key in self._untold if getattr(self.all[key], "embedder", None) == embedder]:
+            try:
+                await self._tell(key)
+            except Exception as error:
+                log.warning("%s %r refuses embedder %r: %s", *key, embedder, mask(str(error), self.settings.secrets))
+
+    async def _tell(self, key: Key) -> None:
         """Tell a store whose vectors it will get. One that refuses them says so here once, and stays open for its other legs."""
         plugin = self.all[key]
         if isinstance(plugin, SupportsModel) and plugin.embedder in self.embedders:
+            if ("embedder", plugin.embedder) in self.closed:
+                return  # the embedder, once open, has it told; the legs that need no vector do not wait for that
             embedder = self.embedders[plugin.embedder]
-            try:
-                await self.ready("embedder", plugin.embedder)
-            except Exception:  # what is wrong with the embedder is said by the legs that need it; the store is told later
-                return
             self._untold.discard(key)
             await plugin.embedded_by(embedder.model, embedder.dimensions)
         self._untold.discard(key)
 
     async def aclose(self) -> None:
         """Close what was opened, last first. One that fails to close does not keep the others open."""
+        opening = list(self._opening.values())
+        for task in opening:
+            task.cancel()
+        if opening:
+            await asyncio.wait(opening, timeout=CLOSE_SECONDS)
+        self._untold.clear()
         errors = []
         while self._opened:
             key = self._opened.pop()

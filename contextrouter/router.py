@@ -7,6 +7,7 @@ module of its own, and whoever needs another order writes those lines himself.
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
@@ -18,7 +19,7 @@ from zoneinfo import ZoneInfo
 
 from contextrouter import tokens
 from contextrouter.assembly import assemble
-from contextrouter.cache import Embedding, EmbeddingCache, ResultCache, Versions, of_router, tiers_of
+from contextrouter.cache import Embedding, EmbeddingCache, ResultCache, SingleFlight, Versions, of_router, tiers_of
 from contextrouter.contracts import (
     Connector,
     Embedder,
@@ -245,6 +246,7 @@ class ContextRouter:
         return await interpret(
             request, {name: named[name] for name in rag.interpreters if name in named}, keys=self._keys["interpreter"],
             deadline=_on_loop(until), max_queries=rag.max_retrieval_queries,
+            ready=self.instances.ready if self.instances.closed else None, secrets=self.settings.secrets,
         )  # fmt: skip
 
     async def _compute(self, request: Request, until: float, on_report: OnReport | None = None) -> Context:
@@ -324,7 +326,7 @@ class ContextRouter:
         if context is not None:
             ranked = await rank(
                 live, stages, context, keys=self._keys["stage"], deadline=_on_loop(until), steps=steps.all,
-                secrets=self.settings.secrets,
+                secrets=self.settings.secrets, ready=self.instances.ready if self.instances.closed else None,
             )  # fmt: skip
             live = Lane(split(ranked)[0])
             steps.mark()
