@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from contextrouter.errors import ContractError
-from contextrouter.model import SENSITIVITIES, Document, Entity, Facet, Fact, Hit, Query
+from contextrouter.model import SENSITIVITIES, SHARED, Document, Entity, Facet, Fact, Hit, Query
 from contextrouter.settings import SourceKeys
 
 
@@ -58,7 +58,7 @@ class Arrival:
         keys = self.keys
         assert keys is not None
         changes: dict[str, Any] = {}
-        if keys.tenant and item.tenant is None:
+        if keys.tenant and item.tenant in (None, SHARED):  # what is everybody's says the table, not the document
             changes["tenant"] = keys.tenant
         if keys.compartment and not item.compartment:
             changes["compartment"] = keys.compartment

@@ -385,7 +385,10 @@ async def test_metadata_of_a_stranger_under_the_name_of_facts_is_reported_and_no
         ({"trust": "authoritative"}, {"trust": "volatile"}, {"trust": "volatile"}),
         ({"trust": "volatile"}, {"trust": "reference"}, {"trust": "volatile"}),
         ({}, {"tenant": "t", "compartment": "c"}, {"tenant": "t", "compartment": "c"}),
-        ({"tenant": "own"}, {"tenant": "t"}, {"tenant": "own"}),
+        ({"tenant": "own"}, {"compartment": "c"}, {"tenant": "own", "compartment": "c"}),
+        ({"tenant": "*"}, {"tenant": "t"}, {"tenant": "t"}),
+        ({"tenant": "*"}, {}, {"tenant": None}),
+        ({}, {"tenant": "*"}, {"tenant": "*"}),
         ({"kind": "book"}, {"kind": "web"}, {"kind": "book"}),
         ({}, {"kind": "web"}, {"kind": "web"}),
     ],
@@ -393,6 +396,12 @@ async def test_metadata_of_a_stranger_under_the_name_of_facts_is_reported_and_no
 def test_labels_fill_gaps_and_only_tighten(own: Mapping[str, Any], given: Mapping[str, str], made: Mapping[str, str]) -> None:
     document = labelled(Document(content="x", **own), given)
     assert {name: getattr(document, name) for name in made} == made
+
+
+@pytest.mark.parametrize("name", ["tenant", "compartment"])
+def test_a_document_of_another_tenant_or_compartment_than_its_job_s_is_refused(name: str) -> None:
+    with pytest.raises(IngestError, match=f"names the {name} 'own', the job 'other'"):
+        labelled(Document(content="x", **{name: "own"}), {name: "other"})
 
 
 async def test_a_chunk_is_never_labelled_looser_than_its_document() -> None:

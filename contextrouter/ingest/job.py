@@ -140,7 +140,11 @@ class _Run:
         if not given.id:
             self._skip(given.title or given.url or "?", "has no id")
             return
-        document = labelled(given.replace(id=f"{self.origin}:{given.id}"), self.labels)
+        try:
+            document = labelled(given.replace(id=f"{self.origin}:{given.id}"), self.labels)
+        except IngestError as error:
+            self._skip(f"{self.origin}:{given.id}", str(error))
+            return
         key = (document.tenant or None, document.id)
         if key in self.seen:
             self._skip(document.id, "was listed twice; the first one was taken")

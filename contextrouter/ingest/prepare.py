@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 
 from contextrouter.contracts import Embedder, Entry, Transform
-from contextrouter.model import SENSITIVITIES, Document, Fact
+from contextrouter.errors import IngestError
+from contextrouter.model import SENSITIVITIES, SHARED, Document, Fact
 
 LABELS = ("kind", "trust", "tenant", "compartment", "sensitivity")
 TRUSTS = ("authoritative", "reference", "volatile")
@@ -36,9 +37,20 @@ def check_labels(labels: Mapping[str, str]) -> None:
 
 
 def labelled(document: Document, labels: Mapping[str, str]) -> Document:
-    """Fill the labels a document lacks. What it says itself stays, unless the source is stricter: then the source is right."""
-    lacking = [name for name in ("tenant", "compartment") if not getattr(document, name)]
-    changes: dict[str, Any] = {name: labels[name] for name in lacking if name in labels}
+    """Fill the labels a document lacks; what it says itself may only be stricter.
+
+    No document makes itself everybody's: the shared tenant comes from the job alone. Raises IngestError where document and job
+    name different tenants or compartments, for either would open the document to somebody the other keeps out.
+    """
+    changes: dict[str, Any] = {}
+    for name in ("tenant", "compartment"):
+        own, given = getattr(document, name), labels.get(name)
+        if own == SHARED and name == "tenant":
+            own = None
+        if own and given and own != given:
+            raise IngestError(f"names the {name} {own!r}, the job {given!r}; take it out of one of them", document=document.id)
+        if (own or given) != getattr(document, name):
+            changes[name] = own or given
     if "kind" in labels and document.kind == "document":
         changes["kind"] = labels["kind"]
     if "sensitivity" in labels:

@@ -155,7 +155,8 @@ def document(name: str, text: str, modified: int, kind: str) -> tuple[Document, 
         updated_at=moment or datetime.fromtimestamp(modified / 1e9, UTC),
         keywords=as_list(given.get("keywords", "")), labels=as_list(given.get("labels", "")), metadata=metadata,
         sensitivity=_sensitivity(values, problems), trust=values.get("trust") or None,
-        tenant=values.get("tenant") or None, compartment=values.get("compartment") or None,
+        tenant=None if values.get("tenant") in ("", "*") else values.get("tenant"),  # no file makes itself everybody's
+        compartment=values.get("compartment") or None,
         language=values.get("language") or None,
     ), problems  # fmt: skip
 
