@@ -142,7 +142,8 @@ class Reranker(Stage):
         if len(scores) != len(full):
             raise ValueError(f"score() returned {len(scores)} scores for {len(full)} documents.")
         if not all(map(isfinite, scores)):
-            raise ValueError(f"score() returned {next(s for s in scores if not isfinite(s))!r}, which is no rank; return finite scores.")
+            odd = next(score for score in scores if not isfinite(score))
+            raise ValueError(f"score() returned {odd!r}, which is no rank; return finite scores.")
         low, high = min(scores), max(scores)
         spread = (high - low) or 1.0
         ranked = sorted(zip(scores, range(len(full)), full, strict=True), key=lambda t: (-t[0], t[1]))

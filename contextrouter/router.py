@@ -356,7 +356,7 @@ def _request(
     request = question if isinstance(question, Request) else Request(question=question)
     if not request.question.strip():
         raise RequestRefused("The question is empty. Ask with at least one word.")
-    if scope is sources is legs is deadline is None:
+    if scope is None and sources is None and legs is None and deadline is None:
         return request
     given: dict[str, Any] = {
         "scope": scope, "deadline": deadline, "sources": None if sources is None else tuple(sources),
