@@ -80,6 +80,11 @@ def test_aspects_cover_the_parts_of_a_question(question: str, expected: list[str
     assert aspects(question) == expected
 
 
+def test_aspects_of_a_very_long_question_are_those_of_its_beginning():
+    long = "compare " * 200_000
+    assert aspects(long) == aspects(long[:2000])
+
+
 @pytest.mark.parametrize(
     ("question", "expected"),
     [

@@ -25,6 +25,7 @@ _STOP = frozenset(
     "used using versus vs was we were what when where which while who whom whose why will with would you your".split()
 )
 _ISO = r"(\d{4}-\d{2}-\d{2})"
+_READ = 2_000  # characters of a question in which aspects are looked for; the question itself is asked whole
 _UNITS = {"day": 1, "week": 7, "month": 30, "year": 365}
 
 
@@ -67,6 +68,7 @@ def _distinct(texts: Iterable[str]) -> list[str]:
 
 def aspects(question: str) -> list[str]:
     """Queries beside the question itself: its parts where it has several; else its content words, then its longest phrase."""
+    question = question[:_READ]
     parts = _parts(question)
     if len(parts) > 1:
         found = [" ".join(_content(part)) for part in parts]
