@@ -46,6 +46,7 @@ app.add_typer(cache.app, name="cache")
 
 def start() -> None:
     """Run the command that the arguments name."""
+    screen.forget()
     try:
         app()
     finally:

@@ -35,6 +35,11 @@ def hide(secrets: Iterable[str]) -> None:
     _secrets.extend(secret for secret in secrets if len(secret) >= 4)
 
 
+def forget() -> None:
+    """Know no secrets: each run of a command has its own."""
+    _secrets.clear()
+
+
 def clean(text: object) -> str:
     """Return `text` without control characters and known secrets."""
     shown = str(text)
