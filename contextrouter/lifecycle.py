@@ -16,6 +16,7 @@ import msgspec
 from contextrouter.contracts import KINDS, Embedder, FactSource, Generator, Interpreter, Plugin, Source, Stage
 from contextrouter.errors import ContractError, MissingDependency, PluginError, Problem, SettingsError, mask
 from contextrouter.plugins import Registry
+from contextrouter.schema import nearest
 from contextrouter.settings import GIVEN, Instance, Settings
 
 log = logging.getLogger("contextrouter")
@@ -278,11 +279,28 @@ def check_sources(settings: Settings, sources: Mapping[str, Source | FactSource]
                 message = f"{leg!r} is no leg of this source. Its legs: {', '.join(has)}."
                 at = int(line) if line.isdigit() else None
                 problems.append(Problem(message, key=f"{instance.kind}s.{name}.legs", file=where, line=at))
+    problems.extend(_unknown_legs(settings, sources))
     lists = [settings.sources[name].keys.weight for name, source in sources.items() if isinstance(source, Source)]
     if lists and not any(lists):
         problems.append(Problem("the weight of every source is 0, so nothing could be found. Give one a weight above 0."))
     if problems:
         raise SettingsError(problems)
+
+
+def _unknown_legs(settings: Settings, sources: Mapping[str, Source | FactSource]) -> list[Problem]:
+    """The keys of `[rag.leg_weights]` that weigh no leg of any source."""
+    own = {f"{name}.{leg}" for name, source in sources.items() if isinstance(source, Source) for leg in source.legs}
+    known = own | {key.partition(".")[2] for key in own}
+    problems = []
+    for leg in settings.rag.leg_weights:
+        if known and leg not in known:
+            key = f"rag.leg_weights.{leg}"
+            where, _, line = settings.origins.get(key, settings.origins.get("rag.leg_weights", "")).rpartition(":")
+            close = nearest(leg, known)
+            hint = f" Did you mean {close!r}?" if close else ""
+            message = f"no source has this leg.{hint} Legs: {', '.join(sorted(known))}."
+            problems.append(Problem(message, key=key, file=where, line=int(line) if line.isdigit() else None))
+    return problems
 
 
 def with_given(settings: Settings, given: Mapping[str, Mapping[str, Plugin]]) -> Settings:

@@ -231,3 +231,10 @@ async def test_a_provider_that_names_another_gets_that_one_open_wherever_it_stan
 def test_plugins_that_name_themselves_in_a_circle_are_an_error_with_its_line(tmp_path: Path, text: str, circle: str):
     with pytest.raises(SettingsError, match=circle):
         wrapping(tmp_path, text)
+
+
+def test_a_weight_for_a_leg_that_no_source_has_stops_the_start_with_its_line(tmp_path: Path):
+    path = tmp_path / "settings.toml"
+    path.write_text('[providers.docs]\nuse = "memory"\n[rag.leg_weights]\ntexd = 0.5\n"docs.text" = 1.0\n')
+    with pytest.raises(SettingsError, match=r"settings.toml:4: rag.leg_weights.texd: no source has this leg. Did you mean 'text'"):
+        ContextRouter.from_toml(path)
