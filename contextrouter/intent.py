@@ -46,7 +46,7 @@ async def interpret(
             if ready is not None:
                 async with asyncio.timeout_at(until):
                     await ready("interpreter", name)
-            intent = _checked(await _within(interpreter.interpret(intent), until))
+            intent = _checked(await _within(interpreter.interpret(intent), until), intent)
         except RequestRefused:
             raise
         except Exception as error:
@@ -108,20 +108,22 @@ _TYPES: tuple[tuple[str, type | tuple[type, ...], str], ...] = (
 )
 
 
-def _checked(found: object) -> Intent:
-    """What an interpreter returned, if every later step can work with it. Raises TypeError naming the field that is wrong."""
+def _checked(found: object, given: Intent) -> Intent:
+    """What an interpreter made of `given`, if every later step can work with it. Raises TypeError that names the wrong field."""
     if not isinstance(found, Intent):
         raise TypeError(f"interpret() returned {type(found).__name__}, not Intent")
     changes = {}
     for name in _TEXTS:
         value = getattr(found, name)
+        if value is getattr(given, name):
+            continue
         if not isinstance(value, tuple | list) or not all(isinstance(text, str) for text in value):
             raise TypeError(f"interpret() returned {name} {value!r}, not a tuple of texts")
         if isinstance(value, list):
             changes[name] = tuple(value)
     for name, types, wanted in _TYPES:
         value = getattr(found, name)
-        if not isinstance(value, types):
+        if value is not getattr(given, name) and not isinstance(value, types):
             raise TypeError(f"interpret() returned {name} {value!r}, not {wanted}")
     return found.replace(**changes) if changes else found
 

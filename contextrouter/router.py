@@ -56,7 +56,7 @@ from contextrouter.result import Steps, context_of, distinct_facts, joined, rais
 from contextrouter.sealing import stage_context
 from contextrouter.selection import select
 from contextrouter.settings import Rag, Settings, load
-from contextrouter.soundness import flaw, without_flawed
+from contextrouter.soundness import all_sound, without_flawed
 
 FAN_OUT_SHARE = 0.9
 """Share of the request's time that the sources may use when ranking stages follow."""
@@ -307,7 +307,7 @@ class ContextRouter:
         before = len(steps.all)
         try:
             selected = await self._ranked(sound, rag, stages, context, until, steps)
-            if stages or not any([flaw(envelope.document) for envelope in selected.live]):
+            if stages or all_sound([envelope.document for envelope in selected.live]):
                 return sound, selected
         except (TypeError, AttributeError, ValueError, OverflowError):
             sound = without_flawed(harvest)

@@ -7,8 +7,11 @@ them only once something was found.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from itertools import chain
+from operator import attrgetter
+from types import NoneType
 from typing import Any
 
 from contextrouter.model import Document, Harvest, SourceReport
@@ -16,6 +19,9 @@ from contextrouter.model import Document, Harvest, SourceReport
 _TEXTS = ("content", "id", "url", "title", "snippet", "kind", "media_type")
 _LABELS = ("parent", "language", "tenant", "compartment", "sensitivity", "trust")
 _TUPLES = ("path", "keywords", "labels", "links")
+_texts_of, _labels_of, _metadata_of = attrgetter(*_TEXTS), attrgetter(*_LABELS), attrgetter("metadata")
+_others_of = attrgetter(*_TUPLES, "updated_at", "synced_at")
+_PLAIN = ((), (), (), (), None, None)
 
 
 def flaw(document: Any) -> str:
@@ -39,6 +45,17 @@ def flaw(document: Any) -> str:
         if value is not None and not isinstance(value, datetime):
             return f"{name} is {_name(value)}, not a datetime"
     return "" if isinstance(document.metadata, Mapping) else f"metadata is {_name(document.metadata)}, not a mapping"
+
+
+def all_sound(documents: Sequence[Document]) -> bool:
+    """Whether `flaw` finds nothing in any of them; most often known by the types of the same fields of all of them at once."""
+    return (
+        {*map(type, documents)} <= {Document}
+        and {*map(type, chain.from_iterable(map(_texts_of, documents)))} <= {str}
+        and {*map(type, chain.from_iterable(map(_labels_of, documents)))} <= {str, NoneType}
+        and {*map(type, map(_metadata_of, documents))} <= {dict}
+        and [*map(_others_of, documents)].count(_PLAIN) == len(documents)
+    ) or not any(map(flaw, documents))
 
 
 def _name(value: object) -> str:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from contextrouter import Context, ContextRouter, Document, Envelope, Hit, Query, Request, Scope, SourceError, Stage, StageContext
+from contextrouter.soundness import all_sound
 from contextrouter.testing import Fixed, Raising, doc
 
 ONE: dict[str, Any] = {"rag": {"max_retrieval_queries": 1, "cache_enabled": False}}
@@ -132,3 +137,14 @@ async def test_hurried_callers_do_not_close_a_source_to_the_others():
         slow.hurried = False
         context = await router.route("q")
     assert {r.source: r.status for r in context.coverage} == {"slow": "ok", "good": "ok"}
+
+
+@given(st.lists(st.sampled_from([*FLAWS, "", "", "path of texts", "dated", "own mapping"]), max_size=4))
+def test_looking_at_all_at_once_finds_what_looking_at_each_finds(names: list[str]):
+    plain = {
+        "": doc("a"), "path of texts": Document(content="x", path=("Top",)),
+        "dated": Document(content="x", updated_at=datetime.now(UTC)),
+        "own mapping": Document(content="x", metadata=MappingProxyType({"a": 1})),
+    }  # fmt: skip
+    documents = [FLAWS[name].document if name in FLAWS else plain[name] for name in names]
+    assert all_sound(documents) == (not set(names) & set(FLAWS))
