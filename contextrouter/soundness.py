@@ -9,9 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from itertools import chain
-from operator import attrgetter
-from types import NoneType
 from typing import Any
 
 from contextrouter.model import Document, Harvest, SourceReport
@@ -19,9 +16,7 @@ from contextrouter.model import Document, Harvest, SourceReport
 _TEXTS = ("content", "id", "url", "title", "snippet", "kind", "media_type")
 _LABELS = ("parent", "language", "tenant", "compartment", "sensitivity", "trust")
 _TUPLES = ("path", "keywords", "labels", "links")
-_texts_of, _labels_of, _metadata_of = attrgetter(*_TEXTS), attrgetter(*_LABELS), attrgetter("metadata")
-_others_of = attrgetter(*_TUPLES, "updated_at", "synced_at")
-_PLAIN = ((), (), (), (), None, None)
+_EMPTY = ()
 
 
 def flaw(document: Any) -> str:
@@ -48,14 +43,27 @@ def flaw(document: Any) -> str:
 
 
 def all_sound(documents: Sequence[Document]) -> bool:
-    """Whether `flaw` finds nothing in any of them; most often known by the types of the same fields of all of them at once."""
+    """Whether nothing is wrong with the types of any of them."""
+    return all(map(_plain, documents)) or not any(map(flaw, documents))
+
+
+def _plain(d: Document) -> bool:
+    """Whether a document is surely sound: its fields, one by one, are of the types that most documents have."""
     return (
-        {*map(type, documents)} <= {Document}
-        and {*map(type, chain.from_iterable(map(_texts_of, documents)))} <= {str}
-        and {*map(type, chain.from_iterable(map(_labels_of, documents)))} <= {str, NoneType}
-        and {*map(type, map(_metadata_of, documents))} <= {dict}
-        and [*map(_others_of, documents)].count(_PLAIN) == len(documents)
-    ) or not any(map(flaw, documents))
+        type(d) is Document
+        and type(d.content) is type(d.id) is type(d.url) is type(d.title) is type(d.snippet) is type(d.kind) is str
+        and type(d.media_type) is str
+        and (d.parent is None or type(d.parent) is str)
+        and (d.language is None or type(d.language) is str)
+        and (d.tenant is None or type(d.tenant) is str)
+        and (d.compartment is None or type(d.compartment) is str)
+        and (d.sensitivity is None or type(d.sensitivity) is str)
+        and (d.trust is None or type(d.trust) is str)
+        and d.path is d.keywords is d.labels is d.links is _EMPTY
+        and (d.updated_at is None or isinstance(d.updated_at, datetime))
+        and (d.synced_at is None or isinstance(d.synced_at, datetime))
+        and type(d.metadata) is dict
+    )
 
 
 def _name(value: object) -> str:
