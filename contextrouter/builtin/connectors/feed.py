@@ -7,7 +7,7 @@ import codecs
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from hashlib import sha256
 from html import unescape
@@ -40,6 +40,9 @@ _BOMS = (
 _WIDER = {"gb2312": "gb18030", "gbk": "gb18030", "iso8859-1": "cp1252", "ascii": "cp1252"}
 # Codecs of Python that no feed is written in, and that take hostile input badly.
 _NO_CHARSETS = {"idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined", "utf-7"}
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+AHEAD = timedelta(days=366)
+"""Dates before the one, or further ahead than the other, are mistakes: they say nothing, and would rank above everything."""
 _WEEKDAY = re.compile(r"^\s*[^\W\d]+\.?,?\s+(?=\d)")
 _MONTHS = {
     "janv": "Jan", "ene": "Jan", "jän": "Jan", "gen": "Jan", "févr": "Feb", "fév": "Feb", "fev": "Feb", "mär": "Mar",
@@ -244,12 +247,16 @@ def _document(item: _Item, base: str, feed_title: str, problems: list[str]) -> D
     if not content:
         problems.append(f"item {item.guid or item.link!r}: has neither a title nor a text; left out.")
         return None
+    moment = item.moment
+    if moment is not None and not EARLIEST < moment < datetime.now(UTC) + AHEAD:
+        problems.append(f"item {item.title or item.guid!r}: its date {item.raw_date!r} is absurd; it counts as undated.")
+        moment = None
     metadata = {"feed": feed_title} if feed_title else {}
     if item.raw_date:
         metadata["date"] = item.raw_date
     return Document(
         content=content, id=item.guid or link or sha256(f"{item.title}\0{content}".encode("utf-8", "replace")).hexdigest(),
-        url=link, title=item.title, kind="web", snippet=content[:SNIPPET_CHARACTERS], updated_at=item.moment,
+        url=link, title=item.title, kind="web", snippet=content[:SNIPPET_CHARACTERS], updated_at=moment,
         labels=item.labels, language=item.language, metadata=metadata,
     )  # fmt: skip
 

@@ -5,36 +5,42 @@ from __future__ import annotations
 import asyncio
 import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple, Self
 
 from contextrouter.builtin.connectors.bm25 import Bm25
 from contextrouter.builtin.connectors.feed import distinct, parse_feed
-from contextrouter.builtin.connectors.fetch import Fetcher, check_url
 from contextrouter.builtin.connectors.matching import matches
 from contextrouter.contracts import Connector, FilePath, Partial
 from contextrouter.errors import MissingDependency, SourceError, SourceTimeout, mask
+from contextrouter.fetch import FEEDS, Fetcher, FetchFailed, FetchOptions, check_url
 from contextrouter.model import Document, Hit, Query
 from contextrouter.threads import Threads
 
-FETCH_SECONDS = 10.0
-"""The most that one feed may take, whatever the deadline."""
 RETRY_SECONDS = 10.0
-"""How long a feed that failed is left alone, so that it is not asked again by every query of a request."""
+"""How long a feed that failed is left alone, so that it is not asked by every query of a request; twice as long each next time."""
+LONGEST_RETRY = 3_600.0
+GONE = 410
 TITLE, BODY = 3.0, 1.0
 _OLDEST = datetime.min.replace(tzinfo=UTC)
 
 
 class _Loaded(NamedTuple):
-    """A feed as it was last read: when the reading began (time.monotonic()), and its items or the error."""
+    """A feed as it was last read: when the reading began (time.monotonic()), its items, and what is wrong now, if anything is.
+
+    A feed that fails keeps the items it had. `failures` counts those in a row, `again` says when it is asked next.
+    """
 
     begun: float
     documents: tuple[Document, ...] = ()
     problems: tuple[str, ...] = ()
     error: str = ""
     late: bool = False
+    read: float = 0.0  # when the items were read
+    failures: int = 0
+    again: float = 0.0
 
 
 class _Pool(NamedTuple):
@@ -50,43 +56,42 @@ class Rss(Connector):
 
     `urls` are fetched over HTTP, `paths` read from disk; at least one feed is needed. `max_age_hours` leaves out older
     items (0: none; an item without a date stays). `max_items` of all feeds are kept, the newest; a feed longer than
-    `max_bytes` (decoded) is refused. Items are read again after `refresh_seconds`. Unless `allow_private`, no connection
-    is made to an address that is not public. `.problems` says what is missing from the last answer and why; a feed that
-    fails makes the answer partial, and an error only when all fail.
+    `max_bytes` (decoded) is refused. Items are read again after `refresh_seconds`, on the condition that they changed; a feed
+    that fails is left alone for longer each time, and its items of before are used. The other keys are those of every
+    connector that fetches. `.problems` says what is missing from the last answer and why; a feed that fails makes the answer
+    partial, and an error only when all fail.
     """
 
     def __init__(
-        self,
-        *,
-        urls: Sequence[str] = (),
-        paths: Sequence[FilePath] = (),
-        max_age_hours: float = 0,
-        max_items: int = 500,
-        max_bytes: int = 5_000_000,
+        self, *, urls: Sequence[str] = (), paths: Sequence[FilePath] = (), max_age_hours: float = 0, max_items: int = 500,
         refresh_seconds: float = 300,
-        user_agent: str = "contextrouter",
-        allow_private: bool = False,
-    ) -> None:
+        user_agent: str = "contextrouter", max_bytes: int = 5_000_000, fetch_seconds: float = 10.0, max_redirects: int = 5,
+        retries: int = 1, per_host: int = 4, host_delay: float = 0.0, allow_private: Sequence[str] = (),
+        credentials: Mapping[str, str] = {}, ca_file: FilePath = "", environment_proxies: bool = False, cache_path: FilePath = "",
+    ) -> None:  # fmt: skip
         for key, given in (("urls", urls), ("paths", paths)):
             if isinstance(given, str):
                 raise ValueError(f"Rss.{key} {given!r} is one text; give a list.")
         if not urls and not paths:
             raise ValueError("Rss has no feed to read; give `urls` or `paths`.")
-        for name, value, least in (("max_items", max_items, 1), ("max_bytes", max_bytes, 1)):
-            if value < least:
-                raise ValueError(f"Rss.{name} is {value!r}; give a number of at least {least}.")
+        if max_items < 1:
+            raise ValueError(f"Rss.max_items is {max_items!r}; give a number of at least 1.")
         for name, seconds in (("max_age_hours", max_age_hours), ("refresh_seconds", refresh_seconds)):
             if not 0 <= seconds < 1e9:
                 raise ValueError(f"Rss.{name} is {seconds!r}; give a number of at least 0.")
-        if not user_agent.isascii() or not user_agent.isprintable():
-            raise ValueError(f"Rss.user_agent {user_agent!r} cannot stand in a header; use printable ASCII.")
+        options = FetchOptions(
+            user_agent=user_agent, max_bytes=max_bytes, fetch_seconds=fetch_seconds, max_redirects=max_redirects, retries=retries,
+            per_host=per_host, host_delay=host_delay, allow_private=allow_private, credentials=credentials, ca_file=ca_file,
+            environment_proxies=environment_proxies, cache_path=cache_path,
+        )  # fmt: skip
+        options.check("Rss")
         self._urls = tuple(dict.fromkeys(check_url(url) for url in urls))
         self._paths = tuple(dict.fromkeys(paths))
         self._max_age = timedelta(hours=max_age_hours)
-        self._max_items, self._max_bytes, self._refresh = max_items, max_bytes, refresh_seconds
-        self._fetcher = Fetcher(user_agent=user_agent, max_bytes=max_bytes, allow_private=allow_private)
+        self._max_items, self._refresh = max_items, refresh_seconds
+        self._fetcher = Fetcher(options, extra="rss")
         self._threads: Threads | None = None
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._readings: dict[str, asyncio.Task[_Loaded]] = {}
         self._loaded: dict[str, _Loaded] = {}
         self._pool: _Pool | None = None
         self.problems: list[str] = []
@@ -104,17 +109,20 @@ class Rss(Connector):
             raise MissingDependency("feedparser", "rss") from None
         if self._urls:
             await self._fetcher.open()
-        if self._threads is None:
-            self._threads = Threads(2, "rss")
-            self._locks = {feed: asyncio.Lock() for feed in (*self._urls, *self._paths)}
+        self._threads = self._threads or Threads(2, "rss")
 
     async def aclose(self) -> None:
-        """Close the session and let go of the threads and the items."""
+        """Stop reading, close the session and let go of the threads and the items."""
+        readings = list(self._readings.values())
+        for task in readings:
+            task.cancel()
+        if readings:
+            await asyncio.wait(readings)
         await self._fetcher.aclose()
         if self._threads is not None:
             self._threads.close()
         self._threads, self._pool = None, None
-        self._loaded, self._locks = {}, {}
+        self._loaded, self._readings = {}, {}
 
     async def ping(self) -> None:
         """Raise SourceError when no feed can be read."""
@@ -137,69 +145,84 @@ class Rss(Connector):
     async def _current(self, deadline: float | None) -> list[_Loaded]:
         """Every feed's items, read now where they are too old. Raises when there is not one feed."""
         self._opened()
-        asked = time.monotonic()
+        feeds = (*self._urls, *self._paths)
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._load(feed, asked, deadline)) for feed in self._locks]
+            tasks = [group.create_task(self._load(feed, deadline)) for feed in feeds]
         loaded = [task.result() for task in tasks]
         self.problems = [problem for one in loaded for problem in ((one.error,) if one.error else one.problems)]
-        if all(one.error for one in loaded):
+        if all(one.error and not one.documents for one in loaded):
             error = SourceTimeout if all(one.late for one in loaded) else SourceError
             raise error(" ".join(one.error for one in loaded))
         return loaded
 
-    async def _load(self, feed: str, asked: float, deadline: float | None) -> _Loaded:
-        """One feed's items. Who comes first reads for all who wait; is he cancelled, the next one does."""
+    async def _load(self, feed: str, deadline: float | None) -> _Loaded:
+        """One feed's items. All who wait share one reading, which goes on when they give up: the next finds it done."""
+        known = self._loaded.get(feed)
+        if known and time.monotonic() < known.again:
+            return known
+        reading = self._readings.get(feed)
+        if reading is None or reading.done():
+            reading = self._readings[feed] = asyncio.get_running_loop().create_task(self._reread(feed, known))
         try:
-            async with asyncio.timeout(None if deadline is None else deadline - time.monotonic()), self._locks[feed]:
-                known = self._loaded.get(feed)
-                if known and self._usable(known, asked):
-                    return known
-                self._loaded[feed] = await self._read(feed)
-                return self._loaded[feed]
+            async with asyncio.timeout(None if deadline is None else deadline - time.monotonic()):
+                return await asyncio.shield(reading)
         except TimeoutError:
-            return _Loaded(asked, error=f"{mask(feed)} did not answer before the deadline.", late=True)
+            return (known or _Loaded(0.0))._replace(error=f"{mask(feed)} did not answer before the deadline.", late=True)
 
-    def _usable(self, known: _Loaded, asked: float) -> bool:
-        keep = min(self._refresh, RETRY_SECONDS) if known.error else self._refresh
-        return known.begun >= asked or time.monotonic() - known.begun < keep
+    async def _reread(self, feed: str, known: _Loaded | None) -> _Loaded:
+        loaded = self._loaded[feed] = await self._read(feed, known or _Loaded(0.0))
+        return loaded
 
-    async def _read(self, feed: str) -> _Loaded:
+    async def _read(self, feed: str, known: _Loaded) -> _Loaded:
         begun = time.monotonic()
-        late = False
+        late, wait = False, 0.0
         try:
-            async with asyncio.timeout(FETCH_SECONDS):
+            async with asyncio.timeout(self._fetcher.options.fetch_seconds):
                 if feed in self._paths:
                     return await self._opened().run(self._parse, begun, feed, "", None)
-                fetched = await self._fetcher.get(feed)
+                fetched = await self._fetcher.get(feed, accept=FEEDS)
+                if fetched.unchanged and known.read:
+                    return known._replace(begun=begun, error="", late=False, read=begun, failures=0, again=begun + self._refresh)
                 return await self._opened().run(self._parse, begun, fetched.url, fetched.content_type, fetched.body)
-        except TimeoutError:
-            late, reason = True, f"{mask(feed)} did not answer within {FETCH_SECONDS:g} seconds."
+        except (TimeoutError, SourceTimeout) as error:
+            late, reason = True, str(error) or f"{feed} was not read within {self._fetcher.options.fetch_seconds:g} seconds."
+        except FetchFailed as error:
+            reason, wait = str(error), LONGEST_RETRY if error.status == GONE else error.retry_after or 0.0
         except SourceError as error:
             reason = str(error)
         except OSError as error:
             reason = f"{feed} cannot be read: {error.strerror or error}."
         except ValueError as error:
             reason = f"{mask(feed)} cannot be used: {error}"
-        return _Loaded(begun, error=reason, late=late)
+        return self._failed(known, begun, reason, late, wait)
+
+    def _failed(self, known: _Loaded, begun: float, reason: str, late: bool, wait: float) -> _Loaded:
+        """The feed with the items it had, and when it is asked again: after what it asked for, else twice as long each time."""
+        pause = min(max(RETRY_SECONDS * 2 ** min(known.failures, 10), wait), LONGEST_RETRY)
+        if known.read:
+            reason += f" Its items of {begun - known.read:.0f} s ago are used."
+        return known._replace(begun=begun, error=reason, late=late, failures=known.failures + 1, again=time.monotonic() + pause)
 
     def _parse(self, begun: float, place: str, content_type: str, body: bytes | None) -> _Loaded:
         """Parse a fetched body, or the file at `place`. Runs in a thread."""
         data, url = (self._file(place), "") if body is None else (body, place)
         feed = parse_feed(data, url, content_type, self._max_items)
-        return _Loaded(begun, tuple(feed.documents), tuple(f"{mask(place)}: {problem}" for problem in feed.problems))
+        problems = tuple(f"{mask(place)}: {problem}" for problem in feed.problems)
+        return _Loaded(begun, tuple(feed.documents), problems, read=begun, again=begun + self._refresh)
 
     def _file(self, path: str) -> bytes:
+        most = self._fetcher.options.max_bytes
         status = Path(path).stat()
         if not stat.S_ISREG(status.st_mode):
             raise ValueError("it is no regular file.")
-        if status.st_size > self._max_bytes:
-            raise ValueError(f"it is longer than `max_bytes` = {self._max_bytes}.")
+        if status.st_size > most:
+            raise ValueError(f"it is longer than `max_bytes` = {most}.")
         with open(path, "rb") as file:
-            return file.read(self._max_bytes)
+            return file.read(most)
 
     def _pooled(self, loaded: list[_Loaded]) -> _Pool:
         """The items of these readings, newest first (undated last), ready to be searched. Runs in a thread."""
-        readings = tuple(one.begun for one in loaded if not one.error)
+        readings = tuple(one.read for one in loaded)
         pool = self._pool
         if pool and pool.readings == readings:
             return pool

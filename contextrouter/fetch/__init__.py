@@ -1,0 +1,23 @@
+"""Fetching over HTTP what strangers wrote: one door, through which every connector goes out.
+
+`Fetcher` asks; `FetchOptions` says how far it may go; `Fetched` came back. A connection is made only to an address that was
+checked, and to that very address; bodies are bounded as they are decoded; credentials stay with their host.
+"""
+
+from contextrouter.fetch.addresses import check_url, is_public, networks
+from contextrouter.fetch.client import Fetched, Fetcher, FetchFailed, FetchLate
+from contextrouter.fetch.options import FEEDS, JSON, PAGES, FetchOptions
+
+__all__ = [
+    "FEEDS",
+    "JSON",
+    "PAGES",
+    "FetchFailed",
+    "FetchLate",
+    "FetchOptions",
+    "Fetched",
+    "Fetcher",
+    "check_url",
+    "is_public",
+    "networks",
+]

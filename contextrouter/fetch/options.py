@@ -1,0 +1,68 @@
+"""How far fetching may go: the keys that every connector which fetches has in its table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from contextrouter.fetch.addresses import networks
+
+FEEDS = ("application/", "text/")
+PAGES = ("text/html", "application/xhtml+xml", "application/xml", "text/xml", "text/plain", "text/markdown", "text/x-markdown")
+JSON = ("application/json", "+json", "text/json", "text/javascript", "application/javascript", "text/plain")
+"""Content types that are read: how they begin, or after a `+` end. A body without one is read, too."""
+
+_HEADER = re.compile(r"([A-Za-z0-9-]+): (.+)")
+
+
+class FetchOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a connector lets its fetcher do. Times are in seconds, sizes in bytes."""
+
+    user_agent: str = "contextrouter"
+    max_bytes: int = 5_000_000  # of one body, decoded
+    fetch_seconds: float = 10.0  # of one fetch, redirects and retries included
+    max_redirects: int = 5
+    retries: int = 1
+    per_host: int = 4  # exchanges with one host at the same time
+    host_delay: float = 0.0  # between the beginnings of two exchanges with one host
+    allow_private: Sequence[str] = ()
+    credentials: Mapping[str, str] = {}
+    ca_file: str = ""
+    environment_proxies: bool = False
+    cache_path: str = ""
+
+    def check(self, owner: str) -> None:
+        """Raise ValueError for what makes no sense; `owner` is the connector's class name."""
+        for name, least in (("max_bytes", 1), ("max_redirects", 0), ("retries", 0), ("per_host", 1)):
+            value = getattr(self, name)
+            if value < least:
+                raise ValueError(f"{owner}.{name} is {value!r}; give a number of at least {least}.")
+        if not 0 < self.fetch_seconds < 1e6:
+            raise ValueError(f"{owner}.fetch_seconds is {self.fetch_seconds!r}; give a number above 0.")
+        if not 0 <= self.host_delay < 1e6:
+            raise ValueError(f"{owner}.host_delay is {self.host_delay!r}; give a number of at least 0.")
+        if not self.user_agent.isascii() or not self.user_agent.isprintable() or not self.user_agent.strip():
+            raise ValueError(f"{owner}.user_agent {self.user_agent!r} cannot stand in a header; use printable ASCII.")
+        networks(self.allow_private, f"{owner}.allow_private")
+        for host, credential in self.credentials.items():
+            if not host or "/" in host or not credential.strip() or not (credential.isascii() and credential.isprintable()):
+                raise ValueError(
+                    f"{owner}.credentials of {host!r} cannot be sent; give host = \"Bearer …\" or host = \"Header-Name: value\", "
+                    "the host without scheme and path."
+                )  # fmt: skip
+
+    def authorization(self, host: str, port: int, default_port: bool) -> dict[str, str]:
+        """The header that goes to one host and to no other; a key without a port is about the ports 80 and 443."""
+        known = {name.lower(): value for name, value in self.credentials.items()}
+        found = known.get(f"{host}:{port}") or (known.get(host) if default_port else None)
+        if not found:
+            return {}
+        header = _HEADER.fullmatch(found)
+        return {header[1]: header[2]} if header else {"Authorization": found}
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must be seen in no message."""
+        return tuple({part for value in self.credentials.values() for part in (value, *value.split(" ")[1:]) if len(part) >= 4})
