@@ -13,7 +13,7 @@ from math import isfinite
 from operator import attrgetter, itemgetter
 from typing import Any, overload
 
-from contextrouter.model import Document, Envelope, Hit, Provenance, RankedList, Vector
+from contextrouter.model import Document, Envelope, Hit, Provenance, RankedList
 
 _NOTHING: Mapping[str, float] = {}
 
@@ -36,15 +36,15 @@ class Pool(Sequence[Envelope]):
     `lists` are in the order of their names. Hits are counted through them all: the one at `position` holds `documents[position]`,
     and `starts[n]` is the position of the first hit of list n. The number of a document is the position at which it is first met;
     `numbers[n]` are those of list n, a range where all are met for the first time. `again` are the numbers of documents that are
-    met again, at the positions `again_at`.
+    met again, at the positions `again_at`. `places[number]` is where a document stood, as (list, index), once it was looked up.
     """
 
-    __slots__ = ("_firsts", "_places", "_scales", "_sealed", "again", "again_at", "documents", "lists", "numbers", "starts")
+    __slots__ = ("_firsts", "_scales", "_sealed", "again", "again_at", "documents", "lists", "numbers", "places", "starts")
 
     def __init__(self, lists: Iterable[RankedList]) -> None:
         self.lists = sorted(lists, key=_NAME)
         self.starts: list[int] = []
-        self._places: dict[int, list[tuple[int, int]]] = {}
+        self.places: dict[int, list[tuple[int, int]]] = {}
         self._scales: dict[int, tuple[list[float] | None, float, float]] = {}
         self._sealed: dict[int, Envelope] = {}
         self._firsts: Sequence[int] | None = None
@@ -148,37 +148,30 @@ class Pool(Sequence[Envelope]):
             self._firsts = [position for position in size if position not in repeated] if repeated else size
         return self._firsts
 
-    def places(self, number: int) -> list[tuple[int, int]]:
-        """Where a document stood: (list, index), each list once, at its best."""
-        if number not in self._places:
-            self.look_up([number])
-        return self._places[number]
-
     def look_up(self, numbers: Iterable[int]) -> None:
-        """Find where these documents stood, all in one pass."""
-        starts, places = self.starts, self._places
-        wanted: dict[int, list[tuple[int, int]]] = {}
-        for number in numbers:
-            if number not in places:
-                n = bisect_right(starts, number) - 1
-                wanted[number] = places[number] = [(n, number - starts[n])]
+        """Find where these documents stood, all in one pass; each list once, at its best."""
+        starts, places = self.starts, self.places
+        new = [number for number in numbers if number not in places]
+        for number in new:
+            n = bisect_right(starts, number) - 1
+            places[number] = [(n, number - starts[n])]
+        wanted = {*new}.intersection(self.again)
         if not wanted:
             return
         for number, position in zip(self.again, self.again_at, strict=True):
             if number in wanted:
                 n = bisect_right(starts, position) - 1
-                if wanted[number][-1][0] != n:
-                    wanted[number].append((n, position - starts[n]))
+                if places[number][-1][0] != n:
+                    places[number].append((n, position - starts[n]))
 
-    def scaled(self, n: int, index: int) -> float:
-        """The score of a hit of list n, scaled to [0, 1] within the list."""
+    def scaled(self, n: int, indexes: Iterable[int]) -> list[float]:
+        """The scores of these hits of list n, scaled to [0, 1] within the list."""
         scores, low, spread = self._scales.get(n) or self._scale(n)
         if scores is None:
-            return (spread - index) / spread
+            return [(spread - index) / spread for index in indexes]
         if not spread > 0:
-            return 1.0
-        value = (scores[index] - low) / spread
-        return value if 0.0 <= value <= 1.0 else min(1.0, max(0.0, value))
+            return [1.0 for _ in indexes]
+        return [min(1.0, max(0.0, (scores[index] - low) / spread)) for index in indexes]
 
     def _scale(self, n: int) -> tuple[list[float] | None, float, float]:
         """How the scores of a list are brought to [0, 1]: they, the lowest, and the spread; or None, and how many there are.
@@ -192,7 +185,7 @@ class Pool(Sequence[Envelope]):
             finite = isfinite(sum(scores)) or all(map(isfinite, scores))  # finite numbers may add up to infinity
         except (TypeError, OverflowError):
             finite = False
-        if finite:
+        if finite and scores:
             ordered = sorted(scores)
             low, high = ranked.score_range or (ordered[0], ordered[-1])
             scale = self._scales[n] = scores, low, high - low
@@ -209,52 +202,59 @@ class Pool(Sequence[Envelope]):
     def __getitem__(self, index: slice) -> Sequence[Envelope]: ...
     def __getitem__(self, index: int | slice) -> Envelope | Sequence[Envelope]:
         at = self.firsts()[index]
-        return self._unscored(at) if isinstance(at, int) else [self._unscored(number) for number in at]
+        return self._unscored([at])[0] if isinstance(at, int) else self._unscored(at)
 
-    def _unscored(self, number: int) -> Envelope:
-        sealed = self._sealed.get(number)
-        if sealed is None:
-            sealed = self._sealed[number] = self.seal(number)
-        return sealed
+    def _unscored(self, numbers: Sequence[int]) -> list[Envelope]:
+        sealed = self._sealed
+        new = [number for number in numbers if number not in sealed]
+        sealed.update(zip(new, self.seal(new, [0.0] * len(new)), strict=True))
+        return [sealed[number] for number in numbers]
 
-    def seal(self, number: int, score: float = 0.0, most: Mapping[str, float] = _NOTHING) -> Envelope:
-        """The envelope of one document. `most` is what each source can give to the score at best."""
-        lists, places = self.lists, self.places(number)
-        if len(places) == 1:
+    def seal(self, numbers: Sequence[int], scores: Sequence[float], most: Mapping[str, float] = _NOTHING) -> list[Envelope]:
+        """The envelopes of these documents, with these scores. `most` is what each source can give to a score at best."""
+        self.look_up(numbers)
+        lists, stamp = self.lists, self._stamp
+        made: list[Envelope] = []
+        for number, score in zip(numbers, scores, strict=True):
+            places = self.places[number]
             n, index = places[0]
-            hit = lists[n].hits[index]
             possible = most.get(lists[n].source, 0.0)
-            return Envelope(
-                document=hit.document, provenance=(self._stamp(n, index, hit),), score=score,
-                normalized=min(1.0, score / possible) if possible else 0.0, highlights=hit.highlights, vector=hit.vector,
-            )  # fmt: skip
-        possible, source = 0.0, None
-        for n, _ in places:  # in the order of names, so those of one source follow each other
-            if lists[n].source != source:
+            if len(places) > 1:
                 source = lists[n].source
-                possible += most.get(source, 0.0)
-        stamps: list[Provenance] = []
-        highlights: dict[str, None] = {}
-        vector: Vector | None = None
-        places = sorted(places, key=_RANK)
-        for n, index in places:
-            hit = lists[n].hits[index]
-            stamps.append(self._stamp(n, index, hit))
-            if hit.highlights:
-                highlights.update(dict.fromkeys(hit.highlights))
-            if vector is None:
-                vector = hit.vector
-        n, index = places[0]
-        return Envelope(
-            document=lists[n].hits[index].document, provenance=tuple(stamps), score=score,
-            normalized=min(1.0, score / possible) if possible else 0.0, highlights=tuple(highlights), vector=vector,
-        )  # fmt: skip
+                for n, _ in places:  # in the order of names, so those of one source follow each other
+                    if lists[n].source != source:
+                        source = lists[n].source
+                        possible += most.get(source, 0.0)
+                places = sorted(places, key=_RANK)
+                n, index = places[0]
+            best = lists[n].hits[index]
+            stamps: tuple[Provenance, ...] = (stamp(n, index, best),)
+            highlights, vector = best.highlights, best.vector
+            for n, index in places[1:]:
+                hit = lists[n].hits[index]
+                stamps += (stamp(n, index, hit),)
+                if hit.highlights:
+                    highlights = tuple(dict.fromkeys((*highlights, *hit.highlights)))
+                if vector is None:
+                    vector = hit.vector
+            made.append(Envelope(
+                document=best.document, provenance=stamps, score=score,
+                normalized=min(1.0, score / possible) if possible else 0.0, highlights=highlights, vector=vector,
+            ))  # fmt: skip
+        return made
 
     def _stamp(self, n: int, index: int, hit: Hit) -> Provenance:
         ranked = self.lists[n]
+        scores, low, spread = self._scales.get(n) or self._scale(n)
+        if scores is not None and spread > 0:
+            normalized = (scores[index] - low) / spread
+            if not 0.0 <= normalized <= 1.0:
+                normalized = min(1.0, max(0.0, normalized))
+        else:
+            normalized = 1.0 if scores is not None else (spread - index) / spread
         return Provenance(
             source=ranked.source, leg=ranked.leg, query=ranked.query, rank=index + 1, score=hit.score,
-            normalized=self.scaled(n, index), weight=ranked.weight, retrieved_at=ranked.retrieved_at,
+            normalized=normalized, weight=ranked.weight, retrieved_at=ranked.retrieved_at,
         )  # fmt: skip
 
 

@@ -81,8 +81,11 @@ class _Run:
         self._queries: dict[int, Query] = {}
         self.reports: list[SourceReport | None] = [None] * len(plan.calls)
         self.vectors: dict[str, asyncio.Task[Mapping[str, Vector]]] = {}
+        self.tasks: list[asyncio.Task[None]] = []
+        self.to_make = iter(enumerate(plan.calls))  # calls that nobody has begun
         self.left: int
         self.over: asyncio.Future[None]
+        self.ending = False
 
     async def harvest(self) -> Harvest:
         skipped = [_skipped(name, why, self.plan.intent) for name, why in self.plan.excluded.items()]
@@ -97,23 +100,37 @@ class _Run:
         for name, texts in self._texts().items():
             self.vectors[name] = loop.create_task(self._embed(name, texts))
         self.left, self.over = len(self.plan.calls), loop.create_future()
-        tasks = [loop.create_task(self._ask(index, call)) for index, call in enumerate(self.plan.calls)]
+        self.tasks.append(loop.create_task(self._in_turn()))
+        loop.call_soon(self._spread)  # runs after the first step of that task
         timer = None if self.deadline is None else loop.call_later(self.deadline - monotonic(), self._cut)
-        late = tasks
         try:
             await self.over
-            late = [task for task in tasks if not task.done()]
         finally:
+            self.ending = True
             if timer is not None:
                 timer.cancel()
+            late = [task for task in self.tasks if not task.done()]
             if late or self.vectors:
                 await self._end({*late, *self.vectors.values()})
-        for task in tasks:
+        for task in self.tasks:
             if task.done() and not task.cancelled() and (error := task.exception()) is not None:
                 raise error  # a fault of this program, not of a source
-        for index, (call, task) in enumerate(zip(self.plan.calls, tasks, strict=True)):
+        for index, call in enumerate(self.plan.calls):
             if self.reports[index] is None:
-                self._unanswered(index, call, cut=task in late)
+                self._cut_off(index, call)
+
+    async def _in_turn(self) -> None:
+        """Make calls one after the other for as long as each is answered without waiting: a task for each would cost more."""
+        task = asyncio.current_task()
+        for index, call in self.to_make:
+            await self._ask(index, call)
+            if task is None or task.cancelling():  # the source's doing; it must not reach the next call
+                return
+
+    def _spread(self) -> None:
+        """A call waits: give each of those behind it a task, so that all wait at once."""
+        for index, call in () if self.ending else self.to_make:
+            self.tasks.append(asyncio.get_running_loop().create_task(self._ask(index, call)))
 
     def _cut(self) -> None:
         """No longer wait: every call has ended, or the time is over."""
@@ -170,6 +187,10 @@ class _Run:
             breaker.worked()
         except asyncio.CancelledError:
             breaker.left()
+            if not self.ending:
+                why = "the source cancelled its own call"
+                self._report(index, call, "error", started, error=why)
+                breaker.failed(why)
             raise
         except Exception as error:
             late = isinstance(error, TimeoutError | SourceTimeout)
@@ -188,13 +209,8 @@ class _Run:
         """Seconds a call must have had for its lateness to count against the source; a hurried caller proves nothing."""
         return self.limits.patience if call.timeout is None else min(self.limits.patience, 0.9 * call.timeout)
 
-    def _unanswered(self, index: int, call: Call, *, cut: bool) -> None:
-        """Report a call that ended without an answer or an error. One that was cut counts against a source that had its time."""
-        if not cut:
-            why = "the source cancelled its own call"
-            self._report(index, call, "error", error=why)
-            self.limits.breaker(call.source, call.query.leg).failed(why)
-            return
+    def _cut_off(self, index: int, call: Call) -> None:
+        """Report a call that was cut at the deadline. It counts against a source that had its time."""
         why = "no answer by the request's deadline"
         self._report(index, call, "timeout", error=why)
         if monotonic() - self.started >= self.limits.patience:

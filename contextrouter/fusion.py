@@ -22,6 +22,7 @@ from contextrouter.model import Envelope
 from contextrouter.settings import Rag
 
 _NO_PROFILE: Mapping[str, float] = {}
+_NOWHERE = 1 << 62  # the place of a source that does not count, behind every other
 NO_WEIGHT = "only found by lists of weight 0"
 
 
@@ -75,8 +76,8 @@ class _Table(Protocol):
     def shared(self) -> Collection[int] | None: ...
     def scaled(self, entry: _List) -> Sequence[float]: ...
     def look_up(self, numbers: Iterable[int]) -> None: ...
-    def standing(self, number: int, order: Mapping[str, int]) -> tuple[int, int, str]: ...
-    def seal(self, number: int, score: float, most: Mapping[str, float]) -> Envelope: ...
+    def standing(self, numbers: Sequence[int], order: Mapping[str, int]) -> list[int]: ...
+    def seal(self, numbers: Sequence[int], scores: Sequence[float], most: Mapping[str, float]) -> list[Envelope]: ...
 
 
 class _PoolTable:
@@ -108,13 +109,16 @@ class _PoolTable:
 
     def scaled(self, entry: _List) -> Sequence[float]:
         """The scaled scores of a list, in its order; only weighted fusion asks."""
-        scaled, n = self.pool.scaled, entry.n
-        return [scaled(n, rank - 1) for rank in entry.ranks or range(1, len(entry.numbers) + 1)]
+        return self.pool.scaled(entry.n, [rank - 1 for rank in entry.ranks] if entry.ranks else range(len(entry.numbers)))
 
-    def standing(self, number: int, order: Mapping[str, int]) -> tuple[int, int, str]:
-        lists = self.pool.lists
-        stands = [(index, order[source], source) for n, index in self.pool.places(number) if (source := lists[n].source) in order]
-        return stands[0] if len(stands) == 1 else min(stands)
+    def standing(self, numbers: Sequence[int], order: Mapping[str, int]) -> list[int]:
+        width, places = len(order), self.pool.places
+        at = [order.get(ranked.source, _NOWHERE) for ranked in self.pool.lists]
+        return [
+            places[number][0][1] * width + at[places[number][0][0]] if len(places[number]) == 1
+            else min([index * width + at[n] for n, index in places[number]])
+            for number in numbers
+        ]
 
 
 class _SealedTable:
@@ -150,13 +154,17 @@ class _SealedTable:
     def look_up(self, numbers: Iterable[int]) -> None:
         """Nothing to do: provenance is at hand."""
 
-    def standing(self, number: int, order: Mapping[str, int]) -> tuple[int, int, str]:
-        return min([(p.rank, order[p.source], p.source) for p in self.envelopes[number].provenance if p.source in order])
+    def standing(self, numbers: Sequence[int], order: Mapping[str, int]) -> list[int]:
+        width, get = len(order), order.get
+        return [min([p.rank * width + get(p.source, _NOWHERE) for p in self.envelopes[number].provenance]) for number in numbers]
 
-    def seal(self, number: int, score: float, most: Mapping[str, float]) -> Envelope:
-        envelope = self.envelopes[number]
-        possible = sum([most.get(source, 0.0) for source in sorted({p.source for p in envelope.provenance})])
-        return envelope.scored(score, min(1.0, score / possible) if possible else 0.0)
+    def seal(self, numbers: Sequence[int], scores: Sequence[float], most: Mapping[str, float]) -> list[Envelope]:
+        made = []
+        for number, score in zip(numbers, scores, strict=True):
+            envelope = self.envelopes[number]
+            possible = sum([most.get(source, 0.0) for source in sorted({p.source for p in envelope.provenance})])
+            made.append(envelope.scored(score, min(1.0, score / possible) if possible else 0.0))
+        return made
 
 
 def _weigh(lists: Sequence[_List], rag: Rag, profiles: Mapping[str, Mapping[str, float]]) -> None:
@@ -299,15 +307,15 @@ class Ranked(Sequence[Envelope]):
         at = range(self._count)[index]
         if isinstance(at, int):
             self._order(at + 1)
-            return self._envelope(self._ordered[at])
+            return self._envelopes([self._ordered[at]])[0]
         if at:
             self._order(max(at[0], at[-1]) + 1)
         ordered = self._ordered
-        return [self._envelope(ordered[i]) for i in at]
+        return self._envelopes([ordered[i] for i in at])
 
     def __iter__(self) -> Iterator[Envelope]:
         self._order(self._count)
-        return map(self._envelope, self._ordered)
+        return iter(self._envelopes(self._ordered))
 
     def _order(self, count: int) -> None:
         """Make sure that the best `count` are in order."""
@@ -324,17 +332,7 @@ class Ranked(Sequence[Envelope]):
             end += 1
         del ordered[end:], values[end:]
         self._table.look_up(ordered)
-        if len({*values}) < len(values):
-            self._settle(ordered, values)
-        self._ordered = ordered
-
-    def _settle(self, ordered: list[int], values: list[float]) -> None:
-        start = 0
-        for end in range(1, len(ordered) + 1):
-            if end == len(ordered) or values[end] != values[start]:
-                if end - start > 1:
-                    ordered[start:end] = self._untied(ordered[start:end])
-                start = end
+        self._ordered = self._untied(ordered, values) if len({*values}) < len(values) else ordered
 
     def _best(self, count: int) -> Iterable[int]:
         """The best `count`, and what ties with the last of them.
@@ -351,24 +349,27 @@ class Ranked(Sequence[Envelope]):
         worst = sorted([scores[number] for number in numbers])[-count]
         return [number for number in numbers if scores[number] >= worst]
 
-    def _untied(self, numbers: list[int]) -> list[int]:
+    def _untied(self, ordered: list[int], values: list[float]) -> list[int]:
         """Order equal scores by best rank, then source; what is still tied by fingerprint. Nothing else is hashed."""
         if self._rank_of is None:
             given = {name: index for index, name in enumerate(self._sources)}
-            self._rank_of = {name: given.get(name, len(given)) for name in self._most}
-        standing, rank_of = self._table.standing, self._rank_of
-        keyed = sorted([(standing(number, rank_of), number) for number in numbers])
-        ordered = [number for _, number in keyed]
+            named = sorted(self._most, key=lambda name: (given.get(name, len(given)), name))
+            self._rank_of = {name: index for index, name in enumerate(named)}
+        standing = self._table.standing(ordered, self._rank_of)
+        keyed = sorted(zip([-value for value in values], standing, ordered, strict=True))
+        ordered = [number for _, _, number in keyed]
+        if len({*zip(values, standing, strict=True)}) == len(keyed):
+            return ordered
         start = 0
         for end in range(1, len(keyed) + 1):
-            if end == len(keyed) or keyed[end][0] != keyed[start][0]:
+            if end == len(keyed) or keyed[end][1] != keyed[start][1] or keyed[end][0] != keyed[start][0]:
                 if end - start > 1:
-                    ordered[start:end] = sorted(ordered[start:end], key=lambda number: (self._envelope(number).id, number))
+                    ordered[start:end] = sorted(ordered[start:end], key=lambda number: (self._envelopes([number])[0].id, number))
                 start = end
         return ordered
 
-    def _envelope(self, number: int) -> Envelope:
-        envelope = self._sealed.get(number)
-        if envelope is None:
-            envelope = self._sealed[number] = self._table.seal(number, self._scores[number], self._most)
-        return envelope
+    def _envelopes(self, numbers: Sequence[int]) -> list[Envelope]:
+        sealed, scores = self._sealed, self._scores
+        new = [number for number in numbers if number not in sealed]
+        sealed.update(zip(new, self._table.seal(new, [scores[number] for number in new], self._most), strict=True))
+        return [sealed[number] for number in numbers]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from operator import attrgetter
 from types import CoroutineType, coroutine
 from typing import Any
 
@@ -98,14 +99,16 @@ def _earlier(deadline: float | None, timeout: float | None) -> float | None:
 
 
 _TEXTS = ("queries", "concepts", "labels", "entities", "facets")
-_TYPES: tuple[tuple[str, type | tuple[type, ...], str], ...] = (
-    ("kind", str, "a text"),
-    ("language", (str, type(None)), "a text or None"),
-    ("lookup", (str, type(None)), "a text or None"),
-    ("period", (Period, type(None)), "a Period or None"),
-    ("confidence", (int, float), "a number"),
-    ("attributes", Mapping, "a mapping"),
-)
+_TYPES: dict[str, tuple[type | tuple[type, ...], str]] = {
+    "kind": (str, "a text"),
+    "language": ((str, type(None)), "a text or None"),
+    "lookup": ((str, type(None)), "a text or None"),
+    "period": ((Period, type(None)), "a Period or None"),
+    "confidence": ((int, float), "a number"),
+    "attributes": (Mapping, "a mapping"),
+}
+_FIELDS = (*_TEXTS, *_TYPES)
+_VALUES = attrgetter(*_FIELDS)
 
 
 def _checked(found: object, given: Intent) -> Intent:
@@ -113,23 +116,24 @@ def _checked(found: object, given: Intent) -> Intent:
     if not isinstance(found, Intent):
         raise TypeError(f"interpret() returned {type(found).__name__}, not Intent")
     changes = {}
-    for name in _TEXTS:
-        value = getattr(found, name)
-        if value is getattr(given, name):
+    for name, value, before in zip(_FIELDS, _VALUES(found), _VALUES(given), strict=True):
+        if value is before:
             continue
-        if not isinstance(value, tuple | list) or not all(isinstance(text, str) for text in value):
+        if name not in _TEXTS:
+            types, wanted = _TYPES[name]
+            if not isinstance(value, types):
+                raise TypeError(f"interpret() returned {name} {value!r}, not {wanted}")
+        elif not isinstance(value, tuple | list) or not all(isinstance(text, str) for text in value):
             raise TypeError(f"interpret() returned {name} {value!r}, not a tuple of texts")
-        if isinstance(value, list):
+        elif isinstance(value, list):
             changes[name] = tuple(value)
-    for name, types, wanted in _TYPES:
-        value = getattr(found, name)
-        if value is not getattr(given, name) and not isinstance(value, types):
-            raise TypeError(f"interpret() returned {name} {value!r}, not {wanted}")
     return found.replace(**changes) if changes else found
 
 
 def _settled(intent: Intent, question: str, request: Request, limit: int) -> Intent:
-    queries = (question, *(query.strip() for query in intent.queries))
+    if intent.queries == (question,) and intent.question == question and request.mode is None:
+        return intent
+    queries = (question, *[query.strip() for query in intent.queries])
     distinct = tuple({query.casefold(): query for query in reversed(queries) if query}.values())[::-1][:limit]
     kind = request.mode or intent.kind
     if distinct == intent.queries and kind == intent.kind and intent.question == question:

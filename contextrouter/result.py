@@ -22,23 +22,24 @@ class Steps:
     def mark(self) -> None:
         self._since = monotonic()
 
-    def add(
-        self, name: str, envelopes: Sequence[Envelope] = (), *, live: int = 0, lost: Sequence[Envelope] = (), note: str = ""
-    ) -> None:
+    def add(self, name: str, live: int = 0, lost: Sequence[Envelope] = (), note: str = "") -> None:
+        """Record a step that ends now, with `live` envelopes or hits."""
         now = monotonic()
-        self.all.append(Step(name=name, elapsed=now - self._since, live=live or len(envelopes), lost=lost, note=note))
+        self.all.append(Step(name=name, elapsed=now - self._since, live=live, lost=lost, note=note))
         self._since = now
 
     def split(self, name: str, envelopes: Sequence[Envelope]) -> Lane:
         """Record a step; return the envelopes that are still live."""
         live, lost = split(envelopes)
-        self.add(name, live, lost=lost)
+        self.add(name, len(live), lost)
         return Lane(live)
 
 
 def raise_if_all_failed(harvest: Harvest) -> None:
+    if any(report.status in ("ok", "partial") for report in harvest.reports):
+        return
     asked = [report for report in harvest.reports if report.status != "skipped"]
-    if asked and all(report.status in ("timeout", "error", "open") for report in asked):
+    if asked:
         raise AllSourcesFailed(asked)
 
 
@@ -52,7 +53,7 @@ def distinct_facts(facts: Sequence[Fact], limit: int) -> list[Fact]:
 
 def context_of(
     request: Request, intent: Intent, plan: Plan, harvest: Harvest, done: Assembled, steps: Sequence[Step], started: float,
-    *, embedded: int = 0,
+    *, hits: int = 0, embedded: int = 0,
 ) -> Context:
     if done.envelopes:
         outcome = "answered"
@@ -62,7 +63,7 @@ def context_of(
         outcome = "empty" if intent.should_search else "not_searched"
     usage = Usage(
         calls=len(plan.calls),
-        hits=sum(len(ranked.hits) for ranked in harvest.lists),
+        hits=hits,
         embedded=embedded,
         tokens=done.tokens,
         seconds=monotonic() - started,

@@ -58,6 +58,8 @@ from contextrouter.selection import select
 from contextrouter.settings import Rag, Settings, load
 from contextrouter.soundness import all_sound, without_flawed
 
+INTERPRET_SHARE = 0.3
+"""Share of the request's time that the interpreters may use: one that hangs must not cost the answer."""
 FAN_OUT_SHARE = 0.9
 """Share of the request's time that the sources may use when ranking stages follow."""
 
@@ -192,7 +194,8 @@ class ContextRouter:
         Raises RequestRefused (nothing ran), or AllSourcesFailed when every source that was asked failed.
         """
         request = _request(question, scope, sources, legs, deadline)
-        await self.open()
+        if self._open_in is not asyncio.get_running_loop():
+            await self.open()
         until = monotonic() + (request.deadline or self.settings.rag.timeout_seconds)
         if not self.settings.rag.cache_enabled:
             return await self._compute(request, until)
@@ -243,6 +246,8 @@ class ContextRouter:
 
     async def _interpret(self, request: Request, until: float) -> Intent:
         rag, named = self.settings.rag, self._interpreters
+        now = monotonic()
+        until = now + (until - now) * INTERPRET_SHARE
         return await interpret(
             request, {name: named[name] for name in rag.interpreters if name in named}, keys=self._keys["interpreter"],
             deadline=_on_loop(until), max_queries=rag.max_retrieval_queries,
@@ -284,16 +289,16 @@ class ContextRouter:
             on_report=on_report,
             embed=embedding,
         )
-        steps.add("fan_out", live=sum([len(ranked.hits) for ranked in harvest.lists]))
+        hits = sum([len(ranked.hits) for ranked in harvest.lists])
+        steps.add("fan_out", hits)
         raise_if_all_failed(harvest)
         facts = distinct_facts(harvest.facts, rag.max_graph_facts)
         told = stage_context(request, intent, facts, self.settings, self._sources) if stages else None
         harvest, selected = await self._selected(harvest, rag, stages, told, until, steps)
         done = assemble(selected, facts, budget=rag.token_budget, count=tokens.count, truncate=tokens.truncate)
-        steps.add(
-            "assemble", done.envelopes, lost=done.lost, note="the best document was cut to the token budget" if done.cut else ""
-        )
-        return context_of(request, intent, plan, harvest, done, steps.all, started, embedded=embedding.embedded)
+        note = "the best document was cut to the token budget" if done.cut else ""
+        steps.add("assemble", len(done.envelopes), done.lost, note)
+        return context_of(request, intent, plan, harvest, done, steps.all, started, hits=hits, embedded=embedding.embedded)
 
     async def _selected(
         self, harvest: Harvest, rag: Rag, stages: Mapping[str, Stage], context: StageContext | None, until: float, steps: Steps
@@ -321,7 +326,7 @@ class ContextRouter:
         self, harvest: Harvest, rag: Rag, stages: Mapping[str, Stage], context: StageContext | None, until: float, steps: Steps
     ) -> Lane:
         envelopes = dedupe(harvest.lists, rag.identity)
-        steps.add("dedupe", envelopes)
+        steps.add("dedupe", len(envelopes))
         live = steps.split("fuse", fuse(envelopes, rag, profiles=self._profiles(), sources=self._order))
         if context is not None:
             ranked = await rank(

@@ -75,6 +75,39 @@ async def test_b01_a_source_has_a_timeout_of_its_own_inside_the_deadline():
     assert statuses(harvest) == {"slow": "timeout"}
 
 
+class Cancels(Fixed):
+    """Cancels the task it is called in, and answers all the same."""
+
+    async def search(self, query: Query) -> Sequence[Hit]:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        return await super().search(query)
+
+
+class Tasks(Fixed):
+    """Notes in which task it was called."""
+
+    seen: list[object] = []
+
+    async def search(self, query: Query) -> Sequence[Hit]:
+        self.seen.append(asyncio.current_task())
+        return await super().search(query)
+
+
+async def test_a_source_that_cancels_its_own_task_harms_no_other():
+    harvest = await run(1, first=Fixed("a"), odd=Cancels("b"), good=Fixed("c"), slow=Fixed("d", delay=0.01))
+    assert statuses(harvest) == {"first": "ok", "odd": "ok", "good": "ok", "slow": "ok"}
+
+
+async def test_calls_behind_one_that_waits_have_tasks_of_their_own_and_those_before_it_share_one():
+    Tasks.seen = []
+    await run(1, a=Tasks("a"), b=Tasks("b"), wait=Tasks("c", delay=0.01), d=Tasks("d"), e=Tasks("e"))
+    a, b, wait, d, e = Tasks.seen
+    assert a is b is wait
+    assert len({a, d, e}) == 3
+
+
 async def test_lists_come_in_the_order_of_the_plan_whoever_answers_first():
     harvest = await run(5, late=Fixed("a", delay=0.05), early=Fixed("b"))
     assert [ranked.source for ranked in harvest.lists] == ["late", "early"]

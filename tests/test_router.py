@@ -154,6 +154,17 @@ async def test_a_failed_interpreter_degrades_the_answer():
     assert context.trace.steps[0].note == "failed: f: RuntimeError: no model"
 
 
+async def test_an_interpreter_that_hangs_leaves_the_sources_their_share_of_the_time():
+    class Hangs(Interpreter):
+        async def interpret(self, intent: Intent) -> Intent:
+            await asyncio.sleep(60)
+            raise AssertionError("nobody waits for it")
+
+    async with ContextRouter(connectors={"a": Fixed("a")}, interpreters={"h": Hangs()}) as router:
+        context = await router.route("hello", deadline=0.4)
+    assert (found(context), context.trace.steps[0].note) == (["a"], "failed: h: timed out")
+
+
 async def test_m17_a_route_that_finds_nothing_falls_back():
     settings = {
         "routes": {"narrow": {"sources": ["none"], "fallback": "wide"}, "wide": {"sources": ["some"], "fallback": "narrow"}}
