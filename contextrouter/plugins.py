@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 FIRST_PARTY: Mapping[tuple[str, str], str] = {
-    ("provider", "postgres"): "postgres",
-    ("fact", "postgres"): "postgres",
     ("provider", "vertex"): "vertex",
 }
 """Plugins of ours that come with a distribution of their own -> the extra that installs it."""

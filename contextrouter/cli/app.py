@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import contextrouter
-from contextrouter.cli import cache, check, demo, ingest, init, plan, plugins, route, screen, settings
+from contextrouter.cli import cache, check, db, demo, ingest, init, plan, plugins, route, screen, settings
 from contextrouter.cli.outcome import EXIT_CODES
 
 _CODES = " · ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items())
@@ -42,6 +42,7 @@ for module in (demo, init, check, settings, ingest, route, plan):
     app.command(name)(getattr(module, name))
 app.add_typer(plugins.app, name="plugins")
 app.add_typer(cache.app, name="cache")
+app.add_typer(db.app, name="db")
 
 
 def start() -> None:

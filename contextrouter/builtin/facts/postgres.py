@@ -1,0 +1,232 @@
+# ruff: noqa: S608  (the statements are put together from fragments written here; every value is bound)
+"""The fact source `postgres`: triples stored with the documents of a Postgres store, found by the names a question holds."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import msgspec
+
+from contextrouter.builtin.facts.sqlite import _entity, _Found, _given, _spans
+from contextrouter.builtin.providers import postgres_schema
+from contextrouter.builtin.providers.filtering import microseconds, moment
+from contextrouter.builtin.providers.postgres import Postgres
+from contextrouter.builtin.providers.postgres_embedded import PREFIX, example_folder
+from contextrouter.builtin.providers.postgres_filter import Values, visible
+from contextrouter.builtin.providers.postgres_pool import NoStore, Pool, Session
+from contextrouter.builtin.providers.sqlite_write import name_key
+from contextrouter.builtin.providers.websearch import STOP_WORDS
+from contextrouter.contracts import Entry, FactSource, Provider
+from contextrouter.model import Document, Entity, Fact, Period, Query, Scope
+
+if TYPE_CHECKING:
+    from contextrouter.builtin.providers.postgres_pool import Connection
+
+_WIDEST = 1_000  # names followed from one hop to the next
+_MOST = 5_000  # facts looked at in one hop
+_COLUMNS = (
+    "f.owner, f.document, f.place, f.subject, f.predicate, f.object, f.source, f.confidence, f.valid_from, f.valid_to, f.tenant,"
+    " f.compartment, f.sensitivity, f.attributes, f.subject_key, f.object_key"
+)
+
+
+class PostgresFacts(FactSource):
+    """Answers with the facts in a Postgres store: those whose subject or object is named by the question.
+
+    `store` is the name of a `postgres` provider whose pool is shared; without it `dsn`, `schema`, `pool_size`, `pool_timeout`,
+    `statement_timeout`, `statement_cache_size` and `target_session_attrs` say as they do there where the facts are. `hops`
+    (1 to 10) is how far facts are followed from the names: at 2, facts about the entities of the first facts come too.
+
+    Names are matched whole, without regard to case and accents, longest first, in any script. Facts are those that hold now,
+    or at some time in the query's period. Raises ValueError for values out of range.
+    """
+
+    example_questions: ClassVar[Sequence[str]] = ("Who founded OpenAI?",)
+
+    def __init__(
+        self,
+        *,
+        store: Provider | None = None,
+        dsn: str = "",
+        schema: str = "contextrouter",
+        hops: int = 2,
+        pool_size: int = 4,
+        pool_timeout: float = 5.0,
+        statement_timeout: float = 30.0,
+        statement_cache_size: int = 100,
+        target_session_attrs: Session = "any",
+    ) -> None:
+        if dsn and store is not None:
+            raise ValueError("dsn and a store are both given; give one of them.")
+        if store is not None and not isinstance(store, Postgres):
+            raise ValueError(f"store is a {type(store).__name__}; name a provider that uses 'postgres'.")
+        if not 1 <= hops <= 10:
+            raise ValueError(f"hops {hops!r} is out of range; give 1 to 10.")
+        self._hops = hops
+        self.pool = store.pool if store is not None else Pool(
+            dsn=dsn, schema=schema, pool_size=pool_size, pool_timeout=pool_timeout, statement_timeout=statement_timeout,
+            statement_cache_size=statement_cache_size, target_session_attrs=target_session_attrs,
+        )  # fmt: skip
+        self._example: Postgres | None = None
+
+    @classmethod
+    def example(cls) -> Self:
+        """One document with one fact, in a schema of its own, on a server in a temporary folder."""
+        dsn, schema = PREFIX + example_folder(), f"example_{uuid.uuid4().hex[:24]}"
+        source = cls(dsn=dsn, schema=schema)
+        source._example = Postgres(dsn=dsn, schema=schema, embedder=None, pool_size=1)
+        return source
+
+    async def open(self) -> None:
+        """Connect, or join the store's connections. Raises SourceError when there is no server."""
+        await self.pool.open(self)
+        if self._example is not None:
+            await _fill(self._example)
+            self._example = None
+
+    async def aclose(self) -> None:
+        """Let go of the pool; its connections end with the last plugin that shares it."""
+        await self.pool.aclose(self)
+
+    async def ping(self) -> None:
+        """Raise SourceError when there is no store to ask."""
+        async with self.pool.transaction() as connection:
+            await postgres_schema.note(connection, "store")
+
+    async def version(self) -> str:
+        """A string that changes with every write to the store, by whichever process; "" while there is none."""
+        try:
+            async with self.pool.transaction() as connection:
+                return await postgres_schema.content_version(connection)
+        except NoStore:
+            return ""
+
+    async def facts(self, query: Query) -> Sequence[Fact]:
+        """Return facts about the names in the query's text, entities and concepts.
+
+        Order: names matched, hops, confidence, subject, predicate, object. One fact said by several documents comes once;
+        said of two periods it comes twice.
+        """
+        if query.limit < 1:
+            return []
+        async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
+            found = await self._direct(connection, query)
+        best: dict[tuple[Any, ...], _Found] = {}
+        for each in sorted(found, key=lambda f: f.order):
+            fact = each.fact
+            best.setdefault((fact.subject, fact.predicate, fact.object, fact.valid_from, fact.valid_to), each)
+        return [each.fact for each in best.values()][: query.limit]
+
+    async def entities(self, query: Query) -> Sequence[Entity]:
+        """Return the entities the query names, with what the facts say of each: predicate -> object, or list of objects."""
+        async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
+            names = await _named(connection, query)
+            found = await _about(connection, sorted(names), query.scope, query.period)
+        grouped: dict[tuple[str, ...], list[Fact]] = {}
+        for _, fact, _ in found:
+            key = name_key(fact.subject)
+            if key in names:
+                labels = (fact.tenant or "", fact.compartment or "", fact.sensitivity or "")
+                grouped.setdefault((key, *labels), []).append(fact)
+        return [_entity(key[0], facts) for key, facts in sorted(grouped.items())][: max(query.limit, 0)]
+
+    async def _direct(self, connection: Connection, query: Query) -> list[_Found]:
+        """Facts of the names, then, hop by hop, of the entities those facts name; no name is followed twice."""
+        names = await _named(connection, query)
+        found: dict[tuple[Any, ...], _Found] = {}
+        frontier, visited = sorted(names), set(names)
+        for hop in range(1, self._hops + 1):
+            if not frontier:
+                break
+            reached: dict[str, None] = {}
+            for number, fact, keys in await _about(connection, frontier, query.scope, query.period):
+                if number not in found:
+                    found[number] = _Found(fact, len(names & keys), hop)
+                    reached.update(dict.fromkeys(sorted(keys - visited)))
+            frontier = list(reached)[:_WIDEST]
+            visited.update(frontier)
+        return list(found.values())
+
+
+async def _about(
+    connection: Connection, names: Sequence[str], scope: Scope | None, period: Period | None
+) -> list[tuple[tuple[Any, ...], Fact, set[str]]]:
+    """Facts that have one of `names` as subject or object, surest first."""
+    if not names:
+        return []
+    values = Values()
+    asked = values.bound(list(names), "text[]")
+    condition = " AND ".join(part for part in (visible(scope, "f", values), _valid(period, values)) if part)
+    rows = await connection.fetch(
+        f"SELECT {_COLUMNS} FROM facts f WHERE (f.subject_key = ANY ({asked}) OR f.object_key = ANY ({asked})) AND {condition}"
+        ' ORDER BY f.confidence DESC, f.subject COLLATE "C", f.predicate COLLATE "C", f.object COLLATE "C",'
+        f" f.owner, f.document, f.place LIMIT {_MOST}",
+        *values,
+    )
+    return [(tuple(row)[:3], _fact(row), {key for key in tuple(row)[-2:] if key}) for row in rows]
+
+
+def _fact(row: Any) -> Fact:
+    return Fact(
+        subject=row["subject"], predicate=row["predicate"], object=row["object"], source=row["source"],
+        confidence=row["confidence"], valid_from=moment(row["valid_from"]), valid_to=moment(row["valid_to"]),
+        tenant=row["tenant"] or None, compartment=row["compartment"] or None, sensitivity=row["sensitivity"] or None,
+        attributes=msgspec.json.decode(row["attributes"]),
+    )  # fmt: skip
+
+
+def _valid(period: Period | None, values: Values) -> str:
+    """Facts that hold now, or at some time in the period. A fact's own period is [valid_from, valid_to)."""
+    if period is None:
+        now = microseconds(datetime.now(UTC))
+        first, last = now, None if now is None else now + 1
+    else:
+        first, last = map(microseconds, period.bounds())
+    parts = []
+    if last is not None:
+        parts.append(f"(f.valid_from IS NULL OR f.valid_from < {values.bound(last, 'bigint')})")
+    if first is not None:
+        parts.append(f"(f.valid_to IS NULL OR f.valid_to > {values.bound(first, 'bigint')})")
+    return " AND ".join(parts) or "true"
+
+
+async def _named(connection: Connection, query: Query) -> set[str]:
+    """The names that visible facts know among those asked: given ones, and those in the text that lie within no longer one.
+
+    Stop words alone ("it", "who") name nothing unless given as an entity.
+    """
+    spans = _spans(query.text)
+    given = _given(query)
+    known = await _known(connection, {key for _, _, key in spans} | given, query.scope)
+    held = [span for span in spans if span[2] in known and not all(word in STOP_WORDS for word in span[2].split())]
+    held.sort(key=lambda span: (span[0] - span[1], span[0]))
+    chosen: list[tuple[int, int, str]] = []
+    for first, end, key in held:
+        if not any(start <= first and end <= stop for start, stop, _ in chosen):
+            chosen.append((first, end, key))
+    return {key for _, _, key in chosen} | (given & known)
+
+
+async def _known(connection: Connection, keys: Iterable[str], scope: Scope | None) -> set[str]:
+    values = Values()
+    asked = values.bound(sorted(keys), "text[]")
+    shown = visible(scope, "f", values) or "true"
+    rows = await connection.fetch(
+        f"SELECT subject_key AS key FROM facts f WHERE subject_key = ANY ({asked}) AND {shown}"
+        f" UNION SELECT object_key FROM facts f WHERE object_key = ANY ({asked}) AND {shown}",
+        *values,
+    )
+    return {row["key"] for row in rows if row["key"]}
+
+
+async def _fill(store: Postgres) -> None:
+    document = Document(id="openai", content="OpenAI was founded by Sam Altman and others.")
+    fact = Fact(subject="OpenAI", predicate="founded_by", object="Sam Altman")
+    try:
+        await store.open()
+        await store.upsert([Entry(document=document, chunks=[document], facts=[fact])])
+    finally:
+        await store.aclose()

@@ -1,0 +1,102 @@
+# ruff: noqa: S608  (the statements are put together from fragments written here; every value is bound)
+"""The text leg: candidates by the GIN index over weighted terms, scored by idf and Postgres' own saturating rank."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from contextrouter.builtin.providers import websearch
+from contextrouter.builtin.providers.postgres_filter import Values, admitted, lexeme, visible
+from contextrouter.builtin.providers.postgres_pool import clean
+from contextrouter.contracts import TermStatistics
+from contextrouter.model import SHARED, Query, Scope
+
+if TYPE_CHECKING:
+    from contextrouter.builtin.providers.postgres_pool import Connection
+
+BUDGET = 20_000
+"""Chunks that one question may nominate: its rarest terms do, until their postings are so many; all its terms score."""
+_MOST_COUNTED, _MOST_SCORED = 128, 48  # terms of a question
+_FIRST = 6 / 3.141592653589793**2
+"""What ts_rank gives a term that occurs once with weight 1; its sum over 1/n² is within 1 % of tf / (tf + 0.645)."""
+
+
+def rank_weights(title: float, path: float, body: float) -> tuple[list[float], float]:
+    """Weights of tsvector classes D, C, B, A whose ts_rank is, up to the factor returned, BM25's contribution per field."""
+    once = [float(websearch.saturation(weight, 1.0)) for weight in (title, path, body)]
+    most = max(once)
+    title, path, body = (each / most for each in once)
+    return [0.0, body, path, title], most / _FIRST
+
+
+async def search(connection: Connection, query: Query, weights: Sequence[float], factor: float) -> list[Any]:
+    """The best admitted chunks (payload, score), best first, ties by id and tenant; none without a term to look for."""
+    asked = websearch.parse(query.text)
+    frequencies = await counted(connection, asked.terms[:_MOST_COUNTED], query.scope)
+    if not any(frequencies.values()):
+        return []
+    total, average = await size(connection, query.scope)
+    nominating = websearch.rarest(list(frequencies.items()), BUDGET)
+    scored = websearch.rarest(list(frequencies.items()), sum(frequencies.values()))[:_MOST_SCORED]
+    values = Values()
+    condition = admitted(query, asked, values)
+    any_term = values.bound(" | ".join(lexeme(term) for term in nominating[:_MOST_SCORED]), "text")
+    ranked = values.bound(list(weights), "real[]")
+    parts = []
+    for term in scored:
+        idf = values.bound(websearch.weight(total, frequencies[term]), "float8")
+        parts.append(f"{idf} * ts_rank({ranked}, c.terms, {values.bound(lexeme(term), 'text')}::tsquery)")
+    length = f"c.length / {values.bound(average, 'float8')}"
+    score = f"({' + '.join(parts)}) * {values.bound(factor, 'float8')} * {_share(length)}"
+    found: list[Any] = await connection.fetch(
+        f"SELECT payload, score FROM (SELECT c.id, c.tenant, c.payload, round({score} * 1e6) / 1e6 AS score FROM chunks c"
+        f" WHERE c.terms @@ {any_term}::tsquery{' AND ' + condition if condition else ''}) s"
+        f" WHERE score > 0 ORDER BY score DESC, id, tenant LIMIT {values.bound(query.limit, 'bigint')}",
+        *values,
+    )
+    return found
+
+
+def _share(length: str) -> str:
+    """What a chunk's length leaves of a term that occurs once: 1 at the average length."""
+    k1, b = websearch.K1, websearch.B
+    return f"{1.0 + k1} / ({1.0 + k1 * (1.0 - b)} + {k1 * b} * {length})"
+
+
+async def counted(connection: Connection, terms: Sequence[str], scope: Scope | None) -> dict[str, int]:
+    """In how many chunks that the scope shows each term occurs, counted no further than `BUDGET`; rarity is no hint at others'."""
+    values = Values()
+    given = values.bound([lexeme(term) for term in terms], "text[]")
+    shown = visible(scope, "c", values)
+    rows = await connection.fetch(
+        "SELECT (SELECT count(*) FROM (SELECT FROM chunks c WHERE c.terms @@ t.term::tsquery"
+        f"{' AND ' + shown if shown else ''} LIMIT {BUDGET}) s) AS many"
+        f" FROM unnest({given}) WITH ORDINALITY AS t (term, place) ORDER BY t.place",
+        *values,
+    )
+    return {term: row["many"] for term, row in zip(terms, rows, strict=True)}
+
+
+async def size(connection: Connection, scope: Scope | None) -> tuple[int, float]:
+    """How many chunks there are in the scope's tenants, and how many terms they have on average (1 where there is none)."""
+    tenants = None if scope is None else [clean(scope.tenant or ""), SHARED]
+    row = await connection.fetchrow(
+        "SELECT coalesce(sum(chunks), 0)::bigint AS chunks, coalesce(sum(length), 0)::bigint AS length FROM tenants"
+        " WHERE $1::text[] IS NULL OR tenant = ANY ($1::text[])",
+        tenants,
+    )
+    assert row is not None
+    return row["chunks"], (row["length"] / row["chunks"] if row["chunks"] else 0.0) or 1.0
+
+
+async def statistics(connection: Connection, terms: Sequence[str]) -> TermStatistics:
+    """Counts over chunks; a term that is several words has the frequency of the rarest of them."""
+    analysed: Mapping[str, list[str]] = {term: websearch.analyse(term) for term in terms}
+    counts = await counted(connection, list(dict.fromkeys(word for found in analysed.values() for word in found)), None)
+    total, average = await size(connection, None)
+    return TermStatistics(
+        documents=total,
+        average_length=average if total else 0.0,
+        frequencies={term: min((counts.get(word, 0) for word in found), default=0) for term, found in analysed.items()},
+    )

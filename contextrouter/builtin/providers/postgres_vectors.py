@@ -1,0 +1,156 @@
+# ruff: noqa: S608  (the statements are put together from fragments written here; every value is bound)
+"""The vector legs: exact where few vectors are admitted, else by an approximate index that goes on until the limit is full."""
+
+from __future__ import annotations
+
+import math
+import re
+from array import array
+from collections.abc import Sequence
+from sys import byteorder
+from typing import TYPE_CHECKING, Any, Literal
+
+from contextrouter.builtin.providers import websearch
+from contextrouter.builtin.providers.postgres_filter import Values, admitted
+from contextrouter.builtin.providers.postgres_schema import REBUILD
+from contextrouter.builtin.providers.postgres_write import LEGS, refuse, unit, written
+from contextrouter.errors import SourceError
+from contextrouter.model import Query
+
+if TYPE_CHECKING:
+    from contextrouter.builtin.providers.postgres_pool import Connection
+
+Index = Literal["hnsw", "ivfflat", "none"]
+Precision = Literal["vector", "halfvec"]
+MOST_DIMENSIONS = {"vector": 2_000, "halfvec": 4_000}
+"""Dimensions that pgvector can index."""
+_MOST_SEARCH = 1_000  # what hnsw.ef_search may be at most
+
+
+async def search(
+    connection: Connection, query: Query, model: tuple[str, int], *, exact_below: int, ef_search: int
+) -> list[Any]:
+    """The nearest admitted chunks (payload, score, vector as bytes), nearest first, ties by id and tenant.
+
+    Raises SourceError for a query without a vector, or with one that is not like those stored.
+    """
+    if query.vector is None:
+        raise SourceError(f"Leg {query.leg!r} needs a query vector and got none; set `embedder` to a defined embedder.")
+    known, size, definition = await _known(connection, query.leg)
+    refuse(known, size, *model)
+    try:
+        vector = unit(query.vector)
+    except (ValueError, TypeError) as error:
+        raise SourceError(f"Query on the leg {query.leg!r} {error}.") from error
+    if vector is None or not size:
+        return []
+    if len(vector) != size:
+        raise SourceError(
+            f"Query vector has {len(vector)} dimensions, the store's have {size}; "
+            f"use the embedder the store was filled with, or build it again with {REBUILD}."
+        )
+    text = written(vector)
+    if not definition or await _few(connection, query, exact_below):
+        return await _exact(connection, query, text)
+    await connection.execute(
+        "SELECT set_config('hnsw.ef_search', $1, true), set_config('hnsw.iterative_scan', 'relaxed_order', true),"
+        " set_config('ivfflat.iterative_scan', 'relaxed_order', true), set_config('ivfflat.probes', $2, true)",
+        str(min(_MOST_SEARCH, max(ef_search, query.limit))),
+        str(probes(definition)),
+    )
+    precision = "halfvec" if "halfvec_cosine_ops" in definition else "vector"
+    found = await _near(connection, query, text, precision, size)
+    return found if len(found) >= query.limit else await _exact(connection, query, text)
+
+
+def values_of(sent: bytes) -> Sequence[float]:
+    """A vector as pgvector sends it: two counts of 16 bits, then float32, big-endian."""
+    held = array("f", sent[4:])
+    if byteorder == "little":
+        held.byteswap()
+    return held
+
+
+def index_sql(
+    leg: str, size: int, definition: str, precision: str, name: str = "", *, at: tuple[str, str] | None = None,
+    concurrently: bool = False,
+) -> str:  # fmt: skip
+    """The statement that builds a leg's index over vectors of `size` dimensions; `definition` is its method and options.
+
+    `at` are the schemas of the store and of pgvector, where they are not on the search path.
+    """
+    method, _, options = definition.partition(" ")
+    how = "CONCURRENTLY " if concurrently else ""
+    table, extension = (f"{at[0]}.", f"{at[1]}.") if at else ("", "")
+    return (
+        f"CREATE INDEX {how}{name or f'chunks_{leg}_near'} ON {table}chunks USING {method}"
+        f" (({leg}::{extension}{precision}({size})) {extension}{precision}_cosine_ops) {options}"
+    )
+
+
+def probes(definition: str) -> int:
+    """Lists of an ivfflat index that a search reads first: the square root of all."""
+    found = re.search(r"lists='?(\d+)", definition)
+    return max(1, round(math.sqrt(int(found[1])))) if found else 1
+
+
+async def _known(connection: Connection, leg: str) -> tuple[str, int, str]:
+    """Model and length of the vectors stored, and the definition of the leg's index ("": it has none)."""
+    row = await connection.fetchrow(
+        "SELECT (SELECT value FROM meta WHERE key = 'model') AS model, (SELECT value FROM meta WHERE key = 'dimensions') AS size,"
+        " (SELECT pg_get_indexdef(indexrelid) FROM pg_index WHERE indexrelid = to_regclass($1) AND indisvalid) AS definition",
+        f"chunks_{leg}_near",
+    )
+    assert row is not None
+    return row["model"] or "", int(row["size"] or 0), row["definition"] or ""
+
+
+async def _few(connection: Connection, query: Query, most: int) -> bool:
+    """Whether so few chunks are admitted that measuring all of them is best."""
+    values = Values()
+    condition = admitted(query, websearch.parse(query.text), values)
+    if not condition:
+        return bool(await connection.fetchval("SELECT coalesce(sum(chunks), 0) <= $1 FROM tenants", most))
+    sql = f"SELECT count(*) <= {most} FROM (SELECT FROM chunks c WHERE {condition} LIMIT {most + 1}) s"
+    return bool(await connection.fetchval(sql, *values))
+
+
+async def _exact(connection: Connection, query: Query, vector: str | None) -> list[Any]:
+    values = Values()
+    condition = admitted(query, websearch.parse(query.text), values)
+    column = _column(query.leg)
+    found: list[Any] = await connection.fetch(
+        f"SELECT payload, {_SCORE}, vector_send({column}) AS sent FROM (SELECT c.id, c.tenant, c.payload, {column},"
+        f" round((c.{column} <=> {values.bound(vector, 'text')}::vector) * 1e6) / 1e6 AS distance FROM chunks c"
+        f" WHERE c.{column} IS NOT NULL{' AND ' + condition if condition else ''}"
+        f" ORDER BY distance, id, tenant LIMIT {values.bound(query.limit, 'bigint')}) s ORDER BY distance, id, tenant",
+        *values,
+    )
+    return found
+
+
+async def _near(connection: Connection, query: Query, vector: str | None, precision: str, size: int) -> list[Any]:
+    """By the index: ordered by the bare operator, as it must be to be used; distances are taken of the vectors themselves."""
+    values = Values()
+    condition = admitted(query, websearch.parse(query.text), values)
+    column = _column(query.leg)
+    asked = values.bound(vector, "text")
+    limit = values.bound(query.limit, "bigint")
+    wider = f"{limit} * 2" if precision == "halfvec" else limit
+    found: list[Any] = await connection.fetch(
+        f"SELECT payload, {_SCORE}, vector_send({column}) AS sent FROM (SELECT id, tenant, payload, {column},"
+        f" round(({column} <=> {asked}::vector) * 1e6) / 1e6 AS distance FROM (SELECT c.id, c.tenant, c.payload, c.{column}"
+        f" FROM chunks c WHERE c.{column} IS NOT NULL{' AND ' + condition if condition else ''}"
+        f" ORDER BY c.{column}::{precision}({size}) <=> {asked}::{precision}({size}) LIMIT {wider}) n) s"
+        f" ORDER BY distance, id, tenant LIMIT {limit}",
+        *values,
+    )
+    return found
+
+
+_SCORE = "greatest(-1.0, least(1.0, round((1.0 - distance) * 1e6) / 1e6)) AS score"
+
+
+def _column(leg: str) -> str:
+    assert leg in LEGS
+    return leg
