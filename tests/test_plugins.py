@@ -112,9 +112,9 @@ def test_every_registered_plugin_loads_and_has_an_example():
 
 
 def test_first_party_plugins_that_are_not_installed_name_their_extra():
-    with pytest.raises(MissingDependency, match=r"pip install 'contextrouter\[postgres\]'") as caught:
-        Registry().load("provider", "postgres")
-    assert caught.value.extra == "postgres"
+    with pytest.raises(MissingDependency, match=r"pip install 'contextrouter\[vertex\]'") as caught:
+        Registry().load("provider", "vertex")
+    assert caught.value.extra == "vertex"
 
 
 def test_nothing_is_imported_before_a_use_names_it():

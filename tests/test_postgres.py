@@ -45,8 +45,8 @@ def test_it_has_the_abilities_it_claims() -> None:
     ("keyword", "value"),
     [
         ("schema", "x'); DROP"), ("schema", "pg_mine"), ("schema", ""), ("m", 1), ("ef_construction", 3),
-        ("ef_construction", 31), ("ef_search", 0), ("exact_below", -1), ("pool_size", 0), ("pool_timeout", 0.0), ("statement_timeout", float("nan")),
-        ("statement_cache_size", -1), ("title_weight", -1.0), ("body_weight", float("inf")),
+        ("ef_construction", 31), ("ef_search", 0), ("exact_below", -1), ("pool_size", 0), ("pool_timeout", 0.0),
+        ("statement_timeout", float("nan")), ("statement_cache_size", -1), ("title_weight", -1.0), ("body_weight", float("inf")),
     ],
 )  # fmt: skip
 def test_values_out_of_range_are_refused_by_name(keyword: str, value: Any) -> None:
@@ -88,41 +88,48 @@ _QUERIES = st.builds(
 _VECTORS = st.sampled_from([None, [1.0, 0.0], [3.0, 3.0], [-1.0, 0.5], [0.0, 0.0]])
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(
-    documents=st.lists(st.tuples(_DOCUMENTS, _VECTORS), min_size=1, max_size=8),
-    removed=st.sets(st.integers(0, 7)),
-    queries=st.lists(_QUERIES, min_size=1, max_size=8),
-)
-def test_it_finds_what_the_store_in_memory_finds(
-    documents: list[tuple[Document, list[float] | None]], removed: set[int], queries: list[Query]
-) -> None:
+_STORED = st.lists(st.tuples(_DOCUMENTS, _VECTORS), min_size=1, max_size=8)
+
+
+def test_it_finds_what_the_store_in_memory_finds() -> None:
     """The same documents on every leg, on the vector legs in the same order with the same cosines."""
-    entries = []
-    for number, (document, vector) in enumerate(documents):
-        document = document.replace(id=f"d{number}")
-        entries.append(Entry(document=document, chunks=[document], vectors={"vector": [vector], "keywords": [vector]}))
 
-    async def compare() -> None:
+    async def compare(
+        store: Postgres, documents: list[tuple[Document, list[float] | None]], removed: set[int], queries: list[Query]
+    ) -> None:
+        entries = []
+        for number, (document, vector) in enumerate(documents):
+            document = document.replace(id=f"d{number}")
+            entries.append(Entry(document=document, chunks=[document], vectors={"vector": [vector], "keywords": [vector]}))
         memory = Memory(embedder="default")
-        async with opened() as store:
-            for one in (store, memory):
-                await one.upsert(entries)
-            for stage in (set(), removed):
-                for each in entries:
-                    if int(each.document.id[1:]) in stage:
-                        counts = [await one.delete([each.document.id], each.document.tenant) for one in (store, memory)]
-                        assert counts[0] == counts[1]
-                for query in queries:
-                    got, right = await store.search(query), await memory.search(query)
-                    if query.leg == "text":
-                        assert sorted(repr(h.document) for h in got) == sorted(repr(h.document) for h in right)
-                    else:
-                        assert [h.document for h in got] == [h.document for h in right]
-                        assert [h.score for h in got] == pytest.approx([h.score for h in right], abs=2e-6)
-                assert await store.statistics(_WORDS) == await memory.statistics(_WORDS)
+        await store.clear()
+        for one in (store, memory):
+            await one.upsert(entries)
+        for stage in (set[int](), removed):
+            for each in entries:
+                if int(each.document.id[1:]) in stage:
+                    counts = [await one.delete([each.document.id], each.document.tenant) for one in (store, memory)]
+                    assert counts[0] == counts[1]
+            for query in queries:
+                got, right = await store.search(query), await memory.search(query)
+                if query.leg == "text":
+                    assert sorted(repr(h.document) for h in got) == sorted(repr(h.document) for h in right)
+                else:
+                    assert [h.document for h in got] == [h.document for h in right]
+                    assert [h.score for h in got] == pytest.approx([h.score for h in right], abs=2e-6)
+            assert await store.statistics(_WORDS) == await memory.statistics(_WORDS)
 
-    asyncio.run(compare())
+    with asyncio.Runner() as runner:
+        context = opened()
+        store = runner.run(context.__aenter__())
+
+        @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+        @given(documents=_STORED, removed=st.sets(st.integers(0, 7)), queries=st.lists(_QUERIES, min_size=1, max_size=8))
+        def all_are_alike(**drawn: Any) -> None:
+            runner.run(compare(store, **drawn))
+
+        all_are_alike()
+        runner.run(context.__aexit__(None, None, None))
 
 
 async def test_text_scores_are_near_bm25(store: Postgres) -> None:
@@ -185,19 +192,29 @@ async def test_pg_01_02_05_08_11_no_text_is_a_syntax_error(store: Postgres) -> N
     assert await ids(store, "moon") == ["d"]
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.text(max_size=60) | st.text(alphabet="ab \"-*:()^+OR'\\&|!<>", max_size=60), min_size=1, max_size=8))
-def test_pg_02_arbitrary_text_is_asked_and_stored(texts: list[str]) -> None:
-    async def ask() -> None:
-        async with opened(embedder=None) as store:
-            await store.upsert([entry("sea", "the sea")])
-            for text in texts:
-                await store.search(Query(text=text, leg="text"))
-                await store.upsert([entry("x", text, title=text, labels=(text,), url=text)])
-                assert [found.content for found in await store.fetch(["x"])] == [text]
-            assert "sea" in await ids(store, "sea")
+_TEXTS = st.text(max_size=60) | st.text(alphabet="ab \"-*:()^+OR'\\&|!<>", max_size=60)
 
-    asyncio.run(ask())
+
+def test_pg_02_arbitrary_text_is_asked_and_stored() -> None:
+    async def ask(store: Postgres, texts: list[str]) -> None:
+        for text in texts:
+            await store.search(Query(text=text, leg="text"))
+            await store.upsert([entry("x", text, title=text, labels=(text,), url=text)])
+            assert [found.content for found in await store.fetch(["x"])] == [text]
+        assert "sea" in await ids(store, "sea")
+
+    with asyncio.Runner() as runner:
+        context = opened(embedder=None)
+        store = runner.run(context.__aenter__())
+        runner.run(store.upsert([entry("sea", "the sea")]))
+
+        @settings(max_examples=60, deadline=None)
+        @given(texts=st.lists(_TEXTS, min_size=1, max_size=8))
+        def any_text(texts: list[str]) -> None:
+            runner.run(ask(store, texts))
+
+        any_text()
+        runner.run(context.__aexit__(None, None, None))
 
 
 async def test_pg_03_the_same_words_however_parted_find_the_same(store: Postgres) -> None:

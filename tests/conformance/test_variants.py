@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -12,6 +13,8 @@ from contextrouter.builtin.facts.sqlite import SqliteFacts
 from contextrouter.builtin.interpreters.normalize import Normalize
 from contextrouter.builtin.providers import sqlite_write
 from contextrouter.builtin.providers.memory import Memory
+from contextrouter.builtin.providers.postgres import Postgres
+from contextrouter.builtin.providers.postgres_embedded import PREFIX, example_folder
 from contextrouter.builtin.providers.sqlite import Sqlite
 from contextrouter.builtin.providers.sqlite_file import StoreFile
 from contextrouter.builtin.stages.freshness import Freshness
@@ -38,6 +41,15 @@ class TestSqliteWithVectors(ProviderSuite):
     def make(self) -> Plugin:
         self.made += 1
         return Sqlite(path=str(self.folder / f"{self.made}.db"), embedder="default")
+
+
+class TestPostgresWithVectors(ProviderSuite):
+    """Its approximate index is used, however few the rows."""
+
+    plugin = Postgres
+
+    def make(self) -> Plugin:
+        return Postgres(dsn=PREFIX + example_folder(), schema=f"variant_{uuid.uuid4().hex[:24]}", exact_below=0, pool_size=4)
 
 
 class TestFactsOfManyHops(FactSourceSuite):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import msgspec
 
-from contextrouter.builtin.facts.sqlite import _entity, _Found, _given, _spans
+from contextrouter.builtin.facts import naming
 from contextrouter.builtin.providers import postgres_schema
 from contextrouter.builtin.providers.filtering import microseconds, moment
 from contextrouter.builtin.providers.postgres import Postgres
@@ -18,15 +18,12 @@ from contextrouter.builtin.providers.postgres_embedded import PREFIX, example_fo
 from contextrouter.builtin.providers.postgres_filter import Values, visible
 from contextrouter.builtin.providers.postgres_pool import NoStore, Pool, Session
 from contextrouter.builtin.providers.sqlite_write import name_key
-from contextrouter.builtin.providers.websearch import STOP_WORDS
 from contextrouter.contracts import Entry, FactSource, Provider
 from contextrouter.model import Document, Entity, Fact, Period, Query, Scope
 
 if TYPE_CHECKING:
     from contextrouter.builtin.providers.postgres_pool import Connection
 
-_WIDEST = 1_000  # names followed from one hop to the next
-_MOST = 5_000  # facts looked at in one hop
 _COLUMNS = (
     "f.owner, f.document, f.place, f.subject, f.predicate, f.object, f.source, f.confidence, f.valid_from, f.valid_to, f.tenant,"
     " f.compartment, f.sensitivity, f.attributes, f.subject_key, f.object_key"
@@ -114,29 +111,19 @@ class PostgresFacts(FactSource):
             return []
         async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
             found = await self._direct(connection, query)
-        best: dict[tuple[Any, ...], _Found] = {}
-        for each in sorted(found, key=lambda f: f.order):
-            fact = each.fact
-            best.setdefault((fact.subject, fact.predicate, fact.object, fact.valid_from, fact.valid_to), each)
-        return [each.fact for each in best.values()][: query.limit]
+        return naming.best(found, query.limit)
 
     async def entities(self, query: Query) -> Sequence[Entity]:
         """Return the entities the query names, with what the facts say of each: predicate -> object, or list of objects."""
         async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
             names = await _named(connection, query)
             found = await _about(connection, sorted(names), query.scope, query.period)
-        grouped: dict[tuple[str, ...], list[Fact]] = {}
-        for _, fact, _ in found:
-            key = name_key(fact.subject)
-            if key in names:
-                labels = (fact.tenant or "", fact.compartment or "", fact.sensitivity or "")
-                grouped.setdefault((key, *labels), []).append(fact)
-        return [_entity(key[0], facts) for key, facts in sorted(grouped.items())][: max(query.limit, 0)]
+        return naming.subjects((fact for _, fact, _ in found if name_key(fact.subject) in names), query.limit)
 
-    async def _direct(self, connection: Connection, query: Query) -> list[_Found]:
+    async def _direct(self, connection: Connection, query: Query) -> list[naming.Found]:
         """Facts of the names, then, hop by hop, of the entities those facts name; no name is followed twice."""
         names = await _named(connection, query)
-        found: dict[tuple[Any, ...], _Found] = {}
+        found: dict[tuple[Any, ...], naming.Found] = {}
         frontier, visited = sorted(names), set(names)
         for hop in range(1, self._hops + 1):
             if not frontier:
@@ -144,9 +131,9 @@ class PostgresFacts(FactSource):
             reached: dict[str, None] = {}
             for number, fact, keys in await _about(connection, frontier, query.scope, query.period):
                 if number not in found:
-                    found[number] = _Found(fact, len(names & keys), hop)
+                    found[number] = naming.Found(fact, len(names & keys), hop)
                     reached.update(dict.fromkeys(sorted(keys - visited)))
-            frontier = list(reached)[:_WIDEST]
+            frontier = list(reached)[: naming.WIDEST]
             visited.update(frontier)
         return list(found.values())
 
@@ -163,7 +150,7 @@ async def _about(
     rows = await connection.fetch(
         f"SELECT {_COLUMNS} FROM facts f WHERE (f.subject_key = ANY ({asked}) OR f.object_key = ANY ({asked})) AND {condition}"
         ' ORDER BY f.confidence DESC, f.subject COLLATE "C", f.predicate COLLATE "C", f.object COLLATE "C",'
-        f" f.owner, f.document, f.place LIMIT {_MOST}",
+        f" f.owner, f.document, f.place LIMIT {naming.MOST}",
         *values,
     )
     return [(tuple(row)[:3], _fact(row), {key for key in tuple(row)[-2:] if key}) for row in rows]
@@ -194,20 +181,9 @@ def _valid(period: Period | None, values: Values) -> str:
 
 
 async def _named(connection: Connection, query: Query) -> set[str]:
-    """The names that visible facts know among those asked: given ones, and those in the text that lie within no longer one.
-
-    Stop words alone ("it", "who") name nothing unless given as an entity.
-    """
-    spans = _spans(query.text)
-    given = _given(query)
-    known = await _known(connection, {key for _, _, key in spans} | given, query.scope)
-    held = [span for span in spans if span[2] in known and not all(word in STOP_WORDS for word in span[2].split())]
-    held.sort(key=lambda span: (span[0] - span[1], span[0]))
-    chosen: list[tuple[int, int, str]] = []
-    for first, end, key in held:
-        if not any(start <= first and end <= stop for start, stop, _ in chosen):
-            chosen.append((first, end, key))
-    return {key for _, _, key in chosen} | (given & known)
+    """The names that visible facts know among those asked."""
+    asked = naming.asked(query)
+    return asked.among(await _known(connection, asked.keys, query.scope))
 
 
 async def _known(connection: Connection, keys: Iterable[str], scope: Scope | None) -> set[str]:

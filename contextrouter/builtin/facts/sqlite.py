@@ -8,46 +8,26 @@ import shutil
 import sqlite3
 import tempfile
 import weakref
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import msgspec
 
+from contextrouter.builtin.facts import naming
 from contextrouter.builtin.providers import sqlite_write
 from contextrouter.builtin.providers.filtering import microseconds, moment
 from contextrouter.builtin.providers.sqlite import Sqlite
 from contextrouter.builtin.providers.sqlite_file import Stop, StoreFile, kind_of_file
 from contextrouter.builtin.providers.sqlite_filter import EVERYTHING, Condition, visible
-from contextrouter.builtin.providers.websearch import LONGEST, STOP_WORDS, atoms
 from contextrouter.contracts import Entry, FactSource, FilePath, Provider
 from contextrouter.model import Document, Entity, Fact, Period, Query
 
-_LONGEST_NAME = 16  # words, or characters of a script without spaces
-_MOST_WORDS = 2_000  # of a question that are looked up
-_WIDEST = 1_000  # names followed from one hop to the next
-_MOST = 5_000  # facts looked at in one hop
 _COLUMNS = (
     "f.subject, f.predicate, f.object, f.source, f.confidence, f.valid_from, f.valid_to, f.tenant, f.compartment,"
     " f.sensitivity, f.attributes, f.subject_key, f.object_key"
 )
-
-
-class _Found(NamedTuple):
-    """A fact, how many of the question's names it holds, and how many hops away it is."""
-
-    fact: Fact
-    matched: int
-    hop: int
-
-    @property
-    def order(self) -> tuple[Any, ...]:
-        """Most names first, then nearest, surest, and by subject, predicate, object and period."""
-        fact = self.fact
-        since = microseconds(fact.valid_from)
-        return (-self.matched, self.hop, -fact.confidence, fact.subject, fact.predicate, fact.object, since is not None, since)
 
 
 class SqliteFacts(FactSource):
@@ -127,11 +107,7 @@ class SqliteFacts(FactSource):
     async def entities(self, query: Query) -> Sequence[Entity]:
         """Return the entities the query names, with what the facts say of each: predicate -> object, or list of objects."""
         found: list[Fact] = await self._opened().read(lambda c, stop: _subjects(c, query), deadline=query.deadline, empty=[])
-        grouped: dict[tuple[str, ...], list[Fact]] = {}
-        for fact in found:
-            labels = (fact.tenant or "", fact.compartment or "", fact.sensitivity or "")
-            grouped.setdefault((sqlite_write.name_key(fact.subject), *labels), []).append(fact)
-        return [_entity(key[0], facts) for key, facts in sorted(grouped.items())][: max(query.limit, 0)]
+        return naming.subjects(found, query.limit)
 
     def _opened(self) -> StoreFile:
         if self._file is None:
@@ -139,27 +115,22 @@ class SqliteFacts(FactSource):
         return self._file
 
     def _facts(self, connection: sqlite3.Connection, query: Query, stop: Stop) -> list[Fact]:
-        found = self._direct(connection, query, stop)
-        best: dict[tuple[Any, ...], _Found] = {}
-        for each in sorted(found, key=lambda f: f.order):
-            fact = each.fact
-            best.setdefault((fact.subject, fact.predicate, fact.object, fact.valid_from, fact.valid_to), each)
-        return [each.fact for each in best.values()][: query.limit]
+        return naming.best(self._direct(connection, query, stop), query.limit)
 
-    def _direct(self, connection: sqlite3.Connection, query: Query, stop: Stop) -> list[_Found]:
+    def _direct(self, connection: sqlite3.Connection, query: Query, stop: Stop) -> list[naming.Found]:
         """Facts of the names, then, hop by hop, of the entities those facts name; no name is followed twice."""
         names = _named(connection, query)
         allowed = visible(query.scope, "f") & _valid(query.period)
-        found: dict[int, _Found] = {}
+        found: dict[int, naming.Found] = {}
         frontier, visited = sorted(names), set(names)
         for hop in range(1, self._hops + 1):
             stop.check()
             reached: dict[str, None] = {}
             for number, fact, keys in _about(connection, frontier, allowed):
                 if number not in found:
-                    found[number] = _Found(fact, len(names & keys), hop)
+                    found[number] = naming.Found(fact, len(names & keys), hop)
                     reached.update(dict.fromkeys(sorted(keys - visited)))
-            frontier = list(reached)[:_WIDEST]
+            frontier = list(reached)[: naming.WIDEST]
             visited.update(frontier)
             if not frontier:
                 break
@@ -179,7 +150,7 @@ def _about(connection: sqlite3.Connection, names: Sequence[str], allowed: Condit
         f"SELECT f.number, {_COLUMNS} FROM facts f WHERE f.number IN ("
         "SELECT number FROM facts WHERE subject_key IN (SELECT value FROM json_each(?1)) UNION "
         "SELECT number FROM facts WHERE object_key IN (SELECT value FROM json_each(?1)))"
-        f" AND {allowed.where} ORDER BY f.confidence DESC, f.subject, f.predicate, f.object, f.number LIMIT {_MOST}",
+        f" AND {allowed.where} ORDER BY f.confidence DESC, f.subject, f.predicate, f.object, f.number LIMIT {naming.MOST}",
         (json.dumps(list(names)), *allowed.values),
     )
     return [(row[0], _fact(row[1:]), {key for key in row[-2:] if key}) for row in rows]
@@ -191,18 +162,6 @@ def _fact(row: Sequence[Any]) -> Fact:
         valid_from=moment(row[5]), valid_to=moment(row[6]),
         tenant=row[7] or None, compartment=row[8] or None, sensitivity=row[9] or None,
         attributes=msgspec.json.decode(row[10]),
-    )  # fmt: skip
-
-
-def _entity(key: str, facts: Sequence[Fact]) -> Entity:
-    attributes: defaultdict[str, list[str]] = defaultdict(list)
-    for fact in facts:
-        if fact.object not in attributes[fact.predicate]:
-            attributes[fact.predicate].append(fact.object)
-    first = facts[0]
-    return Entity(
-        id=key, name=first.subject, attributes={name: v[0] if len(v) == 1 else v for name, v in attributes.items()},
-        source=first.source, tenant=first.tenant, compartment=first.compartment, sensitivity=first.sensitivity,
     )  # fmt: skip
 
 
@@ -221,35 +180,10 @@ def _valid(period: Period | None) -> Condition:
     return condition
 
 
-def _given(query: Query) -> set[str]:
-    return {key for name in (*query.entities, *query.concepts) if (key := sqlite_write.name_key(name))}
-
-
-def _spans(text: str) -> list[tuple[int, int, str]]:
-    """Every run of words in the text that is short enough for a name: (first, end, key)."""
-    found = atoms(text[:LONGEST])[:_MOST_WORDS]
-    return [
-        (start, end, " ".join(found[start:end]))
-        for start in range(len(found))
-        for end in range(start + 1, min(start + _LONGEST_NAME, len(found)) + 1)
-    ]
-
-
 def _named(connection: sqlite3.Connection, query: Query) -> set[str]:
-    """The names that facts know among those asked: given ones, and those in the text that lie within no longer one.
-
-    Stop words alone ("it", "who") name nothing unless given as an entity.
-    """
-    spans = _spans(query.text)
-    given = _given(query)
-    known = _known(connection, {key for _, _, key in spans} | given)
-    held = [span for span in spans if span[2] in known and not all(word in STOP_WORDS for word in span[2].split())]
-    held.sort(key=lambda span: (span[0] - span[1], span[0]))
-    chosen: list[tuple[int, int, str]] = []
-    for first, end, key in held:
-        if not any(start <= first and end <= stop for start, stop, _ in chosen):
-            chosen.append((first, end, key))
-    return {key for _, _, key in chosen} | (given & known)
+    """The names that facts know among those asked."""
+    asked = naming.asked(query)
+    return asked.among(_known(connection, asked.keys))
 
 
 def _known(connection: sqlite3.Connection, keys: Iterable[str]) -> set[str]:

@@ -47,7 +47,7 @@ async def search(connection: Connection, query: Query, weights: Sequence[float],
     for term in scored:
         idf = values.bound(websearch.weight(total, frequencies[term]), "float8")
         parts.append(f"{idf} * ts_rank({ranked}, c.terms, {values.bound(lexeme(term), 'text')}::tsquery)")
-    length = f"c.length / {values.bound(average, 'float8')}"
+    length = f"c.length / {values.bound(average or 1.0, 'float8')}"
     score = f"({' + '.join(parts)}) * {values.bound(factor, 'float8')} * {_share(length)}"
     found: list[Any] = await connection.fetch(
         f"SELECT payload, score FROM (SELECT c.id, c.tenant, c.payload, round({score} * 1e6) / 1e6 AS score FROM chunks c"
@@ -79,7 +79,7 @@ async def counted(connection: Connection, terms: Sequence[str], scope: Scope | N
 
 
 async def size(connection: Connection, scope: Scope | None) -> tuple[int, float]:
-    """How many chunks there are in the scope's tenants, and how many terms they have on average (1 where there is none)."""
+    """How many chunks there are in the scope's tenants, and how many terms they have on average."""
     tenants = None if scope is None else [clean(scope.tenant or ""), SHARED]
     row = await connection.fetchrow(
         "SELECT coalesce(sum(chunks), 0)::bigint AS chunks, coalesce(sum(length), 0)::bigint AS length FROM tenants"
@@ -87,7 +87,7 @@ async def size(connection: Connection, scope: Scope | None) -> tuple[int, float]
         tenants,
     )
     assert row is not None
-    return row["chunks"], (row["length"] / row["chunks"] if row["chunks"] else 0.0) or 1.0
+    return row["chunks"], row["length"] / row["chunks"] if row["chunks"] else 0.0
 
 
 async def statistics(connection: Connection, terms: Sequence[str]) -> TermStatistics:
@@ -97,6 +97,6 @@ async def statistics(connection: Connection, terms: Sequence[str]) -> TermStatis
     total, average = await size(connection, None)
     return TermStatistics(
         documents=total,
-        average_length=average if total else 0.0,
+        average_length=average,
         frequencies={term: min((counts.get(word, 0) for word in found), default=0) for term, found in analysed.items()},
     )
