@@ -220,7 +220,7 @@ class _Run:
         text = str(error) or repr(error)
         if not isinstance(error, ContextRouterError):
             text = f"{type(error).__name__}: {text}"
-        return mask(" ".join(text.split())[:500], self.limits.secrets)
+        return " ".join(mask(text, self.limits.secrets).split())[:500]
 
     async def _answer(self, index: int, call: Call, started: float) -> None:
         """Ask when there are slots for it, and keep what came back."""

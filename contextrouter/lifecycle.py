@@ -218,7 +218,7 @@ class Instances:
             try:
                 await self.ready(*other)
             except Exception as error:  # it may be of use without, and says so itself where it is not
-                log.debug("%s %r is opened without %s %r: %r", *key, *other, error)
+                log.debug("%s %r is opened without %s %r: %s", *key, *other, mask(repr(error), self.settings.secrets))
         if key in self.closed:
             await self.all[key].open()
             self.closed.discard(key)

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import msgspec
 
 from contextrouter.contracts import KINDS, FilePath, Plugin, router_keys
-from contextrouter.errors import SECRET_NAME, ContractError
+from contextrouter.errors import ContractError, is_secret
 
 
 class _Required:
@@ -83,7 +83,7 @@ def _field(name: str, hint: Any, default: Any) -> Field:
     if kind:
         hint = str | None if optional else str
     return Field(
-        type=hint, default=default, reference=kind, is_path=_is_path(hint), secret=bool(SECRET_NAME.search(name)) and _texts(hint)
+        type=hint, default=default, reference=kind, is_path=_is_path(hint), secret=is_secret(name) and _texts(hint)
     )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from contextrouter.errors import mask
+from contextrouter.errors import mask, spellings
 from contextrouter.model import Context, Envelope, Plan, Step
 
 # Control characters but tab and line feed, and the marks that turn the direction of what follows.
@@ -32,7 +32,7 @@ err = Console(stderr=True, highlight=False)
 
 def hide(secrets: Iterable[str]) -> None:
     """From now on show `***` for each of `secrets`."""
-    _secrets.extend(secret for secret in secrets if len(secret) >= 4)
+    _secrets[:] = spellings([*_secrets, *secrets])
 
 
 def forget() -> None:

@@ -10,7 +10,7 @@ import msgspec
 from contextrouter import schema
 from contextrouter.cli import options, screen
 from contextrouter.cli.outcome import OK, command
-from contextrouter.errors import SECRET_NAME, ContextRouterError, mask
+from contextrouter.errors import ContextRouterError, is_secret, mask
 from contextrouter.plugins import Registry
 from contextrouter.router import ContextRouter
 from contextrouter.settings import TABLES, Instance, Settings
@@ -79,16 +79,16 @@ def _value(key: str, value: Any, settings: Settings) -> Value:
     origin = settings.origins.get(key)
     if origin is None:  # a table given key by key has the origin of its first key
         origin = next((where for at, where in settings.origins.items() if at.startswith(f"{key}.")), DEFAULTED)
-    return Value(key=key, value=_masked(value, key.rpartition(".")[2], settings.secrets), origin=origin)
+    return Value(key=key, value=_masked(value, is_secret(key.rpartition(".")[2]), settings.secrets), origin=origin)
 
 
-def _masked(value: Any, name: str, secrets: tuple[str, ...]) -> Any:
+def _masked(value: Any, secret: bool, secrets: tuple[str, ...]) -> Any:
     if isinstance(value, Mapping):
-        return {str(key): _masked(item, str(key), secrets) for key, item in value.items()}
+        return {str(key): _masked(item, secret or is_secret(str(key)), secrets) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_masked(item, name, secrets) for item in value]
+        return [_masked(item, secret, secrets) for item in value]
     if isinstance(value, str):
-        return "***" if value and SECRET_NAME.search(name) else mask(value, secrets)
+        return "***" if value and secret else mask(value, secrets)
     return value
 
 

@@ -65,11 +65,12 @@ def load(
     reading.add_environment(tree, [*SECTIONS, *NAMED, *TABLES])
     reading.add_overrides(tree, overrides or {})
     if reading.problems:
-        raise SettingsError(reading.problems)
+        raise SettingsError(reading.told())
     settings, plugins = Check(reading, plugins_at, given or {}).settings(tree)
     if reading.problems:
-        if len(reading.problems) == 1 and reading.not_found:
+        problems = reading.told()
+        if len(problems) == 1 and reading.not_found:
             use, kind, known = reading.not_found[0]
-            raise PluginNotFound(use, kind, known, problem=reading.problems[0])
-        raise SettingsError(sorted(reading.problems, key=lambda p: (p.line or 0, p.key)))
+            raise PluginNotFound(use, kind, known, problem=problems[0])
+        raise SettingsError(problems)
     return settings, plugins

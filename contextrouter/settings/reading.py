@@ -12,7 +12,7 @@ import msgspec
 import tomli
 
 from contextrouter import schema
-from contextrouter.errors import SECRET_NAME, Problem, SettingsError
+from contextrouter.errors import Problem, SettingsError, is_secret, mask
 from contextrouter.settings.toml_lines import locate
 
 PREFIX = "CONTEXTROUTER_"
@@ -41,6 +41,11 @@ class Reading:
         line = self._line(key) if origin.startswith(self.file) and self.file else None
         where = self.file if line or not origin else origin
         self.problems.append(Problem(message, key=".".join(map(str, key)), file=where, line=line))
+
+    def told(self) -> list[Problem]:
+        """The problems in the order of the file. None shows a secret, wherever one was put."""
+        shown = [Problem(mask(p.message, self.secrets), key=p.key, file=p.file, line=p.line) for p in self.problems]
+        return sorted(shown, key=lambda problem: (problem.line or 0, problem.key))
 
     def _line(self, key: Key) -> int | None:
         while key:
@@ -126,7 +131,7 @@ class Reading:
     def resolve(self, value: Any, key: Key, secret: bool = False) -> Any:
         """Put in `${NAME}` from the environment, and for secrets `file:PATH`; remember both as secrets."""
         if isinstance(value, dict):
-            return {k: self.resolve(v, (*key, k), secret or bool(SECRET_NAME.search(str(k)))) for k, v in value.items()}
+            return {k: self.resolve(v, (*key, k), secret or is_secret(str(k))) for k, v in value.items()}
         if isinstance(value, list):
             return [self.resolve(v, (*key, i), secret) for i, v in enumerate(value)]
         if not isinstance(value, str):
@@ -152,7 +157,7 @@ class Reading:
             self.problem(key, f"environment variable {name!r} is not set. Set it, or write $$ for a plain dollar sign.")
             return ""
         value = self.environ[name]
-        if value and (secret or SECRET_NAME.search(name)):
+        if value and (secret or is_secret(name)):
             self.secrets.append(value)
         return value
 
