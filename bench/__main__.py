@@ -17,6 +17,7 @@ from time import monotonic
 
 HERE = Path(__file__).resolve().parent
 ORDER = ("imports", "router", "faults", "concurrency", "stagger", "cache", "store", "peers")
+FULL = {"store": ["--generated", "100000"]}
 QUICK = {"imports": ["5"], "router": ["--quick"], "faults": ["5"], "concurrency": ["1"], "stagger": ["3"], "cache": ["3"],
          "store": ["--generated", "3000", "--questions", "20"], "peers": ["--quick", "--rounds", "1"]}  # fmt: skip
 WIDTH = 132
@@ -24,7 +25,7 @@ WIDTH = 132
 
 def run(name: str, *, quick: bool) -> tuple[int, float, str]:
     """Run one, its output shown as it comes; return its exit code, how many seconds it took, and its last line."""
-    arguments = QUICK.get(name, []) if quick else []
+    arguments = (QUICK if quick else FULL).get(name, [])
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     started, last = monotonic(), ""
     print(f"\n--- {name} " + "-" * (WIDTH - len(name) - 5), flush=True)

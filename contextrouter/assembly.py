@@ -20,9 +20,10 @@ FACTS_HEADING = "### Facts"
 _ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"  # whatever `str.splitlines` takes for the end of a line
 _UNSEEN = "\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"
 _BLANK = rf"(?:[^\S{_ENDS}]|[{_UNSEEN}])"
-_FORGED = re.compile(rf"##{{0,15}}+{_BLANK}*+(?:\[{_BLANK}*+\d+{_BLANK}*+\]|(?i:facts)[^\w{_ENDS}]*+(?=[{_ENDS}]|\Z))")
+# Patterns are texts, which `re` compiles when they are first used and keeps: to compile them takes longer than most imports.
+_FORGED = rf"##{{0,15}}+{_BLANK}*+(?:\[{_BLANK}*+\d+{_BLANK}*+\]|(?i:facts)[^\w{_ENDS}]*+(?=[{_ENDS}]|\Z))"
 _WORD = re.compile(r"\w+")
-_UNSPACED = re.compile(
+_UNSPACED = (
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]+"
 )
 """Scripts that write words together, or with their endings: a pair of signs is looked for in place of a word."""
@@ -126,15 +127,17 @@ def _one_line(text: str) -> str:
 def _cited(number: int, envelope: Envelope) -> tuple[Citation, str]:
     document, provenance = envelope.document, envelope.provenance
     title = _one_line(document.title) or _one_line(document.url) or _one_line(document.id) or "untitled"
-    source = provenance[0].source if provenance else ""
-    heading = f"### [{number}] {title} — {_one_line(source)}" if source else f"### [{number}] {title}"
+    heading, source = f"### [{number}] {title}", ""
+    if provenance:
+        source = provenance[0].source
+        heading += " — " + _one_line(source)
     if document.compartment:
         heading += " — " + _one_line(document.compartment)
     below = document.content.strip()
     if document.path:
         below = " > ".join([_one_line(part) for part in document.path]) + ("\n" + below if below else "")
     if "#" in below:
-        below = _FORGED.sub(_escaped, below)
+        below = re.sub(_FORGED, _escaped, below)
     return Citation(number=number, title=title, url=document.url, source=source), f"{heading}\n{below}" if below else heading
 
 
@@ -165,41 +168,45 @@ def answerability(question: str, assembled: Assembled, *, searched: bool = True)
     if not words:
         return Answerability(level="weak", confidence=0.0, reason="the question has no content words to look for")
     best = assembled.envelopes[:3]
-    text = " ".join([part for e in best for part in (e.document.title, *e.document.path, e.document.content)]).casefold()
-    held = {word for word in words if _holds(text, word)}
-    share = len(held) / len(words)
-    missing = ", ".join(sorted(words - held))
-    reason = f"{len(held)} of {len(words)} content words of the question are in the best {len(best)}"
-    return Answerability(
-        level="strong" if share >= 0.6 else "weak",
-        confidence=share,
-        reason=reason + (f"; missing: {missing}" if missing else ""),
-    )
+    missing = sorted(words)
+    for envelope in best:
+        document = envelope.document
+        text = " ".join((document.title, *document.path, document.content)).casefold()
+        missing = [word for word in missing if not _holds(text, word)]
+        if not missing:
+            break
+    held = len(words) - len(missing)
+    share = held / len(words)
+    reason = f"{held} of {len(words)} content words of the question are in the best {len(best)}"
+    if missing:
+        reason += f"; missing: {', '.join(missing)}"
+    return Answerability(level="strong" if share >= 0.6 else "weak", confidence=share, reason=reason)
 
 
 def _content_words(question: str) -> set[str]:
-    words = {word for word in _WORD.findall(question) if word not in _STOP}
-    for word in [word for word in words if not word.isascii() and _UNSPACED.search(word)]:
+    words = {*_WORD.findall(question)} - _STOP
+    if question.isascii():
+        return words
+    for word in [word for word in words if not word.isascii() and re.search(_UNSPACED, word)]:
         words.remove(word)
-        words.update(part for part in _UNSPACED.sub(" ", word).split() if part not in _STOP)
-        for run in _UNSPACED.findall(word):
+        words.update(part for part in re.sub(_UNSPACED, " ", word).split() if part not in _STOP)
+        for run in re.findall(_UNSPACED, word):
             words.update([run[at : at + 2] for at in range(max(1, len(run) - 1))])
     return words
 
 
 def _holds(text: str, word: str) -> bool:
     """Whether `text` holds `word` as a word of its own, in the singular or with a common ending; of a pair of signs, anywhere."""
-    if not word.isascii() and _UNSPACED.match(word):
+    if not word.isascii() and re.match(_UNSPACED, word):
         return word in text
     stem = word[:-1] if len(word) > 3 and word.endswith("s") else word
     at = text.find(stem)
     while at >= 0:
         if not at or not text[at - 1].isalnum():
-            end = at + len(stem)
-            last = end
+            end = last = at + len(stem)
             while last - end <= _LONGEST and text[last : last + 1].isalnum():
                 last += 1
-            if text[end:last] in _INFLECTED:
+            if end == last or text[end:last] in _INFLECTED:
                 return True
         at = text.find(stem, at + len(stem))
     return False

@@ -151,17 +151,15 @@ class Pool(Sequence[Envelope]):
     def look_up(self, numbers: Iterable[int]) -> None:
         """Find where these documents stood, all in one pass; each list once, at its best."""
         starts, places = self.starts, self.places
-        new = [number for number in numbers if number not in places]
-        for number in new:
-            n = bisect_right(starts, number) - 1
-            places[number] = [(n, number - starts[n])]
-        wanted = {*new}.intersection(self.again)
-        if not wanted:
-            return
-        for number, position in zip(self.again, self.again_at, strict=True):
+        for number in numbers:
+            if number not in places:
+                n = bisect_right(starts, number) - 1
+                places[number] = [(n, number - starts[n])]
+        wanted = {*numbers}.intersection(self.again)
+        for number, position in zip(self.again, self.again_at, strict=True) if wanted else ():
             if number in wanted:
                 n = bisect_right(starts, position) - 1
-                if places[number][-1][0] != n:
+                if places[number][-1][0] < n:
                     places[number].append((n, position - starts[n]))
 
     def scaled(self, n: int, indexes: Iterable[int]) -> list[float]:

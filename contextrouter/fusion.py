@@ -6,14 +6,15 @@ Where a single source answered, level 1 is the whole of it; `levels = 1` fuses a
 Reciprocal rank fusion (Cormack, Clarke and Büttcher 2009): a list of weight w gives w / (k + rank). Weighted: w times the score
 scaled to [0, 1] within the list. A list that does not hold a document says nothing about it.
 
-The order is total: score, best rank, order of the sources, fingerprint. It never depends on arrival or on hashes of strings:
-lists are added up in the order of their names.
+The order is total: score, best rank, order of the sources, then the names of the lists (leg, query) that gave that rank. It
+never depends on arrival or on hashes of strings: lists are added up in the order of their names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain, zip_longest
 from typing import Protocol, overload
 
 from contextrouter.dedupe import Pool
@@ -22,7 +23,6 @@ from contextrouter.model import Envelope
 from contextrouter.settings import Rag
 
 _NO_PROFILE: Mapping[str, float] = {}
-_NOWHERE = 1 << 62  # the place of a source that does not count, behind every other
 NO_WEIGHT = "only found by lists of weight 0"
 
 
@@ -43,14 +43,17 @@ def fuse(
     lists = table.lists()
     _weigh(lists, rag, profiles or {})
     counting = [entry for entry in lists if entry.weight > 0 and entry.source_weight > 0]
-    scores, most = _Sum(table, counting, rag).of(table.size)
+    added = _Sum(table, counting, rag)
+    scores, most = added.of(table.size)
+    place = {name: index for index, name in enumerate(sources)}
+    named = sorted(added.by_source, key=lambda name: place.get(name, len(place)))  # those not given last, by name
+    ordered = [entry for name in named for entry in added.by_source[name]]
     if len(counting) == len(lists):
-        heads = counting if rag.hybrid_fusion == "rrf" else None
-        return Lane(Ranked(table, scores, most, table.numbers, len(envelopes), sources, heads))
-    named = {number for entry in counting for number in entry.numbers}
-    live = [number for number in table.numbers() if number in named]
-    lost = [envelope for number, envelope in zip(table.numbers(), envelopes, strict=True) if number not in named]
-    return Lane(Ranked(table, scores, most, lambda: live, len(live), sources), Dropped(lost, 0, NO_WEIGHT) if lost else ())
+        shared = table.shared() if rag.hybrid_fusion == "rrf" else None
+        return Lane(Ranked(table, scores, most, ordered, len(envelopes), shared))
+    live = {number for entry in counting for number in entry.numbers}
+    lost = [envelope for number, envelope in zip(table.numbers(), envelopes, strict=True) if number not in live]
+    return Lane(Ranked(table, scores, most, ordered, len(live)), Dropped(lost, 0, NO_WEIGHT) if lost else ())
 
 
 class _List:
@@ -65,6 +68,15 @@ class _List:
         self.source_weight = weight
         self.weight = 1.0  # within its source
 
+    def by_rank(self) -> Sequence[int | None]:
+        """Its documents, the one of rank r at r - 1; None where a worse copy of one stood."""
+        if self.ranks is None:
+            return self.numbers
+        places: list[int | None] = [None] * max(self.ranks)
+        for number, rank in zip(self.numbers, self.ranks, strict=True):
+            places[rank - 1] = number
+        return places
+
 
 class _Table(Protocol):
     """What fusion needs to know of the documents, which go by numbers below `size`, and of their lists."""
@@ -75,8 +87,6 @@ class _Table(Protocol):
     def numbers(self) -> Sequence[int]: ...
     def shared(self) -> Collection[int] | None: ...
     def scaled(self, entry: _List) -> Sequence[float]: ...
-    def look_up(self, numbers: Iterable[int]) -> None: ...
-    def standing(self, numbers: Sequence[int], order: Mapping[str, int]) -> list[int]: ...
     def seal(self, numbers: Sequence[int], scores: Sequence[float], most: Mapping[str, float]) -> list[Envelope]: ...
 
 
@@ -86,7 +96,7 @@ class _PoolTable:
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
         self.size = len(pool.documents)
-        self.numbers, self.look_up, self.seal = pool.firsts, pool.look_up, pool.seal
+        self.numbers, self.seal = pool.firsts, pool.seal
 
     def lists(self) -> list[_List]:
         """The lists of the sources that found something: a query that found nothing on a leg has its share of the leg's weight."""
@@ -110,15 +120,6 @@ class _PoolTable:
     def scaled(self, entry: _List) -> Sequence[float]:
         """The scaled scores of a list, in its order; only weighted fusion asks."""
         return self.pool.scaled(entry.n, [rank - 1 for rank in entry.ranks] if entry.ranks else range(len(entry.numbers)))
-
-    def standing(self, numbers: Sequence[int], order: Mapping[str, int]) -> list[int]:
-        width, places = len(order), self.pool.places
-        at = [order.get(ranked.source, _NOWHERE) for ranked in self.pool.lists]
-        return [
-            places[number][0][1] * width + at[places[number][0][0]] if len(places[number]) == 1
-            else min([index * width + at[n] for n, index in places[number]])
-            for number in numbers
-        ]
 
 
 class _SealedTable:
@@ -150,13 +151,6 @@ class _SealedTable:
 
     def scaled(self, entry: _List) -> Sequence[float]:
         return self._scaled[entry.n]
-
-    def look_up(self, numbers: Iterable[int]) -> None:
-        """Nothing to do: provenance is at hand."""
-
-    def standing(self, numbers: Sequence[int], order: Mapping[str, int]) -> list[int]:
-        width, get = len(order), order.get
-        return [min([p.rank * width + get(p.source, _NOWHERE) for p in self.envelopes[number].provenance]) for number in numbers]
 
     def seal(self, numbers: Sequence[int], scores: Sequence[float], most: Mapping[str, float]) -> list[Envelope]:
         made = []
@@ -277,7 +271,8 @@ def _shares(weight: float, k: float, size: int) -> tuple[float, ...]:
 class Ranked(Sequence[Envelope]):
     """Documents by score. Only as much is put in order, and sealed, as is looked at.
 
-    `heads` are the lists that gave the scores, where each gives less to every later rank.
+    `lists` gave the scores, and stand in the order in which equal scores are told apart. `shared` are the documents that more than
+    one list holds, where each list gives less to every later rank; None where that is not known.
     """
 
     def __init__(
@@ -285,14 +280,12 @@ class Ranked(Sequence[Envelope]):
         table: _Table,
         scores: Sequence[float],
         most: Mapping[str, float],
-        live: Callable[[], Sequence[int]],
+        lists: Sequence[_List],
         count: int,
-        sources: Sequence[str],
-        heads: Sequence[_List] | None = None,
+        shared: Collection[int] | None = None,
     ) -> None:
-        self._table, self._scores, self._most, self._live, self._count = table, scores, most, live, count
-        self._sources, self._heads = sources, heads
-        self._rank_of: dict[str, int] | None = None  # of the sources that count
+        self._table, self._scores, self._most = table, scores, most
+        self._lists, self._count, self._shared = lists, count, shared
         self._ordered: list[int] = []  # the best so far, or all
         self._sealed: dict[int, Envelope] = {}
 
@@ -318,55 +311,35 @@ class Ranked(Sequence[Envelope]):
         return iter(self._envelopes(self._ordered))
 
     def _order(self, count: int) -> None:
-        """Make sure that the best `count` are in order."""
+        """Make sure that the best `count` are in order. Sorting keeps the order in which equal scores come."""
         if len(self._ordered) >= count:
             return
-        scores, size = self._scores, self._count
         if self._ordered:
-            count = size  # whoever looks twice may look on
-        numbers = self._live() if count * 4 >= size else self._best(count)
-        ordered = sorted(numbers, key=scores.__getitem__, reverse=True)
-        values = [scores[number] for number in ordered]
-        end = count
-        while end < len(values) and values[end] == values[count - 1]:
-            end += 1
-        del ordered[end:], values[end:]
-        self._table.look_up(ordered)
-        self._ordered = self._untied(ordered, values) if len({*values}) < len(values) else ordered
+            count = self._count  # whoever looks twice may look on
+        numbers = self._best(count) if count * 4 < self._count and self._shared is not None else self._by_rank()
+        ordered = sorted(numbers, key=self._scores.__getitem__, reverse=True)
+        del ordered[count:]
+        self._ordered = ordered
 
-    def _best(self, count: int) -> Iterable[int]:
-        """The best `count`, and what ties with the last of them.
+    def _by_rank(self, count: int | None = None) -> list[int]:
+        """The documents of the lists by best rank, then the order of the lists; of each list the first `count` only."""
+        columns = [entry.by_rank()[:count] for entry in self._lists]
+        met = dict.fromkeys(chain.from_iterable(zip_longest(*columns)))
+        met.pop(None, None)
+        return list(met)  # type: ignore[arg-type]
+
+    def _best(self, count: int) -> list[int]:
+        """The best `count`, and what ties with the last of them, by best rank.
 
         A document of one list only comes behind all that stand before it there, whose scores are no lower and whose ranks are
         better. So beside those of several lists only the first `count` of each list can be among the best.
         """
-        scores, shared = self._scores, self._table.shared()
-        numbers: Iterable[int]
-        if self._heads is None or shared is None:
-            numbers = self._live()
-        else:
-            numbers = {*shared}.union(*[entry.numbers[:count] for entry in self._heads])
-        worst = sorted([scores[number] for number in numbers])[-count]
-        return [number for number in numbers if scores[number] >= worst]
-
-    def _untied(self, ordered: list[int], values: list[float]) -> list[int]:
-        """Order equal scores by best rank, then source; what is still tied by fingerprint. Nothing else is hashed."""
-        if self._rank_of is None:
-            given = {name: index for index, name in enumerate(self._sources)}
-            named = sorted(self._most, key=lambda name: (given.get(name, len(given)), name))
-            self._rank_of = {name: index for index, name in enumerate(named)}
-        standing = self._table.standing(ordered, self._rank_of)
-        keyed = sorted(zip([-value for value in values], standing, ordered, strict=True))
-        ordered = [number for _, _, number in keyed]
-        if len({*zip(values, standing, strict=True)}) == len(keyed):
-            return ordered
-        start = 0
-        for end in range(1, len(keyed) + 1):
-            if end == len(keyed) or keyed[end][1] != keyed[start][1] or keyed[end][0] != keyed[start][0]:
-                if end - start > 1:
-                    ordered[start:end] = sorted(ordered[start:end], key=lambda number: (self._envelopes([number])[0].id, number))
-                start = end
-        return ordered
+        scores, heads = self._scores, self._by_rank(count)
+        deep = {*(self._shared or ())}.difference(heads)  # ranks beyond `count`
+        worst = sorted([*map(scores.__getitem__, heads), *map(scores.__getitem__, deep)])[-count]
+        best = [number for number in heads if scores[number] >= worst]
+        rest = {number for number in deep if scores[number] >= worst}
+        return best + [number for number in self._by_rank() if number in rest] if rest else best
 
     def _envelopes(self, numbers: Sequence[int]) -> list[Envelope]:
         sealed, scores = self._sealed, self._scores

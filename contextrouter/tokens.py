@@ -30,8 +30,8 @@ _ESTIMATED = rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]{{1,4}}|[^\w\s]|_"
 # The tokenizer never joins what these separate, so that each distinct word of a text needs to be tokenized but once.
 _IDEOGRAPHS = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002a6df"
 _WORD = rf"[{_IDEOGRAPHS}]|[^ \t\r\n{_IDEOGRAPHS}]{{1,4096}}"
-_APART = re.compile(rf"[ \t\r\n{_IDEOGRAPHS}]")
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_APART = rf"[ \t\r\n{_IDEOGRAPHS}]"
+_LONE_SURROGATE = "[\ud800-\udfff]"
 
 _lock = threading.Lock()
 _loaded: list[Tokenizer | None] = []  # empty: not tried yet; None: not installed
@@ -63,7 +63,7 @@ def spans(text: str) -> list[tuple[int, int]]:
 
 def parts(text: str, position: int) -> bool:
     """Whether no token of `text` can reach across `position`, so that tokens on both sides are what they are without the other."""
-    return not 0 < position < len(text) or bool(_APART.match(text[position - 1]) or _APART.match(text[position]))
+    return not 0 < position < len(text) or bool(re.match(_APART, text[position - 1]) or re.match(_APART, text[position]))
 
 
 def truncate(text: str, limit: int) -> str:
@@ -116,7 +116,7 @@ def _load() -> Tokenizer | None:
 def _spans_of(tokenizer: Tokenizer, words: set[str]) -> dict[str, list[tuple[int, int]]]:
     """Where the tokens of each word lie within it."""
     known = sorted(words)
-    clean = [_LONE_SURROGATE.sub("\u25a1", word) for word in known]
+    clean = [re.sub(_LONE_SURROGATE, "\u25a1", word) for word in known]
     if len(clean) <= 4:  # waking the tokenizer's threads takes longer
         encoded = [tokenizer.encode(word, add_special_tokens=False) for word in clean]
     else:

@@ -88,7 +88,9 @@ class Cancels(Fixed):
 class Tasks(Fixed):
     """Notes in which task it was called."""
 
-    seen: list[object] = []
+    def __init__(self, *args: object, seen: list[object], **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+        self.seen = seen
 
     async def search(self, query: Query) -> Sequence[Hit]:
         self.seen.append(asyncio.current_task())
@@ -101,9 +103,10 @@ async def test_a_source_that_cancels_its_own_task_harms_no_other():
 
 
 async def test_calls_behind_one_that_waits_have_tasks_of_their_own_and_those_before_it_share_one():
-    Tasks.seen = []
-    await run(1, a=Tasks("a"), b=Tasks("b"), wait=Tasks("c", delay=0.01), d=Tasks("d"), e=Tasks("e"))
-    a, b, wait, d, e = Tasks.seen
+    seen: list[object] = []
+    a, b, d, e = (Tasks(name, seen=seen) for name in "abde")
+    await run(1, a=a, b=b, wait=Tasks("c", seen=seen, delay=0.01), d=d, e=e)
+    a, b, wait, d, e = seen
     assert a is b is wait
     assert len({a, d, e}) == 3
 

@@ -171,14 +171,15 @@ def test_b03_normalized_is_the_score_over_the_most_the_returning_sources_could_g
     assert result["c"].normalized == pytest.approx(61 / 62)
 
 
-def test_ties_are_broken_by_best_rank_then_source_order_then_fingerprint():
+def test_ties_are_broken_by_best_rank_then_source_order_then_name_of_the_list():
     lists = [ranked("t", "a"), ranked("s", "b")]
     pool = dedupe(lists)
     assert [e.document.id for e in fuse(pool, Rag(), sources=["t", "s"])] == ["a", "b"]
     assert [e.document.id for e in fuse(pool, Rag(), sources=["s", "t"])] == ["b", "a"]
-    same = [RankedList(source="s", leg=leg, query="q", hits=hits(name)) for leg, name in (("l1", "a"), ("l2", "b"))]
-    expected = sorted(dedupe(same), key=lambda e: e.id)
-    assert [e.id for e in fuse(dedupe(same), Rag())] == [e.id for e in expected]
+    same = [RankedList(source="s", leg=leg, query="q", hits=hits(name)) for leg, name in (("l2", "b"), ("l1", "a"))]
+    assert [e.document.id for e in fuse(dedupe(same), Rag())] == ["a", "b"]
+    deep = [ranked("s", "a b c"), ranked("t", "d c e")]  # c is third and second; the rank of the worse copy does not count
+    assert [e.document.id for e in fuse(dedupe(deep), Rag(), sources=["t", "s"])] == ["c", "d", "a", "b", "e"]
 
 
 _lists = st.lists(
