@@ -84,6 +84,15 @@ class Registry:
         extra = {name for of, name in FIRST_PARTY if of == kind}
         return sorted({*self.entries(kind), *local, *extra})
 
+    def has(self, kind: str, use: str) -> bool:
+        """Whether this name is registered. Of the modules only that of this name is imported; a broken one counts."""
+        if use in self.entries(kind) or (kind, use) in FIRST_PARTY:
+            return True
+        try:
+            return use in self._files and self._one_class(use, kind) is not None
+        except ContextRouterError:
+            return True  # whoever loads it is told what is wrong with it
+
     def load(self, kind: str, use: str) -> type[Plugin]:
         """Return the plugin class. Raises PluginNotFound, MissingDependency, ContractError, or PluginError when it is broken."""
         if (kind, use) not in self._classes:
@@ -106,7 +115,7 @@ class Registry:
             found = entry.load()
         except ContextRouterError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a module may end the program; it is not to end ours
             raise PluginError(
                 f"{kind} plugin {use!r} ({entry.value}) cannot be imported: {error!r}.", plugin=use, kind=kind
             ) from error
@@ -148,7 +157,7 @@ class Registry:
         sys.modules[name] = module
         try:
             spec.loader.exec_module(module)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             del sys.modules[name]
             raise PluginError(f"Plugin file {path.name} cannot be imported: {error!r}.", plugin=stem) from error
         return module
@@ -205,10 +214,13 @@ class Registry:
             options[option] = others[kind, options[option]]
         try:
             return cls(**options)
-        except MissingDependency:
+        except ContextRouterError:
             raise
         except (TypeError, ValueError) as error:
             raise SettingsError(f"{instance.kind}s.{instance.name}: {error}") from error
+        except (Exception, SystemExit) as error:
+            why = f"{instance.kind} plugin {instance.use!r} cannot be made: {type(error).__name__}: {error}."
+            raise PluginError(why, plugin=instance.name, kind=instance.kind) from error
 
 
 def _private(path: Path) -> str:

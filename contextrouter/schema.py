@@ -57,12 +57,14 @@ def of_constructor(cls: type[Plugin], kind: str) -> dict[str, Field]:
         return {}
     try:
         hints = typing.get_type_hints(cls.__init__, include_extras=True)
-    except NameError as error:
+        parameters = list(inspect.signature(cls.__init__).parameters.items())[1:]
+    except Exception as error:  # an annotation is code, and may fail like any
         raise ContractError(
-            f"{cls.__name__}.__init__ has an annotation that does not resolve: {error}.", law="typed keywords"
+            f"{cls.__name__}.__init__ has an annotation that does not resolve: {type(error).__name__}: {error}.",
+            law="typed keywords",
         ) from None
     fields = {}
-    for name, parameter in list(inspect.signature(cls.__init__).parameters.items())[1:]:
+    for name, parameter in parameters:
         if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
             raise ContractError(f"{cls.__name__}.__init__ takes *{name}; every key needs a name.", law="named keywords")
         if name in router_keys(kind):

@@ -71,6 +71,9 @@ def test_a_local_plugin_wins_over_an_entry_point_with_a_warning(tmp_path: Path):
         ("self, *, prefix = ''", "typed keywords"),
         ("self, **options: str", "named keywords"),
         ("self, *, x: 'NoSuchType' = 1", "typed keywords"),
+        ("self, *, x: 'int |' = 1", "typed keywords"),
+        ("self, *, x: 'int.nope' = 1", "typed keywords"),
+        ("self, *, x: 'list[1/0]' = 1", "typed keywords"),
     ],
 )
 def test_a_constructor_that_breaks_a_law_is_refused_at_registration(tmp_path: Path, signature: str, law: str):
@@ -97,6 +100,37 @@ def test_a_constructor_s_value_error_names_the_table_and_its_line(tmp_path: Path
     (tmp_path / "settings.toml").write_text('[rag]\nstages = ["freshness"]\n[stages.freshness]\nhalf_life_days = -1.0\n')
     with pytest.raises(SettingsError, match=r"settings.toml:3: stages.freshness: half_life_days -1.0 is not"):
         ContextRouter.from_toml(tmp_path / "settings.toml")
+
+
+@pytest.mark.parametrize("failure", ["{}['size']", "open('/nowhere/at/all')", "import_sys()", "1 / 0", "unknown"])
+def test_a_constructor_that_fails_in_any_way_names_the_plugin_and_its_line(tmp_path: Path, failure: str):
+    text = GOOD.replace("self.prefix, self.times = prefix, times", failure)
+    plugins(tmp_path, echo=f"def import_sys():\n    raise SystemExit(3)\n{text}")
+    (tmp_path / "settings.toml").write_text('[plugins]\npaths = ["."]\n[connectors.mine]\nuse = "echo"\n')
+    with pytest.raises(
+        SettingsError, match=r"settings.toml:3: connectors.mine: connector plugin 'echo' cannot be made: [A-Z]\w+: "
+    ):
+        ContextRouter.from_toml(tmp_path / "settings.toml")
+
+
+def test_a_module_that_ends_the_program_is_a_broken_plugin(tmp_path: Path):
+    registry = plugins(tmp_path, ends="import sys\nsys.exit(3)\n", echo=GOOD)
+    with pytest.raises(PluginError, match=r"ends.py cannot be imported: SystemExit\(3\)"):
+        registry.load("connector", "ends")
+    assert {line.name for line in registry.listed() if "SystemExit" in line.problem} == {"ends"}
+    assert registry.has("connector", "echo")
+    assert not registry.has("stage", "echo")
+    assert not registry.has("connector", "nowhere")
+    (tmp_path / "settings.toml").write_text('[plugins]\npaths = ["."]\n[rag]\nstages = ["ends"]\n')
+    with pytest.raises(SettingsError, match=r"stages.ends: Plugin file ends.py cannot be imported"):
+        ContextRouter.from_toml(tmp_path / "settings.toml")
+
+
+def test_a_module_that_no_table_names_is_not_imported(tmp_path: Path):
+    plugins(tmp_path, echo=GOOD, other="from pathlib import Path\nPath(__file__).with_suffix('.ran').touch()\n")
+    (tmp_path / "settings.toml").write_text('[plugins]\npaths = ["."]\n[rag]\nstages = ["freshness"]\n[connectors.echo]\n')
+    ContextRouter.from_toml(tmp_path / "settings.toml")
+    assert not (tmp_path / "other.ran").exists()
 
 
 def test_every_registered_plugin_loads_and_has_an_example():

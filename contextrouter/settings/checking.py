@@ -30,6 +30,10 @@ class PluginSchemas(Protocol):
         """The keys of a plugin; None when it exists but its package is not installed. Raises ContextRouterError."""
         ...
 
+    def has(self, kind: str, use: str) -> bool:
+        """Whether a name of a kind is registered, at the price of importing at most the plugin of that name."""
+        ...
+
     def names(self, kind: str) -> Sequence[str]:
         """The registered names of a kind."""
         ...
@@ -200,7 +204,7 @@ class Check:
             have = settings.instances(TABLES[table])
             if name in declared[TABLES[table]] or name in have:
                 continue
-            if name not in self.plugins.names(TABLES[table]):
+            if not self.plugins.has(TABLES[table], name):
                 known = sorted({*have, *self.plugins.names(TABLES[table])})
                 close = schema.nearest(name, known)
                 hint = f" Did you mean {close!r}?" if close else ""
