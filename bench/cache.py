@@ -142,7 +142,9 @@ def main() -> int:
     line(what, cached, fresh, cached / fresh, f"{ROUTE_RATIO}")
     for what, ours, floor in disks:
         line(what, ours, floor, ours / floor, f"{DISK_RATIO:g}")
-    worse = any(ours / floor > DISK_RATIO * 1.02 for _, ours, floor in disks)
+    worst = max(ours / floor for _, ours, floor in disks)
+    worse = worst > DISK_RATIO * 1.02  # what two runs differ by
+    print(f"hit {hit:.1f} µs, route from memory {cached / fresh:.3f} of computed, disk at most {worst:.2f} x plain diskcache")
     return 1 if hit > HIT_MICROSECONDS or cached / fresh > ROUTE_RATIO or worse else 0
 
 
