@@ -8,12 +8,14 @@ and the `Context` that comes back holds those selected, numbered and cited. All 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime
 from hashlib import sha256
 from typing import Any, Literal, Self
 from zoneinfo import ZoneInfo
 
 import msgspec
+
+from contextrouter import asked
 
 Vector = Sequence[float]
 """One embedding: a sequence of finite floats (a list, or a one-dimensional numpy array)."""
@@ -207,17 +209,7 @@ class Period(_Noun, frozen=True, kw_only=True):
 
     def bounds(self) -> tuple[datetime | None, datetime | None]:
         """The period as instants: [first, last), aware. A day ends where the next begins, also when clocks change."""
-        zone = ZoneInfo(self.zone)
-
-        def instant(value: date | datetime | None, *, days: int) -> datetime | None:
-            if value is None:
-                return None
-            if isinstance(value, datetime):
-                aware = value if value.tzinfo else value.replace(tzinfo=zone)
-                return aware + timedelta(microseconds=days)
-            return datetime.combine(value + timedelta(days=days), time(), zone)
-
-        return instant(self.start, days=0), instant(self.end, days=1)
+        return asked.bounds(self.start, self.end, self.zone)
 
     def contains(self, moment: datetime) -> bool:
         """Whether `moment` lies inside; a naive one is taken as UTC."""
@@ -228,7 +220,7 @@ class Period(_Noun, frozen=True, kw_only=True):
 
 
 class Request(_Noun, frozen=True, kw_only=True):
-    """One call. `deadline` is in seconds from the call; None takes `[rag] timeout_seconds`."""
+    """One call. `deadline` is in seconds from the call; None takes `[rag] timeout_seconds`. What is wrong raises RequestRefused."""
 
     question: str
     history: tuple[Mapping[str, str], ...] = ()  # {"role": …, "content": …}, oldest first
@@ -240,6 +232,10 @@ class Request(_Noun, frozen=True, kw_only=True):
     filters: Mapping[str, Any] = _NONE  # metadata key -> value, or a list of allowed values
     deadline: float | None = None
     mode: str | None = None  # overrides the intent's kind, and with it the route
+
+    def __post_init__(self) -> None:
+        for name, value in asked.checked(self).items():
+            msgspec.structs.force_setattr(self, name, value)
 
 
 class Intent(_Noun, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import cast
 
 from contextrouter.contracts import ENTITIES, FACETS, FACTS, FactSource, Source, SupportsEntities, SupportsFacets
@@ -14,10 +14,10 @@ from contextrouter.settings import Instance, Rag, Route, Settings, SourceKeys
 def make_plan(intent: Intent, request: Request, settings: Settings, sources: Mapping[str, Source | FactSource]) -> Plan:
     """Return the calls to make for `intent`, and for every source or leg that is not asked, why.
 
-    Of `sources` only the legs are read. Raises RequestRefused when the request names a source that does not exist.
+    Of `sources` only the legs are read. Raises RequestRefused when the request names a source or a leg that does not exist.
     """
     rag, route = settings.for_route(intent.kind)
-    _known(request.sources, sources)
+    _known(request, settings, sources)
     calls: list[Call] = []
     excluded: dict[str, str] = {}
     queries = _Queries(intent, request)
@@ -38,10 +38,19 @@ def make_plan(intent: Intent, request: Request, settings: Settings, sources: Map
     return Plan(intent=intent, route=intent.kind, calls=tuple(calls), excluded=excluded)
 
 
-def _known(names: Sequence[str] | None, sources: Mapping[str, object]) -> None:
-    for name in names or ():
-        if name not in sources:
-            raise RequestRefused(f"Source {name!r} is not defined. Defined sources: {', '.join(sources) or 'none'}.")
+def _known(request: Request, settings: Settings, sources: Mapping[str, Source | FactSource]) -> None:
+    for name in request.sources or ():
+        if name in sources:
+            continue
+        for kind in ("provider", "connector", "fact"):
+            if name in settings.instances(kind):
+                raise RequestRefused(f"Source {name!r} is disabled: [{kind}s.{name}] says enabled = false.")
+        raise RequestRefused(f"Source {name!r} is not defined. Defined sources: {', '.join(sources) or 'none'}.")
+    if request.legs:
+        legs = {leg for source in sources.values() for leg in (source.legs if isinstance(source, Source) else (FACTS,))}
+        for leg in request.legs:
+            if leg not in legs:
+                raise RequestRefused(f"No source has a leg {leg!r}. Legs: {', '.join(sorted(legs)) or 'none'}.")
 
 
 def _not_asked(name: str, instance: Instance, intent: Intent, request: Request, rag: Rag, route: Route) -> str:

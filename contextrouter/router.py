@@ -356,17 +356,12 @@ class ContextRouter:
 def _request(
     question: str | Request, scope: Scope | None, sources: Sequence[str] | None, legs: Sequence[str] | None, deadline: float | None
 ) -> Request:
-    if deadline is not None and not deadline > 0:
-        raise RequestRefused(f"The deadline is {deadline!r} seconds from now. Give one above 0.")
     request = question if isinstance(question, Request) else Request(question=question)
     if not request.question.strip():
         raise RequestRefused("The question is empty. Ask with at least one word.")
     if scope is None and sources is None and legs is None and deadline is None:
         return request
-    given: dict[str, Any] = {
-        "scope": scope, "deadline": deadline, "sources": None if sources is None else tuple(sources),
-        "legs": None if legs is None else tuple(legs),
-    }  # fmt: skip
+    given: dict[str, Any] = {"scope": scope, "deadline": deadline, "sources": sources, "legs": legs}
     changes = {name: value for name, value in given.items() if value is not None}
     return request.replace(**changes)
 
