@@ -248,6 +248,15 @@ class SupportsUpsert(Protocol):
 
 
 @runtime_checkable
+class SupportsTenants(Protocol):
+    """A store that knows whose documents it holds, so that ingestion finds what it put under another tenant before."""
+
+    async def tenants(self) -> Sequence[str | None]:
+        """Return every tenant that has a document, each once; None stands for documents without a tenant."""
+        ...
+
+
+@runtime_checkable
 class SupportsCrawl(Protocol):
     """A source whose documents can be listed for ingestion."""
 

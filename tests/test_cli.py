@@ -225,6 +225,22 @@ def test_ingest_exits_4_when_something_was_left_out_and_2_for_an_unknown_job(cli
     assert "Did you mean 'documents'?" in misspelt.err
 
 
+def test_ingest_names_what_a_renamed_job_left_and_forget_removes_it(cli: CommandLine, tmp_path: Path):
+    assert cli("init", cwd=tmp_path).code == 0
+    assert cli("ingest").err == ""
+    path = tmp_path / "settings.toml"
+    path.write_text(path.read_text("utf-8").replace("[ingest.documents]", "[ingest.papers]"), "utf-8")
+    ran = cli("ingest")
+    assert ran.code == 0
+    assert "'store' holds 2 documents of 'documents'" in ran.err
+    assert "contextrouter ingest --forget documents" in ran.err
+    assert cli("ingest", "papers", "--forget", "documents").code == 2
+    assert cli("ingest", "--forget", "papers").code == 2
+    assert "would be removed" in cli("ingest", "--forget", "documents", "--dry-run").out
+    assert json.loads(cli("ingest", "--forget", "documents", "--json").out)[0]["documents"] == 2
+    assert cli("ingest").err == ""
+
+
 def test_init_never_overwrites(cli: CommandLine, tmp_path: Path):
     settings(tmp_path, "# mine\n")
     ran = cli("init", cwd=tmp_path)

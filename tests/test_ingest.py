@@ -424,6 +424,29 @@ async def test_tenants_are_kept_apart_in_what_is_unchanged_and_what_has_vanished
     assert list(await store.fingerprints("t")) == ["shelf:new"]
 
 
+async def test_a_job_given_another_tenant_takes_its_documents_out_from_under_the_old_one() -> None:
+    store = Recording()
+    (page,) = pages("one")
+    for labels in ({"tenant": "acme"}, {}, {"tenant": "globex"}):
+        await ingest(Shelf(page), store, [], None, labels=labels, origin="shelf")
+        assert await store.tenants() == [labels.get("tenant")]
+    await ingest(Shelf(page), store, [], None, labels={"tenant": "acme"}, origin="other")
+    report = await ingest(Shelf(page), store, [], None, origin="shelf")
+    assert (report.deleted, await store.tenants()) == (1, [None, "acme"])  # another origin's copies stay
+
+
+async def test_what_could_not_be_read_stays_only_under_the_tenant_its_job_names() -> None:
+    store = Recording()
+    (page,) = pages("one")
+
+    class Half(Shelf):
+        problems, unread = ("one is not readable",), (page.id,)
+
+    await ingest(Shelf(page), store, [], None, labels={"tenant": "acme"}, origin="shelf")
+    assert (await ingest(Half(), store, [], None, labels={"tenant": "acme"}, origin="shelf")).deleted == 0
+    assert (await ingest(Half(), store, [], None, labels={"tenant": "globex"}, origin="shelf")).deleted == 1
+
+
 # The example library, into a real file
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from contextrouter import Connector, ContextRouter, Document, Hit, IngestError, Query, SettingsError
-from contextrouter.ingest import Report, run
+from contextrouter import Connector, ContextRouter, Document, Hit, IngestError, Query, Scope, SettingsError
+from contextrouter.ingest import Leftover, Report, forget, leftovers, run
 
 STORE = '[providers.store]\nuse = "sqlite"\npath = "s.db"\n'
 TEXTS = {"moon.md": "# Moon\n\nThe moon raises the tides.\n", "mars.md": "# Mars\n\nMars is red with rust.\n"}
@@ -140,3 +140,46 @@ async def test_what_does_not_fit_is_said_with_its_place(tmp_path: Path, text: st
     with pytest.raises(SettingsError) as caught:
         await run(write(tmp_path, text))
     assert said in str(caught.value)
+
+
+def jobs(*names: str, tenant: str = "", to: str = "store") -> str:
+    label = f'tenant = "{tenant}"\n' if tenant else ""
+    return "".join(f'[ingest.{name}]\nfrom = "texts"\nto = "{to}"\n{label}' for name in names)
+
+
+async def test_a_job_given_another_tenant_shows_the_old_one_nothing_any_more(tmp_path: Path):
+    await run(write(tmp_path, STORE + jobs("all", tenant="acme")))
+    path = write(tmp_path, STORE + jobs("all", tenant="globex"))
+    assert (await run(path))["all"].deleted == 2
+    async with ContextRouter.from_toml(path) as router:
+        found = [len((await router.route("tides", scope=Scope(tenant=name))).envelopes) for name in ("acme", "globex")]
+    assert found == [0, 2]
+
+
+async def test_what_a_renamed_job_left_is_named_and_removed_on_request_only(tmp_path: Path):
+    await run(write(tmp_path, STORE + jobs("old", tenant="acme") + jobs("kept")))
+    path = write(tmp_path, STORE + jobs("new", "kept"))
+    await run(path)
+    left = [Leftover(store="store", origin="old", documents=2)]
+    assert await leftovers(path) == left
+    for wrong, said in (("odl", "Did you mean 'old'"), ("kept", "is kept up to date by the job of that name")):
+        with pytest.raises(SettingsError, match=said):
+            await forget(path, ["old", wrong])
+    assert await forget(path, ["old"], dry_run=True) == await leftovers(path) == left
+    assert await forget(path, ["old"]) == left
+    assert await leftovers(path) == []
+    assert await titles(path, "tides") == ["Moon"]  # one of "new", merged with that of "kept"
+
+
+async def test_a_job_given_another_store_leaves_what_is_in_the_first(tmp_path: Path):
+    two = STORE + STORE.replace("providers.store", "providers.second").replace("s.db", "t.db")
+    await run(write(tmp_path, two + jobs("all")))
+    path = write(tmp_path, two + jobs("all", to="second"))
+    await run(path)
+    assert await forget(path, ["all"]) == [Leftover(store="store", origin="all", documents=2)]
+    assert (await run(path))["all"].unchanged == 2
+
+
+async def test_documents_put_in_by_hand_are_nobody_s_leftovers():
+    documents = [{"id": "by:hand", "content": "The moon."}]
+    assert await leftovers(ContextRouter({"providers": {"memory": {"documents": documents}}})) == []

@@ -1,8 +1,9 @@
 """One run of ingestion: what is new or changed in a source goes into a store, what is gone from it goes out of the store.
 
 Documents are kept under `origin:id`, so that several sources can fill one store: what a run removes is what carries its own
-origin and was not seen. Nothing is removed before the whole source has been read, and memory holds one batch at a time
-beside the ids. A run that was interrupted is taken up by the next: what is stored already is recognised by its fingerprint.
+origin and was not seen, under whichever tenant. Nothing is removed before the whole source has been read, and memory holds
+one batch at a time beside the ids. A run that was interrupted is taken up by the next: what is stored already is recognised
+by its fingerprint.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from contextrouter.contracts import Embedder, Entry, SupportsCrawl, SupportsUpsert, Transform
+from contextrouter.contracts import Embedder, Entry, SupportsCrawl, SupportsTenants, SupportsUpsert, Transform
 from contextrouter.errors import IngestError
 from contextrouter.ingest.prepare import check_labels, configuration, fingerprint, labelled, leg_text, prepare
 from contextrouter.model import Document, Vector
@@ -216,13 +217,18 @@ class _Run:
         return vectors
 
     async def remove_vanished(self, source: SupportsCrawl) -> None:
-        """Remove what this origin had in the store and has no more; called only after the source was read to its end."""
+        """Remove what this origin had in the store and has no more; called only after the source was read to its end.
+
+        A job that names a tenant has nothing under another: what was stored there before it did would stay visible.
+        """
         unread = source.unread if isinstance(source, SupportsProblems) else ()
         kept = {f"{self.origin}:{id}" for id in unread}
         folders = tuple(id for id in kept if id.endswith("/"))
-        for tenant, stored in self.stored.items():
-            own = (id for id in stored if id.startswith(f"{self.origin}:"))
-            gone = [id for id in own if (tenant, id) not in self.seen and id not in kept and not id.startswith(folders)]
+        tenants = {**dict.fromkeys(self.stored), **dict.fromkeys(await self._tenants())}
+        for tenant in tenants:
+            own = [id for id in await self._known(tenant) if id.startswith(f"{self.origin}:") and (tenant, id) not in self.seen]
+            keeps = self.labels.get("tenant") in (None, tenant)
+            gone = [id for id in own if not (keeps and (id in kept or id.startswith(folders)))]
             if not gone:
                 continue
             try:
@@ -230,6 +236,15 @@ class _Run:
             except Exception as error:
                 message = f"The store did not remove {len(gone)} vanished documents: {error}"
                 raise IngestError(message, document=gone[0]) from error
+
+    async def _tenants(self) -> Sequence[str | None]:
+        """Whose documents the store holds, so far as it can say."""
+        if not isinstance(self.store, SupportsTenants):
+            return ()
+        try:
+            return await self.store.tenants()
+        except Exception as error:
+            raise IngestError(f"The store does not say whose documents it holds: {error}") from error
 
     def tell(self) -> None:
         """Bring the clock up to date and report progress."""

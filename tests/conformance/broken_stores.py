@@ -114,6 +114,26 @@ class DeletesForAllTenants(Store):
         return removed
 
 
+@breaks("tenants_are_those_with_documents")
+class RemembersTenantsThatLeft(Store):
+    def __init__(self, *, embedder: str | None = None) -> None:
+        super().__init__(embedder=embedder)
+        self.met: set[str] = set()
+
+    async def upsert(self, entries: Sequence[Entry]) -> None:
+        self.met |= {entry.document.tenant or "" for entry in entries}
+        await super().upsert(entries)
+
+    async def tenants(self) -> Sequence[str | None]:
+        return [owner or None for owner in sorted(self.met)]
+
+
+@breaks("tenants_are_those_with_documents")
+class KnowsNamedTenantsOnly(Store):
+    async def tenants(self) -> Sequence[str | None]:
+        return [tenant for tenant in await super().tenants() if tenant]
+
+
 @breaks("deleted_is_gone")
 class CountsChunks(Store):
     async def delete(self, ids: Sequence[str], tenant: str | None = None) -> int:

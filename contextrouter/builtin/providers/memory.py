@@ -95,6 +95,10 @@ class Memory(Provider):
         """Document id -> fingerprint, of one tenant's documents (None: those without a tenant)."""
         return {id: stored.fingerprint for (owner, id), stored in self._stored.items() if owner == (tenant or "")}
 
+    async def tenants(self) -> Sequence[str | None]:
+        """Whose documents are here; None: some have no tenant."""
+        return [owner or None for owner in sorted({owner for owner, _ in self._stored})]
+
     async def delete(self, ids: Sequence[str], tenant: str | None = None) -> int:
         """Remove documents of one tenant; return how many there were."""
         return sum(self._remove((tenant or "", id)) for id in dict.fromkeys(ids))

@@ -177,6 +177,15 @@ class Postgres(Provider):
         except NoStore:
             return {}
 
+    async def tenants(self) -> Sequence[str | None]:
+        """Whose documents are here; None: some have no tenant."""
+        try:
+            async with self.pool.transaction() as connection:
+                rows = await connection.fetch("SELECT DISTINCT tenant FROM documents ORDER BY tenant")
+                return [row["tenant"] or None for row in rows]
+        except NoStore:
+            return []
+
     async def delete(self, ids: Sequence[str], tenant: str | None = None) -> int:
         """Remove documents of one tenant with all that belongs to them, durably; return how many there were."""
         wanted = [id for id in dict.fromkeys(ids) if id == clean(id)]

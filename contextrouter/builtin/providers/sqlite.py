@@ -141,6 +141,14 @@ class Sqlite(Provider):
         found: dict[str, str] = await self._file.read(lambda c, stop: dict(c.execute(sql, (tenant or "",))), empty={})
         return found
 
+    async def tenants(self) -> Sequence[str | None]:
+        """Whose documents are here; None: some have no tenant."""
+        if not self._file.exists():
+            return []
+        sql = "SELECT DISTINCT tenant FROM documents ORDER BY tenant"
+        found: list[str | None] = await self._file.read(lambda c, stop: [row[0] or None for row in c.execute(sql)], empty=[])
+        return found
+
     async def delete(self, ids: Sequence[str], tenant: str | None = None) -> int:
         """Remove documents of one tenant with all that belongs to them, durably; return how many there were."""
         if not self._file.exists():

@@ -12,6 +12,7 @@ from contextrouter.contracts import (
     SupportsFacets,
     SupportsFetch,
     SupportsNeighbours,
+    SupportsTenants,
     SupportsUpsert,
     SupportsVersion,
 )
@@ -37,6 +38,11 @@ _SCOPES = tuple(
 @runtime_checkable
 class VersionedStore(SupportsUpsert, SupportsVersion, Protocol):
     """A store that can say whether its content changed."""
+
+
+@runtime_checkable
+class TenantedStore(SupportsUpsert, SupportsTenants, Protocol):
+    """A store that knows whose documents it holds."""
 
 
 @runtime_checkable
@@ -253,6 +259,19 @@ async def tenants_keep_documents_apart(subject: Subject) -> None:
             raise Broken(f"after one tenant's document was removed (count {removed}), the legs find {left}")
 
 
+@law_of(TenantedStore)
+async def tenants_are_those_with_documents(subject: Subject) -> None:
+    """tenants() names each tenant that has a document once, None for documents without one, and no other."""
+    async with subject.opened() as plugin:
+        before = set(await plugin.tenants())
+        own = (None, "acme", SHARED)
+        await plugin.upsert([_entry(subject, plugin, Document(id=f"of-{t}", content=WORD, tenant=t)) for t in own])
+        await plugin.delete(["of-acme"], "acme")
+        told = list(await plugin.tenants())
+        if len(told) != len(set(told)) or set(told) != before - {"acme"} | {None, SHARED}:
+            raise Broken(f"with documents of {sorted(map(str, before | {None, SHARED}))} it names {said(told, 200)}")
+
+
 @law_of(SupportsUpsert)
 async def deleted_is_gone(subject: Subject) -> None:
     """delete() removes documents with all their chunks from every leg, and counts documents, each once."""
@@ -308,6 +327,6 @@ LAWS: tuple[Law, ...] = (
     canaries_never_leave_their_scope, fetch_shows_what_the_scope_allows, neighbours_never_leave_their_scope,
     facets_count_what_the_scope_allows, scope_narrows_before_the_limit, filters_narrow_before_the_limit,
     period_narrows_before_the_limit, document_is_replaced_whole, upsert_again_changes_no_answer, upsert_of_nothing_is_harmless,
-    fingerprints_are_those_stored, tenants_keep_documents_apart, deleted_is_gone, chunks_are_no_laxer_than_their_document,
-    version_changes_with_the_content, reopened_it_has_what_was_put_in,
+    fingerprints_are_those_stored, tenants_keep_documents_apart, tenants_are_those_with_documents, deleted_is_gone,
+    chunks_are_no_laxer_than_their_document, version_changes_with_the_content, reopened_it_has_what_was_put_in,
 )  # fmt: skip
