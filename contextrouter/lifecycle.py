@@ -11,12 +11,9 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Protocol, cast, runtime_checkable
 
-import msgspec
-
 from contextrouter.contracts import KINDS, Embedder, FactSource, Generator, Interpreter, Plugin, Source, Stage
 from contextrouter.errors import ContractError, MissingDependency, PluginError, Problem, SettingsError, mask
 from contextrouter.plugins import Registry
-from contextrouter.schema import nearest
 from contextrouter.settings import GIVEN, Instance, Settings
 
 log = logging.getLogger("contextrouter")
@@ -105,9 +102,7 @@ class Instances:
 
     def _placed(self, instance: Instance, message: str) -> Problem:
         key = f"{instance.kind}s.{instance.name}"
-        file, _, line = self.settings.origins.get(key, "").rpartition(":")
-        message = mask(message.removeprefix(f"{key}: "), self.settings.secrets)
-        return Problem(message, key=key, file=file, line=int(line) if line.isdigit() else None)
+        return self.settings.problem(key, mask(message.removeprefix(f"{key}: "), self.settings.secrets))
 
     def _default_embedder(self) -> None:
         if any(isinstance(p, Source) and p.embedder == "default" for p in self.all.values()):
@@ -265,50 +260,3 @@ class Instances:
                 errors.append(f"{key[0]} {key[1]!r}: {error!r}")
         if errors:
             raise PluginError("Closing failed: " + mask("; ".join(errors), self.settings.secrets))
-
-
-def check_sources(settings: Settings, sources: Mapping[str, Source | FactSource]) -> None:
-    """Raise SettingsError for legs that a source does not have, and where no list could have a weight."""
-    problems = []
-    for name, source in sources.items():
-        instance = settings.sources[name]
-        has = ("facts",) if isinstance(source, FactSource) else tuple(source.legs)
-        for leg in instance.keys.legs or ():
-            if leg not in has:
-                where, _, line = settings.origins.get(f"{instance.kind}s.{name}.legs", "").rpartition(":")
-                message = f"{leg!r} is no leg of this source. Its legs: {', '.join(has)}."
-                at = int(line) if line.isdigit() else None
-                problems.append(Problem(message, key=f"{instance.kind}s.{name}.legs", file=where, line=at))
-    problems.extend(_unknown_legs(settings, sources))
-    lists = [settings.sources[name].keys.weight for name, source in sources.items() if isinstance(source, Source)]
-    if lists and not any(lists):
-        problems.append(Problem("the weight of every source is 0, so nothing could be found. Give one a weight above 0."))
-    if problems:
-        raise SettingsError(problems)
-
-
-def _unknown_legs(settings: Settings, sources: Mapping[str, Source | FactSource]) -> list[Problem]:
-    """The keys of `[rag.leg_weights]` that weigh no leg of any source."""
-    own = {f"{name}.{leg}" for name, source in sources.items() if isinstance(source, Source) for leg in source.legs}
-    known = own | {key.partition(".")[2] for key in own}
-    problems = []
-    for leg in settings.rag.leg_weights:
-        if known and leg not in known:
-            key = f"rag.leg_weights.{leg}"
-            where, _, line = settings.origins.get(key, settings.origins.get("rag.leg_weights", "")).rpartition(":")
-            close = nearest(leg, known)
-            hint = f" Did you mean {close!r}?" if close else ""
-            message = f"no source has this leg.{hint} Legs: {', '.join(sorted(known))}."
-            problems.append(Problem(message, key=key, file=where, line=int(line) if line.isdigit() else None))
-    return problems
-
-
-def with_given(settings: Settings, given: Mapping[str, Mapping[str, Plugin]]) -> Settings:
-    """Settings in which the instances made by hand run: those that no list names are appended to it."""
-    rag = settings.rag
-    changes: dict[str, Any] = {}
-    for kind, listed in (("interpreter", rag.interpreters), ("stage", rag.stages)):
-        more = tuple(name for name in given.get(kind, {}) if name not in listed)
-        if more:
-            changes[f"{kind}s"] = (*listed, *more)
-    return msgspec.structs.replace(settings, rag=msgspec.structs.replace(rag, **changes)) if changes else settings

@@ -7,6 +7,7 @@ module of its own, and whoever needs another order writes those lines himself.
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from zoneinfo import ZoneInfo
 from contextrouter import tokens
 from contextrouter.assembly import assemble
 from contextrouter.cache import Embedding, EmbeddingCache, ResultCache, SingleFlight, Versions, of_router, tiers_of
+from contextrouter.checks import check_sources, with_given
 from contextrouter.contracts import (
     Connector,
     Embedder,
@@ -38,7 +40,7 @@ from contextrouter.fanout import OnReport, fan_out
 from contextrouter.fusion import fuse
 from contextrouter.intent import FAILED, interpret
 from contextrouter.lanes import Lane, split
-from contextrouter.lifecycle import Instances, check_sources, with_given
+from contextrouter.lifecycle import Instances
 from contextrouter.model import (
     Context,
     Harvest,
@@ -60,6 +62,8 @@ from contextrouter.soundness import all_sound, without_flawed
 
 INTERPRET_SHARE = 0.3
 """Share of the request's time that the interpreters may use: one that hangs must not cost the answer."""
+log = logging.getLogger("contextrouter")
+
 FAN_OUT_SHARE = 0.9
 """Share of the request's time that the sources may use when ranking stages follow."""
 
@@ -96,7 +100,7 @@ class ContextRouter:
         self.settings = with_given(read, given)
         self.registry = found
         self.instances = Instances(self.settings, found, given)
-        check_sources(self.settings, self.instances.sources)
+        self.settings = check_sources(self.settings, self.instances.sources)
         self._sources = self.instances.sources
         self._order = list(self._sources)
         self._interpreters, self._all_stages = self.instances.interpreters, self.instances.stages
@@ -119,10 +123,13 @@ class ContextRouter:
     def from_toml(cls, path: str | Path = "settings.toml", **overrides: Any) -> Self:
         """Return a router for a settings file. `overrides` lie over it: tables (`rag={"rrf_k": 10}`) or keys (`rag__rrf_k=10`).
 
-        Raises SettingsError with every problem of the file at once.
+        Raises SettingsError with every problem of the file at once. What is only doubtful is logged as a warning.
         """
         settings, registry = load(path, Registry, overrides=overrides)
-        return cls(settings, registry=cast(Registry, registry))
+        router = cls(settings, registry=cast(Registry, registry))
+        for warning in (*router.settings.warnings, *router.registry.warnings):
+            log.warning("%s", warning)
+        return router
 
     async def __aenter__(self) -> Self:
         await self.open()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import math
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -34,6 +35,7 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     reference: str | None = None  # kind of the instance whose name stands here
     is_path: bool = False  # relative to the settings file
     secret: bool = False
+    finite: bool = False  # neither infinite nor NaN
 
 
 Schema = Mapping[str, Field]
@@ -47,7 +49,7 @@ def of_struct(cls: type[msgspec.Struct]) -> dict[str, Field]:
         if default is msgspec.NODEFAULT:
             factory = item.default_factory
             default = REQUIRED if factory is msgspec.NODEFAULT else factory()
-        fields[item.encode_name] = _field(item.encode_name, item.type, default)
+        fields[item.encode_name] = msgspec.structs.replace(_field(item.encode_name, item.type, default), finite=True)
     return fields
 
 
@@ -106,6 +108,8 @@ def _texts(hint: Any) -> bool:
 
 def convert(value: Any, field: Field) -> Any:
     """Return `value` as the field's type. Raises ValueError saying what was expected and what is allowed, never the value."""
+    if field.finite and not _finite(value):
+        raise ValueError("a finite number is expected, neither inf nor nan.")
     try:
         return msgspec.convert(value, field.type)
     except msgspec.ValidationError as error:
@@ -120,6 +124,12 @@ def convert(value: Any, field: Field) -> Any:
         raise ValueError(message[0].lower() + message[1:] + shown + ".") from None
     except TypeError as error:
         raise ValueError(f"the type {field.type!r} cannot be read from TOML: {error}.") from None
+
+
+def _finite(value: Any) -> bool:
+    if isinstance(value, dict | list):
+        return all(map(_finite, value.values() if isinstance(value, dict) else value))
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _shown(value: Any) -> str:

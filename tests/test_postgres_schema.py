@@ -240,7 +240,7 @@ def write(folder: Path, dsn: str, name: str) -> Path:
     (folder / "notes" / "tides.md").write_text("# Tides\n\nThe moon raises the tides of the sea.\n")
     (folder / "settings.toml").write_text(
         f'[embedders.default]\nuse = "static"\n[providers.docs]\nuse = "postgres"\ndsn = "{dsn}"\nschema = "{name}"\n'
-        '[connectors.notes]\nuse = "files"\npath = "notes"\nlegs = []\n[ingest.notes]\nfrom = "notes"\nto = "docs"\n'
+        '[connectors.notes]\nuse = "files"\npath = "notes"\nenabled = false\n[ingest.notes]\nfrom = "notes"\nto = "docs"\n'
         '[providers.other]\nuse = "memory"\n'
     )
     return folder

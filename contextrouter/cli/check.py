@@ -30,7 +30,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 @command
 async def check(settings: options.SettingsPath = options.DEFAULT, as_json: options.AsJson = False) -> int:
     """Check settings, plugins, sources and embedders. Exits 1 when something does not work."""
-    logging.getLogger("contextrouter").setLevel(logging.CRITICAL)  # what cannot be opened is in the list below
+    with screen.quiet(logging.CRITICAL):  # what cannot be opened is in the list below
+        return await _check(settings, as_json)
+
+
+async def _check(settings: str, as_json: bool) -> int:
     router = ContextRouter.from_toml(settings)
     screen.hide(router.settings.secrets)
     findings = [Finding(what="settings", name=settings, status="ok", detail="valid")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Annotated
 
 import typer
@@ -31,7 +32,8 @@ DEFAULT = "settings.toml"
 
 def opened(path: str) -> ContextRouter:
     """Return the router of a settings file, not open yet; what is doubtful in it is said on stderr."""
-    router = ContextRouter.from_toml(path)
+    with screen.quiet(logging.ERROR):
+        router = ContextRouter.from_toml(path)
     screen.hide(router.settings.secrets)
     for warning in (*router.settings.warnings, *router.registry.warnings):
         screen.note(warning, "warning")

@@ -5,10 +5,12 @@ Texts from sources and settings are stripped of control characters, which could 
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -33,6 +35,18 @@ err = Console(stderr=True, highlight=False)
 def hide(secrets: Iterable[str]) -> None:
     """From now on show `***` for each of `secrets`."""
     _secrets[:] = spellings([*_secrets, *secrets])
+
+
+@contextmanager
+def quiet(level: int) -> Iterator[None]:
+    """Log nothing below `level` meanwhile: the command itself shows what it would say."""
+    log = logging.getLogger("contextrouter")
+    before = log.level
+    log.setLevel(level)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 def forget() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from contextrouter.errors import PluginNotFound, SettingsError
-from contextrouter.settings.checking import GIVEN, NAMED, SECTIONS, Check, PluginSchemas
+from contextrouter.settings.checking import GIVEN, NAME, NAMED, SECTIONS, Check, PluginSchemas
 from contextrouter.settings.reading import Reading
 from contextrouter.settings.values import (
     TABLES,
@@ -27,10 +27,12 @@ from contextrouter.settings.values import (
     Settings,
     SourceKeys,
     StageKeys,
+    keys_of,
 )
 
 __all__ = [
     "GIVEN",
+    "NAME",
     "TABLES",
     "Cache",
     "Instance",
@@ -43,6 +45,7 @@ __all__ = [
     "Settings",
     "SourceKeys",
     "StageKeys",
+    "keys_of",
     "load",
 ]
 

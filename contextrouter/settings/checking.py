@@ -20,7 +20,7 @@ from contextrouter.settings.values import TABLES, Cache, Instance, Job, Limits, 
 SECTIONS: Mapping[str, type[msgspec.Struct]] = {"rag": Rag, "cache": Cache, "limits": Limits, "plugins": Plugins}
 NAMED: Mapping[str, type[msgspec.Struct]] = {"routes": Route, "ingest": Job}
 GIVEN = "(made by hand)"
-_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
+NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 
 
 class PluginSchemas(Protocol):
@@ -49,6 +49,7 @@ class Check:
         self.given = given  # kind -> names of instances made by hand
         self.plugins_at = plugins_at
         self.plugins: PluginSchemas
+        self.timezone: str
 
     def settings(self, tree: dict[str, Any]) -> tuple[Settings, PluginSchemas]:
         reading = self.reading
@@ -61,7 +62,8 @@ class Check:
                 del tree[name]
         sections: dict[str, Any] = {name: self._section((name,), tree.get(name, {}), cls) for name, cls in SECTIONS.items()}
         paths = sections["plugins"].paths
-        self.plugins = self.plugins_at([reading.folder / path for path in paths])
+        self.timezone = sections["rag"].timezone
+        self.plugins = self.plugins_at(self._folders(paths))
         found: dict[str, Any] = {table: {} for table in TABLES}
         for table, kind in TABLES.items():
             for name, value in tree.get(table, {}).items():
@@ -77,13 +79,25 @@ class Check:
         settings = Settings(
             **sections, **found, **named,
             path=str(reading.folder / reading.file) if reading.file else "",
-            origins={".".join(map(str, key)): origin for key, origin in reading.origin.items()},
             warnings=tuple(reading.warnings), secrets=tuple(dict.fromkeys(reading.secrets)), fingerprint=digest,
         )  # fmt: skip
         declared = {kind: {*tree.get(table, {}), *self.given.get(kind, ())} for table, kind in TABLES.items()}
         settings = self._implied(settings, declared)
         Together(reading, settings, declared).run()
-        return msgspec.structs.replace(settings, warnings=tuple(reading.warnings)), self.plugins
+        origins = {".".join(map(str, key)): origin for key, origin in reading.origin.items()}
+        return msgspec.structs.replace(settings, origins=origins, warnings=tuple(reading.warnings)), self.plugins
+
+    def _folders(self, paths: Sequence[str]) -> list[Path]:
+        """The folders of plugins that are there. One that is not is a problem among the others, and hides none of them."""
+        found = []
+        for index, path in enumerate(paths):
+            folder = self.reading.folder / path
+            if folder.is_dir():
+                found.append(folder)
+            else:
+                message = f"plugin folder {str(folder)!r} does not exist. Make it, or mend the path"
+                self.reading.problem(("plugins", "paths", index), f"{message}; it is relative to the settings file.")
+        return found
 
     def _named(self, table: str, entries: dict[str, Any], cls: type[msgspec.Struct]) -> dict[str, Any]:
         found = {
@@ -148,11 +162,13 @@ class Check:
 
     def _instance(self, table: str, kind: str, name: str, value: Any) -> Instance | None:
         key = (table, name)
-        if not _NAME.match(name):
+        if not NAME.match(name):
             self.reading.problem(key, f"name {name!r} is not allowed; use small letters, digits and underscores, a letter first.")
         if not self._is_table(key, value):
             return None
         if name in self.given.get(kind, ()):
+            if "use" in value:
+                self.reading.problem((*key, "use"), f"{kind} {name!r} is made by hand, so this names nothing. Take it away.")
             return self._with(key, kind, name, GIVEN, value, {})
         use = value.get("use", name)
         if not isinstance(use, str):
@@ -187,6 +203,10 @@ class Check:
         references = {n: f.reference for n, f in fields.items() if f.reference and values.get(n) is not None}
         keys = keys_of(kind)(**{n: v for n, v in values.items() if n in own})
         options = {n: v for n, v in values.items() if n not in own}
+        zone = ("rag", "timezone")
+        if "timezone" in fields and "timezone" not in value and zone in self.reading.origin:
+            options["timezone"] = self.timezone  # days are meant in one zone, unless a table names its own
+            self.reading.origin[*key, "timezone"] = self.reading.origin[zone]
         return Instance(kind=kind, name=name, use=use, keys=keys, options=options, references=references)
 
     def _implied(self, settings: Settings, declared: Mapping[str, Collection[str]]) -> Settings:

@@ -24,6 +24,9 @@ class Together:
         self._references()
         self._routes()
         self._jobs()
+        self._lists()
+        self._weights()
+        self._providers()
         try:
             ZoneInfo(self.settings.rag.timezone)
         except (KeyError, ValueError, OSError):
@@ -50,7 +53,10 @@ class Together:
 
     def _legs(self, table: str, name: str, instance: Instance) -> None:
         legs = instance.keys.legs
-        if legs is not None and set(legs) <= {"text"} and not self.settings.rag.enable_fts:
+        if legs is not None and not legs:
+            message = "[] leaves nothing to search. Name legs, or say enabled = false; a job still reads it."
+            self.problem((table, name, "legs"), message)
+        elif legs is not None and set(legs) == {"text"} and not self.settings.rag.enable_fts:
             self.problem((table, name, "legs"), f"legs = {list(legs)!r} leaves nothing to search while [rag] enable_fts = false.")
 
     def _references(self) -> None:
@@ -73,11 +79,66 @@ class Together:
                     self.problem(
                         ("routes", name, "sources"), f"{source!r} names no source.{hint} Defined: {', '.join(sorted(sources))}."
                     )
-            if route.fallback is not None and route.fallback != "default" and route.fallback not in self.settings.routes:
+            if route.legs is not None and not route.legs:
+                self.problem(("routes", name, "legs"), "[] leaves nothing to search. Name legs, or leave the key out to ask all.")
+            elif route.legs is not None and set(route.legs) == {"text"} and not self.settings.rag.enable_fts:
+                self.problem(
+                    ("routes", name, "legs"),
+                    f"legs = {list(route.legs)!r} leaves nothing to search while [rag] enable_fts = false.",
+                )
+            if route.fallback == name:
+                self.problem(("routes", name, "fallback"), "a route cannot fall back to itself. Name another, or none.")
+            elif route.fallback is not None and route.fallback != "default" and route.fallback not in self.settings.routes:
                 self.problem(
                     ("routes", name, "fallback"),
                     f"{route.fallback!r} names no route. Defined: {', '.join(self.settings.routes)}.",
                 )
+
+    def _lists(self) -> None:
+        """Names that stand twice in a list, where once is all that can be meant; and freshness in a list twice."""
+        rag = self.settings.rag
+        stages: dict[tuple[str, ...], tuple[str, ...]] = {("rag", "stages"): rag.stages}
+        lists = {**stages, ("rag", "interpreters"): rag.interpreters}
+        if isinstance(rag.provider, tuple):
+            lists["rag", "provider"] = rag.provider
+        for table in ("providers", "connectors", "facts"):
+            for name, instance in self.settings.instances(TABLES[table]).items():
+                lists[table, name, "legs"] = instance.keys.legs or ()
+        for name, route in self.settings.routes.items():
+            stages["routes", name, "stages"] = route.stages or ()
+            lists |= {("routes", name, "sources"): route.sources or (), ("routes", name, "legs"): route.legs or ()}
+        for key, names in {**lists, **stages}.items():
+            for name in dict.fromkeys(name for name in names if names.count(name) > 1):
+                self.problem(key, f"{name!r} is listed {names.count(name)} times; once is enough.")
+        for key, names in stages.items():
+            fresh = [n for n in dict.fromkeys(names) if (i := self.settings.stages.get(n)) is not None and i.use == "freshness"]
+            if len(fresh) > 1:
+                self.warn(f"{'.'.join(key)} has freshness several times ({', '.join(fresh)}): age counts as often. Keep one.")
+
+    def _weights(self) -> None:
+        rag = self.settings.rag
+        weights = (rag.hybrid_vector_weight, rag.hybrid_text_weight, *rag.leg_weights.values())
+        if rag.hybrid_fusion == "weighted" and not any(weights):
+            self.problem(
+                ("rag", "hybrid_vector_weight"),
+                "it and hybrid_text_weight are both 0, so no score is left. Give one of them a weight above 0.",
+            )
+
+    def _providers(self) -> None:
+        """Sources that are named where they are asked, and are disabled."""
+        provider = self.settings.rag.provider
+        providers = (provider,) if isinstance(provider, str) else provider or ()
+        named: dict[tuple[str, ...], tuple[str, ...]] = {("rag", "provider"): providers}
+        named |= {("routes", name, "sources"): route.sources or () for name, route in self.settings.routes.items()}
+        every = {**self.settings.providers, **self.settings.connectors, **self.settings.facts}
+        for key, names in named.items():
+            off = [name for name in names if name in every and not every[name].keys.enabled]
+            for name in off:
+                said = f"source {name!r} is named and says enabled = false"
+                if len(off) == len(names):
+                    self.problem(key, f"{said}, so nothing is left to ask. Enable it, or name another.")
+                else:
+                    self.warn(f"{'.'.join(key)}: {said}; the others are asked.")
 
     def _jobs(self) -> None:
         for name, job in self.settings.ingest.items():

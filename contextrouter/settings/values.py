@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from contextrouter.contracts import KINDS, FilePath
+from contextrouter.errors import Problem
 
 Weight = Annotated[float, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=0)]
@@ -224,6 +225,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """Providers, connectors and fact sources that are enabled, in the order of the file."""
         every = {**self.providers, **self.connectors, **self.facts}
         return {name: instance for name, instance in every.items() if instance.keys.enabled}
+
+    def problem(self, key: str, message: str) -> Problem:
+        """A problem with the value at a dotted key, and where that, or the nearest table around it, was set."""
+        at, origin = key, self.origins.get(key, "")
+        while at and not origin:
+            at = at.rpartition(".")[0]
+            origin = self.origins.get(at, "")
+        file, _, line = origin.rpartition(":")
+        if line.isdigit():
+            return Problem(message, key=key, file=file, line=int(line))
+        return Problem(message, key=key, file="" if origin == "call" else origin)
 
     def instances(self, kind: str) -> Mapping[str, Instance]:
         """The instances of one kind, by name."""
