@@ -2,7 +2,8 @@
 
 Each document is a block under `### [n] title — source — compartment`; facts follow under a heading of their own. The budget is in
 tokens. Facts may use up to a quarter of it, documents the rest and what the facts leave; the best document always goes in, cut and
-marked where it must be.
+marked where it must be. What strangers wrote stands behind a fence, without what no reader sees, and a notice before it all says
+what the fence means.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from contextrouter.hygiene import Fence, clean
 from contextrouter.lanes import split
 from contextrouter.model import Answerability, Citation, Envelope, Fact
 
@@ -43,7 +45,7 @@ Truncate = Callable[[str, int], str]
 class Assembled:
     """What assembly makes: the text, the envelopes in it and those that did not fit, citations, facts, tokens."""
 
-    __slots__ = ("citations", "cut", "envelopes", "facts", "facts_lost", "lost", "text", "tokens")
+    __slots__ = ("citations", "cleaned", "cut", "envelopes", "facts", "facts_lost", "fenced", "hidden", "lost", "text", "tokens")
 
     def __init__(self) -> None:
         self.text = ""
@@ -54,6 +56,21 @@ class Assembled:
         self.facts: list[Fact] = []
         self.tokens: int | None = None
         self.cut = False  # whether the best document had to be shortened
+        self.fenced = 0  # documents of strangers
+        self.cleaned = 0  # characters taken out of them here, which no reader sees
+        self.hidden: dict[str, int] = {}  # page -> characters that its source took out, which it hid from its readers
+
+    @property
+    def note(self) -> str:
+        """What was done to the documents, for the trace; empty: nothing."""
+        notes = ["the best document was cut to the token budget"] if self.cut else []
+        if self.fenced:
+            notes.append(f"untrusted documents fenced: {self.fenced}")
+        if self.cleaned:
+            notes.append(f"control or invisible characters removed: {self.cleaned}")
+        if self.hidden:
+            notes.append(f"characters of hidden text removed: {sum(self.hidden.values())}")
+        return "; ".join(notes)
 
 
 def assemble(
@@ -70,22 +87,33 @@ def assemble(
     blocks: list[str] = []
     lines, fact_tokens = _fact_lines(facts, budget // _FACT_SHARE if live else budget, count if budget else None, done)
     left = budget - fact_tokens
+    fence = _fence(live)
     for envelope in live:
         citation, block = _cited(len(blocks) + 1, envelope)
+        mine = fence if envelope.document.untrusted else None
+        whole = block if mine is None else mine.around(block)
         if budget and count is not None:
-            cost = _cost(block, left, count)
+            extra = 0 if mine is None or done.fenced else _cost(mine.notice, left, count)
+            cost = _cost(whole, left, count) + extra
             if cost > left and not blocks and truncate is not None:
-                block, cost = _shortened(block, envelope, left, count, truncate), left
+                over = extra + (0 if mine is None else _cost(mine.around(""), left, count))
+                block, cost = _shortened(block, envelope, left - over, count, truncate), left
+                whole = block if mine is None else mine.around(block)
                 done.cut = True
             elif cost > left:
                 done.lost.append(envelope.drop(OVER))
                 continue
             left -= cost
+        if mine is not None:
+            _noted(envelope, done)
+        block = whole
         blocks.append(block)
         done.envelopes.append(envelope)
         done.citations.append(citation)
     if lines:
         blocks.append("\n".join([FACTS_HEADING, *lines]))
+    if fence is not None and done.fenced:
+        blocks.insert(0, fence.notice)
     done.text = "\n\n".join(blocks)
     if budget and count is not None:
         done.tokens = count(done.text)
@@ -124,8 +152,27 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
+def _fence(live: Sequence[Envelope]) -> Fence | None:
+    """The fence of the documents that strangers wrote; None when there are none."""
+    foreign = [envelope.document for envelope in live if envelope.document.untrusted]
+    return Fence([part for d in foreign for part in (d.title, d.url, d.content, *d.path)]) if foreign else None
+
+
+def _noted(envelope: Envelope, done: Assembled) -> None:
+    """Count a document of strangers, and what was taken out of it."""
+    document = envelope.document
+    done.fenced += 1
+    done.cleaned += sum([clean(part)[1] for part in (document.title, document.content, *document.path)])
+    hidden = document.metadata.get("hidden_characters")
+    if isinstance(hidden, int) and hidden > 0:
+        done.hidden[document.parent or document.id] = hidden
+
+
 def _cited(number: int, envelope: Envelope) -> tuple[Citation, str]:
     document, provenance = envelope.document, envelope.provenance
+    if document.untrusted:
+        parts = {name: clean(getattr(document, name))[0] for name in ("title", "url", "id", "content")}
+        document = document.replace(**parts, path=tuple([clean(part)[0] for part in document.path]))
     title = _one_line(document.title) or _one_line(document.url) or _one_line(document.id) or "untitled"
     heading, source = f"### [{number}] {title}", ""
     if provenance:

@@ -26,7 +26,6 @@ SENSITIVITIES = ("public", "internal", "confidential", "restricted")
 TRUSTS = ("authoritative", "reference", "volatile")  # highest first
 SHARED = "*"
 """The tenant of what every tenant may see; only settings and ingestion give it, and on purpose."""
-
 _NONE: Mapping[str, Any] = {}
 
 
@@ -61,6 +60,7 @@ class Document(_Noun, frozen=True, kw_only=True, gc=False):
     labels: tuple[str, ...] = ()
     links: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = _NONE
+    untrusted: bool = False  # written by strangers: fenced in the context, and never an instruction
 
     @property
     def fingerprint(self) -> str:

@@ -14,7 +14,8 @@ from contextrouter.settings import Instance, Rag, Route, Settings, SourceKeys
 def make_plan(intent: Intent, request: Request, settings: Settings, sources: Mapping[str, Source | FactSource]) -> Plan:
     """Return the calls to make for `intent`, and for every source or leg that is not asked, why.
 
-    Of `sources` only the legs are read. Raises RequestRefused when the request names a source or a leg that does not exist.
+    Of `sources` only `legs` and `default_queries` are read. Raises RequestRefused when the request names a source or a leg that
+    does not exist.
     """
     rag, route = settings.for_route(intent.kind)
     _known(request, settings, sources)
@@ -87,7 +88,7 @@ def _calls(
     queries: _Queries,
 ) -> list[Call]:
     calls = []
-    texts = intent.queries[: min(rag.max_retrieval_queries, keys.queries or 3)]
+    texts = intent.queries[: min(rag.max_retrieval_queries, keys.queries or source.default_queries or 3)]
     limit = keys.limit or rag.candidates
     for leg in source.legs:
         why = _leg_not_asked(leg, keys, request, rag, route)

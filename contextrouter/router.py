@@ -303,8 +303,7 @@ class ContextRouter:
         told = stage_context(request, intent, facts, self.settings, self._sources) if stages else None
         harvest, selected = await self._selected(harvest, rag, stages, told, until, steps)
         done = assemble(selected, facts, budget=rag.token_budget, count=tokens.count, truncate=tokens.truncate)
-        note = "the best document was cut to the token budget" if done.cut else ""
-        steps.add("assemble", len(done.envelopes), done.lost, note)
+        steps.add("assemble", len(done.envelopes), done.lost, done.note)
         return context_of(request, intent, plan, harvest, done, steps.all, started, hits=hits, embedded=embedding.embedded)
 
     async def _selected(

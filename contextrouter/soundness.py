@@ -39,6 +39,8 @@ def flaw(document: Any) -> str:
         value = getattr(document, name)
         if value is not None and not isinstance(value, datetime):
             return f"{name} is {_name(value)}, not a datetime"
+    if type(getattr(document, "untrusted")) is not bool:  # noqa: B009 - mypy takes the type for granted
+        return f"untrusted is {_name(document.untrusted)}, not true or false"
     return "" if isinstance(document.metadata, Mapping) else f"metadata is {_name(document.metadata)}, not a mapping"
 
 
@@ -63,6 +65,7 @@ def _plain(d: Document) -> bool:
         and (d.updated_at is None or isinstance(d.updated_at, datetime))
         and (d.synced_at is None or isinstance(d.synced_at, datetime))
         and type(d.metadata) is dict
+        and type(d.untrusted) is bool
     )
 
 

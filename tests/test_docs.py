@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import json
 import re
 import shlex
 import shutil
@@ -16,8 +17,9 @@ import msgspec
 import pytest
 import tomli
 from example import ROOT, CommandLine, filled
+from hostile import ALLOWED, FEED, PAGE, Hostile, send
 
-from contextrouter import errors, schema
+from contextrouter import ContextRouter, errors, schema
 from contextrouter.cli.outcome import EXIT_CODES
 from contextrouter.contracts import KINDS
 from contextrouter.plugins import Registry
@@ -82,13 +84,48 @@ def test_python_blocks_run_and_print_what_the_page_says(page: Path, folder: Path
 
 @pytest.mark.parametrize("page", PAGES, ids=ids)
 def test_toml_blocks_are_valid_settings(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-test")
+    for name in ("OPENAI_API_KEY", "SEARCH_KEY", "TICKETS_TOKEN"):
+        monkeypatch.setenv(name, "sk-of-the-test")
     for block in blocks(page):
         if block.language == "toml":
             path = folder / "block.toml"
             path.write_text(block.text, "utf-8")
             settings, _ = load(path, Registry)
             assert settings.path, f"{page.name}:{block.line}"
+
+
+async def _answers(path: str, head: str, writer: asyncio.StreamWriter, url: str) -> None:
+    """A site with a feed, pages, a sitemap, a search engine and an API, whatever host it is asked as."""
+    path = path.partition("?")[0]
+    found = {"results": [{"url": f"{url}/handbook", "title": "zebra", "text": "A zebra.", "id": 1}]}
+    kinds = {
+        "/feed": ("application/rss+xml", FEED), "/robots.txt": ("text/plain", ""),
+        "/sitemap.xml": ("text/xml", f"<urlset><url><loc>{url}/handbook/more</loc></url></urlset>"),
+    }  # fmt: skip
+    searched = path in ("/search", "/find", "/api")
+    kind, text = ("application/json", json.dumps(found)) if searched else kinds.get(path, ("text/html; charset=utf-8", PAGE))
+    await send(writer, "200 OK", text.encode(), {"Content-Type": kind})
+
+
+async def test_every_example_of_a_live_source_is_asked_on_this_machine(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    for name in ("SEARCH_KEY", "TICKETS_TOKEN"):
+        monkeypatch.setenv(name, "sk-of-the-test")
+    used = set()
+    async with Hostile() as server:
+        monkeypatch.setattr(server, "answer", lambda path, head, writer: _answers(path, head, writer, server.url))
+        for block in blocks(ROOT / "docs" / "live-sources.md"):
+            if block.language != "toml":
+                continue
+            text = re.sub(r"https://[a-z.]+\.example\.org", server.url, block.text)
+            if 'use = "files"' not in text:
+                text = text.replace("\nuse =", f"\nallow_private = {json.dumps(ALLOWED)}\nuse =")
+            (folder / "live.toml").write_text(text, "utf-8")
+            async with ContextRouter.from_toml(folder / "live.toml") as router:
+                context = await router.route("zebra reading group")
+            assert {report.status for report in context.coverage} == {"ok"}, (block.text, context.coverage)
+            assert context.envelopes, block.text
+            used |= set(re.findall(r'use = "(\w+)"', text))
+    assert used == set(Registry().names("connector"))
 
 
 def lines(text: str) -> list[str]:

@@ -18,7 +18,7 @@ from contextrouter.fetch import robots
 from contextrouter.fetch.addresses import check_url, origin
 from contextrouter.fetch.body import read
 from contextrouter.fetch.copies import Copies, Copy
-from contextrouter.fetch.options import FetchOptions
+from contextrouter.fetch.options import FetchOptions, secret_parts
 from contextrouter.fetch.turns import Turns
 from contextrouter.threads import Threads
 
@@ -80,8 +80,10 @@ class FetchLate(SourceTimeout):
 class Fetcher:
     """Fetches over one HTTP session. Proxies of the environment and cookies are not used, unless the options say so."""
 
-    def __init__(self, options: FetchOptions, *, extra: str) -> None:
+    def __init__(self, options: FetchOptions, *, extra: str, secrets: Sequence[str] = ()) -> None:
         self.options, self._extra = options, extra
+        self.names: Mapping[str, tuple[str, int]] = {}  # hosts that lead to an address and port of this machine: for examples
+        self._secrets = (*options.secrets, *secret_parts(secrets))
         self._wire: Wire | None = None
         self._turns: Turns
         self._copies = Copies(options.cache_path)
@@ -111,7 +113,7 @@ class Fetcher:
                 raise SourceError(f"`cache_path` {self.options.cache_path!r} cannot be made: {error.strerror}.") from error
         self._turns = Turns(self.options.per_host, self.options.host_delay)
         self._rules, self._asking = OrderedDict(), {}
-        self._wire = Wire(self.options, context)
+        self._wire = Wire(self.options, context, self.names)
 
     async def aclose(self) -> None:
         """Close the session."""
@@ -124,7 +126,7 @@ class Fetcher:
 
     def masked(self, text: str) -> str:
         """The text without credentials."""
-        return mask(text, self.options.secrets)
+        return mask(text, self._secrets)
 
     async def get(
         self,

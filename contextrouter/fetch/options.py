@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -65,4 +65,10 @@ class FetchOptions(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def secrets(self) -> tuple[str, ...]:
         """What must be seen in no message."""
-        return tuple({part for value in self.credentials.values() for part in (value, *value.split(" ")[1:]) if len(part) >= 4})
+        return secret_parts(self.credentials.values())
+
+
+def secret_parts(values: Iterable[str]) -> tuple[str, ...]:
+    """The secrets in values such as "Bearer …", the longest first, so that no part of one is left when another was masked."""
+    parts = {part for value in values for part in (value, *value.split(" ")[1:]) if len(part) >= 4}
+    return tuple(sorted(parts, key=len, reverse=True))

@@ -47,11 +47,11 @@ class Answer(NamedTuple):
 class Wire:
     """One session, in the running event loop."""
 
-    def __init__(self, options: FetchOptions, context: ssl.SSLContext | None) -> None:
+    def __init__(self, options: FetchOptions, context: ssl.SSLContext | None, names: Mapping[str, tuple[str, int]]) -> None:
         allowed = networks(options.allow_private, "allow_private")
         connector = aiohttp.TCPConnector(
             limit=MOST_CONNECTIONS, socket_factory=lambda info: _guarded_socket(info, allowed), ssl=context or True,
-            resolver=_Resolver(), ttl_dns_cache=10, keepalive_timeout=KEEP_ALIVE,
+            resolver=_Resolver(names), ttl_dns_cache=10, keepalive_timeout=KEEP_ALIVE,
         )  # fmt: skip
         self._session = aiohttp.ClientSession(
             connector=connector, cookie_jar=aiohttp.DummyCookieJar(), timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
@@ -79,10 +79,13 @@ class Wire:
 class _Resolver(AbstractResolver):
     """The system's resolver in threads of its own: a name that takes long to resolve holds up no other work of the program."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: Mapping[str, tuple[str, int]]) -> None:
+        self._names = names  # what is known without asking anybody: name -> address, port
         self._threads = Threads(4, "resolve")
 
     async def resolve(self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC) -> list[ResolveResult]:
+        if host in self._names:
+            host, port = self._names[host]
         infos = await self._threads.run(lambda: socket.getaddrinfo(host, port, family=family, type=socket.SOCK_STREAM))
         return [
             ResolveResult(hostname=host, host=str(place[0]), port=port, family=int(found), proto=proto, flags=socket.AI_NUMERICHOST)

@@ -164,6 +164,7 @@ def _tightened(chunk: Document, document: Document) -> dict[str, Any]:
     for name, levels in (("sensitivity", SENSITIVITIES), ("trust", TRUSTS)):
         own, given = getattr(chunk, name), getattr(document, name)
         labels[name] = _later(levels, own, given) if given else own
+    labels["untrusted"] = chunk.untrusted or document.untrusted
     return labels
 
 

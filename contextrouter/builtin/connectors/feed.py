@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import calendar
-import codecs
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,6 +14,8 @@ from io import BytesIO
 from typing import Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
+from contextrouter.builtin.connectors.charset import by_header, decoded
+from contextrouter.builtin.connectors.extract_worker import invisible
 from contextrouter.model import Document
 
 HTML_CHARACTERS = 200_000
@@ -26,20 +27,13 @@ SNIPPET_CHARACTERS = 200
 _DECLARED = re.compile(rb"^\s*<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([A-Za-z0-9._-]{1,40})[\"']")
 _DECLARATION = re.compile(r"^\s*<\?xml[^>]*\?>")
 _DOCTYPE = re.compile(r"""(?:"[^"]*"|'[^']*'|[^\[>"'])*(\[)?""")  # up to its internal subset, or its end
-_CHARSET = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9._-]{1,40})", re.I)
 _NAME = re.compile(r"<(/?[A-Za-z][A-Za-z0-9:-]*)")
 _TAG = re.compile(r"""<[^>"']*(?:"[^"]*"[^>"']*|'[^']*'[^>"']*)*>""")
+_STYLE = re.compile(r"""\sstyle\s*=\s*["']([^"'>]*)|\s(hidden)(?=[\s>=/])""", re.I)
+_ANY_TAG = re.compile(r"<[^>]*>")
 _SPACES = re.compile(r"\s+")
 _HUGE_REFERENCE = re.compile(r"&#(?:[0-9]{8,}|[xX][0-9a-fA-F]{7,});?")
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")
-_BOMS = (
-    (codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"),
-)  # fmt: skip
-# Names that the web uses for their supersets.
-_WIDER = {"gb2312": "gb18030", "gbk": "gb18030", "iso8859-1": "cp1252", "ascii": "cp1252"}
-# Codecs of Python that no feed is written in, and that take hostile input badly.
-_NO_CHARSETS = {"idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined", "utf-7"}
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 AHEAD = timedelta(days=366)
 """Dates before the one, or further ahead than the other, are mistakes: they say nothing, and would rank above everything."""
@@ -71,6 +65,7 @@ class _Item(NamedTuple):
     moment: datetime | None
     labels: tuple[str, ...]
     language: str | None
+    hidden: int = 0  # characters of its text that no reader sees, taken out
 
 
 def parse_feed(body: bytes, url: str, content_type: str = "", max_items: int = 500) -> Feed:
@@ -100,30 +95,8 @@ def distinct(documents: Iterable[Document]) -> list[Document]:
 
 def decode(body: bytes, content_type: str = "") -> str:
     """Return the text of a feed by its byte order mark or its declared charset, which a few broken bytes do not overrule."""
-    for mark, encoding in _BOMS:
-        if body.startswith(mark):
-            return body.decode(encoding, "replace").removeprefix("\ufeff")
-    declared, header = _DECLARED.search(body[:400]), _CHARSET.search(content_type)
-    said = [match.group(1).decode() for match in (declared,) if match] + [match.group(1) for match in (header,) if match]
-    name = next(filter(None, map(_charset, said)), "utf-8")
-    for candidate in dict.fromkeys((name, "utf-8")):
-        try:
-            return body.decode(candidate)
-        except UnicodeDecodeError:
-            continue
-    return body.decode(name, "replace")
-
-
-def _charset(name: str) -> str | None:
-    """The codec to decode with; None for one that is unknown, or that cannot be right where ASCII was read."""
-    try:
-        codec = codecs.lookup(name).name
-        b"x".decode(codec)  # refuses what is no charset; for no bytes at all it would not even look
-    except (LookupError, UnicodeError):
-        return None
-    if codec.replace("_", "-") in _NO_CHARSETS or codec.startswith(("utf-16", "utf-32")):
-        return None
-    return _WIDER.get(codec, codec)
+    declared = _DECLARED.search(body[:400])
+    return decoded(body, [*([declared.group(1).decode()] if declared else []), *by_header(content_type)])
 
 
 def refuse_entities(text: str) -> None:
@@ -174,11 +147,12 @@ def _xml_item(entry: dict[str, Any]) -> _Item:
 
     contents = dict.get(entry, "content") or []
     markup = max((content.get("value") or "" for content in contents), key=len, default="") or text("summary")
+    content, hidden = visible_text(markup)
     parsed = dict.get(entry, "updated_parsed") or dict.get(entry, "published_parsed")
     raw = text("updated") or text("published")
     tags = dict.get(entry, "tags") or []
     return _Item(
-        guid=text("id"), link=text("link"), title=_plain(entry, "title"), text=plain_text(markup), raw_date=raw,
+        guid=text("id"), link=text("link"), title=_plain(entry, "title"), text=content, hidden=hidden, raw_date=raw,
         moment=_from_parts(parsed) or parse_date(raw), language=None,
         labels=tuple(dict.fromkeys(str(tag.get("term")) for tag in tags if tag.get("term"))),
     )  # fmt: skip
@@ -214,9 +188,10 @@ def _text(item: Mapping[str, Any], *keys: str) -> str:
 
 def _json_item(item: Mapping[str, Any]) -> _Item:
     raw, tags = _text(item, "date_modified", "date_published"), item.get("tags")
+    content, hidden = visible_text(_text(item, "content_html"))
     return _Item(
         guid=_text(item, "id"), link=_text(item, "url", "external_url"), title=_text(item, "title"),
-        text=plain_text(_text(item, "content_html")) or _text(item, "content_text", "summary"), raw_date=raw,
+        text=content or _text(item, "content_text", "summary"), hidden=hidden, raw_date=raw,
         moment=parse_date(raw), labels=tuple(tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else (),
         language=_text(item, "language") or None,
     )  # fmt: skip
@@ -251,13 +226,15 @@ def _document(item: _Item, base: str, feed_title: str, problems: list[str]) -> D
     if moment is not None and not EARLIEST < moment < datetime.now(UTC) + AHEAD:
         problems.append(f"item {item.title or item.guid!r}: its date {item.raw_date!r} is absurd; it counts as undated.")
         moment = None
-    metadata = {"feed": feed_title} if feed_title else {}
+    metadata: dict[str, Any] = {"feed": feed_title} if feed_title else {}
+    if item.hidden:
+        metadata["hidden_characters"] = item.hidden
     if item.raw_date:
         metadata["date"] = item.raw_date
     return Document(
         content=content, id=item.guid or link or sha256(f"{item.title}\0{content}".encode("utf-8", "replace")).hexdigest(),
         url=link, title=item.title, kind="web", snippet=content[:SNIPPET_CHARACTERS], updated_at=moment,
-        labels=item.labels, language=item.language, metadata=metadata,
+        labels=item.labels, language=item.language, metadata=metadata, untrusted=True,
     )  # fmt: skip
 
 
@@ -292,13 +269,19 @@ _SILENT = frozenset({"script", "style", "template", "noscript", "iframe"})
 
 def plain_text(markup: str) -> str:
     """Return the text of HTML, one line per block, entities resolved, spaces squeezed; in linear time on any input."""
+    return visible_text(markup)[0]
+
+
+def visible_text(markup: str) -> tuple[str, int]:
+    """As `plain_text`, and how many characters were left out because they are styled so that no reader sees them."""
     markup = _HUGE_REFERENCE.sub("\ufffd", markup[:HTML_CHARACTERS])
-    text = "".join(unescape(part) if kept else part for part, kept in _parts(markup))
+    gone: list[int] = []
+    text = "".join(unescape(part) if kept else part for part, kept in _parts(markup, gone))
     lines = (" ".join(line.split()) for line in text.split("\n"))
-    return "\n".join(line for line in lines if line)
+    return "\n".join(line for line in lines if line), sum(gone)
 
 
-def _parts(markup: str) -> Iterator[tuple[str, bool]]:
+def _parts(markup: str, gone: list[int]) -> Iterator[tuple[str, bool]]:
     """Yield (text, True) between tags, and (space, False) in place of tags. A `<` that begins no tag is text."""
     place = 0
     while (opening := markup.find("<", place)) >= 0:
@@ -306,6 +289,10 @@ def _parts(markup: str) -> Iterator[tuple[str, bool]]:
         name = _NAME.match(markup, opening)
         if name:
             place, space = _after_tag(markup, opening, name.group(1).lower())
+            if place - opening < TAG_CHARACTERS and (style := _STYLE.search(markup, opening, place)):
+                after = _after_element(markup, place, name.group(1)) if style[2] or invisible(style[1]) else place
+                gone.append(len(_ANY_TAG.sub("", markup[place:after]).strip()))
+                place = after
             yield space, False
         elif markup.startswith(("<!--", "<!", "<?"), opening):
             end = "-->" if markup.startswith("<!--", opening) else ">"
@@ -316,6 +303,16 @@ def _parts(markup: str) -> Iterator[tuple[str, bool]]:
             yield "<", True
             place = opening + 1
     yield _SPACES.sub(" ", markup[place:]), True
+
+
+def _after_element(markup: str, place: int, name: str) -> int:
+    """Where the text goes on after the element that was opened before `place`; one that is never closed ends all."""
+    depth = 1
+    for tag in re.compile(rf"<(/?){re.escape(name)}\b[^>]*>", re.I).finditer(markup, place):
+        depth += -1 if tag[1] else 1
+        if not depth:
+            return tag.end()
+    return len(markup)
 
 
 def _after_tag(markup: str, opening: int, name: str) -> tuple[int, str]:
