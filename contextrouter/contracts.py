@@ -312,6 +312,15 @@ class SupportsVersion(Protocol):
         ...
 
 
+@runtime_checkable
+class SupportsInspect(Protocol):
+    """A connector that can show what it makes of one address."""
+
+    def inspect(self, url: str) -> AsyncIterator[tuple[str, str]]:
+        """Yield each step's name and what is to be seen of it. Raises SourceError when nothing comes of the address."""
+        ...
+
+
 class TermStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """What a source reports of its index: how many documents, how long, and in how many each term occurs."""
 

@@ -14,8 +14,8 @@ AllSourcesFailed Answerability Call Citation Completion Connector Context Contex
 Embedder Entity Entry Envelope Facet Fact FactSource FilePath Generator Harvest Hit IngestError Intent Interpreter MissingDependency
 Partial Period Plan Plugin PluginError PluginNotFound Problem Provenance Provider Query Rag RankedList Request RequestRefused
 Reranker Scope Settings SettingsError Source SourceError SourceReport SourceTimeout Stage StageContext StageError Step SupportsCrawl
-SupportsEntities SupportsFacets SupportsFetch SupportsNeighbours SupportsStatistics SupportsTenants SupportsUpsert SupportsVersion
-TermStatistics Trace Transform Usage Vector
+SupportsEntities SupportsFacets SupportsFetch SupportsInspect SupportsNeighbours SupportsStatistics SupportsTenants SupportsUpsert
+SupportsVersion TermStatistics Trace Transform Usage Vector
 """.split()
 LOADED = (
     "bisect", "concurrent", "contextrouter", "difflib", "fnmatch", "hmac", "importlib", "ipaddress", "json", "ntpath", "pathlib",
