@@ -93,7 +93,7 @@ async def test_web_10_nothing_is_fetched_from_a_forbidden_address(name: str, num
 @pytest.mark.parametrize("how", WORKING)
 async def test_what_can_be_read_is_found(name: str, how: str) -> None:
     async with battlefield() as (hostile, _):
-        answer = await asked(CONNECTORS[name](f"{hostile.url}/{how}", allow_private=ALLOWED), 5.0)
+        answer = await asked(CONNECTORS[name](f"{hostile.url}/{how}", allow_private=ALLOWED), 30.0)
         assert not isinstance(answer, SourceError), answer
         assert "zebra" in answer[0].document.content.lower()
         assert answer[0].document.untrusted
@@ -109,8 +109,8 @@ async def test_web_08_an_answer_of_dns_that_changes_leads_nowhere_forbidden(name
 
         monkeypatch.setattr(socket, "getaddrinfo", changing)
         url = f"http://rebinding.test:{hostile.port}/good"
-        assert len(await asked(CONNECTORS[name](url, allow_private=ALLOWED), 5.0)) > 0  # type: ignore[arg-type]
-        answer = await asked(CONNECTORS[name](url, allow_private=ALLOWED), 5.0)
+        assert len(await asked(CONNECTORS[name](url, allow_private=ALLOWED), 30.0)) > 0  # type: ignore[arg-type]
+        answer = await asked(CONNECTORS[name](url, allow_private=ALLOWED), 30.0)
         assert "127.0.0.1 is not a public address" in str(answer)
         assert forbidden.connections == 0
 
@@ -156,14 +156,15 @@ def results(hostile: Hostile, *ways: str) -> None:
 
 
 def searxng(hostile: Hostile, **more: Any) -> Web:
-    return Web(search="searxng", search_url=hostile.url, **{"allow_private": ALLOWED, "max_bytes": 1_000_000, **more})
+    given = {"allow_private": ALLOWED, "max_bytes": 1_000_000, "extract_seconds": 30.0, **more}
+    return Web(search="searxng", search_url=hostile.url, **given)
 
 
 @pytest.mark.parametrize("how", ["slow-first-byte", "brotli-bomb", "status-503", "reset", "loop", "wrong-type"])
 async def test_four_of_five_pages_in_time_are_an_answer_with_the_fifth_reported(how: str) -> None:
     async with battlefield() as (hostile, forbidden):
         results(hostile, "good", "good", how, "good", "good")
-        answer = await asked(searxng(hostile), 2.5)
+        answer = await asked(searxng(hostile, fetch_seconds=4.0), 30.0)
         assert isinstance(answer, Partial), answer
         assert {hit.document.url[-1] for hit in answer} == {"0", "1", "3", "4"}
         assert f"/{how}/page/2" in answer.reason
@@ -173,7 +174,7 @@ async def test_four_of_five_pages_in_time_are_an_answer_with_the_fifth_reported(
 async def test_a_search_may_name_forbidden_addresses_and_none_is_fetched() -> None:
     async with battlefield() as (hostile, forbidden):
         results(hostile, "good", *(f"to-{n}" for n in range(len(REDIRECTS))))
-        answer = await asked(searxng(hostile, max_results=50, retries=0), 5.0)
+        answer = await asked(searxng(hostile, max_results=50, retries=0), 30.0)
         assert isinstance(answer, Partial)
         assert {hit.document.url for hit in answer} == {f"{hostile.url}/good/page/0"}
         assert forbidden.connections == 0
@@ -182,11 +183,12 @@ async def test_a_search_may_name_forbidden_addresses_and_none_is_fetched() -> No
 async def test_the_router_says_partial_and_goes_on() -> None:
     async with battlefield() as (hostile, _):
         results(hostile, "good", "slow-first-byte")
+        fetching = {"allow_private": ALLOWED, "fetch_seconds": 3.0}
         settings = {
-            "rag": {"timeout_seconds": 2.0, "token_budget": 0},
+            "rag": {"timeout_seconds": 30.0, "token_budget": 0},
             "connectors": {
-                "search": {"use": "web", "search": "searxng", "search_url": hostile.url, "allow_private": ALLOWED},
-                "feed": {"use": "rss", "urls": [f"{hostile.url}/slow-drip/feed"], "allow_private": ALLOWED},
+                "search": {"use": "web", "search": "searxng", "search_url": hostile.url, **fetching},
+                "feed": {"use": "rss", "urls": [f"{hostile.url}/slow-drip/feed"], **fetching},
                 "good": {"use": "rss", "urls": [f"{hostile.url}/good/feed"], "allow_private": ALLOWED},
             },
         }
