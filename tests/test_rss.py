@@ -563,6 +563,55 @@ def test_an_absurd_date_is_no_date_and_is_said(date: str) -> None:
     assert "absurd" in feed.problems[0] or parse_date(date) is None
 
 
+# Full text
+
+
+async def test_the_pages_of_the_newest_items_are_read_and_stand_in_their_place(server: Server, opened: Make) -> None:
+    def page(text: str) -> Answer:
+        async def answer(_: web.Request) -> web.Response:
+            return web.Response(text=f"<html><body><article><p>{text * 20}</p></article></body></html>", content_type="text/html")
+
+        return answer
+
+    item = "<title>zebra {0}</title><link>{1}/{0}</link><description>short</description><pubDate>0{2} Jan 2026 00:00 GMT</pubDate>"
+    pages = {"/a": page("All about the stripes. "), "/b": page("All about the mane. ")}
+    server.answers = {"/feed": rss(*(item.format(n, server.url, day) for n, day in (("a", 3), ("b", 2), ("c", 1)))), **pages}
+    source = await opened(server.url + "/feed", full_text=1)
+    hits = await source.search(Query(text="zebra stripes mane"))
+    assert hits[0].document.content.startswith("All about the stripes.")
+    assert hits[0].document.parent == server.url + "/a"
+    assert (hits[0].document.title, hits[0].document.updated_at) == ("zebra a", datetime(2026, 1, 3, tzinfo=UTC))
+    assert [hit.document.content for hit in hits[1:]] == ["short", "short"]
+    assert server.paths == ["/feed", "/a"]
+    await ids(source)
+    assert server.paths == ["/feed", "/a"]
+
+
+async def test_a_page_that_cannot_be_read_leaves_its_item_as_the_feed_has_it(server: Server, opened: Make) -> None:
+    async def missing(_: web.Request) -> web.Response:
+        return web.Response(status=404)
+
+    server.answers = {"/feed": rss(f"<title>zebra</title><link>{server.url}/gone</link>"), "/gone": missing}
+    source = await opened(server.url + "/feed", full_text=5)
+    hits = await source.search(Query(text="zebra"))
+    assert [hit.document.content for hit in hits] == ["zebra"]
+    assert not isinstance(hits, Partial)
+    assert "status 404" in source.problems[0]
+
+
+async def test_items_are_used_while_their_pages_are_still_read(server: Server, opened: Make) -> None:
+    async def silent(_: web.Request) -> web.Response:
+        await asyncio.sleep(30)
+        raise AssertionError("not reached")
+
+    server.answers = {"/feed": rss(f"<title>zebra</title><link>{server.url}/slow</link>"), "/slow": silent}
+    source = await opened(server.url + "/feed", full_text=1)
+    hits = await source.search(Query(text="zebra", deadline=time.monotonic() + 0.7))
+    assert isinstance(hits, Partial)
+    assert len(hits) == 1
+    assert "not all pages of its items" in hits.reason
+
+
 # Fetching from strangers
 
 

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from contextrouter.builtin.connectors.bm25 import Bm25
+from contextrouter.builtin.connectors.extract import Extractor
 from contextrouter.builtin.connectors.feed import distinct, parse_feed
 from contextrouter.builtin.connectors.matching import matches
+from contextrouter.builtin.connectors.reader import Page, Reader
 from contextrouter.contracts import Connector, FilePath, Partial
 from contextrouter.errors import MissingDependency, SourceError, SourceTimeout, mask
 from contextrouter.fetch import FEEDS, Fetcher, FetchFailed, FetchOptions, check_url
@@ -23,6 +25,8 @@ RETRY_SECONDS = 10.0
 """How long a feed that failed is left alone, so that it is not asked by every query of a request; twice as long each next time."""
 LONGEST_RETRY = 3_600.0
 GONE = 410
+EXTRACT_SECONDS = 5.0
+"""The most that reading the page of one item may take."""
 TITLE, BODY = 3.0, 1.0
 _OLDEST = datetime.min.replace(tzinfo=UTC)
 
@@ -46,7 +50,7 @@ class _Loaded(NamedTuple):
 class _Pool(NamedTuple):
     """The items of all feeds, newest first, and the readings they are from."""
 
-    readings: tuple[float, ...]
+    readings: tuple[float, ...]  # of the feeds, and how many pages were read
     documents: tuple[Document, ...]
     ranking: Bm25
 
@@ -56,15 +60,16 @@ class Rss(Connector):
 
     `urls` are fetched over HTTP, `paths` read from disk; at least one feed is needed. `max_age_hours` leaves out older
     items (0: none; an item without a date stays). `max_items` of all feeds are kept, the newest; a feed longer than
-    `max_bytes` (decoded) is refused. Items are read again after `refresh_seconds`, on the condition that they changed; a feed
-    that fails is left alone for longer each time, and its items of before are used. The other keys are those of every
-    connector that fetches. `.problems` says what is missing from the last answer and why; a feed that fails makes the answer
-    partial, and an error only when all fail.
+    `max_bytes` (decoded) is refused. With `full_text` the pages of that many items of a feed, the newest, are read, too,
+    and stand in their place passage by passage. Items are read again after `refresh_seconds`, on the condition that they
+    changed; a feed that fails is left alone for longer each time, and its items of before are used. The other keys are
+    those of every connector that fetches. `.problems` says what is missing from the last answer and why; a feed that
+    fails makes the answer partial, and an error only when all fail.
     """
 
     def __init__(
         self, *, urls: Sequence[str] = (), paths: Sequence[FilePath] = (), max_age_hours: float = 0, max_items: int = 500,
-        refresh_seconds: float = 300,
+        refresh_seconds: float = 300, full_text: int = 0,
         user_agent: str = "contextrouter", max_bytes: int = 5_000_000, fetch_seconds: float = 10.0, max_redirects: int = 5,
         retries: int = 1, per_host: int = 4, host_delay: float = 0.0, allow_private: Sequence[str] = (),
         credentials: Mapping[str, str] = {}, ca_file: FilePath = "", environment_proxies: bool = False, cache_path: FilePath = "",
@@ -74,8 +79,9 @@ class Rss(Connector):
                 raise ValueError(f"Rss.{key} {given!r} is one text; give a list.")
         if not urls and not paths:
             raise ValueError("Rss has no feed to read; give `urls` or `paths`.")
-        if max_items < 1:
-            raise ValueError(f"Rss.max_items is {max_items!r}; give a number of at least 1.")
+        for key, number, least in (("max_items", max_items, 1), ("full_text", full_text, 0)):
+            if number < least:
+                raise ValueError(f"Rss.{key} is {number!r}; give a number of at least {least}.")
         for name, seconds in (("max_age_hours", max_age_hours), ("refresh_seconds", refresh_seconds)):
             if not 0 <= seconds < 1e9:
                 raise ValueError(f"Rss.{name} is {seconds!r}; give a number of at least 0.")
@@ -90,6 +96,10 @@ class Rss(Connector):
         self._max_age = timedelta(hours=max_age_hours)
         self._max_items, self._refresh = max_items, refresh_seconds
         self._fetcher = Fetcher(options, extra="rss")
+        self._full_text = full_text
+        self._extractor = Extractor(EXTRACT_SECONDS)
+        self._reader = Reader(self._fetcher, self._extractor, "web")
+        self._pages: dict[str, Page] = {}
         self._threads: Threads | None = None
         self._readings: dict[str, asyncio.Task[_Loaded]] = {}
         self._loaded: dict[str, _Loaded] = {}
@@ -107,7 +117,9 @@ class Rss(Connector):
             import feedparser  # noqa: F401
         except ImportError:
             raise MissingDependency("feedparser", "rss") from None
-        if self._urls:
+        if self._full_text:
+            await self._extractor.open()
+        if self._urls or self._full_text:
             await self._fetcher.open()
         self._threads = self._threads or Threads(2, "rss")
 
@@ -118,11 +130,12 @@ class Rss(Connector):
             task.cancel()
         if readings:
             await asyncio.wait(readings)
+        await self._extractor.aclose()
         await self._fetcher.aclose()
         if self._threads is not None:
             self._threads.close()
         self._threads, self._pool = None, None
-        self._loaded, self._readings = {}, {}
+        self._loaded, self._readings, self._pages = {}, {}, {}
 
     async def ping(self) -> None:
         """Raise SourceError when no feed can be read."""
@@ -167,11 +180,45 @@ class Rss(Connector):
             async with asyncio.timeout(None if deadline is None else deadline - time.monotonic()):
                 return await asyncio.shield(reading)
         except TimeoutError:
+            now = self._loaded.get(feed)
+            if now is not None and now is not known and not now.error:
+                return now._replace(error=f"{mask(feed)}: not all pages of its items were read before the deadline.", late=True)
             return (known or _Loaded(0.0))._replace(error=f"{mask(feed)} did not answer before the deadline.", late=True)
 
     async def _reread(self, feed: str, known: _Loaded | None) -> _Loaded:
         loaded = self._loaded[feed] = await self._read(feed, known or _Loaded(0.0))
+        if self._full_text and not loaded.error:
+            loaded = self._loaded[feed] = await self._with_pages(loaded)
         return loaded
+
+    async def _with_pages(self, loaded: _Loaded) -> _Loaded:
+        """Read the pages of the newest items that were not read before; one that fails leaves its item as the feed has it."""
+        newest = sorted(loaded.documents, key=lambda document: document.updated_at or _OLDEST, reverse=True)[: self._full_text]
+        wanted = {document.url: document for document in newest if document.url}
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(self._reader.read(url, self._opened())) for url in wanted if url not in self._pages
+            ]
+        read = {task.result().url: task.result() for task in tasks}
+        self._pages.update((url, page) for url, page in read.items() if page.passages)
+        failed = [page for page in read.values() if not page.passages]
+        problems = tuple(f"item {wanted[page.url].title!r}: {page.problem or page.skipped}" for page in failed)
+        return loaded._replace(problems=(*loaded.problems, *problems))
+
+    def _texts(self, item: Document) -> list[Document]:
+        """The item, or the passages of its page where that was read and says more."""
+        page = self._pages.get(item.url) if self._full_text else None
+        if page is None or page.document is None or len(page.document.content) <= len(item.content):
+            return [item]
+        hidden = page.document.metadata.get("hidden_characters")
+        metadata = {**item.metadata, "hidden_characters": hidden} if hidden else item.metadata
+        return [
+            item.replace(
+                content=passage.content, path=passage.path, snippet=passage.snippet, media_type=passage.media_type,
+                language=item.language or passage.language, id=f"{item.id}#{number}", parent=item.id, metadata=metadata,
+            )
+            for number, passage in enumerate(page.passages)
+        ]  # fmt: skip
 
     async def _read(self, feed: str, known: _Loaded) -> _Loaded:
         begun = time.monotonic()
@@ -222,13 +269,17 @@ class Rss(Connector):
 
     def _pooled(self, loaded: list[_Loaded]) -> _Pool:
         """The items of these readings, newest first (undated last), ready to be searched. Runs in a thread."""
-        readings = tuple(one.read for one in loaded)
+        readings = (*(one.read for one in loaded), float(len(self._pages)))
         pool = self._pool
         if pool and pool.readings == readings:
             return pool
         items = distinct(document for one in loaded for document in one.documents)
         newest = sorted(items, key=lambda document: document.updated_at or _OLDEST, reverse=True)[: self._max_items]
-        pool = _Pool(readings, tuple(newest), Bm25([((d.title, TITLE), (d.content, BODY)) for d in newest]))
+        urls = {document.url for document in newest}
+        for gone in [url for url in self._pages if url not in urls]:
+            del self._pages[gone]
+        texts = tuple(text for document in newest for text in self._texts(document))
+        pool = _Pool(readings, texts, Bm25([((d.title, TITLE), (d.content, BODY)) for d in texts]))
         self._pool = pool
         return pool
 
