@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from contextrouter.errors import ContractError
+from contextrouter.filters import passes
 from contextrouter.model import SENSITIVITIES, SHARED, Document, Entity, Facet, Fact, Hit, Query
 from contextrouter.settings import SourceKeys
 
@@ -17,7 +18,7 @@ class Arrival:
         self.query, self.keys = query, keys
         self.withheld = 0
         self.labels = keys is not None and any((keys.kind, keys.trust, keys.tenant, keys.compartment, keys.sensitivity))
-        self.checks = query.scope is not None or query.period is not None or bool(query.filters)
+        self.checks = query.scope is not None or query.period is not None or bool(query.filters or query.labels)
 
     def hits(self, found: Sequence[Hit]) -> Sequence[Hit]:
         """Return the hits that may go on, at most `query.limit`. Raises ContractError for what is no answer at all."""
@@ -40,7 +41,7 @@ class Arrival:
             return False
         if query.period is not None and document.updated_at is not None and not query.period.contains(document.updated_at):
             return False
-        return matches(document, query.filters)
+        return passes(document, query.filters, query.labels)
 
     def label(self, document: Document) -> Document:
         """Fill what the document does not say of itself from its source's table, which may only tighten what it does say."""
@@ -98,14 +99,3 @@ def _level(sensitivity: str | None) -> int:
     if not sensitivity:
         return 0
     return SENSITIVITIES.index(sensitivity) if sensitivity in SENSITIVITIES else len(SENSITIVITIES)
-
-
-def matches(document: Document, filters: Mapping[str, Any]) -> bool:
-    """Whether a document has the value, or one of the values, that each filter names: a field of its own, or metadata."""
-    for name, wanted in filters.items():
-        value = getattr(document, name) if name in Document.__struct_fields__ else document.metadata.get(name)
-        allowed = wanted if isinstance(wanted, list | tuple | set | frozenset) else (wanted,)
-        have = value if isinstance(value, list | tuple | set | frozenset) else (value,)
-        if not any(item in allowed for item in have):
-            return False
-    return True

@@ -257,7 +257,7 @@ class _Run:
 
     def _keep_hits(self, index: int, call: Call, found: Sequence[Hit], started: float) -> None:
         query, name, withheld = call.query, call.source, 0
-        if name in self.limits.labelled or query.scope is not None or query.period is not None or query.filters:
+        if name in self.limits.labelled or query.scope is not None or query.period is not None or query.filters or query.labels:
             arrival = Arrival(query, self.limits.keys.get(name))
             hits, withheld = arrival.hits(found), arrival.withheld
         else:

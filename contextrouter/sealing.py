@@ -23,7 +23,9 @@ def stage_context(
     """
     documents = {name: source for name, source in sources.items() if isinstance(source, Source)}
     filters = request.filters if request.kinds is None else {**request.filters, "kind": list(request.kinds)}
-    asked = Query(text=intent.question, leg="stage", scope=request.scope, period=intent.period, filters=filters)
+    asked = Query(
+        text=intent.question, leg="stage", scope=request.scope, labels=intent.labels, period=intent.period, filters=filters
+    )
 
     def seal(hit: Hit, *, source: str) -> Envelope | None:
         if source not in documents:

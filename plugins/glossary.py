@@ -33,7 +33,7 @@ class Glossary(Connector):
         self._terms = dict(sorted(terms.items(), key=lambda item: -len(item[0])))
 
     async def search(self, query: Query) -> Sequence[Hit]:
-        if query.period or query.filters:
-            return []  # definitions have no date and no metadata, so none can match
+        if query.period or query.filters or query.labels:
+            return []  # definitions have no date, no metadata and no labels, so none can match
         terms = [term for term in self._terms if re.search(rf"(?<!\w){re.escape(term)}s?(?!\w)", query.text, re.I)]
         return [Hit(document=Document(id=term, title=term, content=self._terms[term])) for term in terms[: max(0, query.limit)]]

@@ -23,26 +23,21 @@ from contextrouter.contracts import (
     Transform,
 )
 from contextrouter.errors import SourceError
+from contextrouter.filters import passes
 from contextrouter.model import Document, Envelope, Fact, Hit, Intent, Query, Vector
 from contextrouter.testing.builders import embedding, hits
 from contextrouter.testing.kit import deviates
 
 
 def admits(document: Document, query: Query) -> bool:
-    """Whether scope, period and filters let `document` through; without a tenant of its own it takes its source's."""
+    """Whether scope, period, filters and labels let `document` through; without a tenant of its own it takes its source's."""
     if query.scope is not None:
         seen_as = document if document.tenant else document.replace(tenant=query.scope.tenant)
         if not query.scope.allows(seen_as):
             return False
     if query.period is not None and (document.updated_at is None or not query.period.contains(document.updated_at)):
         return False
-    return all(_has(document, name, wanted) for name, wanted in query.filters.items())
-
-
-def _has(document: Document, name: str, wanted: Any) -> bool:
-    value = document.metadata[name] if name in document.metadata else getattr(document, name, None)
-    allowed = wanted if isinstance(wanted, list | tuple | set | frozenset) else (wanted,)
-    return any(item in allowed for item in (value if isinstance(value, list | tuple) else (value,)))
+    return passes(document, query.filters, query.labels)
 
 
 class Fixed(Connector):

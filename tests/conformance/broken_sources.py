@@ -137,6 +137,12 @@ class NoFilters(Shelf):
         return super().found(query.replace(filters={}))
 
 
+@breaks("labels_are_honoured")
+class NoLabels(Shelf):
+    def found(self, query: Query) -> list[Hit]:
+        return super().found(query.replace(labels=()))
+
+
 @breaks("period_is_honoured")
 class NoPeriod(Shelf):
     def found(self, query: Query) -> list[Hit]:

@@ -10,6 +10,7 @@ from breaking import breaks
 
 from contextrouter.builtin.providers.memory import Memory
 from contextrouter.contracts import Entry
+from contextrouter.filters import FIELDS, passes
 from contextrouter.model import Document, Facet, Hit, Query, Scope
 
 
@@ -52,6 +53,17 @@ class FiltersBehindTheLimit(Store):
     async def search(self, query: Query) -> Sequence[Hit]:
         passing = {hit.document.id for hit in await super().search(query.replace(limit=10_000))}
         return await self.behind(query, lambda document: document.id in passing, query.limit, filters={})
+
+
+@breaks("metadata_does_not_shadow_fields")
+class MetadataFirst(Store):
+    async def search(self, query: Query) -> Sequence[Hit]:
+        def kept(document: Document) -> bool:
+            told = {key: value for key, value in document.metadata.items() if key in FIELDS and isinstance(value, str)}
+            many = {key: (told.pop(key),) for key in ("labels", "keywords") if key in told}
+            return passes(document.replace(**told, **many), query.filters)
+
+        return (await self.behind(query, kept, 10_000, filters={}))[: query.limit]
 
 
 @breaks("period_narrows_before_the_limit")

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any
-
+from contextrouter.filters import passes
 from contextrouter.model import Document, Query, Scope
-
-_FIELDS = ("kind", "language", "trust", "title", "url", "parent", "media_type", "labels", "keywords")
 
 
 def visible(document: Document, scope: Scope | None) -> bool:
@@ -21,17 +17,12 @@ def visible(document: Document, scope: Scope | None) -> bool:
 
 
 def matches(document: Document, query: Query) -> bool:
-    """Whether `document` is in the query's scope and period and passes its filters. Undated documents are in no period."""
+    """Whether `document` is in the query's scope and period and passes its filters and labels.
+
+    Undated documents are in no period.
+    """
     if not visible(document, query.scope):
         return False
     if query.period and (document.updated_at is None or not query.period.contains(document.updated_at)):
         return False
-    return all(_passes(document, key, wanted) for key, wanted in query.filters.items())
-
-
-def _passes(document: Document, key: str, wanted: Any) -> bool:
-    """Whether the metadata value under `key`, or else the document's own field, is (or holds) one of the `wanted` values."""
-    value = document.metadata[key] if key in document.metadata else getattr(document, key) if key in _FIELDS else None
-    allowed = list(wanted) if isinstance(wanted, Collection) and not isinstance(wanted, str | bytes) else [wanted]
-    values = value if isinstance(value, list | tuple) else [value]
-    return any(item in allowed for item in values if item is not None)
+    return passes(document, query.filters, query.labels)

@@ -1,21 +1,18 @@
-"""What a query lets through, before any limit: scope, period, metadata filters and labels, said once for all stores."""
+"""What a query lets through, before any limit, said once for all stores; and what an entry has to be to be stored."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from hashlib import sha256
 from typing import Any
 
-import msgspec
-
 from contextrouter.contracts import Entry
+from contextrouter.filters import attributes, passes
 from contextrouter.model import Document, Query
 
-FIELDS = ("kind", "language", "trust", "title", "url", "parent", "media_type", "labels", "keywords")
-"""Fields of a document that filters may name; a metadata key of the same name takes their place."""
+COLUMNS = ("id", "tenant", "compartment", "sensitivity")
+"""Fields that stores keep in columns of their own, and filter by there."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_LONGEST = 200
 
 
 def matches(document: Document, query: Query) -> bool:
@@ -24,27 +21,18 @@ def matches(document: Document, query: Query) -> bool:
         return False
     if query.period is not None and (document.updated_at is None or not query.period.contains(document.updated_at)):
         return False
-    if query.labels and not set(query.labels) & set(document.labels):
-        return False
-    if not query.filters:
-        return True
-    known = attributes(document)
-    return all(set(wanted(value)) & known.get(key, set()) for key, value in query.filters.items())
+    return passes(document, query.filters, query.labels)
 
 
-def attributes(document: Document) -> dict[str, set[str]]:
-    """The values a filter can meet, by key, each in canonical form. Nested mappings are not filtered on."""
-    every: dict[str, Any] = {field: getattr(document, field) for field in FIELDS}
-    every.update(document.metadata)
-    return {key: values for key, value in every.items() if (values := set(wanted(value)))}
+def indexed(document: Document) -> dict[str, set[str]]:
+    """The values a filter can meet, by key, but those of `COLUMNS`."""
+    return {key: values for key, values in attributes(document).items() if key not in COLUMNS}
 
 
-def wanted(value: Any) -> list[str]:
-    """Canonical forms of one value or of a list of them; None and mappings have none. Equal numbers are alike: 1, 1.0, True."""
-    if isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping):
-        return [form for item in value if (form := _canonical(item)) is not None]
-    form = _canonical(value)
-    return [] if form is None else [form]
+def names(value: Any) -> list[str]:
+    """The texts among the values asked for in one of `COLUMNS`; empty stands for a label that is missing and is found by none."""
+    given = value if isinstance(value, list | tuple | set | frozenset) else [value]
+    return [each.encode("utf-8", "replace").decode() for each in given if isinstance(each, str) and each]
 
 
 def microseconds(moment: datetime | None) -> int | None:
@@ -92,16 +80,3 @@ def aligned(entry: Entry, legs: Sequence[str]) -> None:
         if len(vectors) != len(entry.chunks):
             counts = f"{len(vectors)} vectors for {len(entry.chunks)} chunks"
             raise ValueError(f"has {counts} on the leg {leg!r}; give one, or None, per chunk")
-
-
-def _canonical(value: Any) -> str | None:
-    if value is None or isinstance(value, Mapping):
-        return None
-    if isinstance(value, bool) or (isinstance(value, float) and value.is_integer()):
-        value = int(value)
-    try:
-        form = value if isinstance(value, str) else "\x1f" + msgspec.json.encode(value).decode()
-    except TypeError:
-        form = "\x1f" + str(value)
-    form = form.encode("utf-8", "replace").decode()
-    return form if len(form) <= _LONGEST else "\x1e" + sha256(form.encode()).hexdigest()

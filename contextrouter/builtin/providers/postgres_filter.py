@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from contextrouter.builtin.providers.filtering import microseconds, wanted
+from contextrouter.builtin.providers.filtering import COLUMNS, microseconds, names
 from contextrouter.builtin.providers.postgres_pool import clean
 from contextrouter.builtin.providers.websearch import FURTHEST, Phrase, WebQuery
+from contextrouter.filters import forms
 from contextrouter.model import SHARED, Period, Query, Scope
 
-LABELS = "\x1flabels"
-"""The key of a document's own labels, whatever its metadata has under that name."""
 _BETWEEN = "\x1d"
 _LONGEST = 500  # characters of a term that are indexed; Postgres allows 2046 bytes
 
@@ -28,8 +27,8 @@ class Values(list[Any]):
 def admitted(query: Query, asked: WebQuery, values: Values) -> str:
     """Scope, period, labels, filters, phrases and negations of a query, as SQL; empty where all is let through."""
     parts = [visible(query.scope, "c", values), _within(query.period, values), *_phrases(asked, values)]
-    filters = {LABELS: list(query.labels)} if query.labels else {}
-    parts += [_among(key, value, values) for key, value in (*filters.items(), *query.filters.items())]
+    parts += [_among("labels", query.labels, values)] if query.labels else []
+    parts += [_among(key, value, values) for key, value in query.filters.items()]
     return " AND ".join(part for part in parts if part)
 
 
@@ -59,7 +58,9 @@ def _within(period: Period | None, values: Values) -> str:
 
 
 def _among(key: str, value: Any, values: Values) -> str:
-    return f"c.filters && {values.bound([entry(key, each) for each in wanted(value)], 'text[]')}"
+    if key in COLUMNS:
+        return f"c.{key} = ANY ({values.bound([clean(name) for name in names(value)], 'text[]')})"
+    return f"c.filters && {values.bound([entry(key, each) for each in forms(value)], 'text[]')}"
 
 
 def entry(key: str, value: str) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from contextrouter.builtin.providers import websearch
-from contextrouter.builtin.providers.postgres_filter import LABELS, Values, admitted, beginning, value_of, visible
+from contextrouter.builtin.providers.filtering import COLUMNS
+from contextrouter.builtin.providers.postgres_filter import Values, admitted, beginning, value_of, visible
 from contextrouter.builtin.providers.postgres_pool import clean
 from contextrouter.builtin.providers.sqlite_write import document
 from contextrouter.model import SHARED, Document, Facet, Hit, Query, Scope
@@ -66,16 +67,18 @@ async def facets(connection: Connection, query: Query, dimensions: Sequence[str]
     """How many admitted documents have each value of each dimension, most first."""
     found: list[Facet] = []
     for dimension in dict.fromkeys(dimensions):
-        key = LABELS if dimension == "labels" else dimension
         values = Values()
-        start = values.bound(beginning(key), "text")
+        column = dimension in COLUMNS
+        start = "" if column else values.bound(beginning(dimension), "text")
+        each = f"(SELECT c.{dimension} AS value)" if column else "unnest(c.filters)"
+        wanted = "f.value <> ''" if column else f"starts_with(f.value, {start})"
         condition = admitted(query, websearch.parse(query.text), values)
         rows = await connection.fetch(
-            "SELECT f.value, count(DISTINCT (c.owner, c.document)) AS many FROM chunks c CROSS JOIN unnest(c.filters) f (value)"
-            f" WHERE starts_with(f.value, {start}){' AND ' + condition if condition else ''} GROUP BY f.value",
+            f"SELECT f.value, count(DISTINCT (c.owner, c.document)) AS many FROM chunks c CROSS JOIN LATERAL {each} f (value)"
+            f" WHERE {wanted}{' AND ' + condition if condition else ''} GROUP BY f.value",
             *values,
         )
-        counts = sorted((-row["many"], value_of(row["value"], key)) for row in rows)
+        counts = sorted((-row["many"], row["value"] if column else value_of(row["value"], dimension)) for row in rows)
         found.extend(Facet(dimension=dimension, value=value.lstrip("\x1f"), count=-many) for many, value in counts)
     return found
 

@@ -11,8 +11,8 @@ import msgspec
 
 from contextrouter.builtin.providers import postgres_schema as schema
 from contextrouter.builtin.providers import websearch
-from contextrouter.builtin.providers.filtering import aligned, attributes, labelled, microseconds
-from contextrouter.builtin.providers.postgres_filter import LABELS, entries, lexeme
+from contextrouter.builtin.providers.filtering import aligned, indexed, labelled, microseconds
+from contextrouter.builtin.providers.postgres_filter import entries, lexeme
 from contextrouter.builtin.providers.postgres_pool import clean
 from contextrouter.builtin.providers.sqlite_write import name_key, payload
 from contextrouter.contracts import Entry
@@ -145,11 +145,9 @@ def index_terms(chunk: Document) -> tuple[str, int]:
 
 def _chunk(chunk: Document, vectors: Mapping[str, list[float] | None]) -> tuple[Any, ...]:
     terms, length = index_terms(chunk)
-    held = {key: set(values) for key, values in attributes(chunk).items()}
-    held[LABELS] = set(chunk.labels)
     legs = (written(vectors.get(leg)) for leg in LEGS)
     labels = (chunk.tenant or "", chunk.compartment or "", chunk.sensitivity or "")
-    return (chunk.id, *labels, microseconds(chunk.updated_at), length, entries(held), terms, *legs, payload(chunk))
+    return (chunk.id, *labels, microseconds(chunk.updated_at), length, entries(indexed(chunk)), terms, *legs, payload(chunk))
 
 
 def _fact(fact: Fact, document: Document) -> tuple[Any, ...]:

@@ -8,12 +8,10 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from contextrouter.builtin.providers.filtering import microseconds, wanted
+from contextrouter.builtin.providers.filtering import COLUMNS, microseconds, names
 from contextrouter.builtin.providers.websearch import FURTHEST, Phrase, WebQuery
+from contextrouter.filters import forms
 from contextrouter.model import SHARED, Period, Query, Scope
-
-LABELS = "\x1flabels"
-"""The key of a document's own labels, whatever its metadata has under that name."""
 
 
 class Condition(NamedTuple):
@@ -40,7 +38,7 @@ def admitted(query: Query, asked: WebQuery) -> Condition:
     """Scope, period, labels, filters, phrases and negations of a query."""
     condition = visible(query.scope, "c") & within(query.period) & phrases(asked)
     if query.labels:
-        condition &= among({LABELS: list(query.labels)})
+        condition &= among({"labels": query.labels})
     return condition & among(query.filters)
 
 
@@ -73,10 +71,13 @@ def among(filters: Mapping[str, Any]) -> Condition:
     """Chunks that have, under each key, one of the values asked for."""
     condition = EVERYTHING
     for key, value in filters.items():
+        if key in COLUMNS:
+            condition &= Condition(f"c.{key} IN (SELECT value FROM json_each(?))", (json.dumps(names(value)),))
+            continue
         condition &= Condition(
             "c.number IN (SELECT f.chunk FROM filters f JOIN filter_values v ON v.number = f.value"
             " WHERE v.key = ? AND v.value IN (SELECT value FROM json_each(?)))",
-            (str(key).encode("utf-8", "replace").decode(), json.dumps(wanted(value))),
+            (str(key).encode("utf-8", "replace").decode(), json.dumps(forms(value))),
         )
     return condition
 

@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from contextrouter.builtin.providers import sqlite_schema as schema
-from contextrouter.builtin.providers.sqlite_filter import LABELS, Condition, visible
+from contextrouter.builtin.providers.filtering import COLUMNS
+from contextrouter.builtin.providers.sqlite_filter import Condition, visible
 from contextrouter.builtin.providers.sqlite_write import document, listed
 from contextrouter.model import Document, Facet, Hit, Scope
 
@@ -73,11 +74,19 @@ def facets(connection: sqlite3.Connection, condition: Condition, dimensions: Seq
     """How many admitted documents have each value of each dimension, most first."""
     found: list[Facet] = []
     for dimension in dict.fromkeys(dimensions):
+        if dimension in COLUMNS:
+            counted = connection.execute(
+                f"SELECT c.{dimension} AS value, count(DISTINCT c.document) AS many FROM chunks c WHERE value <> ''"
+                f" AND {condition.where} GROUP BY value ORDER BY many DESC, value",
+                condition.values,
+            )
+            found.extend(Facet(dimension=dimension, value=value, count=many) for value, many in counted)
+            continue
         rows = connection.execute(
             "SELECT v.value, count(DISTINCT c.document) AS many FROM filter_values v JOIN filters f ON f.value = v.number"
             f" JOIN chunks c ON c.number = f.chunk WHERE v.key = ? AND {condition.where}"
             " GROUP BY v.value ORDER BY many DESC, v.value",
-            (LABELS if dimension == "labels" else dimension, *condition.values),
+            (dimension, *condition.values),
         )
         found.extend(Facet(dimension=dimension, value=value.lstrip("\x1f"), count=many) for value, many in rows)
     return found

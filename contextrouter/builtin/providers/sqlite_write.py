@@ -14,8 +14,7 @@ import msgspec
 
 from contextrouter.builtin.providers import sqlite_schema as schema
 from contextrouter.builtin.providers import websearch
-from contextrouter.builtin.providers.filtering import aligned, attributes, labelled, microseconds
-from contextrouter.builtin.providers.sqlite_filter import LABELS
+from contextrouter.builtin.providers.filtering import aligned, indexed, labelled, microseconds
 from contextrouter.builtin.providers.sqlite_vectors import LEGS, code, unit
 from contextrouter.contracts import Entry
 from contextrouter.errors import IngestError, SourceError
@@ -167,9 +166,7 @@ def _vectors(entry: Entry, number: int) -> dict[str, tuple[bytes, bytes]]:
 def _chunk(chunk: Document, vectors: Mapping[str, tuple[bytes, bytes]]) -> ChunkRows:
     fields = terms(chunk)
     length = websearch.length(field.split() for field in fields)
-    filters = {key: set(values) for key, values in attributes(chunk).items()}
-    filters[LABELS] = set(chunk.labels)
-    clean = ((_clean(key), _clean(value)) for key, values in filters.items() for value in sorted(values))
+    clean = ((_clean(key), _clean(value)) for key, values in indexed(chunk).items() for value in sorted(values))
     labels = (chunk.tenant or "", chunk.compartment or "", chunk.sensitivity or "")
     row = (chunk.id, *labels, microseconds(chunk.updated_at), length)
     return ChunkRows(row, payload(chunk), fields, vectors, tuple(dict.fromkeys(clean)))

@@ -224,6 +224,16 @@ async def filters_are_honoured(subject: Subject) -> None:
 
 
 @law
+async def labels_are_honoured(subject: Subject) -> None:
+    """Where a query has labels, no document comes back that bears none of them."""
+    async with subject.opened() as plugin:
+        for query, hits in await _asked(subject, plugin, labels=("no such label",)):
+            for hit in hits:
+                if "no such label" not in hit.document.labels:
+                    raise Broken(f"{hit.document.id!r} came back on {query.leg!r} with the labels {said(hit.document.labels)}")
+
+
+@law
 async def period_is_honoured(subject: Subject) -> None:
     """No document dated outside `query.period` comes back."""
     async with subject.opened() as plugin:
@@ -238,5 +248,5 @@ LAWS: tuple[Law, ...] = (
     legs_are_named, example_has_answers, answers_are_hits, no_more_than_the_limit, best_come_first, scores_are_finite,
     scores_are_in_their_range, documents_have_ids_of_their_own, one_document_has_one_id, snippet_does_not_depend_on_the_query,
     document_does_not_depend_on_the_query, blank_questions_are_no_errors, deadline_is_kept, scope_is_never_widened,
-    filters_are_honoured, period_is_honoured,
+    filters_are_honoured, labels_are_honoured, period_is_honoured,
 )  # fmt: skip

@@ -16,6 +16,7 @@ from contextrouter.contracts import (
     SupportsUpsert,
     SupportsVersion,
 )
+from contextrouter.filters import FIELDS, passes
 from contextrouter.model import SENSITIVITIES, SHARED, Document, Period, Scope
 from contextrouter.testing.exercise import asking, entry_for
 from contextrouter.testing.kit import Broken, Law, law_of, said
@@ -181,6 +182,28 @@ async def filters_narrow_before_the_limit(subject: Subject) -> None:
 
 
 @law_of(SupportsUpsert)
+async def metadata_does_not_shadow_fields(subject: Subject) -> None:
+    """A metadata key named like a field changes nothing: a filter on the field finds what the check on arrival lets through."""
+    async with subject.opened() as plugin:
+        given = [_contrary(own, other) for own, other in (("one", "two"), ("two", "one"))]
+        await plugin.upsert([_entry(subject, plugin, document) for document in given])
+        for leg, field in product(plugin.legs, FIELDS):
+            filters = {field: f"one-{field}"}
+            expected = [document.id for document in given if passes(document, filters)]
+            shown = await _ids(subject, plugin, leg, WORD, filters=filters)
+            if shown != expected:
+                raise Broken(f"a filter on {field} found {shown} on {leg!r}, not {expected}")
+
+
+def _contrary(own: str, other: str) -> Document:
+    """A document whose metadata says other things of it than its fields."""
+    fields: dict[str, Any] = {field: f"{own}-{field}" for field in FIELDS}
+    for many in ("labels", "keywords"):
+        fields[many] = (fields[many],)
+    return Document(content=f"{WORD} {own}", metadata={field: f"{other}-{field}" for field in FIELDS}, **fields)
+
+
+@law_of(SupportsUpsert)
 async def period_narrows_before_the_limit(subject: Subject) -> None:
     """A period finds the documents dated within it, its days whole and inclusive, however small the limit."""
     async with subject.opened() as plugin:
@@ -326,7 +349,7 @@ async def reopened_it_has_what_was_put_in(subject: Subject) -> None:
 LAWS: tuple[Law, ...] = (
     canaries_never_leave_their_scope, fetch_shows_what_the_scope_allows, neighbours_never_leave_their_scope,
     facets_count_what_the_scope_allows, scope_narrows_before_the_limit, filters_narrow_before_the_limit,
-    period_narrows_before_the_limit, document_is_replaced_whole, upsert_again_changes_no_answer, upsert_of_nothing_is_harmless,
-    fingerprints_are_those_stored, tenants_keep_documents_apart, tenants_are_those_with_documents, deleted_is_gone,
-    chunks_are_no_laxer_than_their_document, version_changes_with_the_content, reopened_it_has_what_was_put_in,
+    metadata_does_not_shadow_fields, period_narrows_before_the_limit, document_is_replaced_whole, upsert_again_changes_no_answer,
+    upsert_of_nothing_is_harmless, fingerprints_are_those_stored, tenants_keep_documents_apart, tenants_are_those_with_documents,
+    deleted_is_gone, chunks_are_no_laxer_than_their_document, version_changes_with_the_content, reopened_it_has_what_was_put_in,
 )  # fmt: skip
