@@ -8,16 +8,16 @@ from typing import Any
 from contextrouter.errors import ContractError
 from contextrouter.filters import passes
 from contextrouter.model import SENSITIVITIES, SHARED, Document, Entity, Facet, Fact, Hit, Query
-from contextrouter.settings import SourceKeys
+from contextrouter.settings import FactKeys, SourceKeys
 
 
 class Arrival:
     """The gate behind one call. `withheld` counts what it kept back."""
 
-    def __init__(self, query: Query, keys: SourceKeys | None) -> None:
+    def __init__(self, query: Query, keys: FactKeys | None) -> None:
         self.query, self.keys = query, keys
         self.withheld = 0
-        self.labels = keys is not None and any((keys.kind, keys.trust, keys.tenant, keys.compartment, keys.sensitivity))
+        self.labels = keys is not None and keys.labels
         self.checks = query.scope is not None or query.period is not None or bool(query.filters or query.labels)
 
     def hits(self, found: Sequence[Hit]) -> Sequence[Hit]:
@@ -46,7 +46,7 @@ class Arrival:
     def label(self, document: Document) -> Document:
         """Fill what the document does not say of itself from its source's table, which may only tighten what it does say."""
         keys = self.keys
-        assert keys is not None
+        assert isinstance(keys, SourceKeys)
         changes: dict[str, Any] = {}
         if keys.kind and document.kind == "document":
             changes["kind"] = keys.kind

@@ -45,15 +45,15 @@ Truncate = Callable[[str, int], str]
 class Assembled:
     """What assembly makes: the text, the envelopes in it and those that did not fit, citations, facts, tokens."""
 
-    __slots__ = ("citations", "cleaned", "cut", "envelopes", "facts", "facts_lost", "fenced", "hidden", "lost", "text", "tokens")
+    __slots__ = ("citations", "cleaned", "cut", "envelopes", "facts", "fenced", "hidden", "lost", "lost_facts", "text", "tokens")
 
     def __init__(self) -> None:
         self.text = ""
         self.envelopes: list[Envelope] = []
         self.lost: list[Envelope] = []
-        self.facts_lost = 0  # facts that did not fit
         self.citations: list[Citation] = []
         self.facts: list[Fact] = []
+        self.lost_facts: list[Fact] = []
         self.tokens: int | None = None
         self.cut = False  # whether the best document had to be shortened
         self.fenced = 0  # documents of strangers
@@ -64,6 +64,8 @@ class Assembled:
     def note(self) -> str:
         """What was done to the documents, for the trace; empty: nothing."""
         notes = ["the best document was cut to the token budget"] if self.cut else []
+        if self.lost_facts:
+            notes.append(f"{len(self.lost_facts)} facts were beyond the token budget")
         if self.fenced:
             notes.append(f"untrusted documents fenced: {self.fenced}")
         if self.cleaned:
@@ -136,7 +138,7 @@ def _fact_lines(facts: Sequence[Fact], budget: int, count: Count | None, done: A
             used += cost
         lines.append(line)
         done.facts.append(fact)
-    done.facts_lost = len(facts) - len(lines)
+    done.lost_facts = list(facts[len(lines) :])
     return lines, used if lines else 0
 
 

@@ -44,8 +44,9 @@ def _asked(settings: Settings, name: str, source: Source) -> set[str]:
 def _source_legs(settings: Settings, sources: Sources) -> list[Problem]:
     problems = []
     for name, source in sources.items():
-        instance = settings.sources[name]
-        has = (FACTS,) if isinstance(source, FactSource) else tuple(source.legs)
+        if isinstance(source, FactSource):
+            continue
+        instance, has = settings.sources[name], tuple(source.legs)
         for leg in instance.keys.legs or ():
             if leg not in has:
                 message = f"{leg!r} is no leg of this source. Its legs: {', '.join(has)}."

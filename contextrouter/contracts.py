@@ -343,14 +343,13 @@ ROUTER_KEYS: Mapping[str, tuple[str, ...]] = {
         "use", "enabled", "weight", "timeout", "limit", "legs", "queries", "concurrency",
         "kind", "trust", "tenant", "compartment", "sensitivity",
     ),
+    "fact": ("use", "enabled", "timeout", "limit", "concurrency", "tenant", "compartment", "sensitivity"),
     "stage": ("use", "enabled", "top_n", "keep", "timeout", "on_error"),
     "interpreter": ("use", "enabled", "top_n", "keep", "timeout", "on_error"),
 }  # fmt: skip
-"""Keys of a plugin's table that are the router's own; no constructor may use one. Connectors and facts have the providers'."""
+"""Keys of a plugin's table that are the router's own; no constructor may use one. Connectors have the providers'."""
 
 
 def router_keys(kind: str) -> tuple[str, ...]:
     """The router's own keys in a table of this kind."""
-    if kind in SOURCE_KINDS:
-        return ROUTER_KEYS["provider"]
-    return ROUTER_KEYS.get(kind, ("use", "enabled"))
+    return ROUTER_KEYS.get("provider" if kind == "connector" else kind, ("use", "enabled"))

@@ -280,7 +280,7 @@ class _Run:
     def _keep_structured(self, index: int, call: Call, found: Sequence[Any], started: float) -> None:
         arrival = Arrival(call.query, self.limits.keys.get(call.source))
         answer = arrival.labelled(found)
-        self.results[index] = [item if getattr(item, "source", "-") else item.replace(source=call.source) for item in answer]
+        self.results[index] = [item if isinstance(item, Facet) else item.replace(source=call.source) for item in answer]
         self._report(index, call, "ok", started, count=len(answer), withheld=arrival.withheld)
 
     async def _structured(self, source: Source | FactSource, query: Query) -> Sequence[Any]:

@@ -349,6 +349,7 @@ class Step(_Noun, frozen=True, kw_only=True):
     live: int
     lost: Sequence[Envelope] = ()
     note: str = ""
+    lost_facts: tuple[Fact, ...] = ()
 
     @property
     def dropped(self) -> dict[str, tuple[str, ...]]:

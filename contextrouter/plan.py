@@ -8,7 +8,7 @@ from typing import cast
 from contextrouter.contracts import ENTITIES, FACETS, FACTS, FactSource, Source, SupportsEntities, SupportsFacets
 from contextrouter.errors import RequestRefused
 from contextrouter.model import Call, Document, Intent, Plan, Query, Request
-from contextrouter.settings import Instance, Rag, Route, Settings, SourceKeys
+from contextrouter.settings import FactKeys, Instance, Rag, Route, Settings, SourceKeys
 
 
 def make_plan(intent: Intent, request: Request, settings: Settings, sources: Mapping[str, Source | FactSource]) -> Plan:
@@ -31,9 +31,9 @@ def make_plan(intent: Intent, request: Request, settings: Settings, sources: Map
             continue
         source = sources[name]
         if instance.kind == "fact":
-            calls.extend(_fact_calls(name, cast(FactSource, source), instance.keys, intent, rag, queries))
-            if not rag.graph_facts_enabled or not rag.max_graph_facts:
-                excluded[name] = "[rag] graph_facts_enabled is false" if rag.max_graph_facts else "[rag] max_graph_facts is 0"
+            if why := _facts_not_asked(request, rag, route):
+                excluded[f"{name}/{FACTS}"] = why
+            calls += _fact_calls(name, cast(FactSource, source), instance.keys, intent, rag, queries, facts=not why)
         else:
             calls.extend(_calls(name, cast(Source, source), instance.keys, intent, request, rag, route, excluded, queries))
     return Plan(intent=intent, route=intent.kind, calls=tuple(calls), excluded=excluded)
@@ -67,7 +67,7 @@ def _not_asked(name: str, instance: Instance, intent: Intent, request: Request, 
         if name not in providers:
             return "not named in [rag] provider"
     if request.scope is not None:
-        keys: SourceKeys = instance.keys
+        keys: FactKeys = instance.keys
         # A table without a tenant says nothing of the tenants of its documents, so the tenant is judged on arrival.
         tenant = keys.tenant or request.scope.tenant
         labels = Document(content="", tenant=tenant, compartment=keys.compartment, sensitivity=keys.sensitivity)
@@ -106,24 +106,34 @@ def _calls(
 def _leg_not_asked(leg: str, keys: SourceKeys, request: Request, rag: Rag, route: Route) -> str:
     if leg == "text" and not rag.enable_fts:
         return "[rag] enable_fts is false"
-    for legs, why in (
-        (keys.legs, "not among the source's legs"),
-        (route.legs, "not among the route's legs"),
-        (request.legs, "not among the legs asked for"),
-    ):
+    if keys.legs is not None and leg not in keys.legs:
+        return "not among the source's legs"
+    return _not_among(leg, request, route)
+
+
+def _not_among(leg: str, request: Request, route: Route) -> str:
+    for legs, why in ((route.legs, "not among the route's legs"), (request.legs, "not among the legs asked for")):
         if legs is not None and leg not in legs:
             return why
     return ""
 
 
-def _fact_calls(name: str, source: FactSource, keys: SourceKeys, intent: Intent, rag: Rag, queries: _Queries) -> list[Call]:
+def _facts_not_asked(request: Request, rag: Rag, route: Route) -> str:
+    if not rag.max_graph_facts:
+        return "[rag] max_graph_facts is 0"
+    return _not_among(FACTS, request, route) if rag.graph_facts_enabled else "[rag] graph_facts_enabled is false"
+
+
+def _fact_calls(
+    name: str, source: FactSource, keys: FactKeys, intent: Intent, rag: Rag, queries: _Queries, *, facts: bool
+) -> list[Call]:
     calls = []
-    if rag.graph_facts_enabled and rag.max_graph_facts:
+    if facts:
         query = queries(intent.question, FACTS, keys.limit or rag.max_graph_facts)
-        calls.append(Call(source=name, query=query, weight=keys.weight, timeout=keys.timeout))
+        calls.append(Call(source=name, query=query, timeout=keys.timeout))
     if intent.lookup and isinstance(source, SupportsEntities):
         query = queries(intent.question, ENTITIES, keys.limit or rag.candidates)
-        calls.append(Call(source=name, query=query, weight=keys.weight, timeout=keys.timeout))
+        calls.append(Call(source=name, query=query, timeout=keys.timeout))
     return calls
 
 

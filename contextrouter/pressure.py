@@ -15,7 +15,7 @@ from time import monotonic
 from typing import Any
 
 from contextrouter.errors import SourceError
-from contextrouter.settings import SourceKeys
+from contextrouter.settings import FactKeys
 
 log = logging.getLogger("contextrouter")
 
@@ -127,7 +127,7 @@ class Limits:
 
     def __init__(
         self,
-        keys: Mapping[str, SourceKeys] | None = None,
+        keys: Mapping[str, FactKeys] | None = None,
         *,
         max_concurrency: int = 64,
         max_waiting: int = 1000,
@@ -139,7 +139,7 @@ class Limits:
         closed: Collection[tuple[str, str]] = (),
     ) -> None:
         self.keys = dict(keys or {})
-        self.labelled = {n for n, k in self.keys.items() if any((k.kind, k.trust, k.tenant, k.compartment, k.sensitivity))}
+        self.labelled = {n for n, k in self.keys.items() if k.labels}
         self.secrets, self.ready, self.closed, self.patience = tuple(secrets), ready, closed, patience
         self.overall = Slots(max_concurrency, max_waiting, "all sources")
         self.per_source = {

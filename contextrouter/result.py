@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from time import monotonic
 from typing import Any
 
@@ -22,10 +23,10 @@ class Steps:
     def mark(self) -> None:
         self._since = monotonic()
 
-    def add(self, name: str, live: int = 0, lost: Sequence[Envelope] = (), note: str = "") -> None:
-        """Record a step that ends now, with `live` envelopes or hits."""
+    def add(self, name: str, live: int = 0, lost: Sequence[Envelope] = (), note: str = "", facts: Sequence[Fact] = ()) -> None:
+        """Record a step that ends now, with `live` envelopes or hits; `facts` are those lost in it."""
         now = monotonic()
-        self.all.append(Step(name=name, elapsed=now - self._since, live=live, lost=lost, note=note))
+        self.all.append(Step(name=name, elapsed=now - self._since, live=live, lost=lost, note=note, lost_facts=tuple(facts)))
         self._since = now
 
     def split(self, name: str, envelopes: Sequence[Envelope]) -> Lane:
@@ -43,12 +44,22 @@ def raise_if_all_failed(harvest: Harvest) -> None:
         raise AllSourcesFailed(asked)
 
 
-def distinct_facts(facts: Sequence[Fact], limit: int) -> list[Fact]:
-    """One of each fact; its validity is a part of what it says. The sources' own order holds, first come first served."""
-    known: dict[Any, Fact] = {}
+def distinct_facts(facts: Sequence[Fact], limit: int) -> tuple[list[Fact], list[Fact]]:
+    """One of each fact, at most `limit`, and those beyond; a fact's validity is a part of what it says.
+
+    Each source's own order holds, for it alone knows how well a fact fits. The sources take turns, in the order of the
+    settings: the first of each, the second of each, and so on.
+    """
+    by_source: dict[str, list[Fact]] = {}
     for fact in facts:
-        known.setdefault((fact.subject, fact.predicate, fact.object, fact.valid_from, fact.valid_to), fact)
-    return list(known.values())[:limit]
+        by_source.setdefault(fact.source, []).append(fact)
+    known: dict[Any, Fact] = {}
+    for turn in zip_longest(*by_source.values()):
+        for each in turn:
+            if each is not None:
+                known.setdefault((each.subject, each.predicate, each.object, each.valid_from, each.valid_to), each)
+    distinct = list(known.values())
+    return distinct[:limit], distinct[limit:]
 
 
 def context_of(

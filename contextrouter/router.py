@@ -299,11 +299,13 @@ class ContextRouter:
         hits = sum([len(ranked.hits) for ranked in harvest.lists])
         steps.add("fan_out", hits)
         raise_if_all_failed(harvest)
-        facts = distinct_facts(harvest.facts, rag.max_graph_facts)
+        facts, beyond = distinct_facts(harvest.facts, rag.max_graph_facts)
+        if beyond:
+            steps.add("facts", len(facts), note=f"{len(beyond)} facts beyond max_graph_facts", facts=beyond)
         told = stage_context(request, intent, facts, self.settings, self._sources) if stages else None
         harvest, selected = await self._selected(harvest, rag, stages, told, until, steps)
         done = assemble(selected, facts, budget=rag.token_budget, count=tokens.count, truncate=tokens.truncate)
-        steps.add("assemble", len(done.envelopes), done.lost, done.note)
+        steps.add("assemble", len(done.envelopes), done.lost, done.note, done.lost_facts)
         return context_of(request, intent, plan, harvest, done, steps.all, started, hits=hits, embedded=embedding.embedded)
 
     async def _selected(

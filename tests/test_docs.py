@@ -23,12 +23,12 @@ from contextrouter import ContextRouter, errors, schema
 from contextrouter.cli.outcome import EXIT_CODES
 from contextrouter.contracts import KINDS
 from contextrouter.plugins import Registry
-from contextrouter.settings import InterpreterKeys, SourceKeys, StageKeys, load
+from contextrouter.settings import FactKeys, InterpreterKeys, SourceKeys, StageKeys, load
 from contextrouter.settings.checking import NAMED, SECTIONS
 from contextrouter.settings.values import OtherKeys
 
 PAGES = [ROOT / "README.md", ROOT / "plugins" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-STRUCTS = [*SECTIONS.values(), *NAMED.values(), SourceKeys, StageKeys, InterpreterKeys, OtherKeys]
+STRUCTS = [*SECTIONS.values(), *NAMED.values(), SourceKeys, StageKeys, InterpreterKeys, OtherKeys, FactKeys]
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
 MEASURED = re.compile(r"\b\d+(\.\d+)? (ms|s|tokens)\b")
 

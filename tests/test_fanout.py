@@ -282,7 +282,8 @@ async def test_more_than_the_limit_is_cut_and_what_is_no_answer_is_an_error():
 
 
 async def test_facts_are_stamped_with_their_source_and_scope_checked():
-    facts = [Fact(subject="a", predicate="p", object="b"), Fact(subject="a", predicate="p", object="c", compartment="hr")]
+    forged = Fact(subject="a", predicate="p", object="b", source="the oracle")
+    facts = [forged, Fact(subject="a", predicate="p", object="c", compartment="hr")]
     harvest = await run(5, query={"scope": Scope()}, g=Facts(facts, careless=True))
     assert [(f.object, f.source) for f in harvest.facts] == [("b", "g")]
 

@@ -41,8 +41,8 @@ def test_every_enabled_source_is_asked_once_per_leg_and_query_and_facts_once():
     [
         ({"rag": {"provider": "docs"}}, "old", "not named in [rag] provider"),
         ({"rag": {"enable_fts": False}}, "docs/text", "enable_fts is false"),
-        ({"rag": {"graph_facts_enabled": False}}, "graph", "graph_facts_enabled is false"),
-        ({"rag": {"max_graph_facts": 0}}, "graph", "max_graph_facts is 0"),
+        ({"rag": {"graph_facts_enabled": False}}, "graph/facts", "graph_facts_enabled is false"),
+        ({"rag": {"max_graph_facts": 0}}, "graph/facts", "max_graph_facts is 0"),
         ({"providers": {"docs": {"legs": ["text"]}}}, "docs/vector", "not among the source's legs"),
         ({"routes": {"default": {"sources": ["web"]}}}, "docs", "not on route 'default'"),
         ({"routes": {"default": {"legs": ["default"]}}}, "docs/text", "not among the route's legs"),
@@ -76,7 +76,10 @@ def test_max_retrieval_queries_caps_the_queries_of_every_source():
 def test_the_request_chooses_sources_and_legs():
     assert calls(plan(sources=("web",))) == ["web/default/q", "web/default/r", "web/default/s"]
     assert plan(sources=("web",)).excluded["docs"] == "not among the sources asked for"
-    assert {c.query.leg for c in plan(legs=("text",)).calls} == {"text", "facts"}
+    assert {c.query.leg for c in plan(legs=("text",)).calls} == {"text"}
+    assert plan(legs=("text",)).excluded["graph/facts"] == "not among the legs asked for"
+    assert {c.query.leg for c in plan(legs=("text", "facts")).calls} == {"text", "facts"}
+    assert calls(plan(legs=("facts",))) == ["graph/facts/q"]
     with pytest.raises(RequestRefused, match=r"Source 'wbe' is not defined\. Defined sources: docs, old, web, graph"):
         plan(sources=("wbe",))
 

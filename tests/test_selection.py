@@ -155,7 +155,7 @@ def test_facts_alone_keep_to_the_budget_heading_and_all(budget: int):
     facts = [Fact(subject="alpha", predicate="is", object="beta gamma delta") for _ in range(10)]
     done = assemble([], facts, budget=budget, count=words, truncate=cut)
     assert done.tokens == words(done.text) <= budget
-    assert len(done.facts) + done.facts_lost == 10
+    assert [*done.facts, *done.lost_facts] == facts
 
 
 def test_m14_the_budget_is_kept_in_order_and_a_block_that_does_not_fit_is_dropped_with_the_reason():

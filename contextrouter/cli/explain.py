@@ -102,14 +102,21 @@ def _lost(context: Context) -> None:
     for step in context.trace.steps:
         for envelope in step.lost:
             lost.setdefault((step.name, envelope.dropped or ""), []).append(envelope)
+    facts = [(step, fact) for step in context.trace.steps for fact in step.lost_facts]
     about = "Every document that was found and is not in the answer: where it was lost, and why."
-    screen.heading("Lost", about if lost else "Nothing was lost.")
+    screen.heading("Lost", about if lost else "No document was lost." if facts else "Nothing was lost.")
     for (step_name, why), envelopes in lost.items():
         screen.out.print()
         screen.say((step_name, "bold"), f" – {why.partition(': ')[2] or why}", (f"  ({len(envelopes)})", "dim"), indent=2)
         made = screen.table("document", screen.right("score"), "found by")
         for envelope in envelopes:
             screen.row(made, _name(envelope), f"{envelope.score:.4f}", _found_by(envelope), style="dim")
+        screen.show(made, indent=4)
+    if facts:
+        screen.out.print()
+        made = screen.table("fact", "lost in", "source")
+        for step, fact in facts:
+            screen.row(made, f"{fact.subject} — {fact.predicate} — {fact.object}", step.name, fact.source, style="dim")
         screen.show(made, indent=4)
 
 

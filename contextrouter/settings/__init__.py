@@ -18,6 +18,7 @@ from contextrouter.settings.reading import Reading
 from contextrouter.settings.values import (
     TABLES,
     Cache,
+    FactKeys,
     Instance,
     InterpreterKeys,
     Job,
@@ -35,6 +36,7 @@ __all__ = [
     "NAME",
     "TABLES",
     "Cache",
+    "FactKeys",
     "Instance",
     "InterpreterKeys",
     "Job",

@@ -44,7 +44,8 @@ class Together:
                         f"source name {name!r} is also used in [{seen[name]}.{name}]; names are unique over all sources.",
                     )
                 seen[name] = table
-                self._legs(table, name, instance)
+                if table != "facts":
+                    self._legs(table, name, instance)
         for kind, listed in (("interpreter", self.settings.rag.interpreters), ("stage", self.settings.rag.stages)):
             used = {*listed}.union(*(r.stages or () for r in self.settings.routes.values()) if kind == "stage" else ())
             for name in self.settings.instances(kind):

@@ -102,22 +102,37 @@ class Plugins(msgspec.Struct, frozen=True, kw_only=True):
     paths: tuple[str, ...] = ()
 
 
-class SourceKeys(msgspec.Struct, frozen=True, kw_only=True):
-    """The router's own keys in the table of a provider, a connector or a fact source."""
+class FactKeys(msgspec.Struct, frozen=True, kw_only=True):
+    """The router's own keys in the table of a fact source. Facts are not fused, have no kind and are asked for once."""
 
     use: str | None = None
     enabled: bool = True
-    weight: Weight = 1.0
     timeout: Seconds | None = None
     limit: Positive | None = None
-    legs: tuple[str, ...] | None = None
-    queries: Annotated[int, Meta(ge=1, le=3)] | None = None
     concurrency: Positive | None = None
-    kind: str | None = None
-    trust: Literal["authoritative", "reference", "volatile"] | None = None
     tenant: str | None = None
     compartment: str | None = None
     sensitivity: Literal["public", "internal", "confidential", "restricted"] | None = None
+
+    @property
+    def labels(self) -> bool:
+        """Whether the table says anything of what its source returns."""
+        return any((self.tenant, self.compartment, self.sensitivity))
+
+
+class SourceKeys(FactKeys, frozen=True, kw_only=True):
+    """The router's own keys in the table of a provider or a connector."""
+
+    weight: Weight = 1.0
+    legs: tuple[str, ...] | None = None
+    queries: Annotated[int, Meta(ge=1, le=3)] | None = None
+    kind: str | None = None
+    trust: Literal["authoritative", "reference", "volatile"] | None = None
+
+    @property
+    def labels(self) -> bool:
+        """Whether the table says anything of what its source returns."""
+        return bool(self.kind or self.trust) or any((self.tenant, self.compartment, self.sensitivity))
 
 
 class StageKeys(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,11 +162,11 @@ class OtherKeys(msgspec.Struct, frozen=True, kw_only=True):
     enabled: bool = True
 
 
-def keys_of(kind: str) -> type[SourceKeys] | type[StageKeys] | type[InterpreterKeys] | type[OtherKeys]:
+def keys_of(kind: str) -> type[FactKeys] | type[StageKeys] | type[InterpreterKeys] | type[OtherKeys]:
     """The struct of the router's own keys for this kind."""
-    if kind in ("provider", "connector", "fact"):
+    if kind in ("provider", "connector"):
         return SourceKeys
-    return {"stage": StageKeys, "interpreter": InterpreterKeys}.get(kind, OtherKeys)  # type: ignore[return-value]
+    return {"fact": FactKeys, "stage": StageKeys, "interpreter": InterpreterKeys}.get(kind, OtherKeys)  # type: ignore[return-value]
 
 
 class Instance(msgspec.Struct, frozen=True, kw_only=True):
