@@ -89,7 +89,7 @@ async def stats(connection: Connection) -> dict[str, int | str]:
     counted = ", ".join(f"(SELECT count(*) FROM {table}) AS {table}" for table in tables)
     row = await connection.fetchrow(
         f"SELECT {counted}, (SELECT count(*) FROM chunks WHERE vector IS NOT NULL OR keywords IS NOT NULL) AS vectors,"
-        " (SELECT coalesce(sum(generation), 0)::bigint FROM tenants) AS generation,"
+        " (SELECT coalesce(sum(generation), 0)::bigint FROM counts) AS generation,"
         " coalesce((SELECT value FROM meta WHERE key = 'dimensions'), '0')::int AS dimensions,"
         " coalesce((SELECT value FROM meta WHERE key = 'model'), '') AS model,"
         " (SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class WHERE relnamespace = current_schema()::regnamespace"

@@ -12,14 +12,18 @@ if TYPE_CHECKING:
 
 LOCK = 0x63_74_78_72  # "ctxr": the first half of the advisory locks
 REBUILD = "`contextrouter ingest --rebuild`"
-LABELLED = ("documents", "chunks", "facts")
+LABELLED = ("documents", "chunks", "facts", "counts")
 """Tables whose rows bear tenant, compartment and sensitivity."""
 
 _FIRST = """
 CREATE TABLE meta (key text PRIMARY KEY, value text NOT NULL);
 
--- What is counted per tenant: chunks, their terms, and writes. Nobody learns from another tenant's counts.
-CREATE TABLE tenants (tenant text PRIMARY KEY, chunks bigint NOT NULL, length bigint NOT NULL, generation bigint NOT NULL);
+-- What is counted for each set of labels: chunks, their terms, and writes. Nobody learns from counts of what he may not see.
+CREATE TABLE counts (
+  tenant text, compartment text, sensitivity text,
+  chunks bigint NOT NULL, length bigint NOT NULL, generation bigint NOT NULL,
+  PRIMARY KEY (tenant, compartment, sensitivity)
+);
 
 CREATE TABLE documents (
   tenant text, id text,                                   -- tenant '': unlabelled
@@ -95,8 +99,7 @@ CREATE POLICY scope ON {table} USING ({everything} OR ({rule}));
 MIGRATIONS: tuple[str, ...] = (
     _FIRST
     + "".join(_wall(table, "tenant", labelled=True) for table in LABELLED)
-    + _wall("links", "tenant", labelled=False)
-    + _wall("tenants", "tenant", labelled=False),
+    + _wall("links", "tenant", labelled=False),
 )
 """What makes version n of version n - 1, in order. Applied ones never change."""
 VERSION = len(MIGRATIONS)
@@ -149,7 +152,7 @@ async def set_note(connection: Connection, key: str, value: str) -> None:
 
 async def content_version(connection: Connection) -> str:
     """What changes with every write, and when the store is emptied."""
-    sql = "SELECT (SELECT value FROM meta WHERE key = 'store') || ':' || coalesce(sum(generation), 0) FROM tenants"
+    sql = "SELECT (SELECT value FROM meta WHERE key = 'store') || ':' || coalesce(sum(generation), 0) FROM counts"
     return str(await connection.fetchval(sql))
 
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from contextrouter.builtin.providers import websearch
 from contextrouter.builtin.providers.postgres_filter import Values, admitted, lexeme, visible
-from contextrouter.builtin.providers.postgres_pool import clean
 from contextrouter.contracts import TermStatistics
-from contextrouter.model import SHARED, Query, Scope
+from contextrouter.model import Query, Scope
 
 if TYPE_CHECKING:
     from contextrouter.builtin.providers.postgres_pool import Connection
@@ -79,12 +78,12 @@ async def counted(connection: Connection, terms: Sequence[str], scope: Scope | N
 
 
 async def size(connection: Connection, scope: Scope | None) -> tuple[int, float]:
-    """How many chunks there are in the scope's tenants, and how many terms they have on average."""
-    tenants = None if scope is None else [clean(scope.tenant or ""), SHARED]
+    """How many chunks the scope shows, and how many terms they have on average."""
+    values = Values()
     row = await connection.fetchrow(
-        "SELECT coalesce(sum(chunks), 0)::bigint AS chunks, coalesce(sum(length), 0)::bigint AS length FROM tenants"
-        " WHERE $1::text[] IS NULL OR tenant = ANY ($1::text[])",
-        tenants,
+        "SELECT coalesce(sum(chunks), 0)::bigint AS chunks, coalesce(sum(length), 0)::bigint AS length FROM counts c"
+        f" WHERE {visible(scope, 'c', values) or 'true'}",
+        *values,
     )
     assert row is not None
     return row["chunks"], row["length"] / row["chunks"] if row["chunks"] else 0.0

@@ -110,7 +110,7 @@ async def _few(connection: Connection, query: Query, most: int) -> bool:
     values = Values()
     condition = admitted(query, websearch.parse(query.text), values)
     if not condition:
-        return bool(await connection.fetchval("SELECT coalesce(sum(chunks), 0) <= $1 FROM tenants", most))
+        return bool(await connection.fetchval("SELECT coalesce(sum(chunks), 0) <= $1 FROM counts", most))
     sql = f"SELECT count(*) <= {most} FROM (SELECT FROM chunks c WHERE {condition} LIMIT {most + 1}) s"
     return bool(await connection.fetchval(sql, *values))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from contextrouter.builtin.providers.postgres_pool import Connection
 
 LEGS = ("vector", "keywords")
+_Counts: TypeAlias = dict[tuple[str, str, str], list[int]]
+"""(tenant, compartment, sensitivity) -> chunks and length, more or less."""
 _GAP = 16  # positions between fields, so that no phrase reaches from one into the next
 _MOST_PLACES = 255  # of one term in one chunk: all that Postgres keeps
 _MOST_BYTES = 900_000  # of a chunk's index terms; Postgres refuses a mebibyte
@@ -174,9 +176,9 @@ async def upsert(connection: Connection, given: Iterable[Rows]) -> None:
     await connection.executemany(_LINK, [link for each in rows for link in each.links])
     await connection.executemany(_FACT, [fact for each in rows for fact in each.facts])
     for chunk in chunks:
-        _count(counts, chunk[4], 1, chunk[8])
+        _count(counts, chunk[4:7], 1, chunk[8])
     for each in rows:
-        _count(counts, each.tenant, 0, 0)
+        _count(counts, (each.tenant, "", ""), 0, 0)
     await _note_counts(connection, counts)
 
 
@@ -187,7 +189,7 @@ async def delete(connection: Connection, ids: Sequence[str], tenant: str) -> int
     if found:
         counts = await _remove_parts(connection, [tenant] * len(found), found)
         await connection.execute("DELETE FROM documents WHERE tenant = $1 AND id = ANY ($2::text[])", tenant, found)
-        _count(counts, tenant, 0, 0)
+        _count(counts, (tenant, "", ""), 0, 0)
         await _note_counts(connection, counts)
     return len(found)
 
@@ -195,7 +197,7 @@ async def delete(connection: Connection, ids: Sequence[str], tenant: str) -> int
 async def clear(connection: Connection, store: str) -> None:
     """Remove everything, and forget which embedder filled the store. `store` is its new identity."""
     await connection.execute("TRUNCATE documents, chunks, links, facts")
-    await connection.execute("UPDATE tenants SET chunks = 0, length = 0, generation = generation + 1")
+    await connection.execute("UPDATE counts SET chunks = 0, length = 0, generation = generation + 1")
     await connection.execute("DELETE FROM meta WHERE key IN ('model', 'dimensions')")
     for leg in LEGS:
         await connection.execute(f"DROP INDEX IF EXISTS chunks_{leg}_near")
@@ -241,29 +243,32 @@ async def sized(connection: Connection, rows: Sequence[Rows], model: str, dimens
     return 0 if known else size
 
 
-def _count(counts: dict[str, list[int]], tenant: str, chunks: int, length: int) -> None:
-    held = counts.setdefault(tenant, [0, 0])
+def _count(counts: _Counts, labels: tuple[str, str, str], chunks: int, length: int) -> None:
+    held = counts.setdefault(labels, [0, 0])
     held[0] += chunks
     held[1] += length
 
 
-async def _remove_parts(connection: Connection, tenants: Sequence[str], ids: Sequence[str]) -> dict[str, list[int]]:
-    """Take chunks, links and facts of documents out; return what that changes in the counts, by tenant."""
+async def _remove_parts(connection: Connection, tenants: Sequence[str], ids: Sequence[str]) -> _Counts:
+    """Take chunks, links and facts of documents out; return what that changes in the counts."""
     gone = await connection.fetch(
-        f"DELETE FROM chunks {_GONE.format('chunks', 'owner')} RETURNING chunks.tenant, chunks.length", tenants, ids
+        f"DELETE FROM chunks {_GONE.format('chunks', 'owner')}"
+        " RETURNING chunks.tenant, chunks.compartment, chunks.sensitivity, chunks.length",
+        tenants,
+        ids,
     )
     await connection.execute(f"DELETE FROM links {_GONE.format('links', 'tenant')}", tenants, ids)
     await connection.execute(f"DELETE FROM facts {_GONE.format('facts', 'owner')}", tenants, ids)
-    counts: dict[str, list[int]] = {}
-    for row in gone:
-        _count(counts, row["tenant"], -1, -row["length"])
+    counts: _Counts = {}
+    for *labels, length in gone:
+        _count(counts, tuple(labels), -1, -length)
     return counts
 
 
-async def _note_counts(connection: Connection, counts: Mapping[str, Sequence[int]]) -> None:
-    """Add to the tenants' counts, last of all: a tenant's row is held until the commit."""
+async def _note_counts(connection: Connection, counts: _Counts) -> None:
+    """Add to the counts, last of all and in order: their rows are held until the commit."""
     await connection.executemany(
-        "INSERT INTO tenants AS t VALUES ($1, $2, $3, 1) ON CONFLICT (tenant) DO UPDATE SET"
+        "INSERT INTO counts AS t VALUES ($1, $2, $3, $4, $5, 1) ON CONFLICT (tenant, compartment, sensitivity) DO UPDATE SET"
         " chunks = t.chunks + excluded.chunks, length = t.length + excluded.length, generation = t.generation + 1",
-        [(tenant, *held) for tenant, held in sorted(counts.items())],
+        [(*labels, *held) for labels, held in sorted(counts.items())],
     )
