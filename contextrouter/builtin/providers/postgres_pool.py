@@ -6,10 +6,11 @@ All that is set is set for the transaction, so that a pooler in transaction mode
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -22,11 +23,14 @@ from contextrouter.threads import Threads
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
+    from asyncpg.transaction import Transaction
 
     Connection: TypeAlias = PoolConnectionProxy
 
+log = logging.getLogger("contextrouter")
 Session = Literal["any", "read-write", "read-only", "primary", "standby", "prefer-standby"]
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,39}")
+_PAUSE = 0.1  # seconds between two attempts to reach a server that went away
 _SETTINGS = (
     "SELECT set_config('search_path', $1, true), set_config('statement_timeout', $2, true),"
     " set_config('contextrouter.unrestricted', $3, true), set_config('contextrouter.scope', $4, true)"
@@ -136,22 +140,54 @@ class Pool:
     async def _connection(self, left: float, scope: Scope | None, write: bool) -> AsyncIterator[Connection]:
         import asyncpg
 
+        pool = self._pool
         try:
-            async with self._pool.acquire(timeout=self._wait) as connection, connection.transaction(readonly=not write):
-                await connection.execute(_SETTINGS, self._path, f"{int(left * 1000)}ms", *_walls(scope))
+            connection, begun = await self._begun(pool, left, scope, write)
+            try:
                 yield connection
+                await begun.commit()
+            except BaseException:
+                await _taken_back(connection, begun)
+                raise
+            finally:
+                await pool.release(connection)
         except asyncpg.QueryCanceledError as error:
             raise SourceTimeout("Postgres cancelled a statement that took too long; allow the source more time.") from error
         except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError) as error:
             raise NoStore(
                 f"No store is in schema {self.schema!r} of the database; ingest into it, or run `contextrouter db migrate`."
             ) from error
+        except TimeoutError:
+            raise
+        except (asyncpg.InterfaceError, asyncpg.InternalClientError, asyncpg.PostgresConnectionError, *_gone(), OSError) as error:
+            raise SourceError(f"Connection to Postgres failed: {_said(error)}; it is made again at the next question.") from error
         except asyncpg.PostgresError as error:
             raise SourceError(f"Postgres refused: {_said(error)}.") from error
-        except (asyncpg.InterfaceError, OSError) as error:
-            if isinstance(error, TimeoutError):
-                raise
-            raise SourceError(f"Connection to Postgres failed: {_said(error)}; it is made again at the next question.") from error
+
+    async def _begun(self, pool: Any, left: float, scope: Scope | None, write: bool) -> tuple[Connection, Transaction]:
+        """A connection with a transaction begun. One that is gone is made again, for as long as one may be waited for.
+
+        So a server that restarts costs the statements under way, and delays the rest. Raises whatever asyncpg does.
+        """
+        import asyncpg
+
+        end = monotonic() + self._wait
+        while True:
+            connection = begun = None
+            try:
+                connection = await pool.acquire(timeout=max(end - monotonic(), 0.001))
+                begun = connection.transaction(readonly=not write)
+                await begun.start()
+                await connection.execute(_SETTINGS, self._path, f"{int(left * 1000)}ms", *_walls(scope))
+                return connection, begun
+            except BaseException as error:
+                if connection is not None:
+                    await _taken_back(connection, begun)
+                    await pool.release(connection)
+                lost = isinstance(error, (asyncpg.InterfaceError, asyncpg.PostgresConnectionError, *_gone(), OSError))
+                if not lost or isinstance(error, TimeoutError) or pool is not self._pool or monotonic() + _PAUSE > end:
+                    raise
+            await asyncio.sleep(_PAUSE)
 
     async def _connected(self) -> Any:
         try:
@@ -170,7 +206,7 @@ class Pool:
             )  # fmt: skip
             async with pool.acquire(timeout=self._wait) as connection:
                 await self._find_extension(connection)
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, ValueError) as error:
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, ValueError) as error:
             if pool is not None:
                 pool.terminate()
             raise SourceError(f"Postgres cannot be reached: {_said(error)}; check dsn, DATABASE_URL or PG*.") from error
@@ -213,6 +249,31 @@ class Pool:
 
 class NoStore(SourceError):
     """The database holds no store yet."""
+
+
+def _gone() -> tuple[type[Exception], ...]:
+    """What a server says that stops, crashed or starts."""
+    import asyncpg
+
+    return (asyncpg.AdminShutdownError, asyncpg.CrashShutdownError, asyncpg.CannotConnectNowError)
+
+
+async def _taken_back(connection: Connection, begun: Transaction | None) -> None:
+    """Roll back; a connection that cannot is closed, so that none with something open goes back to the pool."""
+    import asyncpg
+
+    if begun is None:
+        return
+    undone = False
+    try:
+        await begun.rollback()
+        undone = True
+    except Exception as error:
+        log.debug("rolling back failed: %r", error)  # what led to it is what is told
+    finally:
+        if not undone:
+            with suppress(asyncpg.InterfaceError):  # it went by itself
+                connection.terminate()
 
 
 async def _nothing(connection: Any) -> None:
