@@ -102,7 +102,7 @@ class Together:
         lists = {**stages, ("rag", "interpreters"): rag.interpreters}
         if isinstance(rag.provider, tuple):
             lists["rag", "provider"] = rag.provider
-        for table in ("providers", "connectors", "facts"):
+        for table in ("providers", "connectors"):
             for name, instance in self.settings.instances(TABLES[table]).items():
                 lists[table, name, "legs"] = instance.keys.legs or ()
         for name, route in self.settings.routes.items():
