@@ -50,8 +50,22 @@ def _said(value: object) -> str:
     return f"{type(value).__name__} {value!r:.80}"
 
 
+def check_period(start: object, end: object, zone: object) -> None:
+    """Raise ValueError for what is no day, moment or time zone, so that no source is blamed for it later."""
+    for name, value in (("start", start), ("end", end)):
+        if value is not None and not isinstance(value, date):  # a datetime is a date
+            raise ValueError(f"Period.{name} is a date, a datetime or None, not {_said(value)}.")
+    try:
+        ZoneInfo(zone)  # type: ignore[arg-type]
+    except (KeyError, ValueError, OSError, TypeError):
+        raise ValueError(f"Period.zone {zone!r:.80} is not a time zone. Use a name such as 'Europe/Berlin'.") from None
+
+
 def bounds(start: date | datetime | None, end: date | datetime | None, name: str) -> tuple[datetime | None, datetime | None]:
-    """Days or instants as [first, last), aware. A day ends where the next begins, also when clocks change."""
+    """Days or instants as [first, last), aware. A day ends where the next begins, also when clocks change.
+
+    An end after which the calendar has nothing more is open.
+    """
     zone = ZoneInfo(name)
 
     def instant(value: date | datetime | None, *, days: int) -> datetime | None:
@@ -62,4 +76,8 @@ def bounds(start: date | datetime | None, end: date | datetime | None, name: str
             return aware + timedelta(microseconds=days)
         return datetime.combine(value + timedelta(days=days), time(), zone)
 
-    return instant(start, days=0), instant(end, days=1)
+    try:
+        last = instant(end, days=1)
+    except OverflowError:
+        last = None
+    return instant(start, days=0), last

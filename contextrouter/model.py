@@ -207,6 +207,9 @@ class Period(_Noun, frozen=True, kw_only=True):
     end: date | datetime | None = None
     zone: str = "UTC"
 
+    def __post_init__(self) -> None:
+        asked.check_period(self.start, self.end, self.zone)
+
     def bounds(self) -> tuple[datetime | None, datetime | None]:
         """The period as instants: [first, last), aware. A day ends where the next begins, also when clocks change."""
         return asked.bounds(self.start, self.end, self.zone)

@@ -151,6 +151,12 @@ def test_normalize_takes_any_text(text: str):
         ({"机器学习": []}, "什么是机器学习吗", ("机器学习",)),
         ({"C++": []}, "is c++ fast", ("C++",)),
         ({"Größe": []}, "die GRÖSSE", ("Größe",)),
+        ({"AI / Machine Learning": []}, "What is AI?", ("AI",)),
+        ({"AI / Machine Learning / Trees": ["forest"]}, "machine learning", ("AI", "Machine Learning")),
+        ({"AI / Vision": [], "AI / Speech": []}, "speech in AI", ("AI", "Speech")),
+        ({"Deep  Learning": []}, "deep\u00a0\n learning", ("Deep  Learning",)),
+        ({"Open\u00a0Source": []}, "is it open source?", ("Open\u00a0Source",)),
+        ({"X": ["two  spaces", " edge\u2003"]}, "two spaces", ("X",)),
         ({"ক": ["বই"]}, "বই পড়া", ("ক",)),
     ],
 )

@@ -22,8 +22,9 @@ class Taxonomy(Interpreter):
     """Adds to the intent the concepts whose names or other words occur in the question.
 
     `concepts` maps a concept to other words for it: `"AI / Machine Learning" = ["ml", "statistical learning"]`. A name with " / "
-    in it is a path; its broader concepts are added with it. `path` is a TOML or JSON file with the same mapping. With
-    `as_labels` the concepts also become labels, which restrict the search to documents that carry them.
+    in it is a path; its broader concepts are added with it, and each of them is found by its own name, too. `path` is a TOML or
+    JSON file with the same mapping. With `as_labels` the concepts also become labels, which restrict the search to documents
+    that carry them.
     """
 
     def __init__(self, *, concepts: dict[str, list[str]] | None = None, path: FilePath = "", as_labels: bool = False) -> None:
@@ -41,9 +42,10 @@ class Taxonomy(Interpreter):
             path = [part.strip() for part in concept.split(" / ") if part.strip()]
             if not path:
                 raise ValueError(f"concept {concept!r} has no name. Give it one.")
-            for word in (path[-1], *words):
-                if folded := _fold(word).strip():
-                    self._of_word.setdefault(folded, []).extend(path)
+            named = {part: path[: depth + 1] for depth, part in enumerate(path)}
+            for word, meant in (*named.items(), *((word, path) for word in words)):
+                if folded := _fold(word):
+                    self._of_word.setdefault(folded, []).extend(meant)
         longest_first = sorted(self._of_word, key=lambda word: (-len(word), word))
         pattern = "|".join(map(_bounded, longest_first))
         self._pattern = re.compile(pattern) if pattern else None
@@ -59,14 +61,15 @@ class Taxonomy(Interpreter):
             return intent
         found = dict.fromkeys(intent.concepts)
         for match in self._pattern.finditer(_fold(intent.question)):
-            found.update(dict.fromkeys(self._of_word[re.sub(r"\s+", " ", match.group())]))
+            found.update(dict.fromkeys(self._of_word[" ".join(match.group().split())]))
         concepts = tuple(found)
         labels = tuple(dict.fromkeys((*intent.labels, *concepts))) if self._as_labels else intent.labels
         return intent.replace(concepts=concepts, labels=labels)
 
 
 def _fold(text: str) -> str:
-    return unicodedata.normalize("NFKC", text).casefold()
+    """A text as names are compared: compatible characters, cases and all white space are alike."""
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
 def _bounded(word: str) -> str:
