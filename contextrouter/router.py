@@ -22,6 +22,7 @@ from contextrouter import tokens
 from contextrouter.assembly import assemble
 from contextrouter.cache import Embedding, EmbeddingCache, ResultCache, SingleFlight, Versions, of_router, tiers_of
 from contextrouter.checks import check_sources, with_given
+from contextrouter.closing import Running
 from contextrouter.contracts import (
     Connector,
     Embedder,
@@ -110,6 +111,7 @@ class ContextRouter:
         self._loop: asyncio.AbstractEventLoop | None = None  # where it is being opened, or is open
         self._open_in: asyncio.AbstractEventLoop | None = None
         self._opening: SingleFlight[None]
+        self._running = Running()
         self._limits: Limits
         self._versions: Versions
         self.cache = tiers_of(self.settings)
@@ -158,6 +160,7 @@ class ContextRouter:
             ready=self.instances.ready, closed=self.instances.closed,
         )  # fmt: skip
         self._versions = Versions(self._sources, self.settings.cache.version_seconds)
+        self._running = Running()
         try:
             if self.settings.rag.cache_enabled:
                 await self.cache.open()
@@ -174,13 +177,14 @@ class ContextRouter:
             raise
 
     async def aclose(self) -> None:
-        """Let go of everything. May be called twice; `open` works again."""
+        """End what runs, with a ContextRouterError for whoever waits, and let go of everything. `open` works again."""
         if self._loop is None:
             return
         await self._opening.aclose()
         if self._open_in is None:
             return
         self._loop = self._open_in = None
+        await self._running.aclose()
         await self._results.aclose()
         await self._versions.aclose()
         await self._limits.aclose()
@@ -223,7 +227,8 @@ class ContextRouter:
         request = _request(question, scope, sources, legs, deadline)
         await self.open()
         until = monotonic() + (request.deadline or self.settings.rag.timeout_seconds)
-        intent = await self._interpret(request, until)
+        with self._running.one():
+            intent = await self._interpret(request, until)
         return make_plan(intent, request, self.settings, self._sources)
 
     async def stream(
@@ -242,6 +247,7 @@ class ContextRouter:
         reports: asyncio.Queue[SourceReport | None] = asyncio.Queue()
         task = asyncio.get_running_loop().create_task(self._compute(request, until, reports.put_nowait))
         task.add_done_callback(lambda _: reports.put_nowait(None))
+        task.add_done_callback(_looked_at)
         try:
             while (report := await reports.get()) is not None:
                 yield report
@@ -262,6 +268,10 @@ class ContextRouter:
         )  # fmt: skip
 
     async def _compute(self, request: Request, until: float, on_report: OnReport | None = None) -> Context:
+        with self._running.one():
+            return await self._answered(request, until, on_report)
+
+    async def _answered(self, request: Request, until: float, on_report: OnReport | None) -> Context:
         """Run the steps; where a route finds nothing, run them again on its fallback, in the time that is left."""
         embedding = Embedding(self._embeddings)
         context = await self._once(request, until, on_report, embedding)
@@ -387,3 +397,9 @@ def _on_loop(until: float) -> float:
 def _failed(intent: Intent) -> str:
     failed = intent.attributes.get(FAILED)
     return "failed: " + "; ".join(f"{name}: {why}" for name, why in failed.items()) if failed else ""
+
+
+def _looked_at(task: asyncio.Task[Context]) -> None:
+    """An error that nobody waits for any more is not the event loop's to report."""
+    if not task.cancelled():
+        task.exception()
