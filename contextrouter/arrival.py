@@ -12,7 +12,7 @@ from contextrouter.settings import FactKeys, SourceKeys
 
 
 class Arrival:
-    """The gate behind one call. `withheld` counts what it kept back."""
+    """The gate behind one call. `withheld` counts what it kept back of what the caller may see."""
 
     def __init__(self, query: Query, keys: FactKeys | None) -> None:
         self.query, self.keys = query, keys
@@ -30,15 +30,18 @@ class Arrival:
             labelled = self.label(document)
             if labelled is not document:
                 hit = Hit(document=labelled, score=hit.score, vector=hit.vector, highlights=hit.highlights)
-        if self.checks and not self._passes(hit.document):
+        if not self.checks:
+            return hit
+        scope = self.query.scope
+        if scope is not None and not scope.allows(hit.document):
+            return None  # and not counted: the caller is not to learn that there is something
+        if not self._passes(hit.document):
             self.withheld += 1
             return None
         return hit
 
     def _passes(self, document: Document) -> bool:
         query = self.query
-        if query.scope is not None and not query.scope.allows(document):
-            return False
         if query.period is not None and document.updated_at is not None and not query.period.contains(document.updated_at):
             return False
         return passes(document, query.filters, query.labels)
@@ -79,7 +82,6 @@ class Arrival:
             changes = self._access(item) if self.keys is not None else {}
             labelled = item.replace(**changes) if changes else item
             if self.query.scope is not None and not self.query.scope.allows(labelled):
-                self.withheld += 1
                 continue
             kept.append(labelled)
         return kept[: self.query.limit]

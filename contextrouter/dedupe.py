@@ -7,6 +7,7 @@ hashing them, which would be most of the router's work; and an envelope is seale
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isfinite
@@ -22,7 +23,8 @@ def dedupe(lists: Sequence[RankedList], identity: str = "exact") -> Pool:
     """Return the distinct documents as envelopes sealed on sight, in the order of the names and ranks of the lists they are in.
 
     `identity` says when documents of different sources are one: "exact" (url, snippet, content), "content", "url", "id" or
-    "title"; a document that lacks the field is compared exactly. Of merged copies the best-ranked is kept, and all provenance.
+    "title"; a document that lacks the field, or whose url is not absolute, is compared exactly. Of merged copies the best-ranked
+    is kept, and all provenance.
     """
     pool = Pool(lists)
     if identity != "exact" or not pool.number_by_text():
@@ -270,9 +272,12 @@ def _agree(ids: list[str], numbers: list[int], by_id: dict[str, int]) -> bool:
     return named == numbers or all(not i or first == number for i, first, number in zip(ids, named, numbers, strict=True))
 
 
+_ABSOLUTE = r"(?i)[a-z][a-z0-9+.-]+://.|urn:.|doi:."
+"""What a url has to begin with to name one document wherever it stands; `README.md` is the name of many."""
+
 _KEYS: dict[str, Callable[[Document], Any]] = {
     "content": lambda document: ("content", document.content) if document.content else None,
-    "url": lambda document: ("url", document.url) if document.url else None,
+    "url": lambda document: ("url", document.url) if re.match(_ABSOLUTE, document.url) else None,
     "id": lambda document: ("id", document.id) if document.id else None,
     "title": lambda document: ("title", document.title.casefold()) if document.title else None,
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from math import isfinite
 from time import monotonic
 from typing import Any, cast
 
@@ -264,9 +265,7 @@ class _Run:
             hits = checked(found)
             if len(hits) > query.limit:
                 hits = hits[: query.limit]
-        scale = cast(Source, self.sources[name]).score_range
-        if scale is not None and not isinstance(scale, tuple):
-            scale = scale.get(query.leg)
+        scale = _scale(cast(Source, self.sources[name]), query.leg)
         self.results[index] = RankedList(
             source=name, leg=query.leg, query=query.text, hits=hits, weight=call.weight,
             score_range=scale, retrieved_at=datetime.now(UTC),
@@ -281,7 +280,7 @@ class _Run:
         arrival = Arrival(call.query, self.limits.keys.get(call.source))
         answer = arrival.labelled(found)
         self.results[index] = [item if isinstance(item, Facet) else item.replace(source=call.source) for item in answer]
-        self._report(index, call, "ok", started, count=len(answer), withheld=arrival.withheld)
+        self._report(index, call, "ok", started, count=len(answer))
 
     async def _structured(self, source: Source | FactSource, query: Query) -> Sequence[Any]:
         if query.leg == FACTS and isinstance(source, FactSource):
@@ -350,6 +349,22 @@ class _Run:
         return Harvest(
             lists=tuple(lists), facts=tuple(facts), facets=tuple(facets), entities=tuple(entities), reports=(*reports, *skipped)
         )  # fmt: skip
+
+
+def _scale(source: Source, leg: str) -> tuple[float, float] | None:
+    """The range of a leg's scores, where its source declares one. Raises ContractError for what is no range."""
+    declared: Any = source.score_range
+    if isinstance(declared, Mapping):
+        declared = declared.get(leg)
+    if declared is None:
+        return None
+    try:
+        low, high = declared
+        if isfinite(low) and isfinite(high) and low <= high:
+            return low, high
+    except (TypeError, ValueError):
+        pass
+    raise ContractError(f"score_range is {declared!r:.80}; give the lowest and the highest score", law="score_range is a range")
 
 
 def _kind(source: Source | FactSource) -> str:

@@ -304,7 +304,7 @@ class SourceReport(_Noun, frozen=True, kw_only=True, gc=False):
     elapsed: float = 0.0
     count: int = 0
     error: str = ""
-    withheld: int = 0  # hits the scope, the kinds or the filters kept back on arrival
+    withheld: int = 0  # hits in scope that the kinds, the filters or the period kept back on arrival
 
 
 class Harvest(_Noun, frozen=True, kw_only=True):

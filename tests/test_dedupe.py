@@ -83,18 +83,18 @@ def test_fus_02_a_worse_duplicate_does_not_overwrite_the_better_score():
 
 
 def test_fus_04_several_copies_in_one_list_count_once_at_their_best_rank():
-    chunks = [Document(id=str(i), url="x", content=f"chunk {i}") for i in range(3)]
-    found = dedupe([_list("a", *chunks), _list("b", Document(id="9", url="y", content="chunk"))], "url")
+    chunks = [Document(id=str(i), url="https://x", content=f"chunk {i}") for i in range(3)]
+    found = dedupe([_list("a", *chunks), _list("b", Document(id="9", url="https://y", content="chunk"))], "url")
     assert [[p.rank for p in e.provenance] for e in found] == [[1], [1]]
 
 
 @pytest.mark.parametrize(("identity", "count"), [("exact", 4), ("content", 3), ("url", 3), ("id", 3), ("title", 2)])
 def test_r05_k04_identity_says_when_documents_of_different_sources_are_one(identity: str, count: int):
     lists = [
-        _list("a", Document(id="1", url="u1", title="One", content="x")),
-        _list("b", Document(id="2", url="u2", title="ONE", content="x")),
-        _list("c", Document(id="1", url="u3", title="Three", content="y")),
-        _list("d", Document(id="4", url="u2", title="one", content="z")),
+        _list("a", Document(id="1", url="https://u1", title="One", content="x")),
+        _list("b", Document(id="2", url="https://u2", title="ONE", content="x")),
+        _list("c", Document(id="1", url="https://u3", title="Three", content="y")),
+        _list("d", Document(id="4", url="https://u2", title="one", content="z")),
     ]
     assert len(dedupe(lists, identity)) == count
 
@@ -102,6 +102,20 @@ def test_r05_k04_identity_says_when_documents_of_different_sources_are_one(ident
 def test_identity_by_a_field_that_is_missing_compares_exactly():
     lists = [_list("a", Document(content="x")), _list("b", Document(content="y")), _list("c", Document(content="x"))]
     assert len(dedupe(lists, "url")) == 2
+
+
+@pytest.mark.parametrize(
+    ("url", "count"),
+    [
+        ("README.md", 2), ("docs/README.md", 2), ("/srv/README.md", 2), ("C:/docs/README.md", 2), ("//host/x", 2), ("https:", 2),
+        ("https://example.org/x", 1), ("HTTP://example.org/x", 1), ("file:///srv/x.md", 1), ("urn:isbn:0451450523", 1),
+    ],
+)  # fmt: skip
+def test_a_url_that_is_not_absolute_makes_no_two_documents_one(url: str, count: int):
+    lists = [_list("a", Document(id="1", url=url, content="of one folder")), _list("b", Document(id="2", url=url, content="other"))]
+    assert len(dedupe(lists, "url")) == count
+    same = [_list(name, Document(id=name, url=url, content="the same")) for name in "ab"]
+    assert len(dedupe(same, "url")) == 1
 
 
 def test_fus_08_empty_lists_and_no_lists_are_neutral():

@@ -241,7 +241,39 @@ async def test_c16_scope_is_enforced_on_arrival_whatever_the_source_does():
     unknown = Hit(document=Document(id="u", content="z", sensitivity="cosmic"))
     harvest = await run(5, query={"scope": Scope()}, s=Fixed([secret, *hits("a"), other, unknown], careless=True))
     assert [h.document.id for h in harvest.lists[0].hits] == ["a"]
-    assert harvest.reports[0].withheld == 3
+    bare = await run(5, query={"scope": Scope()}, s=Fixed("a", careless=True))
+    seen, known = (report.replace(elapsed=0.0) for report in (harvest.reports[0], bare.reports[0]))
+    assert seen == known  # nothing says that there is more
+    facts = [Fact(subject="s", predicate="p", object="o", tenant="other")]
+    told = await run(5, query={"scope": Scope()}, g=Facts(facts, careless=True))
+    assert (told.reports[0].count, told.reports[0].withheld) == (0, 0)
+
+
+async def test_what_is_in_scope_and_filtered_out_is_counted():
+    given = [("b", "t"), ("c", "t"), ("b", "other")]
+    both = [Hit(document=Document(id=kind, content=kind, kind=kind, tenant=tenant)) for kind, tenant in given]
+    harvest = await run(5, query={"scope": Scope(tenant="t"), "filters": {"kind": "a"}}, s=Fixed(both, careless=True))
+    assert (harvest.reports[0].count, harvest.reports[0].withheld) == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("declared", "taken"),
+    [([0, 1], (0, 1)), ((0.0, 2.0), (0.0, 2.0)), ({"default": [0, 1]}, (0, 1)), ({"other": (0, 1)}, None), (None, None)],
+)
+async def test_a_score_range_may_be_any_pair_of_numbers(declared: object, taken: object):
+    source = Fixed("a")
+    source.score_range = declared  # type: ignore[assignment]
+    harvest = await run(5, s=source)
+    assert harvest.lists[0].score_range == taken
+
+
+@pytest.mark.parametrize("declared", [[0], (0, 1, 2), "01", (1, 0), (0, float("inf")), (float("nan"), 1), 5, ("a", "b"), [None, 1]])
+async def test_what_is_no_score_range_is_that_call_s_error(declared: object):
+    source = Fixed("a")
+    source.score_range = declared  # type: ignore[assignment]
+    harvest = await run(5, s=source, good=Fixed("b"))
+    assert statuses(harvest) == {"s": "error", "good": "ok"}
+    assert "give the lowest and the highest score" in harvest.reports[0].error
 
 
 async def test_labels_of_the_table_fill_gaps_and_only_tighten():
