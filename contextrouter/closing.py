@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from contextrouter.errors import ContextRouterError
 
@@ -17,6 +18,12 @@ PATIENCE = 2.0
 def closed() -> ContextRouterError:
     """The error of a request that the router's end has ended."""
     return ContextRouterError("Router was closed before the request was answered; close it after the last answer.")
+
+
+def looked_at(task: asyncio.Task[Any]) -> None:
+    """For a task that nobody may wait for any more: its error is not the event loop's to report."""
+    if not task.cancelled():
+        task.exception()
 
 
 class _Entry:

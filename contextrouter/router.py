@@ -22,7 +22,7 @@ from contextrouter import tokens
 from contextrouter.assembly import assemble
 from contextrouter.cache import Embedding, EmbeddingCache, ResultCache, SingleFlight, Versions, of_router, tiers_of
 from contextrouter.checks import check_sources, with_given
-from contextrouter.closing import Running
+from contextrouter.closing import Running, looked_at
 from contextrouter.contracts import (
     Connector,
     Embedder,
@@ -247,7 +247,7 @@ class ContextRouter:
         reports: asyncio.Queue[SourceReport | None] = asyncio.Queue()
         task = asyncio.get_running_loop().create_task(self._compute(request, until, reports.put_nowait))
         task.add_done_callback(lambda _: reports.put_nowait(None))
-        task.add_done_callback(_looked_at)
+        task.add_done_callback(looked_at)
         try:
             while (report := await reports.get()) is not None:
                 yield report
@@ -397,9 +397,3 @@ def _on_loop(until: float) -> float:
 def _failed(intent: Intent) -> str:
     failed = intent.attributes.get(FAILED)
     return "failed: " + "; ".join(f"{name}: {why}" for name, why in failed.items()) if failed else ""
-
-
-def _looked_at(task: asyncio.Task[Context]) -> None:
-    """An error that nobody waits for any more is not the event loop's to report."""
-    if not task.cancelled():
-        task.exception()
