@@ -68,12 +68,13 @@ class _List:
         self.source_weight = weight
         self.weight = 1.0  # within its source
 
-    def by_rank(self) -> Sequence[int | None]:
-        """Its documents, the one of rank r at r - 1; None where a worse copy of one stood."""
+    def by_rank(self, count: int | None = None) -> Sequence[int | None]:
+        """Its documents, or the first `count`, the one of rank r at r - 1; None where a worse copy of one stood."""
         if self.ranks is None:
-            return self.numbers
-        places: list[int | None] = [None] * max(self.ranks)
-        for number, rank in zip(self.numbers, self.ranks, strict=True):
+            return self.numbers[:count]
+        ranks = self.ranks[:count]
+        places: list[int | None] = [None] * max(ranks, default=0)
+        for number, rank in zip(self.numbers, ranks, strict=False):
             places[rank - 1] = number
         return places
 
@@ -323,7 +324,7 @@ class Ranked(Sequence[Envelope]):
 
     def _by_rank(self, count: int | None = None) -> list[int]:
         """The documents of the lists by best rank, then the order of the lists; of each list the first `count` only."""
-        columns = [entry.by_rank()[:count] for entry in self._lists]
+        columns = [entry.by_rank(count) for entry in self._lists]
         met = dict.fromkeys(chain.from_iterable(zip_longest(*columns)))
         met.pop(None, None)
         return list(met)  # type: ignore[arg-type]
@@ -335,11 +336,12 @@ class Ranked(Sequence[Envelope]):
         better. So beside those of several lists only the first `count` of each list can be among the best.
         """
         scores, heads = self._scores, self._by_rank(count)
-        deep = {*(self._shared or ())}.difference(heads)  # ranks beyond `count`
+        deep = {*(self._shared or ())}.difference(heads)
         worst = sorted([*map(scores.__getitem__, heads), *map(scores.__getitem__, deep)])[-count]
-        best = [number for number in heads if scores[number] >= worst]
-        rest = {number for number in deep if scores[number] >= worst}
-        return best + [number for number in self._by_rank() if number in rest] if rest else best
+        if not any(scores[number] >= worst for number in deep):
+            return [number for number in heads if scores[number] >= worst]
+        best = {number for number in (*heads, *deep) if scores[number] >= worst}
+        return [number for number in self._by_rank() if number in best]
 
     def _envelopes(self, numbers: Sequence[int]) -> list[Envelope]:
         sealed, scores = self._sealed, self._scores

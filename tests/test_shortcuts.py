@@ -68,6 +68,13 @@ def test_the_best_few_are_the_head_of_the_whole_order(mode: str, levels: int, rn
         assert [step_by_step[i] for i in range(min(count, len(whole)))] == whole[:count]
 
 
+def test_copies_in_one_list_take_no_place_among_its_first():
+    copies = RankedList(source="a", leg="l", query="q", hits=[Hit(document=Document(id=name, content=name)) for name in "xxxxxyzuvw"])
+    others = RankedList(source="b", leg="l", query="q", hits=[Hit(document=Document(id=name, content=name)) for name in "mnopqrst"], weight=0.1)
+    best = fuse(dedupe([copies, others]), Rag()).live[:3]
+    assert [envelope.document.id for envelope in best] == ["x", "y", "z"]
+
+
 def test_what_lies_deep_in_many_lists_is_among_the_best():
     """Rank 50 in four lists gives 4/110, more than rank 1 in one list, 1/61: heads of lists are not all that can win."""
     deep = Document(id="deep", content="deep")
