@@ -69,9 +69,11 @@ def test_the_best_few_are_the_head_of_the_whole_order(mode: str, levels: int, rn
 
 
 def test_copies_in_one_list_take_no_place_among_its_first():
-    copies = RankedList(source="a", leg="l", query="q", hits=[Hit(document=Document(id=name, content=name)) for name in "xxxxxyzuvw"])
-    others = RankedList(source="b", leg="l", query="q", hits=[Hit(document=Document(id=name, content=name)) for name in "mnopqrst"], weight=0.1)
-    best = fuse(dedupe([copies, others]), Rag()).live[:3]
+    copies, others = ([Hit(document=Document(id=n, content=n)) for n in names] for names in ("xxxxxyzuvw", "mnopqrst"))
+    lists = [
+        RankedList(source="a", leg="l", query="q", hits=copies), RankedList(source="b", leg="l", query="q", hits=others, weight=0.1)
+    ]  # fmt: skip
+    best = fuse(dedupe(lists), Rag()).live[:3]
     assert [envelope.document.id for envelope in best] == ["x", "y", "z"]
 
 
