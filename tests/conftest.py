@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import os
 
+import hypothesis
+
+hypothesis.settings.register_profile("untimed", deadline=None)  # a busy machine is no failure
+hypothesis.settings.load_profile("untimed")
+
 os.environ.pop("CONTEXTROUTER_SETTINGS", None)
 for _name in [name for name in os.environ if name.startswith("CONTEXTROUTER_")]:
     del os.environ[_name]  # tests set their own
