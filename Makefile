@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 XDG_RUNTIME_DIR ?= /tmp
 export XDG_RUNTIME_DIR
 
-.PHONY: help demo test test-system check docs bench clean
+.PHONY: help demo test test-system check docs bench bench-quality clean
 .DEFAULT_GOAL := help
 
 help: ## what there is to make
@@ -22,7 +22,7 @@ $(VENV)/made:
 	@touch $@
 
 # One stamp for each set of packages; a change of pyproject.toml makes them old.
-$(VENV)/local $(VENV)/test $(VENV)/check: $(VENV)/%: pyproject.toml | $(VENV)/made
+$(VENV)/local $(VENV)/test $(VENV)/quality $(VENV)/check: $(VENV)/%: pyproject.toml | $(VENV)/made
 	$(PIP) --editable '.[$*]'
 	@touch $@
 
@@ -48,6 +48,9 @@ docs: $(VENV)/test ## run every example in README.md and docs/
 
 bench: $(VENV)/test ## measure; bench/README.md says what
 	$(BIN)/python bench
+
+bench-quality: $(VENV)/quality ## the quality of ranking: SET=name, a folder in BENCH_DATA
+	$(BIN)/python bench/quality.py $(SET)
 
 clean: ## remove what was made here
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -73,7 +73,8 @@ class Load:
 async def measure(rounds: int) -> list[tuple[Load, Load]]:
     """Gather and the router, in turns."""
     sources = {f"s{i}": Remote(f"s{i}") for i in range(SOURCES)}
-    rag = {"cache_enabled": False, "token_budget": 0, "max_concurrency": FLIGHT * SOURCES, "candidates": DOCUMENTS}
+    rag = {"cache_enabled": False, "calibrate": False, "token_budget": 0}
+    rag |= {"max_concurrency": FLIGHT * SOURCES, "candidates": DOCUMENTS}
 
     async def gather(question: str) -> object:
         query = Query(text=question, limit=DOCUMENTS)

@@ -1,4 +1,4 @@
-"""What the router costs beside doing the work by hand: CPU per request, as ratios taken in one run.
+"""What the router costs beside doing the work by hand: CPU per request, as ratios taken in one run. Plain fusion: uncalibrated.
 
     python bench/router.py [--rounds 7] [--quick] [--json]
 
@@ -185,8 +185,8 @@ class Ours(Gather):
 
     async def open(self) -> None:
         rag = {
-            "cache_enabled": False, "token_budget": 0, "candidates": 1000, "max_retrieval_queries": self.queries,
-            "interpreters": ["fixed"],
+            "cache_enabled": False, "calibrate": False, "token_budget": 0, "candidates": 1000,
+            "max_retrieval_queries": self.queries, "interpreters": ["fixed"],
         }  # fmt: skip
         named = {f"s{i:02}": connector for i, connector in enumerate(self.connectors)}
         self.router = ContextRouter({"rag": rag}, connectors=named, interpreters={"fixed": Fixed(self.texts)})

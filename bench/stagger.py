@@ -36,7 +36,7 @@ class Late(Connector):
 async def measure(documents: int, rounds: int) -> tuple[float, float]:
     """Median milliseconds after the last answer, of gather and of the router."""
     sources = {f"s{i:02}": Late(0.002 * (i + 1)) for i in range(SOURCES)}
-    rag = {"cache_enabled": False, "token_budget": 0, "candidates": 1000}
+    rag = {"cache_enabled": False, "calibrate": False, "token_budget": 0, "candidates": 1000}
 
     async def gather(question: str) -> object:
         return fuse_by_hand(await asyncio.gather(*[source.search(Query(text=question)) for source in sources.values()]))

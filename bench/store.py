@@ -30,10 +30,10 @@ from corpora import Clusters, generated, read
 
 from contextrouter.builtin.embedders.static import Static
 from contextrouter.builtin.providers.sqlite import Sqlite
-from contextrouter.builtin.providers.websearch import STOP_WORDS
 from contextrouter.contracts import Embedder, Entry
 from contextrouter.ingest import ingest
 from contextrouter.model import Document, Query, Scope, Vector
+from contextrouter.websearch import STOP_WORDS
 
 VECTOR_RATIO, RECALL, TEXT_RATIO = 1.5, 0.99, 2.0
 LARGE = 100_000  # documents from which the ratios are limits: below, what a search costs apart from the scan shows

@@ -10,7 +10,7 @@ import msgspec
 from contextrouter.contracts import FACTS, FactSource, Plugin, Source
 from contextrouter.errors import Problem, SettingsError
 from contextrouter.schema import nearest
-from contextrouter.settings import GIVEN, NAME, Instance, Settings, keys_of
+from contextrouter.settings import CALIBRATED, GIVEN, NAME, Instance, Settings, keys_of
 
 _SOURCES = ("provider", "connector", "fact")
 Sources = Mapping[str, Source | FactSource]
@@ -57,6 +57,8 @@ def _source_legs(settings: Settings, sources: Sources) -> list[Problem]:
 def _weighed_legs(settings: Settings, sources: Sources) -> list[Problem]:
     """The keys of `[rag.leg_weights]` that weigh no leg of any source."""
     own = {f"{name}.{leg}" for name, source in sources.items() if isinstance(source, Source) for leg in source.legs}
+    if own:
+        own |= {f"{CALIBRATED}.text", *(f"{CALIBRATED}.{key.partition('.')[2]}" for key in own)}
     known = own | {key.partition(".")[2] for key in own}
     problems = []
     for leg in settings.rag.leg_weights:

@@ -11,7 +11,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isfinite
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Any, overload
 
 from contextrouter.model import Document, Envelope, Hit, Provenance, RankedList
@@ -41,10 +41,13 @@ class Pool(Sequence[Envelope]):
     met again, at the positions `again_at`. `places[number]` is where a document stood, as (list, index), once it was looked up.
     """
 
-    __slots__ = ("_firsts", "_scales", "_sealed", "again", "again_at", "documents", "lists", "numbers", "places", "starts")
+    __slots__ = (
+        "_firsts", "_given", "_scales", "_sealed", "again", "again_at", "documents", "lists", "numbers", "places", "starts",
+    )  # fmt: skip
 
     def __init__(self, lists: Iterable[RankedList]) -> None:
         self.lists = sorted(lists, key=_NAME)
+        self._given = len(self.lists)
         self.starts: list[int] = []
         self.places: dict[int, list[tuple[int, int]]] = {}
         self._scales: dict[int, tuple[list[float] | None, float, float]] = {}
@@ -142,6 +145,17 @@ class Pool(Sequence[Envelope]):
                 self.documents.append(document)
         return firsts, copies
 
+    def also(self, ranked: RankedList, numbers: Sequence[int]) -> None:
+        """Add a list of documents that are here already, by number. It speaks of them and is not where they come from."""
+        start = len(self.documents)
+        self.lists.append(ranked)
+        self.starts.append(start)
+        self.numbers.append(numbers)
+        self.documents += [self.documents[number] for number in numbers]
+        self.again += numbers
+        self.again_at += range(start, len(self.documents))
+        self._firsts = None
+
     def firsts(self) -> Sequence[int]:
         """The numbers of all documents, ascending."""
         if self._firsts is None:
@@ -225,7 +239,7 @@ class Pool(Sequence[Envelope]):
                     if lists[n].source != source:
                         source = lists[n].source
                         possible += most.get(source, 0.0)
-                places = sorted(places, key=_RANK)
+                places = sorted(places, key=self._standing)
                 n, index = places[0]
             best = lists[n].hits[index]
             stamps: tuple[Provenance, ...] = (stamp(n, index, best),)
@@ -243,6 +257,10 @@ class Pool(Sequence[Envelope]):
             ))  # fmt: skip
         return made
 
+    def _standing(self, place: tuple[int, int]) -> tuple[bool, int]:
+        """By rank; behind all sources what was added."""
+        return place[0] >= self._given, place[1]
+
     def _stamp(self, n: int, index: int, hit: Hit) -> Provenance:
         ranked = self.lists[n]
         scores, low, spread = self._scales.get(n) or self._scale(n)
@@ -258,7 +276,6 @@ class Pool(Sequence[Envelope]):
         )  # fmt: skip
 
 
-_RANK = itemgetter(1)
 _NAME = attrgetter("source", "leg", "query")
 
 

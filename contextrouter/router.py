@@ -21,6 +21,7 @@ from zoneinfo import ZoneInfo
 from contextrouter import tokens
 from contextrouter.assembly import assemble
 from contextrouter.cache import Embedding, EmbeddingCache, ResultCache, SingleFlight, Versions, of_router, tiers_of
+from contextrouter.calibration import Calibration, apart, words_of
 from contextrouter.checks import check_sources, with_given
 from contextrouter.closing import Running, looked_at
 from contextrouter.contracts import (
@@ -35,7 +36,7 @@ from contextrouter.contracts import (
     Stage,
     StageContext,
 )
-from contextrouter.dedupe import dedupe
+from contextrouter.dedupe import Pool, dedupe
 from contextrouter.errors import AllSourcesFailed, ContextRouterError, RequestRefused
 from contextrouter.fanout import OnReport, fan_out
 from contextrouter.fusion import fuse
@@ -55,10 +56,11 @@ from contextrouter.plan import make_plan
 from contextrouter.plugins import Registry
 from contextrouter.pressure import Limits
 from contextrouter.ranking import rank
+from contextrouter.reported import Reported
 from contextrouter.result import Steps, context_of, distinct_facts, joined, raise_if_all_failed, with_reports
 from contextrouter.sealing import stage_context
 from contextrouter.selection import select
-from contextrouter.settings import Rag, Settings, load
+from contextrouter.settings import CALIBRATED, Rag, Settings, load
 from contextrouter.soundness import all_sound, without_flawed
 
 INTERPRET_SHARE = 0.3
@@ -104,6 +106,7 @@ class ContextRouter:
         self.settings = check_sources(self.settings, self.instances.sources)
         self._sources = self.instances.sources
         self._order = list(self._sources)
+        self._reported = Reported(self._sources)
         self._interpreters, self._all_stages = self.instances.interpreters, self.instances.stages
         self._embedders = self.instances.embedders
         self._embedded = self._embedded_sources()
@@ -345,7 +348,13 @@ class ContextRouter:
     ) -> Lane:
         envelopes = dedupe(harvest.lists, rag.identity)
         steps.add("dedupe", len(envelopes))
-        live = steps.split("fuse", fuse(envelopes, rag, profiles=self._profiles(), sources=self._order))
+        profiles = self._profiles()
+        if rag.calibrate and isinstance(envelopes, Pool) and apart(envelopes):
+            told = await self._reported.of([ranked.source for ranked in harvest.lists], words_of(envelopes), until)
+            calibration = Calibration(envelopes, harvest.lists[0].query, rag, self._sources, told, profiles)
+            steps.add("calibrate", len(envelopes), note=calibration.add())
+            profiles[CALIBRATED] = calibration.profile
+        live = steps.split("fuse", fuse(envelopes, rag, profiles=profiles, sources=self._order))
         if context is not None:
             ranked = await rank(
                 live, stages, context, keys=self._keys["stage"], deadline=_on_loop(until), steps=steps.all,

@@ -17,6 +17,7 @@ from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from contextrouter.builtin.embedders.minilm import MiniLM
 from contextrouter.builtin.embedders.openai import OpenAI
 from contextrouter.builtin.embedders.static import Static
 from contextrouter.errors import ContractError, MissingDependency, PluginError
@@ -321,3 +322,24 @@ async def test_openai_needs_a_key_or_a_server() -> None:
 def test_openai_refuses_wrong_settings(wrong: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         OpenAI(**({"model": "m", "dimensions": 3} | wrong))
+
+
+async def test_minilm_knows_paraphrases_and_gives_a_text_one_vector_whatever_it_is_beside() -> None:
+    texts = ["How do I change my password?", "resetting login credentials", "The moon raises the tides.", " "]
+    async with opened(MiniLM(threads=2)) as embedder:
+        together = np.array(await embedder.embed(texts))
+        (alone,) = await embedder.embed(texts[:1])
+        (long, cut) = await embedder.embed(["tide " * 254, "tide " * 254 + "moon"])
+    assert embedder.model.startswith("all-MiniLM-L6-v2-int8@")
+    assert together.shape == (4, 384)
+    assert np.linalg.norm(together[:3], axis=1) == pytest.approx(1.0, abs=1e-5)
+    assert not together[3].any()
+    assert together[0] @ together[1] > together[0] @ together[2] + 0.3
+    assert alone.tolist() == together[0].tolist()
+    assert long.tolist() == cut.tolist()  # 254 tokens and the two that begin and end
+
+
+@pytest.mark.parametrize("keys", [{"max_tokens": 2}, {"max_tokens": 513}, {"threads": 0}])
+def test_minilm_refuses_numbers_out_of_range(keys: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match=str(next(iter(keys.values())))):
+        MiniLM(**keys)

@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from postgres_server import entry, ids, opened, run
 
-from contextrouter.builtin.providers import postgres_text, postgres_write, websearch
+from contextrouter import websearch
+from contextrouter.builtin.providers import postgres_text, postgres_write
 from contextrouter.builtin.providers.memory import Memory
 from contextrouter.builtin.providers.postgres import Postgres
 from contextrouter.contracts import (

@@ -38,7 +38,7 @@ async def ask(rag: dict[str, Any]) -> Context:
         Hit(document=Document(id="2", url="u2", title="T", content="same")),
     ]
     embedders: dict[str, Embedder] = {"e": Ones()}
-    settings = {"rag": {"cache_enabled": False, **rag}}
+    settings = {"rag": {"cache_enabled": False, "calibrate": False, **rag}}
     router = ContextRouter(
         settings, providers={"docs": legs, "old": Legs({"text": hits("o")})},
         connectors={"kinds": Fixed(kinds()), "same": Fixed(same[:1]), "twin": Fixed(same[1:])},
@@ -70,6 +70,10 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], Callable[[Context], Any],
     "levels": ({"general_retrieval_final_count": 99}, {"levels": 1},
                lambda c: round(next(e.score for e in c.envelopes if e.document.id == "both"), 5),
                round(1 / 61, 5), round(1 / 62 + 1 / 63, 5)),
+    "calibrate": ({}, {"calibrate": True}, lambda c: any(p.source == "calibrated" for e in c.envelopes for p in e.provenance),
+                  False, True),
+    "calibrate_weight": ({"calibrate": True}, {"calibrate_weight": 0.0}, lambda c: max(e.score for e in c.envelopes) > 0.4,
+                         True, False),
     "identity": ({"general_retrieval_final_count": 99}, {"identity": "content"},
                  lambda c: sum(e.document.content == "same" for e in c.envelopes), 2, 1),
     "general_retrieval_enabled": ({}, PER_KIND, lambda c: len(c.envelopes), 10, 28),

@@ -52,7 +52,9 @@ async def test_the_whole_way_from_question_to_cited_context():
     assert context.outcome == "answered"
     assert context.facts[0].source == "g"
     assert [(r.source, r.status) for r in context.coverage] == [("a", "ok"), ("b", "ok"), ("g", "ok")]
-    assert [step.name for step in context.trace.steps] == ["interpret", "plan", "fan_out", "dedupe", "fuse", "select", "assemble"]
+    assert [step.name for step in context.trace.steps] == [
+        "interpret", "plan", "fan_out", "dedupe", "calibrate", "fuse", "select", "assemble",
+    ]  # fmt: skip
     assert not context.degraded
     assert context.usage.calls == 3
 
@@ -112,7 +114,7 @@ async def test_thirty_sources_of_a_thousand_hits_and_three_queries():
         made = [Hit(document=Document(id=f"{index}-{i}", content=f"{index}-{i}")) for i in range(999)]
         return Fixed([*made[:index], Hit(document=Document(id="shared", content="shared")), *made[index:]])
 
-    settings = {"rag": {"candidates": 1000}}
+    settings = {"rag": {"candidates": 1000, "calibrate": False}}
     async with ContextRouter(settings, connectors={f"s{i:02}": source(i) for i in range(30)}) as router:
         context = await router.route("What is shared by all of them, and why?")
     assert found(context)[0] == "shared"

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextrouter.builtin.providers.filtering import labelled, matches, microseconds, moment
-from contextrouter.builtin.providers.stem import stem
-from contextrouter.builtin.providers.websearch import FURTHEST, WebQuery, analyse, atoms, parse, rarest, saturation, weight, words
 from contextrouter.model import Document, Period, Query, Scope
+from contextrouter.stem import stem
+from contextrouter.websearch import FURTHEST, WebQuery, analyse, atoms, parse, rarest, saturation, weight, words
 
 
 @pytest.mark.parametrize(

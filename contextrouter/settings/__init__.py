@@ -16,6 +16,7 @@ from contextrouter.errors import PluginNotFound, SettingsError
 from contextrouter.settings.checking import GIVEN, NAME, NAMED, SECTIONS, Check, PluginSchemas
 from contextrouter.settings.reading import Reading
 from contextrouter.settings.values import (
+    CALIBRATED,
     TABLES,
     Cache,
     FactKeys,
@@ -32,6 +33,7 @@ from contextrouter.settings.values import (
 )
 
 __all__ = [
+    "CALIBRATED",
     "GIVEN",
     "NAME",
     "TABLES",

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 from contextrouter import schema
 from contextrouter.settings.reading import Reading
-from contextrouter.settings.values import TABLES, Instance, Settings
+from contextrouter.settings.values import CALIBRATED, TABLES, Instance, Settings
 
 
 class Together:
@@ -44,6 +44,8 @@ class Together:
                         f"source name {name!r} is also used in [{seen[name]}.{name}]; names are unique over all sources.",
                     )
                 seen[name] = table
+                if name == CALIBRATED:
+                    self.problem((table, name), f"{name!r} is what calibration calls its own lists. Give the source another name.")
                 if table != "facts":
                     self._legs(table, name, instance)
         for kind, listed in (("interpreter", self.settings.rag.interpreters), ("stage", self.settings.rag.stages)):

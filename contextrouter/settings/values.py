@@ -21,6 +21,8 @@ Positive = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
 _NONE: Mapping[str, Any] = {}
 
+CALIBRATED = "calibrated"
+"""The name under which calibration adds its lists; no source may have it."""
 TABLES: dict[str, str] = {f"{kind}s": kind for kind in KINDS}
 """Name of a table of plugin instances -> the kind of the plugins in it."""
 
@@ -44,6 +46,8 @@ class Rag(msgspec.Struct, frozen=True, kw_only=True):
     hybrid_text_weight: Weight = 0.3
     leg_weights: Mapping[str, Weight] = _NONE  # "leg" or "source.leg"
     levels: Literal[1, 2] = 2
+    calibrate: bool = True
+    calibrate_weight: Weight = 30.0
     identity: Literal["exact", "content", "url", "id", "title"] = "exact"
     # Selection.
     general_retrieval_enabled: bool = True

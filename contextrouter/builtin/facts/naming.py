@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from contextrouter.builtin.providers.filtering import microseconds
 from contextrouter.builtin.providers.sqlite_write import name_key
-from contextrouter.builtin.providers.websearch import LONGEST, STOP_WORDS, atoms
 from contextrouter.model import Entity, Fact, Query
+from contextrouter.websearch import LONGEST, STOP_WORDS, atoms
 
 WIDEST = 1_000
 """Names followed from one hop to the next."""

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple, Self
 
 import msgspec
 
-from contextrouter.builtin.providers import websearch
+from contextrouter import websearch
 from contextrouter.builtin.providers.filtering import aligned, labelled, matches
-from contextrouter.builtin.providers.websearch import Phrase, WebQuery, analyse
 from contextrouter.contracts import Entry, Provider, TermStatistics
 from contextrouter.errors import IngestError, SourceError
 from contextrouter.model import Document, Hit, Query, Scope, Vector
+from contextrouter.websearch import Phrase, WebQuery, analyse
 
 WEIGHTS = (3.0, 2.0, 1.0)
 """How often a term counts in title, heading path and body."""

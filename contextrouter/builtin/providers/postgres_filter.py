@@ -7,9 +7,9 @@ from typing import Any
 
 from contextrouter.builtin.providers.filtering import COLUMNS, microseconds, names
 from contextrouter.builtin.providers.postgres_pool import clean
-from contextrouter.builtin.providers.websearch import FURTHEST, Phrase, WebQuery
 from contextrouter.filters import forms
 from contextrouter.model import SHARED, Period, Query, Scope
+from contextrouter.websearch import FURTHEST, Phrase, WebQuery
 
 _BETWEEN = "\x1d"
 _LONGEST = 500  # characters of a term that are indexed; Postgres allows 2046 bytes

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from contextrouter.builtin.providers import websearch
+from contextrouter import websearch
 from contextrouter.builtin.providers.filtering import COLUMNS
 from contextrouter.builtin.providers.postgres_filter import Values, admitted, beginning, value_of, visible
 from contextrouter.builtin.providers.postgres_pool import clean

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from contextrouter.builtin.providers import websearch
+from contextrouter import websearch
 from contextrouter.builtin.providers.postgres_filter import Values, admitted, lexeme, visible
 from contextrouter.contracts import TermStatistics
 from contextrouter.model import Query, Scope

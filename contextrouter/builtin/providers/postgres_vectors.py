@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from sys import byteorder
 from typing import TYPE_CHECKING, Any, Literal
 
-from contextrouter.builtin.providers import websearch
+from contextrouter import websearch
 from contextrouter.builtin.providers.postgres_filter import Values, admitted
 from contextrouter.builtin.providers.postgres_schema import REBUILD
 from contextrouter.builtin.providers.postgres_write import LEGS, refuse, unit, written

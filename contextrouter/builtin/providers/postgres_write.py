@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
 
+from contextrouter import websearch
 from contextrouter.builtin.providers import postgres_schema as schema
-from contextrouter.builtin.providers import websearch
 from contextrouter.builtin.providers.filtering import aligned, indexed, labelled, microseconds
 from contextrouter.builtin.providers.postgres_filter import entries, lexeme
 from contextrouter.builtin.providers.postgres_pool import clean

@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
+from contextrouter import websearch
 from contextrouter.builtin.providers import sqlite_lookup as lookup
 from contextrouter.builtin.providers import sqlite_schema as schema
-from contextrouter.builtin.providers import sqlite_text, sqlite_write, websearch
+from contextrouter.builtin.providers import sqlite_text, sqlite_write
 from contextrouter.builtin.providers.sqlite_file import Stop, StoreFile, kind_of_file
 from contextrouter.builtin.providers.sqlite_filter import admitted
 from contextrouter.builtin.providers.sqlite_rows import Admissions, numpy

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from contextrouter.builtin.providers.filtering import COLUMNS, microseconds, names
-from contextrouter.builtin.providers.websearch import FURTHEST, Phrase, WebQuery
 from contextrouter.filters import forms
 from contextrouter.model import SHARED, Period, Query, Scope
+from contextrouter.websearch import FURTHEST, Phrase, WebQuery
 
 
 class Condition(NamedTuple):

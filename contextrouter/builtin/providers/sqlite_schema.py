@@ -6,8 +6,8 @@ import sqlite3
 import unicodedata
 import uuid
 
-from contextrouter.builtin.providers.websearch import ANALYSIS
 from contextrouter.errors import SourceError
+from contextrouter.websearch import ANALYSIS
 
 APPLICATION = 0x63_74_78_72  # "ctxr"
 VERSION = 2

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping, Sequence
 
+from contextrouter import websearch
 from contextrouter.builtin.providers import sqlite_schema as schema
-from contextrouter.builtin.providers import websearch
 from contextrouter.builtin.providers.sqlite_file import Stop
 from contextrouter.builtin.providers.sqlite_filter import Condition
 from contextrouter.builtin.providers.sqlite_rows import Admissions, Lengths, best, numbers, numpy

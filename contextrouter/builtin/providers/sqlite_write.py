@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from contextrouter import websearch
 from contextrouter.builtin.providers import sqlite_schema as schema
-from contextrouter.builtin.providers import websearch
 from contextrouter.builtin.providers.filtering import aligned, indexed, labelled, microseconds
 from contextrouter.builtin.providers.sqlite_vectors import LEGS, code, unit
 from contextrouter.contracts import Entry

@@ -1,4 +1,4 @@
-"""Text analysis and the web-search syntax, shared by the stores: pure functions, and no input makes them fail.
+"""Text analysis and the web-search syntax, shared by the stores and by calibration: pure functions, and no input makes them fail.
 
 `analyse` turns a text into index terms, `parse` a question into what is scored, what is required and what is forbidden.
 The text of a user is data: nothing in it is ever read as the query language of a database.
@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from math import log
 from typing import Any, NamedTuple, TypeVar
 
-from contextrouter.builtin.providers.stem import stem
 from contextrouter.model import Document
+from contextrouter.stem import stem
 
 ANALYSIS = 1
 """Version of `analyse`; an index built by another one is built again."""

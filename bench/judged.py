@@ -1,0 +1,158 @@
+"""Judged collections, read from a folder, and stores made of them once.
+
+A collection is a folder with `corpus.jsonl.gz` (lines of {"id", "title", "text"}, perhaps "source"), `queries.dev.jsonl` or
+`queries.jsonl` ({"id", "text"}, perhaps "answerable"), and `qrels.dev.tsv` or `qrels.tsv` (query, document, grade; a head line).
+A folder with `sources.json` instead of a corpus names other collections as its sources, each with a prefix of ids.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from contextrouter.builtin.providers.sqlite import Sqlite
+from contextrouter.contracts import Embedder, Entry
+from contextrouter.ingest.prepare import leg_text
+from contextrouter.model import Document, Vector
+
+BATCH = 500
+
+
+@dataclass
+class Question:
+    """A judged question; one that is not answerable has no judgements, or misleading ones."""
+
+    id: str
+    text: str
+    answerable: bool = True
+    group: str = ""  # the source that holds its answers, where the collection says so
+
+
+@dataclass
+class Collection:
+    """Documents by source, questions, and grades by question and document."""
+
+    name: str
+    sources: dict[str, list[Document]]
+    questions: list[Question]
+    grades: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    @property
+    def judged(self) -> list[Question]:
+        """Questions with at least one relevant document."""
+        return [q for q in self.questions if q.answerable and any(g > 0 for g in self.grades.get(q.id, {}).values())]
+
+    @property
+    def documents(self) -> list[Document]:
+        """All documents, source by source."""
+        return [document for documents in self.sources.values() for document in documents]
+
+
+def read(folder: Path) -> Collection:
+    """The collection in a folder; split by the field "source" when there are 10 to 100 of them that hold 10 documents or more."""
+    name, listed = folder.name, folder / "sources.json"
+    if listed.exists():
+        rows = json.loads(listed.read_text(encoding="utf-8"))["sources"]
+        sources = {r["source"]: _documents(folder / r["corpus"], r["id_prefix"])[1] for r in rows}
+    else:
+        split, documents = _documents(folder / "corpus.jsonl.gz", "")
+        sources = split if name == "kgpacks-faq" else {"docs": documents}
+    questions = [
+        Question(r["id"], r["text"], r.get("answerable", True) is not False, _word(r.get("gold_source") or r.get("pack") or ""))
+        for r in map(json.loads, _first(folder, "queries.dev.jsonl", "queries.jsonl").read_text(encoding="utf-8").splitlines())
+    ]
+    grades: dict[str, dict[str, int]] = {}
+    for line in _first(folder, "qrels.dev.tsv", "qrels.tsv").read_text(encoding="utf-8").splitlines()[1:]:
+        question, document, grade = line.split("\t")
+        grades.setdefault(question, {})[document] = int(float(grade))
+    return Collection(name, sources, questions, grades)
+
+
+def _documents(path: Path, prefix: str) -> tuple[dict[str, list[Document]], list[Document]]:
+    """Documents by the field "source", and all of them."""
+    split: dict[str, list[Document]] = {}
+    every = []
+    with gzip.open(path, "rb") as lines:
+        for row in map(msgspec.json.decode, lines):
+            title = row.get("title") or ""
+            made = Document(id=prefix + str(row["id"]), title=title, content=row.get("text") or title)
+            if made.content.strip():
+                every.append(made)
+                split.setdefault(_word(row.get("source") or "docs"), []).append(made)
+    return split, every
+
+
+def _word(text: str) -> str:
+    return "".join(c if c.isascii() and c.isalnum() else "_" for c in text.lower())
+
+
+def _first(folder: Path, *names: str) -> Path:
+    return next((folder / name for name in names if (folder / name).exists()), folder / names[-1])
+
+
+class Kept(Embedder):
+    """Another embedder, its vectors kept by text in a file: a model that takes an hour does so once."""
+
+    def __init__(self, inner: Embedder, path: Path) -> None:
+        self.inner, self.path = inner, path
+        self.leg_weights = inner.leg_weights
+
+    async def open(self) -> None:
+        await self.inner.open()
+        self.model, self.dimensions = self.inner.model, self.inner.dimensions
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.file = sqlite3.connect(self.path)
+        self.file.execute("CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB)")
+
+    async def aclose(self) -> None:
+        self.file.close()
+        await self.inner.aclose()
+
+    async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[Vector]:
+        keys = [sha256(text.encode("utf-8", "surrogatepass")).digest() for text in texts]
+        found: dict[bytes, Vector] = {}
+        for key in set(keys):
+            row = self.file.execute("SELECT vector FROM vectors WHERE key = ?", (key,)).fetchone()
+            if row:
+                found[key] = np.frombuffer(row[0], "<f4")
+        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
+        if missing:
+            made = await self.inner.embed(list(missing.values()), query=query)
+            new = {key: np.asarray(vector, "<f4") for key, vector in zip(missing, made, strict=True)}
+            self.file.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", [(k, v.tobytes()) for k, v in new.items()])
+            self.file.commit()
+            found.update(new)
+        return [found[key] for key in keys]
+
+
+async def stores(collection: Collection, folder: Path, embedder: Embedder | None) -> dict[str, Sqlite]:
+    """One open store for each source, filled on the first time."""
+    made: dict[str, Sqlite] = {}
+    for name, documents in collection.sources.items():
+        store = made[name] = Sqlite(path=str(folder / f"{name}.db"), embedder="default" if embedder else None)
+        await store.open()
+        if embedder is not None:
+            await store.embedded_by(embedder.model, embedder.dimensions)
+        if await store.fingerprints():
+            continue
+        for start in range(0, len(documents), BATCH):
+            await store.upsert(await _entries(documents[start : start + BATCH], embedder))
+    return made
+
+
+async def _entries(documents: Sequence[Document], embedder: Embedder | None) -> list[Entry]:
+    vectors: Mapping[int, Vector] = {}
+    if embedder is not None:
+        vectors = dict(enumerate(await embedder.embed([leg_text("vector", document) or "" for document in documents])))
+    return [
+        Entry(document=d, chunks=[d], vectors={"vector": [vectors[n]]} if vectors else {}, fingerprint=d.fingerprint)
+        for n, d in enumerate(documents)
+    ]

@@ -1,0 +1,219 @@
+"""Between steps 4 and 5: one scale for what sources found that hold different documents.
+
+Each source scores on its own scale and has its own number one, so that neither scores nor ranks say which of two number ones is
+better. Here all candidates are scored alike: by BM25 with the term statistics of all sources together, which gives the scores that
+one index over everything would give; and by the similarity that vector legs report, where all of them asked the same embedder.
+What comes of it is the source `calibrated`, with a list for each leg and query, which fusion weighs like any other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
+
+from contextrouter import websearch
+from contextrouter.contracts import FactSource, Source, TermStatistics
+from contextrouter.dedupe import Pool
+from contextrouter.fusion import leg_weight
+from contextrouter.model import Document, Hit, RankedList
+from contextrouter.settings import CALIBRATED, Rag
+
+MOST = 2_000
+"""Candidates that are scored; of more, as many from the head of each list."""
+READ = 20_000
+"""Characters of a candidate that are read."""
+TITLE, PATH = 3, 2
+"""How often a term counts in the title and in the heading path, as the stores count it."""
+BEST = 5
+"""How many of a source's best candidates speak for the source."""
+
+
+def apart(pool: Pool) -> bool:
+    """Whether more than one source found something."""
+    first = next((ranked.source for ranked in pool.lists if ranked.hits), None)
+    return any(ranked.hits and ranked.source != first for ranked in pool.lists)
+
+
+def words_of(pool: Pool) -> list[str]:
+    """The words of the queries that were asked, folded: what sources are asked statistics of."""
+    asked: dict[str, None] = {}
+    for query in {ranked.query: None for ranked in pool.lists}:
+        scored = {*websearch.parse(query).terms}
+        for word in websearch.words(query[: websearch.LONGEST]):
+            if scored.intersection(websearch.analyse(word)):
+                asked[word] = None
+    return list(asked)
+
+
+class Calibration:
+    """Scores the documents of a pool and adds the lists that come of it to the pool.
+
+    `sources` are those that were asked, `statistics` what they reported of `words_of(pool)`; a source that reported nothing is
+    taken to hold what it returned. `profiles` are the leg weights of their embedders.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        question: str,
+        rag: Rag,
+        sources: Mapping[str, Source | FactSource],
+        statistics: Mapping[str, TermStatistics],
+        profiles: Mapping[str, Mapping[str, float]],
+    ) -> None:
+        self.pool, self.question, self.rag, self.sources, self.statistics = pool, question, rag, sources, statistics
+        self.lists: list[tuple[RankedList, Sequence[int]]] = []
+        for ranked, numbers in zip(pool.lists, pool.numbers, strict=True):
+            weight = ranked.weight * leg_weight(ranked.source, ranked.leg, rag, profiles.get(ranked.source, {}))
+            if ranked.hits and weight > 0:
+                self.lists.append((ranked, numbers))
+        self.names = {ranked.source for ranked, _ in self.lists}
+        self.profile = next((profiles[name] for name in sorted(self.names) if name in profiles), {})
+
+    def add(self) -> str:
+        """Add the lists to the pool; return what the trace should say."""
+        if len(self.names) < 2:
+            return "ranks alone: no two sources with a weight found something"
+        made = [*self._texts(), *self._vectors()]
+        for ranked, numbers in made:
+            self.pool.also(ranked, numbers)
+        if not made:
+            return "ranks alone: no candidate has a word of the question, and no vectors can be compared"
+        silent = sorted(self.names - {*self.statistics})
+        scales = " and ".join(dict.fromkeys(ranked.leg for ranked, _ in made))
+        return f"by {scales}" + (f"; statistics of what was returned for {', '.join(silent)}" if silent else "")
+
+    def _ranked(self, leg: str, query: str, scores: Mapping[int, float]) -> tuple[RankedList, Sequence[int]]:
+        ordered = sorted(scores, key=lambda number: (-scores[number], number))
+        documents = self.pool.documents
+        hits = [Hit(document=documents[number], score=scores[number]) for number in ordered]
+        weight = self.rag.calibrate_weight
+        return RankedList(source=CALIBRATED, leg=leg, query=query, hits=hits, weight=weight), ordered
+
+    def _weights(self) -> dict[int, tuple[float, frozenset[str]]]:
+        """Candidate -> the largest weight of the sources that found it, and their names."""
+        found: dict[int, tuple[float, frozenset[str]]] = {}
+        share = max(1, MOST // len(self.lists))
+        for ranked, numbers in self.lists:
+            own = (ranked.weight, frozenset((ranked.source,)))
+            for number in numbers[:share]:
+                known = found.get(number)
+                found[number] = own if known is None else (max(known[0], own[0]), known[1] | own[1])
+        return found
+
+    def _texts(self) -> Iterable[tuple[RankedList, Sequence[int]]]:
+        """The list of BM25 scores, where some leg looks for words: of each document by the query that fits it best."""
+        asked = {ranked.query: None for ranked, _ in self.lists if not self._by_vector(ranked)}
+        terms = {query: [t for t in websearch.parse(query).terms if not t.endswith(websearch.FURTHEST)] for query in asked}
+        place = {term: at for at, term in enumerate(dict.fromkeys(term for found in terms.values() for term in found))}
+        if not place:
+            return
+        weights = self._weights()
+        read = dict(zip(weights, _frequencies([self.pool.documents[n] for n in weights], list(place)), strict=True))
+        idf = self._idf(place, {n: weights[n][1] for n in weights}, read)
+        average = fmean([length for _, length in read.values()]) or 1.0
+        queries = [{place[term] for term in found} for found in terms.values()]
+        queries = [own for own in queries if not any(own < other for other in queries)]  # a part never scores above the whole
+        scores: dict[int, float] = {}
+        for number, (counts, length) in read.items():
+            parts = {at: idf[at] * websearch.saturation(times, length / average) for at, times in counts.items()}
+            score = max([sum([value for at, value in parts.items() if at in own]) for own in queries])
+            if score > 0:
+                scores[number] = score * weights[number][0]
+        if scores:
+            yield self._ranked("text", self.question, _in_evidence(scores, {n: weights[n][1] for n in scores}))
+
+    def _idf(
+        self,
+        place: Mapping[str, int],
+        found_by: Mapping[int, frozenset[str]],
+        read: Mapping[int, tuple[Mapping[int, float], float]],
+    ) -> list[float]:
+        """How rare each term is over all sources together."""
+        total = sum([told.documents for told in self.statistics.values()])
+        frequencies = [0] * len(place)
+        for told in self.statistics.values():
+            own: dict[int, int] = {}  # a term may come of several words: the commonest has most of it
+            for word, frequency in told.frequencies.items():
+                for term in websearch.analyse(word):
+                    if term in place:
+                        own[place[term]] = max(own.get(place[term], 0), frequency)
+            for at, frequency in own.items():
+                frequencies[at] += frequency
+        for number, (counts, _) in read.items():
+            silent = len(found_by[number] - self.statistics.keys())
+            total += silent
+            for at in counts if silent else ():
+                frequencies[at] += silent
+        return [websearch.weight(total, frequency) for frequency in frequencies]
+
+    def _by_vector(self, ranked: RankedList) -> bool:
+        source = self.sources.get(ranked.source)
+        return isinstance(source, Source) and ranked.leg in source.vector_legs
+
+    def _vectors(self) -> Iterable[tuple[RankedList, Sequence[int]]]:
+        """The lists of a vector leg as one, where every source has one and their scores are of one model and range."""
+        together: dict[str, list[tuple[RankedList, Sequence[int]]]] = {}
+        for ranked, numbers in self.lists:
+            if self._by_vector(ranked):
+                together.setdefault(ranked.leg, []).append((ranked, numbers))
+        for leg, lists in together.items():
+            models = {(self._embedder(ranked.source), ranked.score_range) for ranked, _ in lists}
+            scored = all(hit.score is not None for ranked, _ in lists for hit in ranked.hits)
+            low = next(iter(models))[1]
+            if {ranked.source for ranked, _ in lists} != self.names or len(models) > 1 or low is None or not scored:
+                continue
+            scores: dict[int, float] = {}
+            for ranked, numbers in lists:
+                for number, hit in zip(numbers, ranked.hits, strict=True):
+                    score = ((hit.score or 0.0) - low[0]) * ranked.weight
+                    scores[number] = max(score, scores.get(number, 0.0))
+            yield self._ranked(leg, self.question, scores)
+
+    def _embedder(self, name: str) -> str | None:
+        source = self.sources.get(name)
+        return source.embedder if isinstance(source, Source) else None
+
+
+def _in_evidence(scores: Mapping[int, float], found_by: Mapping[int, frozenset[str]]) -> dict[int, float]:
+    """The scores times the square root of how well the best few of the source fit: what fits in a place that fits counts more."""
+    own: dict[str, list[float]] = {}
+    for number, score in scores.items():
+        for name in found_by[number]:
+            own.setdefault(name, []).append(score)
+    evidence = {name: math.sqrt(sum(sorted(found, reverse=True)[:BEST]) / BEST) for name, found in own.items()}
+    return {number: score * max([evidence[name] for name in found_by[number]]) for number, score in scores.items()}
+
+
+class _Codes(dict[str, "int | tuple[int, ...]"]):
+    """Word -> the place of its term among those looked for, OTHER, or STOP; several where a script is written without spaces."""
+
+    OTHER, STOP = -1, -2
+
+    def __init__(self, terms: Sequence[str]) -> None:
+        self.places = {term: place for place, term in enumerate(terms)}
+
+    def __missing__(self, word: str) -> int | tuple[int, ...]:
+        terms = websearch.analyse(word)
+        codes = tuple([self.places.get(term, self.OTHER if websearch.length([[term]]) else self.STOP) for term in terms])
+        value = self[word] = codes[0] if len(codes) == 1 else codes
+        return value
+
+
+def _frequencies(documents: Iterable[Document], terms: Sequence[str]) -> list[tuple[dict[int, float], float]]:
+    """For each document how often each term occurs, by place, fields weighted; and its length in terms."""
+    codes = _Codes(terms)
+    made = []
+    for document in documents:
+        counts: dict[int, float] = {}
+        length = 0
+        for text, weight in ((document.title, TITLE), (" ".join(document.path), PATH), (document.content[:READ], 1)):
+            for code, times in Counter(map(codes.__getitem__, websearch.words(text))).items() if text else ():
+                for place in code if isinstance(code, tuple) else (code,):
+                    length += times if place != _Codes.STOP else 0
+                    if place >= 0:
+                        counts[place] = counts.get(place, 0.0) + weight * times
+        made.append((counts, float(length)))
+    return made

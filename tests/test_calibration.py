@@ -1,0 +1,177 @@
+"""Calibration: documents of several sources on one scale. The scores are BM25 with k1 = 0.9, b = 0.4, worked out by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from contextrouter import ContextRouter, Document, Hit, Rag, RankedList, SettingsError
+from contextrouter.calibration import Calibration, apart, words_of
+from contextrouter.contracts import TermStatistics
+from contextrouter.dedupe import dedupe
+from contextrouter.fusion import fuse
+from contextrouter.reported import Reported
+from contextrouter.testing import Fixed, Legs
+
+SAID = {
+    "a": TermStatistics(documents=90, average_length=2.0, frequencies={"moon": 80, "tides": 1}),
+    "b": TermStatistics(documents=10, average_length=2.0, frequencies={"moon": 1, "tides": 1}),
+}
+
+
+def text(*contents: str, start: int = 0) -> list[Hit]:
+    return [Hit(document=Document(id=f"{content}{start}", content=content)) for content in contents]
+
+
+def listed(source: str, hits: Sequence[Hit], leg: str = "text", query: str = "moon tides", **fields: object) -> RankedList:
+    return RankedList(source=source, leg=leg, query=query, hits=hits, **fields)  # type: ignore[arg-type]
+
+
+def calibrated(
+    lists: Sequence[RankedList],
+    said: Mapping[str, TermStatistics] = SAID,
+    sources: Mapping[str, object] | None = None,
+    **rag: object,
+) -> tuple[str, dict[str, dict[str, float]]]:
+    """The note, and for each leg the scores by content."""
+    pool = dedupe(lists)
+    named = sources or {ranked.source: Fixed([]) for ranked in lists}
+    note = Calibration(pool, "moon tides", Rag(**rag), named, said, {}).add()  # type: ignore[arg-type]
+    added = [ranked for ranked in pool.lists if ranked.source == "calibrated"]
+    return note, {r.leg: {h.document.content: h.score or 0.0 for h in r.hits} for r in added}
+
+
+def test_terms_weigh_what_they_weigh_over_all_sources_together():
+    """100 documents; moon is in 81 of them, tides in 2: ln(1 + 19.5 / 81.5) = 0.2145, ln(1 + 98.5 / 2.5) = 3.6988.
+
+    Every document has the average length, so that a term that occurs once saturates at 1.9 / 1.9 = 1. The evidence of a source is
+    the root of its best five scores, together, over five.
+    """
+    note, lists = calibrated([listed("a", text("moon rock")), listed("b", text("tides rise"))])
+    moon, tides = math.log(1 + 19.5 / 81.5), math.log(1 + 98.5 / 2.5)
+    assert (round(moon, 4), round(tides, 4)) == (0.2145, 3.6988)
+    assert lists == {
+        "text": {"tides rise": pytest.approx(tides * math.sqrt(tides / 5)), "moon rock": pytest.approx(moon * math.sqrt(moon / 5))}
+    }
+    assert note == "by text"
+
+
+def test_rank_fusion_cannot_tell_the_better_number_one_and_calibration_can():
+    lists = [listed("a", text("moon rock", "tides and the moon")), listed("b", text("a tale of nothing", "moon tides"))]
+    plain = [e.document.content for e in fuse(dedupe(lists), Rag())]
+    assert plain[0] == "moon rock"
+    pool = dedupe(lists)
+    Calibration(pool, "moon tides", Rag(), {"a": Fixed([]), "b": Fixed([])}, SAID, {}).add()
+    assert {e.document.content for e in fuse(pool, Rag())[:2]} == {"tides and the moon", "moon tides"}
+
+
+def test_a_source_without_statistics_is_taken_to_hold_what_it_returned():
+    """Of a's two documents both have moon; tides is in one of b's 10: ln(1 + 0.5 / 2.5) and ln(1 + 10.5 / 1.5), of 2 + 10."""
+    said = {"b": SAID["b"].__class__(documents=10, average_length=2.0, frequencies={"moon": 0, "tides": 1})}
+    note, lists = calibrated([listed("a", text("moon rock", "moon dust")), listed("b", text("tides rise"))], said)
+    moon, tides = math.log(1 + 10.5 / 2.5), math.log(1 + 11.5 / 1.5)
+    assert lists["text"]["moon rock"] == pytest.approx(moon * math.sqrt(2 * moon / 5))
+    assert lists["text"]["tides rise"] == pytest.approx(tides * math.sqrt(tides / 5))
+    assert note == "by text; statistics of what was returned for a"
+
+
+def test_the_weight_of_a_source_multiplies_and_weight_0_takes_no_part():
+    lists = [listed("a", text("moon rock"), weight=2.0), listed("b", text("moon dust"))]
+    _, scores = calibrated(lists)
+    assert scores["text"]["moon rock"] == pytest.approx(2**1.5 * scores["text"]["moon dust"])
+    note, scores = calibrated([lists[0], listed("b", text("moon dust"), weight=0.0)])
+    assert scores == {}
+    assert note.startswith("ranks alone")
+
+
+def test_words_that_are_excluded_count_for_nothing_and_the_best_query_counts():
+    lists = [listed("a", text("moon rock"), query="moon -tides"), listed("b", text("tides rise"), query="moon -tides")]
+    _, scores = calibrated(lists)
+    assert set(scores["text"]) == {"moon rock"}
+    both = [listed("a", text("moon tides"), query="moon tides"), listed("b", text("moon"), query="moon"), lists[0]]
+    _, scores = calibrated(both)
+    assert set(scores["text"]) == {"moon tides", "moon", "moon rock"}
+
+
+def test_nothing_to_go_by_degrades_to_ranks_and_says_so():
+    lists = [listed("a", text("x")), listed("b", text("y"))]
+    note, scores = calibrated(lists)
+    assert (scores, note) == ({}, "ranks alone: no candidate has a word of the question, and no vectors can be compared")
+
+
+def test_vectors_of_one_embedder_are_one_list_by_what_the_sources_scored():
+    near = [Hit(document=Document(id=str(s), content=str(s)), score=s) for s in (0.9, 0.2)]
+    far = [Hit(document=Document(id=str(s), content=str(s)), score=s) for s in (0.5, -0.1)]
+    lists = [listed("a", near, "vector", score_range=(-1.0, 1.0)), listed("b", far, "vector", score_range=(-1.0, 1.0))]
+    one = {name: Legs({"vector": []}, embedder="e") for name in "ab"}
+    note, scores = calibrated(lists, {}, one)
+    assert list(scores["vector"]) == ["0.9", "0.5", "0.2", "-0.1"]
+    assert note.startswith("by vector")
+    _, scores = calibrated(lists, {}, {"a": one["a"], "b": Legs({"vector": []}, embedder="other")})
+    assert scores == {}
+    _, scores = calibrated([lists[0], lists[1].replace(score_range=(0.0, 2.0))], {}, one)
+    assert scores == {}
+
+
+def test_the_envelope_still_comes_from_its_source():
+    pool = dedupe([listed("a", text("x", "moon tides")), listed("b", text("y"))])
+    Calibration(pool, "moon tides", Rag(), {}, SAID, {}).add()
+    best = fuse(pool, Rag())[0]
+    assert [(p.source, p.rank) for p in best.provenance] == [("a", 2), ("calibrated", 1)]
+    assert best.score == pytest.approx(1 / 62 + 30 / 61)
+    assert best.normalized == pytest.approx((1 / 62 + 30 / 61) / (31 / 61))
+
+
+def test_one_source_is_not_calibrated():
+    assert not apart(dedupe([listed("a", text("x")), listed("a", text("y"), "vector"), listed("b", [])]))
+    assert apart(dedupe([listed("a", text("x")), listed("b", text("y"))]))
+    assert words_of(dedupe([listed("a", text("x"), query='The Moons and -tides, "high water"')])) == ["moons", "high", "water"]
+
+
+class Told(Fixed):
+    """A source that reports statistics, and counts how often it is asked."""
+
+    def __init__(self, hits: Sequence[Hit] | str, frequency: int = 1, wait: float = 0.0) -> None:
+        super().__init__(hits)
+        self.asked: list[Sequence[str]] = []
+        self.frequency, self.wait = frequency, wait
+
+    async def statistics(self, terms: Sequence[str]) -> TermStatistics:
+        self.asked.append(tuple(terms))
+        await asyncio.sleep(self.wait)
+        if self.frequency < 0:
+            raise RuntimeError("no statistics today")
+        return TermStatistics(documents=10, average_length=2.0, frequencies=dict.fromkeys(terms, self.frequency))
+
+
+async def test_what_was_reported_is_not_asked_for_again():
+    source = Told("x")
+    reported = Reported({"a": source, "b": Fixed("y")})
+    found = await reported.of(["a", "b"], ["moon", "tides"])
+    assert {name: dict(told.frequencies) for name, told in found.items()} == {"a": {"moon": 1, "tides": 1}}
+    again = await reported.of(["a"], ["tides", "sun"])
+    assert again["a"].frequencies == {"tides": 1, "sun": 1}
+    assert source.asked == [("moon", "tides"), ("sun",)]
+
+
+async def test_a_source_that_is_late_or_fails_costs_its_own_statistics_only():
+    slow, broken, fine = Told("x", wait=30), Told("y", frequency=-1), Told("z")
+    found = await Reported({"slow": slow, "broken": broken, "fine": fine}).of(["slow", "broken", "fine"], ["moon"])
+    assert set(found) == {"fine"}
+
+
+async def test_the_router_calibrates_and_says_how():
+    sources = {"a": Told(text("moon rock", "tides of the moon")), "b": Told(text("y"))}
+    async with ContextRouter({"rag": {"interpreters": []}}, connectors=sources) as router:
+        context = await router.route("tides of the moon")
+    assert context.envelopes[0].document.content == "tides of the moon"
+    assert {step.name: step.note for step in context.trace.steps}["calibrate"] == "by text"
+    assert context.citations[0].source == "a"
+
+
+def test_no_source_is_called_calibrated():
+    with pytest.raises(SettingsError, match="what calibration calls its own lists"):
+        ContextRouter({"connectors": {"calibrated": {"use": "files", "path": "."}}})
