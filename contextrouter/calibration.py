@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from statistics import fmean
 
 from contextrouter import websearch
@@ -111,15 +112,15 @@ class Calibration:
         if not place:
             return
         weights = self._weights()
-        read = dict(zip(weights, _frequencies([self.pool.documents[n] for n in weights], list(place)), strict=True))
+        read = dict(zip(weights, _frequencies([self.pool.documents[n] for n in weights], place), strict=True))
         idf = self._idf(place, {n: weights[n][1] for n in weights}, read)
         average = fmean([length for _, length in read.values()]) or 1.0
-        queries = [{place[term] for term in found} for found in terms.values()]
-        queries = [own for own in queries if not any(own < other for other in queries)]  # a part never scores above the whole
+        asking = [{place[term] for term in found} for found in terms.values()]
+        queries = [sorted(own) for own in asking if not any(own < other for other in asking)]  # a part never scores above the whole
         scores: dict[int, float] = {}
         for number, (counts, length) in read.items():
             parts = {at: idf[at] * websearch.saturation(times, length / average) for at, times in counts.items()}
-            score = max([sum([value for at, value in parts.items() if at in own]) for own in queries])
+            score = max([sum([parts[at] for at in own if at in parts]) for own in queries])
             if score > 0:
                 scores[number] = score * weights[number][0]
         if scores:
@@ -187,33 +188,39 @@ def _in_evidence(scores: Mapping[int, float], found_by: Mapping[int, frozenset[s
     return {number: score * max([evidence[name] for name in found_by[number]]) for number, score in scores.items()}
 
 
-class _Codes(dict[str, "int | tuple[int, ...]"]):
-    """Word -> the place of its term among those looked for, OTHER, or STOP; several where a script is written without spaces."""
-
-    OTHER, STOP = -1, -2
-
-    def __init__(self, terms: Sequence[str]) -> None:
-        self.places = {term: place for place, term in enumerate(terms)}
-
-    def __missing__(self, word: str) -> int | tuple[int, ...]:
-        terms = websearch.analyse(word)
-        codes = tuple([self.places.get(term, self.OTHER if websearch.length([[term]]) else self.STOP) for term in terms])
-        value = self[word] = codes[0] if len(codes) == 1 else codes
-        return value
+@lru_cache(maxsize=200_000)
+def _terms(word: str) -> tuple[str, ...]:
+    return tuple(websearch.analyse(word))
 
 
-def _frequencies(documents: Iterable[Document], terms: Sequence[str]) -> list[tuple[dict[int, float], float]]:
-    """For each document how often each term occurs, by place, fields weighted; and its length in terms."""
-    codes = _Codes(terms)
-    made = []
+def _words(text: str) -> list[str]:
+    """The folded words of a text in any order; to fold what is not ASCII costs ten times as much, so only that is."""
+    if text.isascii():
+        return websearch.words(text)
+    parts = text.split()
+    odd = [part for part in parts if not part.isascii()]
+    return websearch.words(" ".join(filter(str.isascii, parts))) + websearch.words(" ".join(odd))
+
+
+def _frequencies(documents: Iterable[Document], place: Mapping[str, int]) -> list[tuple[dict[int, float], float]]:
+    """For each document how often each term occurs, by place, fields weighted; and how many words it has."""
+    read = []
     for document in documents:
+        fields = ((document.title, TITLE), (" ".join(document.path), PATH), (document.content[:READ], 1))
+        read.append([(Counter(_words(text)), weight) for text, weight in fields if text])
+    distinct: set[str] = set()
+    for counters in read:
+        for counter, _ in counters:
+            distinct.update(counter)
+    initials = {term[0] for term in place}  # stemming leaves the first letter alone
+    near = [word for word in distinct if word[0] in initials or not word.isascii()]
+    telling = {word: found for word in near if (found := [place[term] for term in _terms(word) if term in place])}
+    made = []
+    for counters in read:
         counts: dict[int, float] = {}
-        length = 0
-        for text, weight in ((document.title, TITLE), (" ".join(document.path), PATH), (document.content[:READ], 1)):
-            for code, times in Counter(map(codes.__getitem__, websearch.words(text))).items() if text else ():
-                for place in code if isinstance(code, tuple) else (code,):
-                    length += times if place != _Codes.STOP else 0
-                    if place >= 0:
-                        counts[place] = counts.get(place, 0.0) + weight * times
-        made.append((counts, float(length)))
+        for counter, weight in counters:
+            for word in filter(counter.__contains__, telling):
+                for at in telling[word]:
+                    counts[at] = counts.get(at, 0.0) + weight * counter[word]
+        made.append((counts, float(sum([counter.total() for counter, _ in counters]))))
     return made
