@@ -1,0 +1,66 @@
+"""Maximal marginal relevance (Carbonell and Goldstein 1998): what says the same as something above goes further down."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from contextrouter.contracts import Stage, StageContext
+from contextrouter.model import Envelope
+
+_LONGEST = 4_000
+
+
+class Diversity(Stage):
+    """Orders by `relevance` × score − (1 − relevance) × the similarity to the most similar document above. Put it behind rerankers.
+
+    The score that counts is scaled to 0…1 over the documents given. Similarity is the cosine of vectors where both documents have
+    one of equal length, else the share of runs of `shingle` characters that two texts have in common (Jaccard), which needs no
+    words and so serves every script. The first `among` are ordered anew, the others follow.
+    """
+
+    def __init__(self, *, relevance: float = 0.7, shingle: int = 5, among: int = 50) -> None:
+        if not 0 <= relevance <= 1:
+            raise ValueError(f"relevance {relevance!r} is not between 0 and 1.")
+        for name, value in (("shingle", shingle), ("among", among)):
+            if value < 1:
+                raise ValueError(f"{name} {value!r} is below 1.")
+        self._relevance, self._shingle, self._among = relevance, shingle, among
+
+    async def apply(self, envelopes: Sequence[Envelope], context: StageContext) -> Sequence[Envelope]:
+        """Return all; the signal `similar` is the similarity to what stands above, 0 for the first."""
+        left = list(envelopes[: self._among])
+        if not left:
+            return []
+        low, high = min(e.score for e in left), max(e.score for e in left)
+        worth = {id(e): (e.score - low) / (high - low) if high > low else 1.0 for e in left}
+        marks = {id(e): _Marks(e, self._shingle) for e in left}
+        nearest = {id(e): 0.0 for e in left}
+        chosen: list[Envelope] = []
+        while left:
+            best = max(left, key=lambda e: self._relevance * worth[id(e)] - (1 - self._relevance) * nearest[id(e)])
+            left.remove(best)
+            chosen.append(best.scored(best.score, similar=nearest[id(best)]))
+            for envelope in left:
+                nearest[id(envelope)] = max(nearest[id(envelope)], marks[id(best)].similarity(marks[id(envelope)]))
+        return [*chosen, *envelopes[self._among :]]
+
+
+class _Marks:
+    """What one document is compared by."""
+
+    def __init__(self, envelope: Envelope, shingle: int) -> None:
+        vector = envelope.vector
+        self.vector = [] if vector is None else [float(value) for value in vector]
+        self.length = math.hypot(*self.vector)
+        text = " ".join(envelope.document.content[:_LONGEST].casefold().split())
+        self.shingles = {text[at : at + shingle] for at in range(max(1, len(text) - shingle + 1))} if text else set()
+
+    def similarity(self, other: _Marks) -> float:
+        """Similarity in [0, 1]."""
+        if self.length and other.length and len(self.vector) == len(other.vector):
+            product = sum([a * b for a, b in zip(self.vector, other.vector, strict=True)])
+            return min(1.0, max(0.0, product / (self.length * other.length)))
+        if not self.shingles or not other.shingles:
+            return 0.0
+        return len(self.shingles & other.shingles) / len(self.shingles | other.shingles)

@@ -1,0 +1,43 @@
+"""All or nothing: where even the best is not near enough, no context is better than a wrong one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from contextrouter.contracts import Stage, StageContext
+from contextrouter.model import Envelope
+
+
+class Gate(Stage):
+    """Lets everything go on when the best value of `reads` is at least `threshold`, which itself passes; else drops everything.
+
+    `reads` is "similarity", the best raw score that a leg of `legs` gave; "normalized", the fused score ÷ the most it could be;
+    or the name of a signal, such as "rerank". No value counts as 0.0. Put it before stages that cut, so that it sees everything.
+    """
+
+    def __init__(
+        self, *, threshold: float = 0.5, reads: str = "similarity", legs: Sequence[str] = ("vector", "keywords")
+    ) -> None:
+        if not math.isfinite(threshold):
+            raise ValueError(f"threshold {threshold!r} is not a number that can be reached.")
+        if not reads:
+            raise ValueError("reads is empty; give similarity, normalized or the name of a signal.")
+        self._threshold, self._reads, self._legs = threshold, reads, frozenset(legs)
+
+    def value(self, envelope: Envelope) -> float | None:
+        """What is read of one envelope; None where it has none."""
+        if self._reads == "normalized":
+            return envelope.normalized
+        if self._reads != "similarity":
+            return envelope.signals.get(self._reads)
+        scores = [p.score for p in envelope.provenance if p.leg in self._legs and p.score is not None and p.source != "calibrated"]
+        return max(scores, default=None)
+
+    async def apply(self, envelopes: Sequence[Envelope], context: StageContext) -> Sequence[Envelope]:
+        """Return all as they are, or all dropped with what was read."""
+        values = [value for value in map(self.value, envelopes) if value is not None]
+        best = max(values, default=0.0)
+        if best >= self._threshold:
+            return list(envelopes)
+        return [envelope.drop(f"gate: best {self._reads} {best:.4g} is below {self._threshold:g}") for envelope in envelopes]

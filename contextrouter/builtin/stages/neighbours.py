@@ -1,0 +1,57 @@
+"""Documents linked with the best ones come along, though no word of theirs was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from contextrouter.contracts import Stage, StageContext, SupportsNeighbours
+from contextrouter.model import Envelope
+
+
+class Neighbours(Stage):
+    """Asks the sources of the best `of` documents for what is linked with those, and lets in up to `add` that are not there yet.
+
+    They stand behind the best `most` − their number, so that they are among the first `most`, with the score of what they stand
+    behind and the signal `neighbour`. A source that knows no links adds nothing; the scope and the filters hold for what comes in.
+    """
+
+    def __init__(self, *, of: int = 1, add: int = 2, most: int = 7) -> None:
+        for name, value in (("of", of), ("add", add), ("most", most)):
+            if value < 1:
+                raise ValueError(f"{name} {value!r} is below 1.")
+        if add >= most:
+            raise ValueError(f"add {add!r} leaves no place for what was found among most {most!r}; give a smaller one.")
+        self._of, self._add, self._most = of, add, most
+
+    async def apply(self, envelopes: Sequence[Envelope], context: StageContext) -> Sequence[Envelope]:
+        """Return all, with the neighbours among them."""
+        there = {name for e in envelopes for name in (e.document.id, e.document.parent) if name}
+        added: list[Envelope] = []
+        for name, ids in self._asked(envelopes).items():
+            source: object = context.sources.get(name)
+            if not isinstance(source, SupportsNeighbours) or len(added) >= self._add:
+                continue
+            for hit in await source.neighbours(ids, self._add + len(there), context.scope):
+                known = {hit.document.id, hit.document.parent} - {None, ""}
+                if len(added) >= self._add or known & there:
+                    continue
+                made = context.seal(hit, source=name)
+                if made is not None:
+                    there |= {each for each in known if each}
+                    added.append(made)
+        at = max(1, self._most - len(added))
+        head = list(envelopes[:at])
+        if not added or not head:
+            return list(envelopes)
+        last = head[-1]
+        behind = [made.scored(last.score, last.normalized, neighbour=1.0) for made in added]
+        return [*head, *behind, *envelopes[at:]]
+
+    def _asked(self, envelopes: Sequence[Envelope]) -> dict[str, list[str]]:
+        """Source -> the ids of its documents among the best."""
+        asked: dict[str, list[str]] = {}
+        for envelope in envelopes[: self._of]:
+            for name in dict.fromkeys(seal.source for seal in envelope.provenance):
+                if envelope.document.id:
+                    asked.setdefault(name, []).append(envelope.document.id)
+        return asked

@@ -1,0 +1,77 @@
+"""What fits the person who asks ranks higher: metadata against the request's profile, and tiers of documents."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from contextrouter.contracts import Stage, StageContext
+from contextrouter.model import Envelope
+
+_BOOSTS: Mapping[str, float] = {"grade": 0.2, "subject": 0.2, "major": 0.1}
+_NONE: Mapping[str, Any] = {}
+
+
+class Profile(Stage):
+    """Multiplies scores by 1 + the `boosts` of the keys in which a document's metadata and the request's profile agree, and by the
+    multiplier in `tiers` of what the document's metadata has under `tier_key`.
+
+    Values agree when they are equal as texts, whatever their case; of a list one suffices. `limits` says how many documents of a
+    tier go on, the best of them; a tier without a limit has none. The score that counts is the one given ÷ the best one given.
+    """
+
+    def __init__(
+        self,
+        *,
+        boosts: Mapping[str, float] = _BOOSTS,
+        tiers: Mapping[str, float] = _NONE,
+        limits: Mapping[str, int] = _NONE,
+        tier_key: str = "tier",
+    ) -> None:
+        for name, table in (("boosts", boosts), ("tiers", tiers)):
+            for key, value in table.items():
+                if not (math.isfinite(value) and value >= 0):
+                    raise ValueError(f"{name}.{key} {value!r} is not a finite number, 0 or more.")
+        for key, count in limits.items():
+            if count < 0:
+                raise ValueError(f"limits.{key} {count!r} is below 0.")
+        self._boosts, self._tiers, self._limits, self._tier_key = dict(boosts), dict(tiers), dict(limits), tier_key
+
+    async def apply(self, envelopes: Sequence[Envelope], context: StageContext) -> Sequence[Envelope]:
+        """Return all, those over the limit of their tier dropped; the signal `profile` is the factor."""
+        if not envelopes:
+            return []
+        low = min(0.0, min(e.score for e in envelopes))
+        best = max(e.score for e in envelopes) - low
+        most = (1 + sum(self._boosts.values())) * max([1.0, *self._tiers.values()])
+        scored = []
+        for envelope in envelopes:
+            factor = self._factor(envelope.document.metadata, context.profile)
+            score = factor * ((envelope.score - low) / best if best > 0 else 1.0)
+            scored.append(envelope.scored(score, min(1.0, score / most), profile=factor))
+        scored.sort(key=lambda envelope: -envelope.score)
+        return self._limited(scored)
+
+    def _factor(self, metadata: Mapping[str, Any], profile: Mapping[str, Any]) -> float:
+        agreeing = [boost for key, boost in self._boosts.items() if _words(metadata.get(key)) & _words(profile.get(key))]
+        return (1 + sum(agreeing)) * self._tiers.get(self._tier(metadata), 1.0)
+
+    def _tier(self, metadata: Mapping[str, Any]) -> str:
+        return str(metadata.get(self._tier_key, ""))
+
+    def _limited(self, scored: Sequence[Envelope]) -> list[Envelope]:
+        taken: dict[str, int] = {}
+        result = []
+        for envelope in scored:
+            tier = self._tier(envelope.document.metadata)
+            taken[tier] = taken.get(tier, 0) + 1
+            over = tier in self._limits and taken[tier] > self._limits[tier]
+            result.append(envelope.drop(f"profile: limit of {self._limits[tier]} for tier {tier!r}") if over else envelope)
+        return result
+
+
+def _words(value: Any) -> set[str]:
+    """What a key holds, as folded texts; nothing for what is not there."""
+    listed = value if isinstance(value, list | tuple | set | frozenset) else () if value is None else (value,)
+    return {str(each).strip().casefold() for each in listed}

@@ -1,0 +1,285 @@
+"""The built-in ranking stages; values are worked out by hand or taken from the systems they follow."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from contextrouter import ContextRouter, Document, Envelope, Hit, Provenance, Scope, Stage
+from contextrouter.builtin.stages.blend import Blend
+from contextrouter.builtin.stages.centrality import Centrality
+from contextrouter.builtin.stages.diversity import Diversity
+from contextrouter.builtin.stages.floor import Floor
+from contextrouter.builtin.stages.gate import Gate
+from contextrouter.builtin.stages.hydrate import Hydrate
+from contextrouter.builtin.stages.neighbours import Neighbours
+from contextrouter.builtin.stages.profile import Profile
+from contextrouter.builtin.stages.quality import Quality
+from contextrouter.testing import Fixed, doc, envelope, hit, stage_context
+
+ASKED = "What is entanglement?"
+
+
+def apply(stage: Stage, envelopes: Sequence[Envelope], question: str = ASKED) -> Sequence[Envelope]:
+    return asyncio.run(stage.apply(envelopes, stage_context(question)))
+
+
+def live(envelopes: Sequence[Envelope]) -> list[str]:
+    return [e.document.id for e in envelopes if e.dropped is None]
+
+
+@pytest.mark.parametrize(
+    ("words", "whole", "quality"),
+    [(2, False, 0.0), (19, True, 0.0), (20, False, 0.26), (33, False, 0.299), (34, False, 0.302), (50, False, 0.35),
+     (50, True, 0.55), (200, False, 0.80), (200, True, 1.0), (900, True, 1.0)],
+)  # fmt: skip
+def test_k28_to_k32_quality_by_length_and_overlap(words: int, whole: bool, quality: float):
+    text = ["ENTANGLEMENT,", "is", "what"] if whole else []
+    assert Quality().quality(" ".join(text + ["x"] * (words - len(text))), ASKED) == pytest.approx(quality)
+
+
+def test_k31_part_of_the_question_gives_part_of_the_fifth():
+    text = " ".join(["entanglement?", "is", *["x"] * 48])
+    assert Quality().quality(text, ASKED) == pytest.approx(0.35 + 0.2 * 2 / 3)
+
+
+def test_c15_below_the_threshold_goes_and_says_so():
+    short, good = envelope(doc("nav", "Home About Contact")), envelope(doc("good", "word " * 34))
+    result = apply(Quality(), [short, good])
+    assert live(result) == ["good"]
+    assert result[0].dropped == "quality below 0.3: 0.00"
+
+
+def test_k33_where_nothing_would_be_left_all_stays():
+    assert live(apply(Quality(), [envelope(doc("a", "x")), envelope(doc("b", "y"))])) == ["a", "b"]
+
+
+def test_scripts_without_spaces_are_counted_by_pairs_of_characters():
+    assert Quality().quality("量" * 100, "光") == pytest.approx(0.2 + 50 / 200 * 0.6)
+
+
+def test_c15_a_disclaimer_that_documents_share_is_no_content():
+    disclaimer = "This is no advice " + "at all " * 20 + "."
+    shared = [envelope(doc(name, f"{disclaimer} Short.")) for name in "ab"]
+    good = envelope(doc("good", "word " * 40))
+    assert live(apply(Quality(repeated=2), [*shared, good])) == ["good"]
+    assert live(apply(Quality(), [*shared, good])) == ["a", "b", "good"]
+
+
+def found(name: str, *, leg: str = "vector", score: float | None = None, normalized: float = 0.5, **fields: object) -> Envelope:
+    seal = Provenance(source="docs", leg=leg, query="q", rank=1, score=score, normalized=normalized)
+    own = {key: fields.pop(key) for key in ("signals", "vector") if key in fields}
+    made = Envelope(document=doc(name, **fields), provenance=(seal,), normalized=normalized, **own)  # type: ignore[arg-type]
+    return made.scored(0.5 if score is None else score)
+
+
+@pytest.mark.parametrize(("best", "passes"), [(0.5, True), (0.4999, False)])
+def test_k11_exactly_the_threshold_passes(best: float, passes: bool):
+    result = apply(Gate(), [found("a", score=0.1), found("b", score=best)])
+    assert live(result) == (["a", "b"] if passes else [])
+
+
+def test_k12_the_gate_reads_raw_similarity_and_never_a_fused_score():
+    result = apply(Gate(), [found("a", leg="text", score=12.0, normalized=1.0)])
+    assert result[0].dropped == "gate: best similarity 0 is below 0.5"
+
+
+def test_t15_the_gate_reads_a_named_score():
+    assert live(apply(Gate(threshold=0.35, reads="rerank"), [found("a", signals={"rerank": 0.35})])) == ["a"]
+    assert live(apply(Gate(threshold=0.35, reads="rerank"), [found("a")])) == []
+
+
+def test_c41_the_floor_is_on_the_normalised_score_and_0_is_off():
+    both = [found("a", normalized=0.3), found("b", normalized=0.299)]
+    result = apply(Floor(), both)
+    assert live(result) == ["a"]
+    assert result[1].dropped == "floor: below 0.3 with 0.299"
+    assert live(apply(Floor(minimum=0), both)) == ["a", "b"]
+
+
+def test_c19_blend_is_the_weighted_mean_and_what_is_missing_is_0():
+    """0.6 × 0.9 + 0.1 × 1 = 0.64; 0.3 × 1 + 0.1 × 0.5 = 0.35."""
+    one = found("one", normalized=0.9, signals={"freshness": 1.0})
+    two = found("two", leg="text", normalized=1.0, signals={"freshness": 0.5})
+    result = apply(Blend(), [two, one])
+    assert [(e.document.id, round(e.score, 9)) for e in result] == [("one", 0.64), ("two", 0.35)]
+    assert result[1].signals == {"freshness": 0.5, "vector": 0.0, "text": 1.0, "blend": pytest.approx(0.35)}
+
+
+def test_c20_equal_within_a_hundredth_goes_by_trust_and_groups_begin_at_their_best():
+    """0.500, 0.492, 0.484: the second ties with the first, the third with the second alone, which is not its group's best."""
+    given = [
+        found("a", normalized=0.5, trust="volatile"), found("b", normalized=0.492, trust="reference"),
+        found("c", normalized=0.484, trust="authoritative"),
+    ]  # fmt: skip
+    assert live(apply(Blend(weights={"normalized": 1}), given)) == ["b", "a", "c"]
+    assert live(apply(Blend(weights={"normalized": 1}, tie=0), given)) == ["a", "b", "c"]
+    edge = [found("a", normalized=0.50, trust="volatile"), found("b", normalized=0.49, trust="authoritative")]
+    assert live(apply(Blend(weights={"normalized": 1}), edge)) == ["b", "a"]
+
+
+def test_b11_diversity_puts_what_says_the_same_further_down():
+    """Relevance 1, 0.9, 0: with one half, the twin has 0.45 − 0.5 = −0.05, the other 0 − 0 = 0."""
+    given = [
+        found("a", score=1.0, vector=[1.0, 0.0]), found("twin", score=0.9, vector=[1.0, 0.0]),
+        found("other", score=0.0, vector=[0.0, 1.0]),
+    ]  # fmt: skip
+    result = apply(Diversity(relevance=0.5), given)
+    assert live(result) == ["a", "other", "twin"]
+    assert [e.signals["similar"] for e in result] == [0.0, 0.0, 1.0]
+    assert live(apply(Diversity(relevance=1.0), given)) == ["a", "twin", "other"]
+
+
+@pytest.mark.parametrize("texts", [("the moon and the sea", "stars far away"), ("潮汐は月の引力による", "彗星は氷と塵")])
+def test_b11_without_vectors_texts_of_any_script_are_compared(texts: tuple[str, str]):
+    given = [found(str(n), content=text, score=score) for n, (text, score) in enumerate(
+        [(texts[0], 1.0), (texts[0], 0.9), (texts[1], 0.5), (texts[1], 0.0)])]  # fmt: skip
+    assert live(apply(Diversity(relevance=0.5), given))[:2] == ["0", "2"]
+
+
+@pytest.mark.parametrize(
+    ("stage", "keys"),
+    [(Quality, {"threshold": 1.1}), (Quality, {"minimum_words": -1}), (Quality, {"repeated": 1}), (Gate, {"reads": ""}),
+     (Gate, {"threshold": float("nan")}), (Floor, {"minimum": -0.1}), (Blend, {"weights": {"text": 0.0}}), (Blend, {"tie": 2.0}),
+     (Diversity, {"relevance": 1.5}), (Diversity, {"shingle": 0}), (Diversity, {"among": 0}),
+     (Centrality, {"weight": -1.0}), (Centrality, {"k": -1.0}), (Centrality, {"mode": "sum"}), (Centrality, {"least_links": -1.0}),
+     (Neighbours, {"of": 0}), (Neighbours, {"add": 7}), (Neighbours, {"most": 0}), (Hydrate, {"by": "url"}),
+     (Profile, {"boosts": {"grade": -1.0}}), (Profile, {"tiers": {"a": float("inf")}}), (Profile, {"limits": {"a": -1}})],
+)  # fmt: skip
+def test_values_out_of_range_are_refused_by_name(stage: type[Stage], keys: dict[str, object]):
+    with pytest.raises(ValueError, match=str(next(iter(keys)))):
+        stage(**keys)
+
+
+async def test_stages_run_from_settings_and_the_trace_names_what_they_dropped():
+    documents = [{"id": "nav", "content": "Tides. Home."}, {"id": "good", "content": "Tides " + "and more " * 20}]
+    settings = {
+        "rag": {"stages": ["quality", "floor"]}, "providers": {"docs": {"use": "memory", "documents": documents}},
+        "stages": {"floor": {"minimum": 0.0}},
+    }  # fmt: skip
+    async with ContextRouter(settings) as router:
+        context = await router.route("tides")
+    assert live(context.envelopes) == ["good"]
+    assert [e.dropped for e in context.trace.dropped] == ["quality below 0.3: 0.00"]
+
+
+def linked(name: str, normalized: float, links: Sequence[str]) -> Envelope:
+    return found(name, normalized=normalized, links=tuple(links))
+
+
+def physics() -> list[Envelope]:
+    """Nine links and one to it, against one link: degrees 10 and 1."""
+    return [linked("Bohr", 0.9, ["Quantum"]), linked("Quantum", 0.8, [f"page {n}" for n in range(9)])]
+
+
+def test_k20_linear_centrality_promotes_the_hub():
+    """0.6 × 0.8 + 0.4 × 1 = 0.88; 0.6 × 0.9 + 0.4 × 0.1 = 0.58."""
+    result = apply(Centrality(mode="linear", weight=0.4), physics())
+    assert [(e.document.id, round(e.score, 9)) for e in result] == [("Quantum", 0.88), ("Bohr", 0.58)]
+    assert [e.signals["centrality"] for e in result] == [1.0, 0.1]
+
+
+def test_k19_rrf_of_similarity_and_centrality_does_not():
+    """1/61 + 0.5/62 = 0.024458; 1/62 + 0.5/61 = 0.024326."""
+    result = apply(Centrality(), physics())
+    assert [(e.document.id, round(e.score, 6)) for e in result] == [("Bohr", 0.024458), ("Quantum", 0.024326)]
+
+
+@pytest.mark.parametrize(("links", "on"), [(["x"], False), (["x", "y"], True)])
+def test_k21_fewer_than_two_links_a_document_switch_it_off(links: list[str], on: bool):
+    result = apply(Centrality(), [linked("a", 0.5, links), linked("b", 0.4, links)])
+    assert ["centrality" in e.signals for e in result] == [on, on]
+
+
+def pupil(name: str, score: float, **metadata: object) -> Envelope:
+    return found(name, score=score, metadata=metadata)
+
+
+def profiled(stage: Profile, envelopes: Sequence[Envelope], **profile: object) -> Sequence[Envelope]:
+    return asyncio.run(stage.apply(envelopes, stage_context("q", profile=profile)))
+
+
+def test_t07_metadata_that_agrees_with_the_profile_boosts_and_tiers_multiply():
+    """Relevance 1 and 0.8: 1 × 1 = 1; 0.8 × (1 + 0.2 + 0.2) × 1.5 = 1.68."""
+    stage = Profile(tiers={"gold": 1.5})
+    given = [pupil("plain", 0.5, grade=8), pupil("fits", 0.4, grade=[8, 9], subject="Physics", tier="gold")]
+    result = profiled(stage, given, grade="9", subject="physics")
+    assert [(e.document.id, round(e.score, 9)) for e in result] == [("fits", 1.68), ("plain", 1.0)]
+    assert [round(e.signals["profile"], 9) for e in result] == [2.1, 1.0]
+    assert live(profiled(stage, given)) == ["fits", "plain"]  # 0.8 × 1.5 = 1.2, by the tier alone
+
+
+def test_t08_limits_per_tier_keep_the_best():
+    given = [pupil("a", 0.9, tier="web"), pupil("b", 0.8), pupil("c", 0.7, tier="web"), pupil("d", 0.6, tier="web")]
+    result = profiled(Profile(limits={"web": 1}), given)
+    assert live(result) == ["a", "b"]
+    assert result[2].dropped == "profile: limit of 1 for tier 'web'"
+
+
+class Web(Fixed):
+    """A source whose documents link, and can be fetched by id."""
+
+    def __init__(self, links: Sequence[Hit] = (), documents: Sequence[Document] = ()) -> None:
+        super().__init__([])
+        self.links, self.documents = links, {document.id: document for document in documents}
+        self.asked: list[Sequence[str]] = []
+
+    async def neighbours(self, ids: Sequence[str], limit: int, scope: Scope | None = None) -> Sequence[Hit]:
+        self.asked.append(tuple(ids))
+        return self.links[:limit]
+
+    async def fetch(self, ids: Sequence[str], scope: Scope | None = None) -> Sequence[Document]:
+        self.asked.append(tuple(ids))
+        return [self.documents[each] for each in ids if each in self.documents]
+
+
+async def test_k23_to_k26_neighbours_of_the_best_come_in_at_most_two_within_the_first_seven():
+    given = [envelope(f"d{n}", n) for n in range(1, 9)]
+    source = Web([hit("d3"), hit("n1"), hit("n2"), hit("n3")])
+    result = await Neighbours().apply(given, stage_context(sources={"docs": source}))
+    assert live(result) == ["d1", "d2", "d3", "d4", "d5", "n1", "n2", "d6", "d7", "d8"]
+    assert source.asked == [("d1",)]
+    assert result[5].signals == {"neighbour": 1.0}
+    assert result[5].score == given[4].score
+
+
+async def test_a_neighbour_outside_the_scope_stays_out_and_a_source_without_links_adds_nothing():
+    given = [envelope("d1"), envelope("d2", 2)]
+    source = Web([Hit(document=doc("secret", sensitivity="restricted")), hit("open")])
+    result = await Neighbours().apply(given, stage_context(sources={"docs": source}, scope=Scope()))
+    assert live(result) == ["d1", "d2", "open"]
+    assert await Neighbours().apply(given, stage_context(sources={"docs": Fixed([])})) == given
+
+
+async def test_neighbours_reach_the_assembled_context_of_a_router():
+    class Linked(Web):
+        async def search(self, query: object) -> Sequence[Hit]:
+            return [hit("found")]
+
+    settings = {"rag": {"stages": ["neighbours"]}}
+    async with ContextRouter(settings, connectors={"docs": Linked([hit("linked", content="what it links to")])}) as router:
+        context = await router.route("q")
+    assert "what it links to" in context.text
+
+
+async def test_t10_the_whole_text_is_fetched_last_from_another_store():
+    given = [envelope(doc("a", "short", sensitivity="internal")), envelope(doc("b", "stays"), 2)]
+    store = Web(documents=[doc("a", "the whole text", title="ignored", sensitivity="internal")])
+    context = stage_context(sources={"docs": Fixed([]), "texts": store})
+    result = await Hydrate(source="texts").apply(given, context)
+    assert [e.document.content for e in result] == ["the whole text", "stays"]
+    assert [e.document.title for e in result] == ["A", "B"]
+    assert store.asked == [("a", "b")]
+    with pytest.raises(ValueError, match="'docs' is no source that fetches"):
+        await Hydrate(source="docs").apply(given, context)
+
+
+async def test_a_whole_text_with_stricter_labels_or_out_of_scope_stays_out():
+    given = [envelope(doc("a", "short", parent="p"))]
+    for scope in (None, Scope()):
+        store = Web(documents=[doc("p", "secret", sensitivity="restricted")])
+        result = await Hydrate(by="parent").apply(given, stage_context(sources={"docs": store}, scope=scope))
+        assert result[0].document.content == "short"
+        assert store.asked == [("p",)]
