@@ -12,7 +12,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from statistics import fmean
 
 from contextrouter import websearch
 from contextrouter.contracts import FactSource, Source, TermStatistics
@@ -90,8 +89,12 @@ class Calibration:
         ordered = sorted(scores, key=lambda number: (-scores[number], number))
         documents = self.pool.documents
         hits = [Hit(document=documents[number], score=scores[number]) for number in ordered]
-        weight = self.rag.calibrate_weight
-        return RankedList(source=CALIBRATED, leg=leg, query=query, hits=hits, weight=weight), ordered
+        moments = [ranked.retrieved_at for ranked, _ in self.lists if ranked.retrieved_at is not None]
+        made = RankedList(
+            source=CALIBRATED, leg=leg, query=query, hits=hits, weight=self.rag.calibrate_weight,
+            retrieved_at=max(moments, default=None),
+        )  # fmt: skip
+        return made, ordered
 
     def _weights(self) -> dict[int, tuple[float, frozenset[str]]]:
         """Candidate -> the largest weight of the sources that found it, and their names."""
@@ -114,7 +117,7 @@ class Calibration:
         weights = self._weights()
         read = dict(zip(weights, _frequencies([self.pool.documents[n] for n in weights], place), strict=True))
         idf = self._idf(place, {n: weights[n][1] for n in weights}, read)
-        average = fmean([length for _, length in read.values()]) or 1.0
+        average = sum([length for _, length in read.values()]) / len(read) or 1.0
         asking = [{place[term] for term in found} for found in terms.values()]
         queries = [sorted(own) for own in asking if not any(own < other for other in asking)]  # a part never scores above the whole
         scores: dict[int, float] = {}

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from contextrouter.cli import screen
 from contextrouter.model import Context, Envelope, Fact, Provenance, SourceReport
+from contextrouter.settings import CALIBRATED
 
 EXCERPT = 260
 """Characters of a document that are shown; `--text` shows all."""
@@ -48,6 +49,7 @@ def _numbered(context: Context) -> dict[str, str]:
 def _summary(context: Context) -> None:
     screen.say((context.question, "bold"))
     sources = {p.source for e in context.envelopes for p in e.provenance} | {f.source for f in context.facts}
+    sources.discard(CALIBRATED)
     found = f"{screen.count(len(context.envelopes), 'document')} and {screen.count(len(context.facts), 'fact')}"
     taken = f" from {screen.count(len(sources), 'source')} in {screen.milliseconds(context.usage.seconds)}"
     tokens = "" if context.usage.tokens is None else f", {context.usage.tokens} tokens"
