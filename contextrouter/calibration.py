@@ -17,7 +17,8 @@ from contextrouter import websearch
 from contextrouter.contracts import FactSource, Source, TermStatistics
 from contextrouter.dedupe import Pool
 from contextrouter.fusion import leg_weight
-from contextrouter.model import Document, Hit, RankedList
+from contextrouter.model import Document, Envelope, Hit, RankedList
+from contextrouter.reported import Reported
 from contextrouter.settings import CALIBRATED, Rag
 
 MOST = 2_000
@@ -28,6 +29,30 @@ TITLE, PATH = 3, 2
 """How often a term counts in the title and in the heading path, as the stores count it."""
 BEST = 5
 """How many of a source's best candidates speak for the source."""
+
+
+async def calibrate(
+    envelopes: Sequence[Envelope],
+    rag: Rag,
+    sources: Mapping[str, Source | FactSource],
+    reported: Reported,
+    profiles: dict[str, Mapping[str, float]],
+    until: float,
+) -> str:
+    """Put documents that come from `dedupe` on one scale; return what was done, "" where one source answered.
+
+    `profiles` maps a source to the leg weights of its embedder; those of the lists that are added are put there as well.
+    """
+    if not isinstance(envelopes, Pool) or not apart(envelopes):
+        return ""
+    lists = [ranked for ranked in envelopes.lists if ranked.hits]
+    told = await reported.of(list(dict.fromkeys(ranked.source for ranked in lists)), words_of(envelopes), until)
+    # The whole question has more words than any part of it; the name only says what the list is about.
+    longest = max([ranked.query for ranked in lists], key=len)
+    calibration = Calibration(envelopes, longest, rag, sources, told, profiles)
+    note = calibration.add()
+    profiles[CALIBRATED] = calibration.profile
+    return note
 
 
 def apart(pool: Pool) -> bool:

@@ -260,3 +260,9 @@ class Instances:
                 errors.append(f"{key[0]} {key[1]!r}: {error!r}")
         if errors:
             raise PluginError("Closing failed: " + mask("; ".join(errors), self.settings.secrets))
+
+
+def embedded(sources: Mapping[str, Source | FactSource], embedders: Mapping[str, Embedder]) -> dict[str, Embedder]:
+    """Source -> the embedder of its queries."""
+    named = {name: source.embedder for name, source in sources.items() if isinstance(source, Source)}
+    return {name: embedders[embedder] for name, embedder in named.items() if embedder and embedder in embedders}

@@ -21,7 +21,7 @@ from zoneinfo import ZoneInfo
 from contextrouter import tokens
 from contextrouter.assembly import assemble
 from contextrouter.cache import Embedding, EmbeddingCache, ResultCache, SingleFlight, Versions, of_router, tiers_of
-from contextrouter.calibration import Calibration, apart, words_of
+from contextrouter.calibration import calibrate
 from contextrouter.checks import check_sources, with_given
 from contextrouter.closing import Running, looked_at
 from contextrouter.contracts import (
@@ -32,17 +32,16 @@ from contextrouter.contracts import (
     Interpreter,
     Plugin,
     Provider,
-    Source,
     Stage,
     StageContext,
 )
-from contextrouter.dedupe import Pool, dedupe
+from contextrouter.dedupe import dedupe
 from contextrouter.errors import AllSourcesFailed, ContextRouterError, RequestRefused
 from contextrouter.fanout import OnReport, fan_out
 from contextrouter.fusion import fuse
 from contextrouter.intent import FAILED, interpret
 from contextrouter.lanes import Lane, split
-from contextrouter.lifecycle import Instances
+from contextrouter.lifecycle import Instances, embedded
 from contextrouter.model import (
     Context,
     Harvest,
@@ -60,7 +59,7 @@ from contextrouter.reported import Reported
 from contextrouter.result import Steps, context_of, distinct_facts, joined, raise_if_all_failed, with_reports
 from contextrouter.sealing import stage_context
 from contextrouter.selection import select
-from contextrouter.settings import CALIBRATED, Rag, Settings, load
+from contextrouter.settings import Rag, Settings, load
 from contextrouter.soundness import all_sound, without_flawed
 
 INTERPRET_SHARE = 0.3
@@ -109,7 +108,7 @@ class ContextRouter:
         self._reported = Reported(self._sources)
         self._interpreters, self._all_stages = self.instances.interpreters, self.instances.stages
         self._embedders = self.instances.embedders
-        self._embedded = self._embedded_sources()
+        self._embedded = embedded(self._sources, self._embedders)
         self._keys = {kind: {n: i.keys for n, i in self.settings.instances(kind).items()} for kind in ("interpreter", "stage")}
         self._loop: asyncio.AbstractEventLoop | None = None  # where it is being opened, or is open
         self._open_in: asyncio.AbstractEventLoop | None = None
@@ -349,11 +348,8 @@ class ContextRouter:
         envelopes = dedupe(harvest.lists, rag.identity)
         steps.add("dedupe", len(envelopes))
         profiles = self._profiles()
-        if rag.calibrate and isinstance(envelopes, Pool) and apart(envelopes):
-            told = await self._reported.of([ranked.source for ranked in harvest.lists], words_of(envelopes), until)
-            calibration = Calibration(envelopes, harvest.lists[0].query, rag, self._sources, told, profiles)
-            steps.add("calibrate", len(envelopes), note=calibration.add())
-            profiles[CALIBRATED] = calibration.profile
+        if rag.calibrate and (note := await calibrate(envelopes, rag, self._sources, self._reported, profiles, until)):
+            steps.add("calibrate", len(envelopes), note=note)
         live = steps.split("fuse", fuse(envelopes, rag, profiles=profiles, sources=self._order))
         if context is not None:
             ranked = await rank(
@@ -363,14 +359,6 @@ class ContextRouter:
             live = Lane(split(ranked)[0])
             steps.mark()
         return steps.split("select", select(live, rag))
-
-    def _embedded_sources(self) -> dict[str, Embedder]:
-        """Source -> the embedder of its queries."""
-        found = {}
-        for name, source in self._sources.items():
-            if isinstance(source, Source) and source.embedder in self._embedders:
-                found[name] = self._embedders[source.embedder]
-        return found
 
     def _profiles(self) -> dict[str, Mapping[str, float]]:
         """Source -> leg weights of its embedder's profile."""
