@@ -21,7 +21,6 @@ from zoneinfo import ZoneInfo
 from contextrouter import tokens
 from contextrouter.assembly import assemble
 from contextrouter.cache import Embedding, EmbeddingCache, ResultCache, SingleFlight, Versions, of_router, tiers_of
-from contextrouter.calibration import calibrate
 from contextrouter.checks import check_sources, with_given
 from contextrouter.closing import Running, looked_at
 from contextrouter.contracts import (
@@ -348,8 +347,11 @@ class ContextRouter:
         envelopes = dedupe(harvest.lists, rag.identity)
         steps.add("dedupe", len(envelopes))
         profiles = self._profiles()
-        if rag.calibrate and (note := await calibrate(envelopes, rag, self._sources, self._reported, profiles, until)):
-            steps.add("calibrate", len(envelopes), note=note)
+        if rag.calibrate and len(harvest.lists) > 1:
+            from contextrouter.calibration import calibrate  # whoever asks one source does not load it
+
+            if note := await calibrate(envelopes, rag, self._sources, self._reported, profiles, until):
+                steps.add("calibrate", len(envelopes), note=note)
         live = steps.split("fuse", fuse(envelopes, rag, profiles=profiles, sources=self._order))
         if context is not None:
             ranked = await rank(
