@@ -29,22 +29,22 @@ TIMES = 4.0
 RESULT = "RESULT "
 
 
-def environment(name: str) -> Path:
-    """Make the environment of a peer where there is none; return its interpreter."""
+def environment(name: str, package: str, extras: str = "") -> Path:
+    """Make the environment of a peer and of this package with `extras` where there is none; return its interpreter."""
     folder = HERE.parent / "build" / "peers" / name
     python = folder / "bin" / "python"
     if not (folder / "made").exists():
         print(f"making {folder.relative_to(HERE.parent)} …", flush=True)
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
         pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*pip, PEERS[name], "--editable", str(HERE.parent)], check=True)
+        subprocess.run([*pip, package, "--editable", f"{HERE.parent}{extras}"], check=True)
         (folder / "made").touch()
     return python
 
 
 def measured(name: str, arguments: list[str]) -> list[Row]:
     """What the peer's own process found."""
-    command = [str(environment(name)), str(HERE / "peers.py"), "--json", *arguments]
+    command = [str(environment(name, PEERS[name])), str(HERE / "peers.py"), "--json", *arguments]
     quiet = {**os.environ, "BENCH_PEER": name, "PYTHONWARNINGS": "ignore", "HAYSTACK_TELEMETRY_ENABLED": "False"}
     done = subprocess.run(command, check=True, env=quiet, stdout=subprocess.PIPE, text=True)
     line = next(line for line in done.stdout.splitlines() if line.startswith(RESULT))

@@ -259,6 +259,15 @@ class SupportsTenants(Protocol):
 
 
 @runtime_checkable
+class SupportsVectors(Protocol):
+    """A store that gives back the vectors it holds, so that what did not change in a changed document is not embedded again."""
+
+    async def embedded(self, ids: Sequence[str], tenant: str | None, model: str) -> Sequence[tuple[Document, Mapping[str, Vector]]]:
+        """Return the chunks of documents, each with its vectors by leg; nothing when another model filled the store."""
+        ...
+
+
+@runtime_checkable
 class SupportsCrawl(Protocol):
     """A source whose documents can be listed for ingestion."""
 

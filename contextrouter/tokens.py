@@ -12,8 +12,9 @@ from __future__ import annotations
 import re
 import threading
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
@@ -33,7 +34,12 @@ _WORD = rf"[{_IDEOGRAPHS}]|[^ \t\r\n{_IDEOGRAPHS}]{{1,4096}}"
 _APART = rf"[ \t\r\n{_IDEOGRAPHS}]"
 _LONE_SURROGATE = "[\ud800-\udfff]"
 
+Spans: TypeAlias = Sequence[tuple[int, int]]
+MOST_SEEN, LONGEST_SEEN = 50_000, 40
+"""How many words, up to which length, are remembered with their tokens: most words of a text have been seen in another."""
+
 _lock = threading.Lock()
+_seen: dict[str, Spans] = {}
 _loaded: list[Tokenizer | None] = []  # empty: not tried yet; None: not installed
 
 
@@ -61,9 +67,21 @@ def spans(text: str) -> list[tuple[int, int]]:
     return [(at + start, at + end) for at, word in words for start, end in within[word]]
 
 
+def starts(text: str) -> Iterator[int]:
+    """Where each token of `text` starts, in characters, in order."""
+    tokenizer = _tokenizer()
+    if tokenizer is None:
+        return (match.start() for match in re.finditer(_ESTIMATED, text))
+    words = [(match.start(), match[0]) for match in re.finditer(_WORD, text)]
+    within = _spans_of(tokenizer, {word for _, word in words})
+    return (at + start for at, word in words for start, _ in within[word])
+
+
 def parts(text: str, position: int) -> bool:
     """Whether no token of `text` can reach across `position`, so that tokens on both sides are what they are without the other."""
-    return not 0 < position < len(text) or bool(re.match(_APART, text[position - 1]) or re.match(_APART, text[position]))
+    if not 0 < position < len(text) or text[position - 1] in " \n" or text[position] in " \n":
+        return True
+    return bool(re.match(_APART, text[position - 1]) or re.match(_APART, text[position]))
 
 
 def truncate(text: str, limit: int) -> str:
@@ -113,15 +131,31 @@ def _load() -> Tokenizer | None:
     return tokenizer
 
 
-def _spans_of(tokenizer: Tokenizer, words: set[str]) -> dict[str, list[tuple[int, int]]]:
-    """Where the tokens of each word lie within it."""
-    known = sorted(words)
-    clean = [re.sub(_LONE_SURROGATE, "\u25a1", word) for word in known]
+def _spans_of(tokenizer: Tokenizer, words: set[str]) -> dict[str, Spans]:
+    """Where the tokens of each word lie within it. Words that were seen before are not tokenized again."""
+    found: dict[str, Spans] = {}
+    fresh: list[str] = []
+    for word in words:
+        known = _seen.get(word)
+        if known is None:
+            fresh.append(word)
+        else:
+            found[word] = known
+    if not fresh:
+        return found
+    fresh.sort()
+    clean = [re.sub(_LONE_SURROGATE, "\u25a1", word) for word in fresh]
     if len(clean) <= 4:  # waking the tokenizer's threads takes longer
         encoded = [tokenizer.encode(word, add_special_tokens=False) for word in clean]
     else:
         encoded = tokenizer.encode_batch(clean, add_special_tokens=False)
-    return {word: _known_and_unknown(encoding) for word, encoding in zip(known, encoded, strict=True)}
+    if len(_seen) + len(fresh) > MOST_SEEN:
+        _seen.clear()
+    for word, encoding in zip(fresh, encoded, strict=True):
+        found[word] = _known_and_unknown(encoding)
+        if len(word) <= LONGEST_SEEN:
+            _seen[word] = found[word]
+    return found
 
 
 def _known_and_unknown(encoding: Encoding) -> list[tuple[int, int]]:

@@ -360,7 +360,7 @@ async def test_hidden_binary_large_and_special_files_are_left_out_with_a_reason(
     (root / "large.txt").write_text("zebra " * 2_000)
     (root / "gone.txt").symlink_to(root / "nowhere")
     os.mkfifo(root / "pipe.txt")
-    (root / "other.pdf").write_text("zebra")
+    (root / "other.bin").write_text("zebra")
     assert await ids(files, "zebra") == []
     assert sorted(problem.split(":")[0] for problem in files.problems) == ["binary.txt", "gone.txt", "large.txt", "pipe.txt"]
     assert sorted(files.unread) == ["binary.txt", "gone.txt", "large.txt"]
@@ -375,10 +375,13 @@ async def test_a_file_whose_name_is_no_text_is_left_out_with_a_reason(files: Fil
     assert files.problems == ["'\\udcff.txt': a name that is no text; rename it."]
 
 
-async def test_undecodable_bytes_are_replaced_and_reported(files: Files, root: Path) -> None:
+async def test_undecodable_bytes_of_a_named_encoding_are_replaced_and_reported(root: Path) -> None:
     (root / "a.txt").write_bytes(b"zebra \xff end")
+    files = Files(path=str(root), encoding="utf-8")
+    await files.open()
     assert await crawled(files) == {"a.txt": "zebra \ufffd end"}
     assert files.problems == ["a.txt: byte 6 is no utf-8; undecodable bytes were replaced."]
+    await files.aclose()
 
 
 async def test_too_many_files_end_a_crawl_with_an_error_and_a_search_with_a_problem(root: Path) -> None:
@@ -423,7 +426,8 @@ async def test_it_opens_again_after_it_was_closed_and_closes_twice(files: Files,
     [
         ({"path": ""}, "path is empty"),
         ({"path": "x", "patterns": "*.md"}, "list of file name patterns"),
-        ({"path": "x", "patterns": []}, "list of file name patterns"),
+        ({"path": "x", "patterns": [""]}, "list of file name patterns"),
+        ({"path": "x", "parse_seconds": 0}, "parse_seconds"),
         ({"path": "x", "max_bytes": 0}, "max_bytes"),
         ({"path": "x", "max_files": -1}, "max_files"),
         ({"path": "x", "encoding": "klingon"}, "'klingon'"),

@@ -12,6 +12,7 @@ import pytest
 from contextrouter.builtin.connectors.files import Files
 from contextrouter.builtin.providers.memory import Memory
 from contextrouter.builtin.providers.sqlite import Sqlite
+from contextrouter.builtin.transforms.chunk import Chunk
 from contextrouter.contracts import Embedder, Entry, SupportsUpsert, Transform
 from contextrouter.errors import IngestError
 from contextrouter.ingest import Report, ingest
@@ -462,3 +463,40 @@ async def test_the_example_library_goes_into_a_file_and_answers_the_example_ques
     assert (await ingest(source, store, [], None, origin="library")).unchanged == 15
     await store.aclose()
     await source.aclose()
+
+
+# What changed, and only that, is embedded
+
+
+async def test_after_an_edit_only_the_chunks_that_changed_are_embedded(tmp_path: Path) -> None:
+    store, embedder = Sqlite(path=str(tmp_path / "s.db"), embedder="default"), Counting()
+    await store.open()
+    await store.embedded_by(embedder.model, embedder.dimensions)
+    text = "# A\none\n# B\ntwo two\n# C\nthree"
+    first = [Document(id="a", content=text, media_type="text/markdown"), Document(id="b", content="other")]
+    report = await fill(store, *first, transforms=[Chunk()], embedder=embedder)
+    assert (report.documents, report.chunks, report.embedded) == (2, 4, 4)
+    found = await store.search(Query(text="", leg="vector", vector=[13.0, 1.0, 0.0], limit=9))
+    embedder.calls.clear()
+    first[0] = first[0].replace(content=text.replace("two two", "two, edited"))
+    report = await fill(store, *first, transforms=[Chunk()], embedder=embedder)
+    assert (report.documents, report.chunks, report.embedded, report.unchanged) == (1, 3, 1, 1)
+    assert embedder.calls == [["A\nB\n# B\ntwo, edited"]]
+    again = await store.search(Query(text="", leg="vector", vector=[13.0, 1.0, 0.0], limit=9))
+    kept = {hit.document.id: hit.score for hit in found if "two" not in hit.document.content}
+    assert len(kept) == 3
+    assert {hit.document.id: hit.score for hit in again if hit.document.id in kept} == pytest.approx(kept)
+    await store.aclose()
+
+
+async def test_vectors_of_another_model_are_not_taken_over(tmp_path: Path) -> None:
+    store = Sqlite(path=str(tmp_path / "s.db"), embedder="default")
+    await store.open()
+    await store.embedded_by("counting-1", 3)
+    await fill(store, *pages("one"), embedder=Counting())
+    assert len(await store.embedded(["shelf:p0"], None, "counting-1")) == 1
+    assert await store.embedded(["shelf:p0"], None, "counting-2") == []
+    assert await store.embedded(["shelf:p0"], "t", "counting-1") == []
+    report = await fill(store, *pages("one"), embedder=Counting(), rebuild=True)
+    assert report.embedded == 1
+    await store.aclose()

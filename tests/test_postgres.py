@@ -480,3 +480,14 @@ def test_saturation_is_that_of_bm25_for_a_term_that_occurs_once() -> None:
     weights, factor = postgres_text.rank_weights(3.0, 2.0, 1.0)
     once = [weight * factor * postgres_text._FIRST for weight in weights]
     assert once == pytest.approx([0.0, *(websearch.saturation(weight, 1.0) for weight in (1.0, 2.0, 3.0))])
+
+
+async def test_it_gives_back_the_vectors_it_holds_unless_another_model_is_asked_for(store: Postgres) -> None:
+    document = Document(id="d", content="text")
+    vectors = {"vector": [[0.6, 0.8]], "keywords": [None]}
+    await store.embedded_by("model-1", 2)
+    await store.upsert([Entry(document=document, chunks=[document.replace(id="c", parent="d")], vectors=vectors, fingerprint="f")])
+    ((chunk, held),) = await store.embedded(["d"], None, "model-1")
+    assert (chunk.id, {leg: list(vector) for leg, vector in held.items()}) == ("c", {"vector": pytest.approx([0.6, 0.8])})
+    assert await store.embedded(["d"], None, "model-2") == []
+    assert await store.embedded(["d"], "other", "model-1") == []

@@ -15,7 +15,7 @@ Embedder Entity Entry Envelope Facet Fact FactSource FilePath Generator Harvest 
 Partial Period Plan Plugin PluginError PluginNotFound Problem Provenance Provider Query Rag RankedList Request RequestRefused
 Reranker Scope Settings SettingsError Source SourceError SourceReport SourceTimeout Stage StageContext StageError Step SupportsCrawl
 SupportsEntities SupportsFacets SupportsFetch SupportsInspect SupportsNeighbours SupportsStatistics SupportsTenants SupportsUpsert
-SupportsVersion TermStatistics Trace Transform Usage Vector
+SupportsVectors SupportsVersion TermStatistics Trace Transform Usage Vector
 """.split()
 LOADED = (
     "bisect", "concurrent", "contextrouter", "difflib", "fnmatch", "hmac", "importlib", "ipaddress", "json", "ntpath", "pathlib",

@@ -15,7 +15,7 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from contextrouter.contracts import Embedder, Entry, SupportsCrawl, SupportsTenants, SupportsUpsert, Transform
+from contextrouter.contracts import Embedder, Entry, SupportsCrawl, SupportsTenants, SupportsUpsert, SupportsVectors, Transform
 from contextrouter.errors import IngestError
 from contextrouter.ingest.prepare import check_labels, configuration, fingerprint, labelled, leg_text, prepare
 from contextrouter.model import Document, Vector
@@ -41,6 +41,7 @@ class Report(msgspec.Struct, kw_only=True):
     documents: int = 0  # new or changed
     chunks: int = 0
     facts: int = 0
+    embedded: int = 0  # texts that went to the embedder; chunks of changed documents that say what they said keep their vectors
     unchanged: int = 0
     deleted: int = 0
     skipped: list[tuple[str, str]] = []  # (id, reason): left out, or stored with something wrong
@@ -188,7 +189,8 @@ class _Run:
     async def _embedded(self, entries: Sequence[Entry]) -> list[Entry]:
         """Give the entries one vector per chunk and vector leg."""
         chunks = [chunk for entry in entries for chunk in entry.chunks]
-        legs = {leg: await self._vectors(leg, chunks) for leg in self.store.vector_legs} if self.embedder else {}
+        known = await self._known_vectors(entries)
+        legs = {leg: await self._vectors(leg, chunks, known) for leg in self.store.vector_legs} if self.embedder else {}
         done: list[Entry] = []
         start = 0
         for entry in entries:
@@ -197,12 +199,31 @@ class _Run:
             start = stop
         return done
 
-    async def _vectors(self, leg: str, chunks: Sequence[Document]) -> list[Vector | None]:
+    async def _known_vectors(self, entries: Sequence[Entry]) -> dict[tuple[str, str], Vector]:
+        """(leg, text) -> the vector the store has of it, from what these documents said before."""
+        if self.rebuild or self.embedder is None or not self.embedder.model or not isinstance(self.store, SupportsVectors):
+            return {}
+        changed: dict[str | None, list[str]] = {}
+        for document in (entry.document for entry in entries):
+            if document.id in self.stored.get(document.tenant or None, ()):
+                changed.setdefault(document.tenant or None, []).append(document.id)
+        found: dict[tuple[str, str], Vector] = {}
+        for tenant, ids in changed.items():
+            try:
+                stored = await self.store.embedded(ids, tenant, self.embedder.model)
+            except Exception as error:
+                raise IngestError(f"The store does not give back its vectors: {error}", document=ids[0]) from error
+            found.update(((leg, leg_text(leg, chunk) or ""), vector) for chunk, legs in stored for leg, vector in legs.items())
+        return found
+
+    async def _vectors(
+        self, leg: str, chunks: Sequence[Document], known: Mapping[tuple[str, str], Vector]
+    ) -> list[Vector | None]:  # fmt: skip
         """One vector per chunk, None where the leg has nothing to embed; at most `batch` texts in a call."""
         assert self.embedder is not None
         texts = [leg_text(leg, chunk) for chunk in chunks]
-        places = [place for place, text in enumerate(texts) if text]
-        vectors: list[Vector | None] = [None] * len(chunks)
+        vectors: list[Vector | None] = [known.get((leg, text)) if text else None for text in texts]
+        places = [place for place, text in enumerate(texts) if text and vectors[place] is None]
         for start in range(0, len(places), self.batch):
             part = places[start : start + self.batch]
             try:
@@ -212,6 +233,7 @@ class _Run:
                 raise IngestError(f"The embedder failed at {document!r}, leg {leg!r}: {error}", document=document) from error
             if len(made) != len(part):
                 raise IngestError(f"The embedder returned {len(made)} vectors for {len(part)} texts; it must return one each.")
+            self.report.embedded += len(made)
             for place, vector in zip(part, made, strict=True):
                 vectors[place] = vector
         return vectors

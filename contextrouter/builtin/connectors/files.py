@@ -1,4 +1,4 @@
-"""A folder of Markdown, text and JSON lines, searched as it is at this moment."""
+"""A folder of texts and documents, searched as it is at this moment."""
 
 from __future__ import annotations
 
@@ -12,9 +12,14 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from contextrouter.builtin.connectors.bm25 import Bm25
-from contextrouter.builtin.connectors.folder import Folder, Listed, Listing, decode, document
+from contextrouter.builtin.connectors.folder import Folder, Listed, Listing, document
 from contextrouter.builtin.connectors.markup import Passage, json_passages, markdown_passages, text_passages
 from contextrouter.builtin.connectors.matching import matches, visible
+from contextrouter.builtin.connectors.parsing.media import media_type
+from contextrouter.builtin.connectors.parsing.parsed import Parsed, Unreadable
+from contextrouter.builtin.connectors.parsing.process import Parser
+from contextrouter.builtin.connectors.parsing.text import decode
+from contextrouter.builtin.connectors.parsing.worker import READERS
 from contextrouter.contracts import Connector, FilePath
 from contextrouter.errors import SourceError, SourceTimeout
 from contextrouter.model import Document, Hit, Query, Scope
@@ -48,8 +53,10 @@ class _Snapshot(NamedTuple):
 class Files(Connector):
     """Searches a folder's current texts by BM25, passage by passage, and lists them whole for ingestion.
 
-    `path` is a folder, or one file. `patterns` choose files by name; hidden ones are never read. `max_bytes` is the size of
-    one file in bytes, `max_files` how many are read. `document_kind` is given to every document; empty takes `kind` from
+    `path` is a folder, or one file. `patterns` choose files by name; without any, all whose suffix says what they are: Markdown,
+    text, HTML, feeds, PDF, Word, PowerPoint, Excel, JSON, CSV, source code. Hidden ones are never read. `max_bytes` is the size
+    of one file in bytes, `max_files` how many are read, `parse_seconds` how long the parser of a PDF and the like may take.
+    `encoding` is that of texts; empty: found out, file by file. `document_kind` is given to every document; empty takes `kind` from
     the front matter, else "document". Front matter (`key: value` lines between `---`) may hold title, kind, url, date,
     labels, keywords, trust, language, tenant, compartment and sensitivity; other keys become metadata.
 
@@ -61,27 +68,31 @@ class Files(Connector):
         self,
         *,
         path: FilePath,
-        patterns: Sequence[str] = ("*.md", "*.markdown", "*.txt", "*.jsonl"),
-        max_bytes: int = 5_000_000,
+        patterns: Sequence[str] = (),
+        max_bytes: int = 20_000_000,
         max_files: int = 10_000,
+        parse_seconds: float = 60.0,
         document_kind: str = "",
-        encoding: str = "utf-8",
+        encoding: str = "",
     ) -> None:
         if not path:
             raise ValueError("Files.path is empty; give a folder or a file.")
-        if isinstance(patterns, str) or not patterns or not all(isinstance(p, str) and p for p in patterns):
+        if isinstance(patterns, str) or not all(isinstance(p, str) and p for p in patterns):
             raise ValueError(f'Files.patterns {patterns!r} is not a list of file name patterns; give one such as ["*.md"].')
         for name, value in (("max_bytes", max_bytes), ("max_files", max_files)):
             if value < 1:
                 raise ValueError(f"Files.{name} is {value!r}; give a number of at least 1.")
+        if not 0 < parse_seconds < float("inf"):
+            raise ValueError(f"Files.parse_seconds is {parse_seconds!r}; give a number of seconds above 0.")
         try:
-            codecs.lookup(encoding)
+            codecs.lookup(encoding or "utf-8")
         except LookupError:
             raise ValueError(f'Files.encoding {encoding!r} is not known to Python; give one such as "utf-8".') from None
         self._folder = Folder(Path(path), patterns, max_bytes, max_files)
         self._kind, self._encoding = document_kind, encoding
         self._snapshot: _Snapshot | None = None
         self._reading = threading.Lock()
+        self._parser = Parser(parse_seconds)
         self._scans: Threads | None = None
         self._work: Threads | None = None
         self.problems: list[str] = []
@@ -90,7 +101,7 @@ class Files(Connector):
     @classmethod
     def example(cls) -> Self:
         """Read the folder that comes with the package."""
-        return cls(path=str(Path(__file__).parent / "example"))
+        return cls(path=str(Path(__file__).parent / "example"), patterns=["*.md"])
 
     async def open(self) -> None:
         """Start the threads that read: one, so that the folder is looked at once for all who wait; others rank."""
@@ -102,6 +113,7 @@ class Files(Connector):
         for threads in (self._scans, self._work):
             if threads:
                 threads.close()
+        self._parser.close()
         self._scans = self._work = self._snapshot = None
 
     async def ping(self) -> None:
@@ -207,14 +219,23 @@ class Files(Connector):
     def _read(self, name: str, listed: Listed, cut: bool) -> _File:
         """Read one file, with its passages when `cut`; what is wrong with it is said, not raised."""
         try:
-            text, wrong = decode(self._folder.read(listed), self._encoding)
+            parsed = self._parsed(name, self._folder.read(listed))
         except OSError as error:
             return _File(listed, None, (), (f"{name}: cannot be read ({error.strerror or error}).",))
+        except Unreadable as error:
+            return _File(listed, None, (), (f"{name}: {error}",))
+        whole, problems = document(name, parsed, listed.modified, self._kind)
+        return _File(listed, whole, _passages(whole) if cut else (), tuple(f"{name}: {reason}" for reason in problems))
+
+    def _parsed(self, name: str, data: bytes) -> Parsed:
+        """The text of a file. Raises Unreadable."""
+        kind = media_type(name, data)
+        if kind in READERS:
+            return self._parser.parse(data, kind)
+        text, wrong = decode(data, self._encoding)
         if text is None:
-            return _File(listed, None, (), (f"{name}: {wrong}",))
-        whole, problems = document(name, text, listed.modified, self._kind)
-        reasons = tuple(f"{name}: {reason}" for reason in [*([wrong] if wrong else []), *problems])
-        return _File(listed, whole, _passages(whole) if cut else (), reasons)
+            raise Unreadable(wrong)
+        return Parsed(text=text, media_type=kind, problems=[wrong] if wrong else [])
 
 
 def _passages(whole: Document) -> tuple[Document, ...]:

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from contextrouter.builtin.connectors.markup import as_list, as_moment, first_heading, front_matter
+from contextrouter.builtin.connectors.parsing.media import MEDIA_TYPES
+from contextrouter.builtin.connectors.parsing.parsed import Parsed
 from contextrouter.model import SENSITIVITIES, Document
 
-MEDIA_TYPES = {".md": "text/markdown", ".markdown": "text/markdown", ".jsonl": "application/jsonl"}
-"""By suffix; anything else is text/plain."""
 MAX_DEPTH = 64
+_WITH_FRONT_MATTER = ("text/markdown", "text/plain", "text/x-rst")
 _TAKEN = {"title", "kind", "url", "date", "labels", "keywords", "trust", "sensitivity", "tenant", "compartment", "language"}
 
 
@@ -89,8 +90,14 @@ class Folder:
                     found.problems.append(f"{name}: lies deeper than {MAX_DEPTH} folders and was left out.")
             elif entry.is_symlink() and entry.is_dir():
                 found.problems.append(f"{name}: a link to a folder is not followed.")
-            elif any(fnmatchcase(entry.name, pattern) for pattern in self.patterns):
+            elif self._wanted(entry.name):
                 yield name, entry
+
+    def _wanted(self, name: str) -> bool:
+        """Whether the patterns take a file of this name; without patterns, those whose media type its suffix says."""
+        if not self.patterns:
+            return os.path.splitext(name)[1].lower() in MEDIA_TYPES
+        return any(fnmatchcase(name, pattern) for pattern in self.patterns)
 
     def _inside(self, root: Path, entry: os.DirEntry[str]) -> str:
         """Where an entry really lies. Raises ValueError for a link that leaves the folder."""
@@ -124,40 +131,32 @@ def _is_text(name: str) -> bool:
     return not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
-def decode(data: bytes, encoding: str) -> tuple[str | None, str]:
-    """Return the text and what was wrong with it; None for binary content, replacement characters for bytes that do not fit."""
-    if b"\0" in data[:8192] and not encoding.lower().replace("_", "-").startswith(("utf-16", "utf-32")):
-        return None, "looks binary and was left out."
-    try:
-        return data.decode(encoding).removeprefix("\ufeff"), ""
-    except UnicodeDecodeError as error:
-        text = data.decode(encoding, "replace").removeprefix("\ufeff")
-        return text, f"byte {error.start} is no {encoding}; undecodable bytes were replaced."
-
-
-def document(name: str, text: str, modified: int, kind: str) -> tuple[Document, list[str]]:
-    """Return a file's whole Document, front matter taken out of its content, and what was wrong with the front matter."""
-    given, content, unread = front_matter(text)
-    problems = [f"front matter line {line!r} is not `key: value`." for line in unread]
+def document(name: str, parsed: Parsed, modified: int, kind: str) -> tuple[Document, list[str]]:
+    """Return a file's whole Document, front matter taken out of its content, and what was wrong with it."""
+    problems = list(parsed.problems)
+    given: dict[str, str | list[str]] = {}
+    content = parsed.text
+    if parsed.media_type in _WITH_FRONT_MATTER:
+        given, content, unread = front_matter(content)
+        problems += (f"front matter line {line!r} is not `key: value`." for line in unread)
     values = {key: ", ".join(value) if isinstance(value, list) else value for key, value in given.items()}
-    media_type = MEDIA_TYPES.get(Path(name).suffix.lower(), "text/plain")
-    heading = first_heading(content) if media_type == "text/markdown" else ""
+    heading = first_heading(content) if parsed.media_type == "text/markdown" else ""
     moment = as_moment(values.get("date", ""))
-    metadata: dict[str, Any] = {key: value for key, value in given.items() if key not in _TAKEN}
+    metadata: dict[str, Any] = {**parsed.metadata, **{key: value for key, value in given.items() if key not in _TAKEN}}
     if values.get("date"):
         metadata["date"] = values["date"]
         if not moment:
             problems.append(f"date {values['date']!r} is no ISO date such as 2026-01-31.")
     return Document(
-        content=content.strip(), id=name, url=values.get("url") or name,
-        title=values.get("title") or heading or Path(name).stem,
-        kind=kind or values.get("kind") or "document", media_type=media_type,
-        updated_at=moment or datetime.fromtimestamp(modified / 1e9, UTC),
+        content=content if "page_starts" in metadata else content.strip(), id=name, url=values.get("url") or name,
+        title=values.get("title") or parsed.title or heading or Path(name).stem,
+        kind=kind or values.get("kind") or "document", media_type=parsed.media_type,
+        updated_at=moment or datetime.fromtimestamp(modified / 1e9, UTC), links=tuple(parsed.links),
         keywords=as_list(given.get("keywords", "")), labels=as_list(given.get("labels", "")), metadata=metadata,
         sensitivity=_sensitivity(values, problems), trust=values.get("trust") or None,
         tenant=None if values.get("tenant") in ("", "*") else values.get("tenant"),  # no file makes itself everybody's
         compartment=values.get("compartment") or None,
-        language=values.get("language") or None,
+        language=values.get("language") or parsed.language or None,
     ), problems  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from contextrouter.builtin.providers.postgres_vectors import Index, Precision
 from contextrouter.builtin.providers.sqlite_write import document
 from contextrouter.contracts import Entry, Provider, TermStatistics
 from contextrouter.errors import IngestError, SourceError
-from contextrouter.model import Document, Facet, Hit, Query, Scope
+from contextrouter.model import Document, Facet, Hit, Query, Scope, Vector
 
 log = logging.getLogger("contextrouter")
 
@@ -183,6 +183,16 @@ class Postgres(Provider):
             async with self.pool.transaction() as connection:
                 rows = await connection.fetch("SELECT DISTINCT tenant FROM documents ORDER BY tenant")
                 return [row["tenant"] or None for row in rows]
+        except NoStore:
+            return []
+
+    async def embedded(self, ids: Sequence[str], tenant: str | None, model: str) -> Sequence[tuple[Document, Mapping[str, Vector]]]:
+        """Return the chunks of documents, each with its vectors by leg; nothing when another model filled the store."""
+        if not self.vector_legs:
+            return []
+        try:
+            async with self.pool.transaction() as connection:
+                return await lookup.embedded(connection, ids, tenant or "", model, self.vector_legs)
         except NoStore:
             return []
 

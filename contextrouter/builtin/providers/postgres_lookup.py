@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from contextrouter import websearch
@@ -11,7 +12,7 @@ from contextrouter.builtin.providers.filtering import COLUMNS
 from contextrouter.builtin.providers.postgres_filter import Values, admitted, beginning, value_of, visible
 from contextrouter.builtin.providers.postgres_pool import clean
 from contextrouter.builtin.providers.sqlite_write import document
-from contextrouter.model import SHARED, Document, Facet, Hit, Query, Scope
+from contextrouter.model import SHARED, Document, Facet, Hit, Query, Scope, Vector
 
 if TYPE_CHECKING:
     from contextrouter.builtin.providers.postgres_pool import Connection
@@ -32,6 +33,20 @@ async def fetch(connection: Connection, ids: Sequence[str], scope: Scope | None)
         *values,
     )
     return [document(row["payload"]) for row in rows if row["payload"] is not None]
+
+
+async def embedded(
+    connection: Connection, ids: Sequence[str], tenant: str, model: str, legs: Sequence[str]
+) -> list[tuple[Document, Mapping[str, Vector]]]:
+    """The chunks of documents with their vectors; none when the store was filled by another model."""
+    if await connection.fetchval("SELECT value FROM meta WHERE key = 'model'") != model:
+        return []
+    columns = ", ".join(f"{leg}::text AS {leg}" for leg in legs)
+    rows = await connection.fetch(
+        f"SELECT payload, {columns} FROM chunks WHERE owner = $1 AND document = ANY ($2)",
+        clean(tenant), [clean(id) for id in ids],
+    )  # fmt: skip
+    return [(document(row["payload"]), {leg: json.loads(row[leg]) for leg in legs if row[leg] is not None}) for row in rows]
 
 
 async def neighbours(connection: Connection, ids: Sequence[str], limit: int, scope: Scope | None) -> list[Hit]:

@@ -150,6 +150,15 @@ class Sqlite(Provider):
         found: list[str | None] = await self._file.read(lambda c, stop: [row[0] or None for row in c.execute(sql)], empty=[])
         return found
 
+    async def embedded(self, ids: Sequence[str], tenant: str | None, model: str) -> Sequence[tuple[Document, Mapping[str, Vector]]]:
+        """Return the chunks of documents, each with its vectors by leg; nothing when another model filled the store."""
+        if not self._file.exists() or not self.vector_legs:
+            return []
+        found: list[tuple[Document, Mapping[str, Vector]]] = await self._file.read(
+            lambda c, stop: lookup.embedded(c, ids, tenant or "", model, self.vector_legs), empty=[]
+        )
+        return found
+
     async def delete(self, ids: Sequence[str], tenant: str | None = None) -> int:
         """Remove documents of one tenant with all that belongs to them, durably; return how many there were."""
         if not self._file.exists():

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from contextrouter.builtin.providers import sqlite_schema as schema
 from contextrouter.builtin.providers.filtering import COLUMNS
 from contextrouter.builtin.providers.sqlite_filter import Condition, visible
 from contextrouter.builtin.providers.sqlite_write import document, listed
-from contextrouter.model import Document, Facet, Hit, Scope
+from contextrouter.model import Document, Facet, Hit, Scope, Vector
 
 
 def texts(connection: sqlite3.Connection, numbers: Iterable[int]) -> list[Document]:
@@ -46,6 +46,27 @@ def fetch(connection: sqlite3.Connection, ids: Sequence[str], scope: Scope | Non
         (listed(ids), *whole.values, *part.values),
     )
     return [document(stored) for _, _, _, stored in rows]
+
+
+def embedded(
+    connection: sqlite3.Connection, ids: Sequence[str], tenant: str, model: str, legs: Sequence[str]
+) -> list[tuple[Document, Mapping[str, Vector]]]:
+    """The chunks of documents with their vectors; none when the store was filled by another model."""
+    if schema.text(connection, "model") != model:
+        return []
+    from contextrouter.builtin.providers.sqlite_rows import numpy
+
+    rows = connection.execute(
+        f"SELECT t.payload, {', '.join(f'v.{leg}' for leg in legs)} FROM documents d JOIN chunks c ON c.document = d.number"
+        " JOIN texts t ON t.chunk = c.number JOIN vectors v ON v.chunk = c.number"
+        " WHERE d.tenant = ? AND d.id IN (SELECT value FROM json_each(?))",
+        (tenant, listed(ids)),
+    )
+    read = numpy().frombuffer
+    return [
+        (document(stored), {leg: read(blob, "<f4") for leg, blob in zip(legs, blobs, strict=True) if blob is not None})
+        for stored, *blobs in rows
+    ]
 
 
 def neighbours(connection: sqlite3.Connection, ids: Sequence[str], limit: int, scope: Scope | None) -> list[Hit]:

@@ -1,98 +1,145 @@
-"""Cuts documents into chunks: Markdown at its headings, any text at paragraphs, sentences, words, and never above a maximum."""
+"""Cuts documents into chunks: one transform per strategy, and one that chooses the strategy by media type."""
 
 from __future__ import annotations
 
-import json
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from hashlib import sha256
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
 
-from contextrouter.builtin.transforms.cutting import Cutter, shrunk
+from contextrouter.builtin.transforms.chunker import Chunker
+from contextrouter.builtin.transforms.code import GRAMMARS, code
+from contextrouter.builtin.transforms.cutting import Measured
 from contextrouter.builtin.transforms.headings import Section, headings, sections
-from contextrouter.contracts import Transform
+from contextrouter.builtin.transforms.paragraphs import paragraphs
+from contextrouter.builtin.transforms.pieces import Piece
+from contextrouter.builtin.transforms.records import records
+from contextrouter.builtin.transforms.tables import csv_table, markdown_tables, rows
 from contextrouter.model import Document
-from contextrouter.threads import Threads
 
-_MARKDOWN = ("text/markdown", "text/x-markdown")
-_SMALL = 20_000  # characters that are cut faster than a thread is woken
-_WHOLE = ("facts", "problems")  # metadata that belongs to the document, not to each of its chunks
+JSON_LINES = ("application/jsonl", "application/x-ndjson", "application/x-jsonlines")
+BY_MEDIA_TYPE = {
+    "text/markdown": "headings", "text/x-markdown": "headings", "application/pdf": "paragraphs", "text/x-rst": "paragraphs",
+    "application/json": "records", **dict.fromkeys(JSON_LINES, "records"),
+    "text/csv": "tables", "text/tab-separated-values": "tables", **dict.fromkeys(GRAMMARS, "code"),
+}  # fmt: skip
+"""Which strategy cuts which media type; any other is cut by `fixed`."""
 
 
-class Chunk(Transform):
-    """One document -> its chunks, in order: slices of its content of about `target` tokens, none above `maximum`.
+class Fixed(Chunker):
+    """Any text by length alone: at the last end of a paragraph, sentence, line or word near the target."""
 
-    A Markdown section (H1, H2, H3) is one chunk, or several when it is longer than `target`; its headings are the chunk's
-    `path`. Other texts are cut by length alone. Slices that follow each other share about `overlap` tokens. Defaults: 512, 1024
-    and 50 tokens, as in the evidence preset.
+    def pieces(self, document: Document, measured: Measured, problems: list[str]) -> Iterable[Piece]:
+        """Slices of about `target` tokens that share about `overlap`."""
+        return (Piece(start, end) for start, end in self.cutter.cut(measured, 0, len(measured.text)))
 
-    A chunk has the document's fields, `parent` (the document's id), an id made of document, path and text (the same text gives
-    the same id again), and `metadata["start"]`, `metadata["end"]`: where it lies in the document's content, in characters. Facts
-    and problems in the metadata go to the first chunk alone. A blank document has no chunks, unless it carries facts: it stays.
+
+class Paragraphs(Chunker):
+    """Whole paragraphs, as many as `target` allows; one that is longer than `maximum` at its sentences."""
+
+    def pieces(self, document: Document, measured: Measured, problems: list[str]) -> Iterable[Piece]:
+        """Runs of paragraphs; each repeats the last ones of the run before, as far as `overlap` allows."""
+        return paragraphs(measured, self.sizes)
+
+
+class Headings(Chunker):
+    """Markdown at its headings H1, H2, H3, which become the chunk's path; a section that is longer than `target` is cut on.
+
+    Chunks of a document without a title have its first H1 for one. A table stays whole when it fits in a chunk; else its header
+    and separator stand above each of its pieces.
     """
 
-    def __init__(self, *, target: int = 512, maximum: int = 1024, overlap: int = 50) -> None:
-        if overlap < 0:
-            raise ValueError(f"overlap {overlap!r} is negative. Give 0 or more tokens.")
-        if not overlap < target <= maximum:
-            given = f"overlap {overlap!r}, target {target!r} and maximum {maximum!r}"
-            raise ValueError(f"{given} are out of order. Give overlap < target <= maximum.")
-        if target < 4:
-            raise ValueError(f"target {target!r} is too small: one character can take 3 tokens. Give 4 or more.")
-        self.target, self.maximum, self.overlap = target, maximum, overlap
-        self._cutter = Cutter(target, maximum, overlap)
-        self._pool: Threads | None = None
-
-    async def open(self) -> None:
-        """Start the thread that cuts long documents."""
-        self._pool = self._pool or Threads(1, "chunk")
-
-    async def aclose(self) -> None:
-        """Let go of the thread."""
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            pool.close()
-
-    async def transform(self, document: Document) -> Sequence[Document]:
-        """Return the chunks of `document`. Raises MissingDependency for Markdown without markdown-it-py."""
-        if self._pool is None or len(document.content) <= _SMALL:
-            return self.cut(document)
-        return await self._pool.run(self.cut, document)
-
-    def cut(self, document: Document) -> list[Document]:
-        """The chunks of `document`, without a thread."""
-        text = document.content
-        if not text.strip():
-            return [document] if document.metadata.get("facts") else []
-        markdown = document.media_type.partition(";")[0].strip().lower() in _MARKDOWN
-        found = headings(text) if markdown else []
-        parts = sections(text, found) if markdown else [Section(0, len(text), ())]
+    def pieces(self, document: Document, measured: Measured, problems: list[str]) -> Iterable[Piece]:
+        """Sections, and what long ones are cut into. Raises MissingDependency without markdown-it-py."""
+        found = headings(measured.text)
         title = document.title or next((heading.text for heading in found if heading.level == 1), "")
-        chunks: list[Document] = []
-        seen: Counter[tuple[tuple[str, ...], str]] = Counter()
-        for part in parts:
-            for start, end in self._cutter.cut(text, part.start, part.end):
-                start, end = shrunk(text, start, end)
-                if start == end:
-                    continue
-                content = text[start:end]
-                number = seen[part.path, content]
-                seen[part.path, content] += 1
-                chunks.append(_chunk(document, part.path, content, number, title, start, not chunks))
-        return chunks
+        for section in sections(measured.text, found):
+            if measured.about(section.start, section.end) <= min(self.maximum, self.target + self.target // 4):
+                yield Piece(*section, title=title)
+            else:
+                yield from (piece._replace(title=title) for piece in self._long(measured, section))
+
+    def _long(self, measured: Measured, section: Section) -> Iterator[Piece]:
+        """Text by length, tables by rows, in turns."""
+        place = section.start
+        for table in markdown_tables(measured.text, section.start, section.end):
+            before = list(self._prose(measured, place, table[0], section.path))
+            place = table[-1]
+            whole = measured.about(before[-1].start, place) if before else 0
+            if before and (whole <= self.target or measured.about(*before[-1][:2]) <= self.target // 4):
+                yield from before[:-1]  # the last of it introduces the table and stays with it
+                yield from rows(measured, table, 2, self.sizes, section.path, before[-1].start)
+            else:
+                yield from before
+                yield from rows(measured, table, 2, self.sizes, section.path)
+        yield from self._prose(measured, place, section.end, section.path)
+
+    def _prose(self, measured: Measured, start: int, end: int, path: tuple[str, ...]) -> Iterator[Piece]:
+        if measured.text[start:end].strip():
+            yield from (Piece(a, b, path) for a, b in self.cutter.cut(measured, start, end))
 
 
-def _chunk(
-    document: Document, path: tuple[str, ...], content: str, number: int, title: str, start: int, first: bool
-) -> Document:
-    inherited: Mapping[str, Any] = document.metadata
-    if not first:
-        inherited = {key: value for key, value in inherited.items() if key not in _WHOLE}
-    parent = document.id or document.fingerprint
-    whole_path = document.path + path
-    key = json.dumps([parent, whole_path, content, number], ensure_ascii=True)
-    return document.replace(
-        id=sha256(key.encode("ascii")).hexdigest()[:32],
-        content=content, title=title, path=whole_path, parent=parent,
-        metadata={**inherited, "start": start, "end": start + len(content)},
-    )  # fmt: skip
+class Code(Chunker):
+    """Source code at its functions and classes, whose names become the chunk's path; imports stay with the first chunk.
+
+    Knows Python, JavaScript, TypeScript, Go, Rust, Java, C and C++ by their media types; any other is cut by length.
+    """
+
+    def pieces(self, document: Document, measured: Measured, problems: list[str]) -> Iterable[Piece]:
+        """Definitions, and what long ones are cut into. Raises MissingDependency without the extra `code`."""
+        return code(measured, self.sizes, media_type(document))
+
+
+class Records(Chunker):
+    """JSON and JSON Lines: a chunk per item of the array or line. A record above `maximum` is cut between its members.
+
+    An object is one chunk up to `target`, else its members are records. The `title` of a record is its chunk's.
+    """
+
+    def pieces(self, document: Document, measured: Measured, problems: list[str]) -> Iterable[Piece]:
+        """Records; what is no JSON is cut by length and reported."""
+        return records(measured, self.sizes, lines=media_type(document) in JSON_LINES, problems=problems)
+
+
+class Tables(Chunker):
+    """CSV and TSV: whole up to `maximum`, else rows together up to `target`, the first row of the table above each piece."""
+
+    def pieces(self, document: Document, measured: Measured, problems: list[str]) -> Iterable[Piece]:
+        """Runs of rows."""
+        return csv_table(measured, self.sizes, media_type(document))
+
+
+STRATEGIES: dict[str, Callable[..., Chunker]] = {
+    "headings": Headings, "code": Code, "paragraphs": Paragraphs, "fixed": Fixed, "records": Records, "tables": Tables,
+}  # fmt: skip
+
+
+class Chunk(Chunker):
+    """Cuts each document by the strategy for its media type: `headings`, `code`, `paragraphs`, `fixed`, `records` or `tables`.
+
+    `strategies` names another one for a media type, as in `{"text/plain": "paragraphs"}`; `"*"` stands for media types without
+    one of their own, which are cut by `fixed`. Sizes are in tokens of the shipped tokenizer.
+    """
+
+    def __init__(
+        self, *, target: int = 512, maximum: int = 1024, overlap: int = 50, strategies: dict[str, str] | None = None
+    ) -> None:  # fmt: skip
+        super().__init__(target=target, maximum=maximum, overlap=overlap)
+        self.strategies = dict(strategies or {})
+        for kind, name in self.strategies.items():
+            if name not in STRATEGIES:
+                raise ValueError(f"Strategy {name!r} for {kind!r} is not known. Give one of {', '.join(STRATEGIES)}.")
+        self._by = {**BY_MEDIA_TYPE, **{kind.lower(): name for kind, name in self.strategies.items()}}
+        self._chunkers = {
+            name: made(target=target, maximum=maximum, overlap=overlap) for name, made in STRATEGIES.items()
+        }  # fmt: skip
+
+    def strategy(self, document: Document) -> Chunker:
+        """What cuts a document."""
+        return self._chunkers[self._by.get(media_type(document)) or self._by.get("*", "fixed")]
+
+    def pieces(self, document: Document, measured: Measured, problems: list[str]) -> Iterable[Piece]:
+        """As the strategy proposes."""
+        return self.strategy(document).pieces(document, measured, problems)
+
+
+def media_type(document: Document) -> str:
+    """The media type in small letters, without parameters."""
+    return document.media_type.partition(";")[0].strip().lower()

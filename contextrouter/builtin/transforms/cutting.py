@@ -8,16 +8,43 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from contextrouter import tokens
 
 _LINE_END = r"(?:\r\n|\n|\r(?!\n))"
-_PARAGRAPH = re.compile(rf"{_LINE_END}(?:[^\S\r\n]*{_LINE_END})+")
+PARAGRAPH = re.compile(rf"{_LINE_END}(?:[^\S\r\n]*{_LINE_END})+")
 _SENTENCE = re.compile(r"""[.!?…]+["'”’»)\]]*\s+|[。！？；｡।॥؟۔]+["”’」』）》]*\s*""")
 _LINE = re.compile(_LINE_END)
 _SPACE = re.compile(r"\s+")
 _BLOCK = 100_000  # characters whose tokens are looked for at once
+
+
+class Measured:
+    """A text with the places where its tokens start, so that the tokens of any slice are counted by looking them up."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.starts = _token_starts(text, 0, len(text))
+
+    def count(self, start: int, end: int) -> int:
+        """How many tokens `text[start:end]` has by itself."""
+        if tokens.parts(self.text, start) and tokens.parts(self.text, end):
+            return self.about(start, end)
+        return tokens.count(self.text[start:end])
+
+    def about(self, start: int, end: int) -> int:
+        """As `count`, but for words that are cut at either end: good enough to propose where to cut, and much faster there."""
+        return bisect_left(self.starts, end) - bisect_left(self.starts, start)
+
+    def packed(self, bounds: Sequence[int], limit: int) -> Iterator[tuple[int, int]]:
+        """Yield slices from one of `bounds` to another, each as long as `limit` tokens allow, and at least one step long."""
+        start = 0
+        for place in range(1, len(bounds)):
+            last = place == len(bounds) - 1
+            if last or self.about(bounds[start], bounds[place + 1]) > limit:
+                yield bounds[start], bounds[place]
+                start = place
 
 
 class Cutter:
@@ -26,16 +53,16 @@ class Cutter:
     def __init__(self, target: int, maximum: int, overlap: int) -> None:
         self.target, self.maximum, self.overlap = target, maximum, overlap
 
-    def cut(self, text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    def cut(self, measured: Measured, start: int, end: int) -> Iterator[tuple[int, int]]:
         """Yield (start, end) of slices that cover `text[start:end]` in order. Each begins after the one before it began."""
-        starts = _token_starts(text, start, end)
-        position, first = start, 0
+        text, starts = measured.text, measured.starts
+        position, first, last = start, bisect_left(starts, start), bisect_left(starts, end)
         while True:
-            rest = len(starts) - first
+            rest = last - first
             if rest <= min(self.maximum, self.target + self.target // 4) and not self._excess(text, position, end, rest):
                 yield position, end
                 return
-            stop = self._end(text, starts, first, position, end)
+            stop = self._end(text, starts, first, position, end, last)
             yield position, stop
             if stop >= end:
                 return
@@ -50,17 +77,17 @@ class Cutter:
         whole = tokens.parts(text, start) and tokens.parts(text, end)
         return max((expected if whole else tokens.count(text[start:end])) - self.maximum, 0)
 
-    def _end(self, text: str, starts: array[int], first: int, position: int, end: int) -> int:
+    def _end(self, text: str, starts: array[int], first: int, position: int, end: int, last: int) -> int:
         """Where the slice from `position` ends: the last good place up to `target` tokens, or the next one up to `maximum`."""
 
         def place(index: int) -> int:
-            return starts[index] if index < len(starts) else end
+            return starts[index] if index < last else end
 
         low = place(first + max(self.target // 2, self.overlap + 1))
         high = max(place(first + self.target), position + 1)
-        found = _last(text, low, high, (_PARAGRAPH, _SENTENCE, _LINE))
+        found = _last(text, low, high, (PARAGRAPH, _SENTENCE, _LINE))
         if found is None:
-            found = _first(text, high, place(first + self.maximum), (_PARAGRAPH, _SENTENCE, _LINE))
+            found = _first(text, high, place(first + self.maximum), (PARAGRAPH, _SENTENCE, _LINE))
         if found is None:
             found = _last(text, low, high, (_SPACE,))
         return self._shortened(text, starts, first, position, found or high)
@@ -83,7 +110,7 @@ class Cutter:
         early = max(starts[max(bisect_left(starts, stop) - self.overlap, 0)], position + 1)
         if early >= stop:
             return stop
-        found = _first(text, early, stop - 1, (_PARAGRAPH, _SENTENCE, _LINE, _SPACE))
+        found = _first(text, early, stop - 1, (PARAGRAPH, _SENTENCE, _LINE, _SPACE))
         return early if found is None else found
 
 
@@ -94,7 +121,8 @@ def _token_starts(text: str, start: int, end: int) -> array[int]:
         stop = min(start + _BLOCK, end)
         if stop < end:
             stop = next((i for i in range(stop, stop - _BLOCK // 2, -1) if text[i].isspace()), stop)
-        starts.extend(start + a for a, _ in tokens.spans(text[start:stop]))
+        begin = start
+        starts.extend([begin + place for place in tokens.starts(text[start:stop])])
         start = stop
     return starts
 
