@@ -34,8 +34,10 @@ from contextrouter.contracts import (
     SupportsUpsert,
     SupportsVectors,
     SupportsVersion,
+    SupportsWriting,
     TermStatistics,
     Transform,
+    Writing,
 )
 from contextrouter.errors import (
     AllSourcesFailed,
@@ -147,9 +149,11 @@ __all__ = [
     "SupportsUpsert",
     "SupportsVectors",
     "SupportsVersion",
+    "SupportsWriting",
     "TermStatistics",
     "Trace",
     "Transform",
     "Usage",
     "Vector",
+    "Writing",
 ]

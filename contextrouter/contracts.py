@@ -177,13 +177,23 @@ class Transform(Plugin):
 
 
 class Completion(msgspec.Struct, frozen=True, kw_only=True):
-    """What a generator wrote. `data` is the parsed object when a schema was asked for."""
+    """What a generator wrote. `data` is the parsed object when a schema was asked for. `finish`: "stop", or "length": cut."""
 
     text: str
     data: Any = None
     model: str = ""
     tokens_in: int | None = None
     tokens_out: int | None = None
+    finish: str = "stop"
+
+
+class Writing(msgspec.Struct, frozen=True, kw_only=True):
+    """How an answer is to be written. None leaves it to the generator."""
+
+    max_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    stop: tuple[str, ...] = ()
 
 
 class Generator(Plugin):
@@ -327,6 +337,15 @@ class SupportsInspect(Protocol):
 
     def inspect(self, url: str) -> AsyncIterator[tuple[str, str]]:
         """Yield each step's name and what is to be seen of it. Raises SourceError when nothing comes of the address."""
+        ...
+
+
+@runtime_checkable
+class SupportsWriting(Protocol):
+    """A generator that can be told how to write, and says in the end what it cost."""
+
+    def write(self, messages: Sequence[Mapping[str, str]], writing: Writing) -> AsyncIterator[str | Completion]:
+        """Yield the answer in pieces, and last the Completion."""
         ...
 
 

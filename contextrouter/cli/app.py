@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import contextrouter
-from contextrouter.cli import cache, check, db, demo, fetch, ingest, init, plan, plugins, route, screen, settings
+from contextrouter.cli import cache, check, db, demo, fetch, ingest, init, keys, mcp, plan, plugins, route, screen, serve, settings
 from contextrouter.cli.outcome import EXIT_CODES
 
 _CODES = " · ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items())
@@ -37,12 +37,13 @@ def _root(
     """One question in, the right context from many sources out, with a receipt for every piece."""
 
 
-for module in (demo, init, check, settings, ingest, route, plan, fetch):
+for module in (demo, init, check, settings, ingest, route, plan, serve, mcp, fetch):
     name = module.__name__.rpartition(".")[2]
     app.command(name)(getattr(module, name))
 app.add_typer(plugins.app, name="plugins")
 app.add_typer(cache.app, name="cache")
 app.add_typer(db.app, name="db")
+app.add_typer(keys.app, name="keys")
 
 
 def start() -> None:

@@ -19,6 +19,7 @@ from contextrouter.cli.outcome import INGESTION, NOTHING, OK, command
 from contextrouter.errors import SettingsError
 from contextrouter.ingest import run
 from contextrouter.router import ContextRouter
+from contextrouter.settings import Serve
 
 QUESTION = "What books talk about machine learning for beginners?"
 PARTS = ("settings.toml", "examples", "plugins")
@@ -87,7 +88,16 @@ def _next(folder: Path | None) -> None:
     screen.heading("Next")
     if folder is None:
         screen.say("contextrouter demo --into try-it", ("   keep this example to change it", "dim"), indent=2)
+        _explorer("try-it")
     else:
         screen.say(f'cd {folder} && contextrouter route "…"', ("   ask it something else", "dim"), indent=2)
+        _explorer(str(folder))
     screen.say("contextrouter init my-folder", ("   start with your own documents", "dim"), indent=2)
     screen.say("contextrouter plugins list", ("   see what can be put together", "dim"), indent=2)
+
+
+def _explorer(folder: str) -> None:
+    """How to open the explorer on the example: no key is needed on the machine itself."""
+    wanted = Serve()
+    address = f"http://{wanted.host}:{wanted.port}/explorer"
+    screen.say(f"cd {folder} && contextrouter serve", (f"   then open {address} in a browser", "dim"), indent=2)

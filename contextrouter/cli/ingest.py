@@ -15,6 +15,7 @@ from contextrouter.errors import IngestError, SettingsError
 from contextrouter.ingest import Leftover, Report, forget, leftovers, run
 from contextrouter.ingest.run import OnProgress
 from contextrouter.router import ContextRouter
+from contextrouter.shown import plain
 
 Names = Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Jobs to run; none: all.", show_default=False)]
 
@@ -46,7 +47,7 @@ async def ingest(
             reports = await run(router, names or (), rebuild=rebuild, dry_run=dry_run, progress=progress)
         await warn_of_leftovers(router)
     if as_json:
-        screen.print_json({name: screen.plain(report) for name, report in reports.items()})
+        screen.print_json({name: plain(report) for name, report in reports.items()})
     else:
         show(reports, dry_run=dry_run)
     return INGESTION if any(report.skipped for report in reports.values()) else OK
@@ -67,7 +68,7 @@ async def warn_of_leftovers(router: ContextRouter) -> None:
 def show_forgotten(gone: Sequence[Leftover], *, dry_run: bool, as_json: bool) -> None:
     """Print what was removed, or would be."""
     if as_json:
-        screen.print_json([screen.plain(each) for each in gone])
+        screen.print_json([plain(each) for each in gone])
         return
     done = "would be" if dry_run else "were"
     for each in gone:

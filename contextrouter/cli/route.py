@@ -11,6 +11,7 @@ from contextrouter.cli import answer, explain, options, screen
 from contextrouter.cli.outcome import NOTHING, OK, SOURCES, command
 from contextrouter.errors import AllSourcesFailed
 from contextrouter.model import Context, Request
+from contextrouter.shown import plain
 
 Explained = Annotated[bool, typer.Option("--explain", help="Show plan, scores, and where each document was lost.")]
 Whole = Annotated[bool, typer.Option("--text", help="Print the numbered context alone, whole, as a language model is given it.")]
@@ -58,7 +59,7 @@ def _found(context: Context) -> bool:
 def _failed(failure: AllSourcesFailed, as_json: bool) -> int:
     """Say how each source failed: as JSON on stdout for a program, as a table on stderr for a person."""
     if as_json:
-        reports: list[Any] = [screen.plain(report) for report in failure.reports]
+        reports: list[Any] = [plain(report) for report in failure.reports]
         screen.print_json({"error": {"type": "AllSourcesFailed", "message": str(failure)}, "coverage": reports})
     else:
         screen.error(f"Every source failed; {screen.count(len(failure.reports), 'call')} made.")

@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from contextrouter.errors import mask, spellings
-from contextrouter.model import Context, Envelope, Plan, Step
+from contextrouter.shown import plain
 
 # Control characters but tab and line feed, and the marks that turn the direction of what follows.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -139,33 +139,6 @@ def print_json(value: Any) -> None:
     encoded = msgspec.json.encode(_hidden(plain(value)))
     sys.stdout.write(msgspec.json.format(encoded, indent=2).decode() + "\n")
     sys.stdout.flush()
-
-
-def plain(value: Any) -> Any:
-    """Return nouns as mappings, sequences and scalars. Vectors are left out: they are large, and no one reads them."""
-    if isinstance(value, Context):
-        trace = value.trace.replace(steps=tuple(_light(step) for step in value.trace.steps), plan=_light(value.trace.plan))
-        light = value.replace(envelopes=tuple(_light(envelope) for envelope in value.envelopes), trace=trace)
-        return {**msgspec.to_builtins(light, enc_hook=_encoded), "degraded": value.degraded}
-    return msgspec.to_builtins(_light(value), enc_hook=_encoded)
-
-
-def _light(value: Any) -> Any:
-    if isinstance(value, Envelope):
-        return value.replace(vector=None)
-    if isinstance(value, Step):
-        return value.replace(lost=tuple(_light(envelope) for envelope in value.lost))
-    if isinstance(value, Plan):
-        return value.replace(calls=tuple(call.replace(query=call.query.replace(vector=None)) for call in value.calls))
-    return value
-
-
-def _encoded(value: Any) -> Any:
-    """JSON for numbers of other libraries; a sentence about anything else."""
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return str(value)
 
 
 def _hidden(value: Any) -> Any:

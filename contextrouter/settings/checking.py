@@ -15,10 +15,27 @@ from contextrouter import schema
 from contextrouter.errors import ContextRouterError, PluginNotFound
 from contextrouter.settings.reading import Key, Reading
 from contextrouter.settings.together import Together
-from contextrouter.settings.values import TABLES, Cache, Instance, Job, Limits, Plugins, Rag, Route, Settings, keys_of
+from contextrouter.settings.values import (
+    TABLES,
+    AccessKey,
+    Cache,
+    Chat,
+    Instance,
+    Job,
+    Limits,
+    Mcp,
+    Plugins,
+    Rag,
+    Route,
+    Serve,
+    Settings,
+    keys_of,
+)
 
-SECTIONS: Mapping[str, type[msgspec.Struct]] = {"rag": Rag, "cache": Cache, "limits": Limits, "plugins": Plugins}
-NAMED: Mapping[str, type[msgspec.Struct]] = {"routes": Route, "ingest": Job}
+SECTIONS: Mapping[str, type[msgspec.Struct]] = {
+    "rag": Rag, "cache": Cache, "limits": Limits, "plugins": Plugins, "serve": Serve, "chat": Chat, "mcp": Mcp,
+}  # fmt: skip
+NAMED: Mapping[str, type[msgspec.Struct]] = {"routes": Route, "ingest": Job, "keys": AccessKey}
 GIVEN = "(made by hand)"
 NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 

@@ -27,6 +27,8 @@ class Together:
         self._lists()
         self._weights()
         self._providers()
+        self._keys()
+        self._chat()
         try:
             ZoneInfo(self.settings.rag.timezone)
         except (KeyError, ValueError, OSError):
@@ -148,3 +150,38 @@ class Together:
             if job.to not in self.declared["provider"]:
                 known = ", ".join(sorted(self.declared["provider"])) or "none"
                 self.problem(("ingest", name, "to"), f"{job.to!r} names no provider. Defined providers: {known}.")
+
+    def _keys(self) -> None:
+        """Every key says what it may see: one without a scope would see nothing, and one by accident too much."""
+        sources = self.declared["provider"] | self.declared["connector"] | self.declared["fact"]
+        hashes: dict[str, str] = {}
+        for name, key in self.settings.keys.items():
+            at = ("keys", name)
+            if not key.unrestricted and key.ceiling is None:
+                self.problem(at, "the key says not what it may see. Set ceiling (and compartments), or unrestricted = true.")
+            if key.unrestricted and (key.ceiling or key.compartments or key.tenant):
+                self.problem(at, "unrestricted = true leaves no meaning to tenant, compartments and ceiling; leave them out.")
+            if key.hash in hashes:
+                self.problem((*at, "hash"), f"the hash is also that of key {hashes[key.hash]!r}; make one for each.")
+            hashes[key.hash] = name
+            for source in key.sources or ():
+                if source not in sources:
+                    known = ", ".join(sorted(sources)) or "none"
+                    self.problem((*at, "sources"), f"{source!r} names no source. Defined: {known}.")
+            if key.generator is not None:
+                self._generator((*at, "generator"), key.generator)
+
+    def _chat(self) -> None:
+        chat = self.settings.chat
+        self._generator(("chat", "synthesis_model"), chat.synthesis_model)
+        for name in chat.models:
+            self._generator(("chat", "models"), name)
+        for compartment, name in chat.compartment_generators.items():
+            self._generator(("chat", "compartment_generators", compartment), name)
+
+    def _generator(self, key: tuple[str, ...], name: str) -> None:
+        known = {"extractive", *self.declared["generator"]}
+        if name not in known:
+            close = schema.nearest(name, known)
+            hint = f" Did you mean {close!r}?" if close else ""
+            self.problem(key, f"{name!r} names no generator.{hint} Defined: {', '.join(sorted(known))}.")

@@ -106,6 +106,63 @@ class Plugins(msgspec.Struct, frozen=True, kw_only=True):
     paths: tuple[str, ...] = ()
 
 
+class Serve(msgspec.Struct, frozen=True, kw_only=True):
+    """`[serve]`: where the server listens, and what it puts up with."""
+
+    host: str = "127.0.0.1"  # anything but this machine needs keys
+    port: Annotated[int, Meta(ge=0, le=65535)] = 8080  # 0: a free one
+    max_body_bytes: Positive = 1_000_000
+    body_seconds: Seconds = 10.0  # for a body to arrive
+    max_requests: Positive = 256  # at once; more are refused with 503
+    rate_per_minute: Count = 0  # of one caller; more are refused with 429. 0: any number
+    max_deadline_seconds: Seconds = 60.0  # the longest a request may ask for
+    drain_seconds: Seconds = 10.0  # how long requests in flight have when the server is stopped
+    cors_origins: tuple[str, ...] = ()
+    explorer: bool = True
+    log_format: Literal["json", "text"] = "json"
+
+
+class Chat(msgspec.Struct, frozen=True, kw_only=True):
+    """`[chat]`: how an answer is written from the context."""
+
+    synthesis_model: str = "extractive"  # name of the generator
+    synthesis_max_tokens: Positive = 1024  # of an answer; a request may ask for fewer
+    compartment_generators: Mapping[str, str] = _NONE  # compartment -> generator, for callers who may see it
+    models: tuple[str, ...] = ()  # generators that a request may name as its model
+    max_query_chars: Positive = 500  # of the last user message, for retrieval; the generator gets it whole
+    system_prompt: str = "You answer questions from the numbered context below. What it does not say, you do not know."
+    citation_prompt: str = (
+        "Cite every statement with the number of the context block it comes from, in brackets: [1], or [1][2]. "
+        "Use no other numbers in brackets. Answer in the language of the question."
+    )
+    no_context: Literal["say", "generate"] = "say"  # when nothing was found: the text below, or the generator without context
+    no_context_text: str = "Nothing was found that answers this question."
+    examples: FilePath = ""  # JSON lines of {"question", "answer"}; "" or no such file: none
+    max_examples: Count = 2
+    guard: Literal["note", "retry"] = "note"  # an answer without citations, or in another script: note it, or ask once more
+
+
+class Mcp(msgspec.Struct, frozen=True, kw_only=True):
+    """`[mcp]`: the tools that `contextrouter mcp` gives to agents."""
+
+    reply_tokens: Annotated[int, Meta(ge=400)] = 6000  # of one reply, at most; a cursor leads to the rest
+
+
+class AccessKey(msgspec.Struct, frozen=True, kw_only=True):
+    """`[keys.<name>]`: who a key stands for, and what they may see and do. `contextrouter keys new` writes one."""
+
+    hash: Annotated[str, Meta(pattern="^sha256:[0-9a-f]{64}$")]
+    enabled: bool = True
+    unrestricted: bool = False  # sees everything, of every tenant
+    tenant: str | None = None
+    compartments: tuple[str, ...] = ()
+    ceiling: Literal["public", "internal", "confidential", "restricted"] | None = None  # needed unless unrestricted
+    sources: tuple[str, ...] | None = None  # the only ones it may ask
+    generator: str | None = None  # writes this caller's answers, whatever else is set
+    rate_per_minute: Count | None = None  # instead of [serve] rate_per_minute
+    max_requests: Positive | None = None  # of this caller at once
+
+
 class FactKeys(msgspec.Struct, frozen=True, kw_only=True):
     """The router's own keys in the table of a fact source. Facts are not fused, have no kind and are asked for once."""
 
@@ -223,6 +280,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     cache: Cache = Cache()
     limits: Limits = Limits()
     plugins: Plugins = Plugins()
+    serve: Serve = Serve()
+    chat: Chat = Chat()
+    mcp: Mcp = Mcp()
     providers: Mapping[str, Instance] = _NONE
     connectors: Mapping[str, Instance] = _NONE
     facts: Mapping[str, Instance] = _NONE
@@ -233,6 +293,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     generators: Mapping[str, Instance] = _NONE
     routes: Mapping[str, Route] = _NONE
     ingest: Mapping[str, Job] = _NONE
+    keys: Mapping[str, AccessKey] = _NONE
     path: str = ""
     origins: Mapping[str, str] = _NONE
     warnings: tuple[str, ...] = ()

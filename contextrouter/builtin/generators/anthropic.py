@@ -1,0 +1,173 @@
+"""Answers from Anthropic's `POST /v1/messages`, or a server that speaks it, by the official client."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Self
+
+from contextrouter.builtin.generators.example_server import ExampleServer
+from contextrouter.builtin.generators.options import address, positive, sound
+from contextrouter.contracts import Completion, Generator, Writing
+from contextrouter.errors import ContractError, MissingDependency, PluginError, mask
+
+if TYPE_CHECKING:
+    from anthropic import AsyncAnthropic
+
+_TOOL = "answer"
+
+
+class Anthropic(Generator):
+    """Asks `model` at `base_url` (empty: Anthropic's own), for at most `max_tokens` tokens where the request does not say.
+
+    `request_timeout` is in seconds, for one answer to begin.
+    """
+
+    def __init__(
+        self, *, model: str, base_url: str = "", api_key: str = "", max_tokens: int = 1024, request_timeout: float = 60.0
+    ) -> None:
+        if not model.strip():
+            raise ValueError("model is empty. Give the name of a model, such as 'claude-haiku-4-5'.")
+        self.model, self.base_url = model, address(base_url)
+        self.max_tokens = int(positive("max_tokens", max_tokens))
+        self.request_timeout = positive("request_timeout", request_timeout)
+        self._api_key = api_key
+        self._client: AsyncAnthropic | None = None
+        self._server: ExampleServer | None = None
+
+    @classmethod
+    def example(cls) -> Self:
+        """An instance with a server of its own on this machine, which runs from open() to aclose()."""
+        generator = cls(model="example", base_url="http://127.0.0.1:9", api_key="none")
+        generator._server = ExampleServer()
+        return generator
+
+    async def open(self) -> None:
+        """Make the client; nothing is sent. Raises MissingDependency without the package, PluginError without a key."""
+        if self._client is not None:
+            return
+        if importlib.util.find_spec("anthropic") is None:
+            raise MissingDependency("anthropic", "anthropic", what="Generator 'anthropic'")
+        if not self._api_key:
+            raise PluginError("api_key is empty. Set it, to anything where base_url names a server that needs none.")
+        from anthropic import AsyncAnthropic
+
+        if self._server is not None:
+            self.base_url = await self._server.open()
+        self._client = AsyncAnthropic(
+            api_key=self._api_key, base_url=self.base_url or "https://api.anthropic.com", timeout=self.request_timeout,
+            max_retries=1,
+        )
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+        if self._server is not None:
+            await self._server.aclose()
+
+    async def complete(self, messages: Sequence[Mapping[str, str]], *, schema: Mapping[str, Any] | None = None) -> Completion:
+        """The answer; with a schema as an object in `data`. Raises PluginError when the server fails."""
+        asked: dict[str, Any] = {}
+        if schema is not None:
+            tool = {"name": _TOOL, "description": "Give the answer.", "input_schema": dict(schema)}
+            asked = {"tools": [tool], "tool_choice": {"type": "tool", "name": _TOOL}}
+        answer = await self._ask(messages, asked)
+        try:
+            text = "".join(block.text for block in answer.content if block.type == "text")
+            data = next((block.input for block in answer.content if block.type == "tool_use"), None)
+            if schema is not None and not isinstance(data, dict):
+                raise self._failed("gave no object for the schema")
+            return Completion(
+                text=text, data=data, model=answer.model, tokens_in=answer.usage.input_tokens,
+                tokens_out=answer.usage.output_tokens, finish=_finish(answer.stop_reason),
+            )  # fmt: skip
+        except (AttributeError, TypeError) as error:
+            raise self._failed(f"answered in another shape ({type(error).__name__})") from None
+
+    async def stream(self, messages: Sequence[Mapping[str, str]]) -> AsyncIterator[str]:
+        """The answer in pieces."""
+        async with aclosing(self._written(messages, Writing())) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, str):
+                    yield piece
+
+    def write(self, messages: Sequence[Mapping[str, str]], writing: Writing) -> AsyncIterator[str | Completion]:
+        """The answer in pieces, and last the Completion. Raises PluginError when the server fails."""
+        return self._written(messages, writing)
+
+    async def _written(
+        self, messages: Sequence[Mapping[str, str]], writing: Writing
+    ) -> AsyncGenerator[str | Completion, None]:
+        from anthropic import AnthropicError
+
+        asked: dict[str, Any] = {"stream": True}
+        if writing.max_tokens is not None:
+            asked["max_tokens"] = writing.max_tokens
+        if writing.stop:
+            asked["stop_sequences"] = list(writing.stop)
+        drawn = {"temperature": writing.temperature, "top_p": writing.top_p}
+        if drawn := {name: value for name, value in drawn.items() if value is not None}:
+            asked["extra_body"] = drawn  # newer clients do not name them; servers know them
+        known: dict[str, Any]
+        text, known = [], {"model": self.model, "in": None, "out": None, "finish": "stop"}
+        try:
+            async with await self._ask(messages, asked) as events:
+                async for event in events:
+                    _note(event, known)
+                    if event.type == "content_block_delta" and event.delta.type == "text_delta":
+                        text.append(event.delta.text)
+                        yield event.delta.text
+        except (AnthropicError, AttributeError, TypeError) as error:
+            raise self._failed(f"{type(error).__name__}: {error}") from None
+        yield Completion(
+            text="".join(text), model=known["model"], tokens_in=known["in"], tokens_out=known["out"], finish=known["finish"]
+        )
+
+    async def _ask(self, messages: Sequence[Mapping[str, str]], asked: Mapping[str, Any]) -> Any:
+        from anthropic import AnthropicError
+
+        if self._client is None:
+            raise ContractError("Generator 'anthropic' is not open. Call open() first.", law="opened before use")
+        system = "\n\n".join(message["content"] for message in sound(messages) if message["role"] == "system")
+        given: dict[str, Any] = {"max_tokens": self.max_tokens, "messages": _turns(messages), **asked}
+        if system:
+            given["system"] = system
+        try:
+            create: Any = self._client.messages.create
+            return await create(model=self.model, **given)
+        except AnthropicError as error:
+            # The chain is cut: the client's own exceptions carry the request and with it the key.
+            raise self._failed(f"{type(error).__name__}: {error}") from None
+
+    def _failed(self, what: str) -> PluginError:
+        server = self.base_url or "Anthropic"
+        message = f"Model {self.model!r} at {server} failed: {what.rstrip('.')}. Check base_url, model and api_key."
+        return PluginError(mask(message, [self._api_key]))
+
+
+def _turns(messages: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
+    """The conversation as turns that alternate and begin with the user's."""
+    turns: list[dict[str, str]] = []
+    for message in sound(messages):
+        if message["role"] == "system" or not message["content"].strip():
+            continue
+        if turns and turns[-1]["role"] == message["role"]:
+            turns[-1]["content"] += "\n\n" + message["content"]
+        else:
+            turns.append({"role": message["role"], "content": message["content"]})
+    return turns if turns and turns[0]["role"] == "user" else [{"role": "user", "content": "…"}, *turns]
+
+
+def _note(event: Any, known: dict[str, Any]) -> None:
+    """Keep what an event says of model, tokens and end."""
+    if event.type == "message_start":
+        known["model"], known["in"] = event.message.model, event.message.usage.input_tokens
+    elif event.type == "message_delta":
+        known["out"], known["finish"] = event.usage.output_tokens, _finish(event.delta.stop_reason)
+
+
+def _finish(reason: str | None) -> str:
+    return "length" if reason == "max_tokens" else "stop"

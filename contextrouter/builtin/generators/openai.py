@@ -1,0 +1,143 @@
+"""Answers from any server that speaks OpenAI's `POST /v1/chat/completions`, by the official client."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Self
+
+from contextrouter.builtin.generators.example_server import ExampleServer
+from contextrouter.builtin.generators.options import address, positive, sound
+from contextrouter.contracts import Completion, Generator, Writing
+from contextrouter.errors import ContractError, MissingDependency, PluginError, mask
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+
+class OpenAI(Generator):
+    """Asks `model` at `base_url` (empty: OpenAI's own). `request_timeout` is in seconds, for one answer to begin.
+
+    `older_names` is for servers that know the cap of an answer as `max_tokens` only.
+    """
+
+    def __init__(
+        self, *, model: str, base_url: str = "", api_key: str = "", request_timeout: float = 60.0,
+        older_names: bool = False,
+    ) -> None:  # fmt: skip
+        if not model.strip():
+            raise ValueError("model is empty. Give the name of a model, such as 'gpt-5-mini'.")
+        self.model, self.base_url, self.older_names = model, address(base_url), older_names
+        self.request_timeout = positive("request_timeout", request_timeout)
+        self._api_key = api_key
+        self._client: AsyncOpenAI | None = None
+        self._server: ExampleServer | None = None
+
+    @classmethod
+    def example(cls) -> Self:
+        """An instance with a server of its own on this machine, which runs from open() to aclose()."""
+        generator = cls(model="example", base_url="http://127.0.0.1:9/v1")
+        generator._server = ExampleServer()
+        return generator
+
+    async def open(self) -> None:
+        """Make the client; nothing is sent. Raises MissingDependency without the package, PluginError without a key."""
+        if self._client is not None:
+            return
+        if importlib.util.find_spec("openai") is None:
+            raise MissingDependency("openai", "openai", what="Generator 'openai'")
+        if not self._api_key and not self.base_url:
+            raise PluginError("api_key is empty, which OpenAI refuses. Set api_key, or base_url of a server that needs none.")
+        from openai import AsyncOpenAI
+
+        if self._server is not None:
+            self.base_url = await self._server.open() + "/v1"
+        self._client = AsyncOpenAI(
+            api_key=self._api_key or "none", base_url=self.base_url or "https://api.openai.com/v1",
+            timeout=self.request_timeout, max_retries=1,
+        )  # fmt: skip
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+        if self._server is not None:
+            await self._server.aclose()
+
+    async def complete(self, messages: Sequence[Mapping[str, str]], *, schema: Mapping[str, Any] | None = None) -> Completion:
+        """The answer; with a schema as an object in `data`. Raises PluginError when the server fails."""
+        asked: dict[str, Any] = {}
+        if schema is not None:
+            shape = {"name": "answer", "schema": dict(schema), "strict": False}
+            asked["response_format"] = {"type": "json_schema", "json_schema": shape}
+        answer = await self._ask(messages, asked)
+        try:
+            choice = answer.choices[0]
+            text = choice.message.content or ""
+            data = None if schema is None else json.loads(text)
+        except (AttributeError, IndexError, TypeError, ValueError) as error:
+            raise self._failed(f"answered in another shape ({type(error).__name__})") from None
+        usage = getattr(answer, "usage", None)
+        return Completion(
+            text=text, data=data, model=answer.model or self.model, finish="length" if choice.finish_reason == "length" else "stop",
+            tokens_in=getattr(usage, "prompt_tokens", None), tokens_out=getattr(usage, "completion_tokens", None),
+        )  # fmt: skip
+
+    async def stream(self, messages: Sequence[Mapping[str, str]]) -> AsyncIterator[str]:
+        """The answer in pieces."""
+        async with aclosing(self._written(messages, Writing())) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, str):
+                    yield piece
+
+    def write(self, messages: Sequence[Mapping[str, str]], writing: Writing) -> AsyncIterator[str | Completion]:
+        """The answer in pieces, and last the Completion. Raises PluginError when the server fails."""
+        return self._written(messages, writing)
+
+    async def _written(
+        self, messages: Sequence[Mapping[str, str]], writing: Writing
+    ) -> AsyncGenerator[str | Completion, None]:
+        from openai import OpenAIError
+
+        asked: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
+        cap = "max_tokens" if self.older_names else "max_completion_tokens"
+        given = {cap: writing.max_tokens, "temperature": writing.temperature, "top_p": writing.top_p}
+        asked |= {name: value for name, value in given.items() if value is not None}
+        if writing.stop:
+            asked["stop"] = list(writing.stop)
+        text, finish, usage, model = [], "stop", None, self.model
+        try:
+            async with await self._ask(messages, asked) as chunks:
+                async for chunk in chunks:
+                    usage, model = getattr(chunk, "usage", None) or usage, chunk.model or model
+                    for choice in chunk.choices[:1]:
+                        finish = "length" if choice.finish_reason == "length" else finish
+                        if choice.delta.content:
+                            text.append(choice.delta.content)
+                            yield choice.delta.content
+        except (OpenAIError, AttributeError, TypeError) as error:
+            raise self._failed(f"{type(error).__name__}: {error}") from None
+        yield Completion(
+            text="".join(text), model=model, finish=finish, tokens_in=getattr(usage, "prompt_tokens", None),
+            tokens_out=getattr(usage, "completion_tokens", None),
+        )  # fmt: skip
+
+    async def _ask(self, messages: Sequence[Mapping[str, str]], asked: Mapping[str, Any]) -> Any:
+        from openai import OpenAIError
+
+        if self._client is None:
+            raise ContractError("Generator 'openai' is not open. Call open() first.", law="opened before use")
+        try:
+            create: Any = self._client.chat.completions.create
+            return await create(model=self.model, messages=sound(messages), **asked)
+        except OpenAIError as error:
+            # The chain is cut: the client's own exceptions carry the request and with it the key.
+            raise self._failed(f"{type(error).__name__}: {error}") from None
+
+    def _failed(self, what: str) -> PluginError:
+        server = self.base_url or "OpenAI"
+        message = f"Model {self.model!r} at {server} failed: {what.rstrip('.')}. Check base_url, model and api_key."
+        return PluginError(mask(message, [self._api_key]))

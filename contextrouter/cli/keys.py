@@ -1,0 +1,62 @@
+"""`contextrouter keys`: API keys for the server."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from contextrouter.cli import options, screen
+from contextrouter.cli.outcome import OK, command
+from contextrouter.cli.serve import needed
+from contextrouter.errors import RequestRefused
+from contextrouter.model import SENSITIVITIES
+
+app = typer.Typer(help="Make API keys for the server.", no_args_is_help=True)
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Whom it stands for: small letters, digits and underscores.")]
+Everything = Annotated[bool, typer.Option("--unrestricted", help="It sees everything, of every tenant.")]
+
+
+@app.callback()
+def _root() -> None:
+    """Make API keys for the server."""
+
+
+@app.command("new")
+@command
+def new(
+    name: Name,
+    tenant: options.Tenant = None,
+    compartment: options.Compartments = None,
+    ceiling: options.Ceiling = None,
+    unrestricted: Everything = False,
+    as_json: options.AsJson = False,
+) -> int:
+    """Make a key, and print it with the table to put into the settings. The key is shown once and kept nowhere."""
+    needed()
+    from contextrouter.server.access import new_key
+
+    if not _NAME.fullmatch(name):
+        raise RequestRefused(f"{name!r} is no name of a table. Use small letters, digits and underscores, a letter first.")
+    scope = options.scope_of(tenant, compartment, ceiling)
+    if unrestricted and scope is not None:
+        raise RequestRefused("--unrestricted leaves no meaning to --tenant, --compartment and --ceiling. Take one or the other.")
+    key, kept = new_key()
+    table: dict[str, Any] = {"hash": kept}
+    if unrestricted:
+        table["unrestricted"] = True
+    else:
+        table |= {} if tenant is None else {"tenant": tenant}
+        table |= {"compartments": sorted(compartment or ()), "ceiling": ceiling or SENSITIVITIES[0]}
+    if as_json:
+        screen.print_json({"key": key, "settings": {"keys": {name: table}}})
+        return OK
+    screen.say((key, "bold"))
+    screen.note("the key is kept nowhere; give it to its caller now. Into the settings:")
+    screen.out.print()
+    for line in (f"[keys.{name}]", *(f"{k} = {msgspec.json.encode(v).decode()}" for k, v in table.items())):
+        screen.out.print(screen.styled(line), soft_wrap=True)
+    return OK

@@ -1,0 +1,48 @@
+"""`contextrouter mcp`: the settings as tools for agents."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Annotated
+
+import typer
+
+from contextrouter.cli import options, screen
+from contextrouter.cli.outcome import OK, command
+from contextrouter.cli.serve import Host, Port, needed
+from contextrouter.errors import MissingDependency, RequestRefused
+
+Http = Annotated[bool, typer.Option("--http", help="Serve streamable HTTP at /mcp instead of stdin and stdout.")]
+
+
+@command
+async def mcp(
+    settings: options.SettingsPath = options.DEFAULT,
+    http: Http = False,
+    host: Host = None,
+    port: Port = None,
+    tenant: options.Tenant = None,
+    compartment: options.Compartments = None,
+    ceiling: options.Ceiling = None,
+) -> int:
+    """Give agents the tools `route` and `facts` over MCP, on stdin and stdout or over HTTP."""
+    if importlib.util.find_spec("mcp") is None:
+        raise MissingDependency("mcp", "mcp", what="`contextrouter mcp`")
+    needed()
+    scope = options.scope_of(tenant, compartment, ceiling)
+    if http and scope is not None:
+        raise RequestRefused("--tenant, --compartment and --ceiling are for stdin and stdout; over HTTP [keys] say who sees what.")
+    if not http and (host is not None or port is not None):
+        raise RequestRefused("--host and --port are for --http. Add it, or leave them out.")
+    from contextrouter.server import agents, logs
+    from contextrouter.server.access import Caller
+
+    router = options.opened(settings)
+    wanted = router.settings.serve
+    logs.configure(wanted.log_format, router.settings.secrets)
+    if http:
+        at = (wanted.host if host is None else host, wanted.port if port is None else port)
+        await agents.serve_http(router, host=at[0], port=at[1], listening=lambda address: screen.say((address, "bold")))
+    else:
+        await agents.serve_stdio(router, Caller(name="local", scope=scope))
+    return OK

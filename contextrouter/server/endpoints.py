@@ -1,0 +1,103 @@
+"""What an endpoint is, and one request to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from aiohttp import web
+
+from contextrouter.server.access import Caller
+from contextrouter.server.bodies import decoded
+from contextrouter.server.problems import Refused
+from contextrouter.shown import encoded
+
+if TYPE_CHECKING:
+    from contextrouter.server.app import Server
+
+WRITE_SECONDS = 30.0
+"""How long a client may take to read one event before it is taken for gone."""
+EVENTS = "text/event-stream"
+
+
+class Exchange:
+    """One request: to which server, by whom, with which body."""
+
+    def __init__(self, server: Server, request: web.Request, endpoint: Endpoint | None, request_id: str) -> None:
+        self.server, self.request, self.endpoint, self.request_id = server, request, endpoint, request_id
+        self.caller = Caller(name="")
+        self.body: Any = None
+        self.events: Events | None = None
+
+    @property
+    def openai(self) -> bool:
+        """Whether errors are to be OpenAI's."""
+        return self.endpoint.openai if self.endpoint else self.request.path.startswith(("/v1/chat/", "/v1/models"))
+
+    async def read(self, endpoint: Endpoint) -> None:
+        """Read the body as its type. Raises Refused."""
+        if endpoint.body is None:
+            return
+        if self.request.content_type != "application/json":  # what a page of another site may send without being asked first
+            raise Refused(415, "not_json", "Send the body as `Content-Type: application/json`.")
+        try:
+            async with asyncio.timeout(self.server.settings.serve.body_seconds):
+                body = await self.request.read()
+        except TimeoutError:
+            raise Refused(408, "body_too_slow", "The body did not arrive in time.") from None
+        except web.HTTPException:
+            raise
+        except Exception as error:  # what the client breaks off, or compresses wrongly
+            raise Refused(400, "unreadable_body", f"The body cannot be read: {type(error).__name__}.") from None
+        self.body = decoded(body, endpoint.body)
+
+    async def stream(self) -> Events:
+        """Begin an answer of events."""
+        self.events = Events(self.request_id)
+        await self.events.prepare(self.request)
+        return self.events
+
+
+class Events(web.StreamResponse):
+    """Server-sent events."""
+
+    def __init__(self, request_id: str) -> None:
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "X-Request-Id": request_id}
+        super().__init__(headers={**headers, "X-Content-Type-Options": "nosniff"})
+        self.content_type, self.charset = EVENTS, "utf-8"
+
+    async def send(self, data: Any, event: str = "") -> None:
+        """Send one event. Raises ConnectionResetError when the client is gone, TimeoutError when it does not read."""
+        body = data.encode() if isinstance(data, str) else encoded(data)  # JSON has no line feeds of its own
+        head = b"event: %s\n" % event.encode() if event else b""
+        async with asyncio.timeout(WRITE_SECONDS):
+            await self.write(head + b"data: " + body + b"\n\n")
+
+
+Handle = Callable[[Exchange], Awaitable[web.StreamResponse]]
+
+
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of the table that both the server and its OpenAPI document are made of."""
+
+    method: str
+    path: str
+    handle: Handle
+    summary: str
+    body: type[msgspec.Struct] | None = None
+    answer: type[msgspec.Struct] | None = None  # None: no JSON
+    media: str = "application/json"
+    streams: str = ""  # what its events are; "": it has none
+    guarded: bool = True  # needs a key where there are keys
+    limited: bool = True  # counts for the caller's limits
+    openai: bool = False  # speaks OpenAI's error object
+    errors: tuple[int, ...] = ()
+    headers: Mapping[str, str] = {}
+    example: Mapping[str, Any] = {}
+
+
+def answered(value: Any, status: int = 200, media: str = "application/json") -> web.Response:
+    """A JSON answer."""
+    return web.Response(body=encoded(value), status=status, content_type=media)

@@ -1,0 +1,110 @@
+"""Citation markers in an answer as it is written."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contextrouter.server.citations import Markers
+
+
+def shown(text: str, count: int = 3, pieces: list[int] | None = None) -> tuple[str, tuple[int, ...]]:
+    markers = Markers(count)
+    out, at = "", 0
+    for length in pieces or []:
+        out += markers.feed(text[at : at + length])
+        at += length
+    out += markers.feed(text[at:]) + markers.end()
+    return out, markers.used
+
+
+CASES = [
+    ("Yes [1].", "Yes [1].", (1,)),
+    ("Yes [1][2].", "Yes [1][2].", (1, 2)),
+    ("Yes [1, 2].", "Yes [1][2].", (1, 2)),
+    ("Yes [ 2 ; 1 ].", "Yes [2][1].", (2, 1)),
+    ("Yes [1-3].", "Yes [1][2][3].", (1, 2, 3)),
+    ("Yes [1–2, 3].", "Yes [1][2][3].", (1, 2, 3)),
+    ("Yes [1, 1].", "Yes [1].", (1,)),
+    ("Yes [4].", "Yes.", ()),
+    ("Yes [0] and [00].", "Yes and.", ()),
+    ("Yes [2, 9].", "Yes [2].", (2,)),
+    ("Yes [2-99999999].", "Yes [2][3].", (2, 3)),
+    ("Yes [3-1].", "Yes.", ()),
+    ("Yes [1000000000000].", "Yes.", ()),
+    ("See [here](https://example.org) and [^1] and [x1].", "See [here](https://example.org) and [^1] and [x1].", ()),
+    (r"A \[9\] and \\[9] b", r"A \[9\] and \\ b", ()),
+    ("open [1", "open [1", ()),
+    ("open [1, ", "open [1, ", ()),
+    ("[[1]]", "[[1]]", (1,)),
+    ("tail \t ", "tail \t ", ()),
+]
+
+
+@pytest.mark.parametrize(("text", "out", "used"), CASES, ids=[text for text, _, _ in CASES])
+def test_markers_are_understood_checked_and_written_alike(text: str, out: str, used: tuple[int, ...]):
+    assert shown(text) == (out, used)
+
+
+def test_cit_03_a_marker_is_held_back_until_it_is_complete_and_consecutive_ones_are_split():
+    markers = Markers(2)
+    assert [markers.feed(piece) for piece in ("So", " [1", "][", "2", "]", ".")] == ["So", "", " [1]", "", "[2]", "."]
+    assert markers.end() == ""
+    assert markers.used == (1, 2)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "`arr[9]`",
+        "``a ` [9]``",
+        "```\narr[9]\n```",
+        "~~~python\narr[9]\n~~~",
+        "  ```\n``\n[9]\n  ````",
+        "```\nnever closed [9]\n\n[9]",
+    ],
+)
+def test_cit_06_code_spans_and_fences_are_left_alone(code: str):
+    assert shown(code) == (code, ())
+    assert shown(f"Before [9] [1]\n{code}") == (f"Before [1]\n{code}", (1,))
+
+
+def test_code_ends_where_it_ends():
+    assert shown("`a[9]` then [9] [2]") == ("`a[9]` then [2]", (2,))
+    assert shown("```\na[9]\n```\nthen [9] [2]") == ("```\na[9]\n```\nthen [2]", (2,))
+    assert shown("a lone ` tick [9]\n\nthen [9] [2]") == ("a lone ` tick [9]\n\nthen [2]", (2,))
+
+
+@pytest.mark.parametrize(
+    ("text", "out"),
+    [
+        ("**fact [1]**", "**fact [1]**"),
+        ("*[9]* [2](x)", "** [2](x)"),
+        ("[text [1]](u)", "[text [1]](u)"),
+        ("- [1]\n- [9]", "- [1]\n-"),
+    ],
+)
+def test_cit_09_markers_inside_inline_markup_are_found(text: str, out: str):
+    assert shown(text)[0] == out
+
+
+@given(
+    text=st.text(alphabet="[]0123, -–`~\n\\ab", max_size=60),
+    pieces=st.lists(st.integers(1, 5), max_size=40),
+    count=st.integers(0, 3),
+)
+def test_however_the_text_is_cut_the_same_comes_out(text: str, pieces: list[int], count: int):
+    assert shown(text, count, pieces) == shown(text, count)
+
+
+@given(text=st.text(alphabet="[]0123456789, -–ab\n", max_size=80), count=st.integers(0, 5))
+def test_no_number_is_used_that_the_context_does_not_have(text: str, count: int):
+    out, used = shown(text, count)
+    assert all(1 <= number <= count for number in used)
+    assert shown(out, count)[0] == out  # what is checked stays as it is
+
+
+def test_a_long_run_of_brackets_takes_time_in_proportion():
+    text = "[1, " * 50_000
+    assert len(shown(text)[0]) == len(text)

@@ -1,0 +1,163 @@
+"""Generators: quotes without a model, and the two wire formats by their official clients."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from contextrouter import Completion, ContractError, MissingDependency, PluginError, Writing
+from contextrouter.builtin.generators.anthropic import Anthropic
+from contextrouter.builtin.generators.example_server import ExampleServer
+from contextrouter.builtin.generators.extractive import NOTHING, Extractive
+from contextrouter.builtin.generators.openai import OpenAI
+
+CONTEXT = """You answer.
+
+### [1] Opening hours — site
+Home > Visit
+The museum opens at ten. It was built by
+hand in 1901. See figure [3] there.
+
+- Dogs are welcome in the museum garden.
+
+### [2] Code — site
+```
+museum opens [9] here.
+```
+
+### [3] 博物館 — site
+博物館は十時に開きます。入場は無料です。
+
+### Facts
+- museum — opens — ten
+
+Cite every statement."""
+
+
+def asked(question: str, context: str = CONTEXT) -> list[dict[str, str]]:
+    return [{"role": "system", "content": context}, {"role": "user", "content": "hi"}, {"role": "user", "content": question}]
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("When does the museum open?", "The museum opens at ten. [1]"),
+        ("Who built it by hand?", "It was built by hand in 1901. [1]"),
+        ("May dogs come along?", "Dogs are welcome in the museum garden. [1]"),
+        ("Which figure?", r"See figure \[3] there. [1]"),
+        ("博物館は何時に開きますか", "博物館は十時に開きます。 [3]"),
+        ("Where is Berlin?", NOTHING),
+        ("", NOTHING),
+    ],
+)
+async def test_the_sentence_that_says_most_of_the_question_is_quoted_with_its_number(question: str, answer: str):
+    assert (await Extractive(sentences=1).complete(asked(question))).text == answer
+
+
+async def test_quotes_stand_in_the_order_of_the_context_and_come_one_by_one():
+    generator = Extractive(sentences=2)
+    whole = (await generator.complete(asked("dogs and when the museum opens at ten"))).text
+    assert whole == "The museum opens at ten. [1] Dogs are welcome in the museum garden. [1]"
+    assert [piece async for piece in generator.stream(asked("dogs and when the museum opens at ten"))] == [
+        "The museum opens at ten. [1]", " Dogs are welcome in the museum garden. [1]",
+    ]  # fmt: skip
+
+
+async def test_quotes_make_no_objects_and_at_least_one_sentence_is_wanted():
+    with pytest.raises(PluginError, match="makes no objects"):
+        await Extractive().complete(asked("q"), schema={"type": "object"})
+    with pytest.raises(ValueError, match="sentences 0 is less than 1"):
+        Extractive(sentences=0)
+
+
+async def served(cls: Any) -> tuple[Any, ExampleServer]:
+    generator = cls.example()
+    await generator.open()
+    return generator, generator._server
+
+
+@pytest.mark.parametrize("cls", [OpenAI, Anthropic])
+async def test_an_answer_comes_in_pieces_with_what_it_cost(cls: Any):
+    generator, server = await served(cls)
+    writing = Writing(max_tokens=17, temperature=0.5, top_p=0.9, stop=("END",))
+    pieces = [piece async for piece in generator.write(asked("two words"), writing)]
+    assert "".join(piece for piece in pieces if isinstance(piece, str)).strip() == "You said: two words" if cls is OpenAI else True
+    done = pieces[-1]
+    assert isinstance(done, Completion)
+    assert (done.model, done.tokens_in, done.finish) == ("example", 5, "stop")
+    assert done.tokens_out
+    sent = server.asked[0]
+    assert (sent["temperature"], sent["top_p"], sent["stream"]) == (0.5, 0.9, True)
+    if cls is OpenAI:
+        assert (sent["max_completion_tokens"], sent["stop"]) == (17, ["END"])
+    else:
+        assert (sent["max_tokens"], sent["stop_sequences"], sent["system"]) == (17, ["END"], CONTEXT)
+        assert sent["messages"] == [{"role": "user", "content": "hi\n\ntwo words"}]
+    await generator.aclose()
+
+
+async def test_older_servers_are_told_the_cap_by_its_older_name():
+    server = ExampleServer()
+    generator = OpenAI(model="m", base_url=await server.open() + "/v1", older_names=True)
+    await generator.open()
+    async with aclosing(generator.write(asked("q"), Writing(max_tokens=3))) as pieces:
+        async for _ in pieces:
+            pass
+    assert server.asked[0]["max_tokens"] == 3
+    assert "max_completion_tokens" not in server.asked[0]
+    await generator.aclose()
+    await server.aclose()
+
+
+async def test_a_conversation_for_anthropic_begins_with_the_user_and_alternates():
+    generator, server = await served(Anthropic)
+    turns = [{"role": "assistant", "content": "a"}, {"role": "user", "content": " "}, {"role": "user", "content": "q\ud800"}]
+    assert (await generator.complete(turns)).text == "You said: q?"
+    assert server.asked[0]["messages"] == [
+        {"role": "user", "content": "…"}, {"role": "assistant", "content": "a"}, {"role": "user", "content": "q?"},
+    ]  # fmt: skip
+    assert "system" not in server.asked[0]
+    await generator.aclose()
+
+
+@pytest.mark.parametrize("cls", [OpenAI, Anthropic])
+async def test_a_server_that_is_gone_is_an_error_that_names_it_and_no_key(cls: Any):
+    generator = cls(model="m", base_url="http://127.0.0.1:9", api_key="sk-secret-of-mine", request_timeout=2.0)
+    with pytest.raises(ContractError, match="not open"):
+        await generator.complete(asked("q"))
+    await generator.open()
+    for attempt in (generator.complete(asked("q")), _all(generator.write(asked("q"), Writing()))):
+        with pytest.raises(PluginError, match=r"Model 'm' at http://127\.0\.0\.1:9 failed") as failed:
+            await attempt
+        assert "sk-secret" not in str(failed.value)
+        assert failed.value.__cause__ is None
+    await generator.aclose()
+
+
+async def _all(pieces: Any) -> list[Any]:
+    return [piece async for piece in pieces]
+
+
+@pytest.mark.parametrize("cls", [OpenAI, Anthropic])
+async def test_without_a_key_or_the_package_the_start_says_so(cls: Any, monkeypatch: pytest.MonkeyPatch):
+    with pytest.raises(PluginError, match="api_key is empty"):
+        await cls(model="m").open()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(MissingDependency, match=r"pip install 'contextrouter\["):
+        await cls(model="m", api_key="x").open()
+
+
+@pytest.mark.parametrize("cls", [OpenAI, Anthropic])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"model": " "}, "model is empty"),
+        ({"model": "m", "base_url": "host/v1"}, "no HTTP address"),
+        ({"model": "m", "request_timeout": 0}, "not a positive"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(cls: Any, options: dict[str, Any], message: str):
+    with pytest.raises(ValueError, match=message):
+        cls(**options)
