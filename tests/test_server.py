@@ -190,11 +190,14 @@ async def test_pages_of_other_sites_are_let_in_only_when_listed():
         before = await ask("/v1/route", method="OPTIONS", headers=wanted)
         other = await ask("/v1/route", method="OPTIONS", headers={**wanted, "Origin": "https://evil.example"})
         answer = await ask("/v1/route", {"question": "q"}, headers={"Origin": "https://app.example"})
+        stream = await ask("/v1/route", {"question": "q", "stream": True}, headers={"Origin": "https://app.example"})
     async with served(router()) as ask:
         closed = await ask("/v1/route", {"question": "q"}, headers={"Origin": "https://app.example"})
     assert before.headers["Access-Control-Allow-Origin"] == "https://app.example"
     assert "authorization" in before.headers["Access-Control-Allow-Headers"]
     assert answer.headers["Access-Control-Allow-Origin"] == "https://app.example"
+    assert stream.headers["Access-Control-Allow-Origin"] == "https://app.example"
+    assert re.fullmatch("[0-9a-f]{16}", stream.headers["X-Request-Id"])
     assert not any(name.startswith("Access-Control") for each in (other, closed) for name in each.headers)
 
 

@@ -77,7 +77,7 @@ class Server:
                 response = await self._answered(exchange, handler)
             status = response.status
             if not response.prepared:
-                self._add_headers(exchange, response)
+                self.add_headers(exchange, response)
             return response
         finally:
             self.metrics.running.dec()
@@ -128,7 +128,8 @@ class Server:
         except (ConnectionError, TimeoutError):
             log.info("The client is gone.")
 
-    def _add_headers(self, exchange: Exchange, response: web.StreamResponse) -> None:
+    def add_headers(self, exchange: Exchange, response: web.StreamResponse) -> None:
+        """What every answer carries, a stream from its beginning on."""
         request = exchange.request
         response.headers["X-Request-Id"] = exchange.request_id
         response.headers["Server"] = "contextrouter"

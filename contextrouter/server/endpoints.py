@@ -55,7 +55,8 @@ class Exchange:
 
     async def stream(self) -> Events:
         """Begin an answer of events."""
-        self.events = Events(self.request_id)
+        self.events = Events()
+        self.server.add_headers(self, self.events)
         await self.events.prepare(self.request)
         return self.events
 
@@ -63,9 +64,8 @@ class Exchange:
 class Events(web.StreamResponse):
     """Server-sent events."""
 
-    def __init__(self, request_id: str) -> None:
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "X-Request-Id": request_id}
-        super().__init__(headers={**headers, "X-Content-Type-Options": "nosniff"})
+    def __init__(self) -> None:
+        super().__init__(headers={"X-Accel-Buffering": "no"})  # proxies pass it on as it comes
         self.content_type, self.charset = EVENTS, "utf-8"
 
     async def send(self, data: Any, event: str = "") -> None:

@@ -1,0 +1,44 @@
+"""Make docs/explorer.png: the explorer as it answers the question of the example. Needs chromium, and the packages of the tests.
+
+    .venv/bin/python scripts/make_explorer_picture.py
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "system")]
+
+from chromium import browser  # noqa: E402
+from example import QUESTION, filled  # noqa: E402
+from serving import served  # noqa: E402
+
+from contextrouter import ContextRouter  # noqa: E402
+
+WIDTH, HEIGHT = 1100, 1000
+DONE = "document.getElementById('status').textContent.includes('documents and')"
+
+
+async def make(folder: Path) -> Path:
+    """Ask the example in a browser, and save what it shows from the answer on."""
+    (folder / "example").mkdir()
+    await filled(folder / "example")
+    path = ROOT / "docs" / "explorer.png"
+    router = ContextRouter.from_toml(folder / "example" / "settings.toml")
+    async with served(router) as server, browser(folder / "profile") as page:
+        await page.open(f"{server.url}/explorer")
+        await page.until("document.querySelectorAll('#sources li').length")
+        await page.value(f"document.getElementById('question').value = {QUESTION!r}; document.getElementById('submit').click()")
+        await page.until(DONE)
+        await page.value("document.querySelector('#plan').hidden = true; document.querySelector('#hits summary').click()")
+        await page.picture(path, width=WIDTH, height=HEIGHT)
+    return path
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as made:
+        print(asyncio.run(make(Path(made))))
