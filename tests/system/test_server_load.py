@@ -20,6 +20,8 @@ from test_server_contract import malformed, statuses
 
 SECONDS = float(os.environ.get("LOAD_SECONDS", "60"))
 CALLERS = 200
+ACCEPTED = 1.0
+"""Seconds within which a server takes a connection from the kernel, however busy it is."""
 QUESTIONS = ["machine learning", "search engines", "statistics for beginners", "Python", "deep learning", "Who founded OpenAI?"]
 
 
@@ -35,7 +37,7 @@ async def test_two_hundred_callers_at_once_get_their_answers_and_a_stop_drains(t
     took: list[float] = []
     failed: list[str] = []
     until = monotonic() + SECONDS
-    stopping = asyncio.Event()
+    stopping, stopped = asyncio.Event(), [0.0]
 
     async def calling(session: aiohttp.ClientSession, number: int) -> None:
         count = 0
@@ -48,10 +50,10 @@ async def test_two_hundred_callers_at_once_get_their_answers_and_a_stop_drains(t
                     await response.read()
                     if response.status != 200:
                         failed.append(f"{response.status}")
-            except aiohttp.ClientConnectorError:  # a new connection, after the stop
-                if stopping.is_set():
-                    return
-                raise
+            except aiohttp.ClientConnectionError as error:  # the kernel resets what the server has not accepted before the stop
+                if not stopping.is_set() or begun < stopped[0] - ACCEPTED:
+                    failed.append(repr(error))
+                return
             took.append(monotonic() - begun)
 
     try:
@@ -61,12 +63,13 @@ async def test_two_hundred_callers_at_once_get_their_answers_and_a_stop_drains(t
             for number in range(CALLERS):
                 group.create_task(calling(session, number))
             await asyncio.sleep(SECONDS)
+            stopped[0] = monotonic()
             stopping.set()
             os.kill(process.pid, signal.SIGTERM)
         await asyncio.to_thread(process.communicate, timeout=60)
     finally:
         process.kill()
-        process.wait()
+        process.communicate()
     ranked = statistics.quantiles(took, n=100)
     spread = f"p50 {ranked[49] * 1000:.0f} ms, p99 {ranked[98] * 1000:.0f} ms"
     sys.stderr.write(f"\n{len(took)} answers in {SECONDS:g} s by {CALLERS} callers: {spread}\n")
