@@ -61,6 +61,12 @@ class Slots:
                 self._line.remove(ticket)
             raise
 
+    async def __aenter__(self) -> None:
+        await self.take()
+
+    async def __aexit__(self, *error: object) -> None:
+        self.give()
+
     def give(self) -> None:
         """Hand the slot to the next in line, or back."""
         while self._line:

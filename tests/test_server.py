@@ -9,6 +9,7 @@ import logging
 import re
 import signal
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import aiohttp
@@ -16,11 +17,27 @@ import pytest
 from example import CommandLine, filled
 from serving import KEY, document, key, router, served, started
 
-from contextrouter import ContextRouter, SourceError
+from contextrouter import ContextRouter, Hit, Query, SourceError
 from contextrouter.server import Server, serve
 from contextrouter.server.logs import Masked, Structured
 from contextrouter.server.openapi import document as openapi
 from contextrouter.testing.fakes import Fixed, Raising
+
+
+class Concurrent(Fixed):
+    """Takes a tenth of a second, and counts how many of its calls run at once."""
+
+    def __init__(self) -> None:
+        super().__init__("a b c", delay=0.1)
+        self.running = self.highest = 0
+
+    async def search(self, query: Query) -> Sequence[Hit]:
+        self.running += 1
+        self.highest = max(self.highest, self.running)
+        try:
+            return await super().search(query)
+        finally:
+            self.running -= 1
 
 
 async def test_route_answers_with_the_whole_context():
@@ -208,6 +225,35 @@ async def test_more_requests_at_once_than_allowed_are_refused_at_once():
     assert sorted(answer.status for answer in answers) == [200, 200, 503, 503, 503]
     assert {answer.headers["Retry-After"] for answer in answers if answer.status == 503} == {"1"}
     assert after.status == 200
+
+
+async def test_questions_wait_their_turn_and_their_deadline_runs_from_it_on():
+    most, chat = Concurrent(), {"model": "contextrouter"}
+    settings = {"serve": {"max_running": 2}, "rag": {"interpreters": [], "cache_enabled": False, "timeout_seconds": 0.4}}
+    async with served(router(settings, connectors={"docs": most})) as ask:
+        answers = await asyncio.gather(
+            *(ask("/v1/route", {"question": f"q{n}", "stream": n % 2 == 0}) for n in range(8)),
+            *(ask("/v1/chat/completions", chat | {"messages": [{"role": "user", "content": f"q{n}"}]}) for n in range(4)),
+        )
+    assert [answer.status for answer in answers] == [200] * 12
+    assert most.highest == 2  # 12 questions of 0.1 s each, two at a time: longer than 0.4 s
+    assert all('"status":"timeout"' not in answer.text for answer in answers)
+
+
+async def test_a_client_that_does_not_read_its_stream_holds_up_nobody():
+    long = [document(f"d{n}", "word " * 20_000) for n in range(30)]
+    rag = {"interpreters": [], "cache_enabled": False, "general_retrieval_final_count": 30}
+    made = router({"serve": {"max_running": 1}, "rag": rag}, connectors={"docs": Fixed(long)})
+    async with served(made) as ask:
+        host, port = ask.url.removeprefix("http://").split(":")
+        body = json.dumps({"question": "q", "stream": True}).encode()
+        reader, writer = await asyncio.open_connection(host, int(port), limit=1)
+        head = f"POST /v1/route HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        writer.write(head.encode() + body)
+        await reader.read(1)
+        answer = await asyncio.wait_for(ask("/v1/route", {"question": "another"}), 20)
+        writer.close()
+    assert answer.status == 200
 
 
 async def test_a_deadline_is_no_longer_than_the_settings_allow():

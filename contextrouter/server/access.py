@@ -19,8 +19,9 @@ import msgspec
 
 from contextrouter.errors import SettingsError
 from contextrouter.model import Scope
+from contextrouter.pressure import Slots
 from contextrouter.server.problems import Refused
-from contextrouter.settings import AccessKey, Settings
+from contextrouter.settings import AccessKey, Serve, Settings
 
 PREFIX = "cr_"
 
@@ -114,6 +115,11 @@ def narrowed(caller: Caller, asked: Scope | None) -> Scope | None:
     if asked.tenant != own.tenant or not asked.compartments <= own.compartments or asked.ceiling not in own.levels():
         raise Refused(403, "scope_exceeded", "The scope asked for is wider than the API key's. Ask for less, or leave it out.")
     return asked
+
+
+def turns(serve: Serve) -> Slots:
+    """How many questions are looked up at once. Each is sooner done than if all were, and its time runs from its turn on."""
+    return Slots(serve.max_running, serve.max_requests, "the router")
 
 
 class Pressure:

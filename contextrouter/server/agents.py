@@ -25,7 +25,7 @@ from contextrouter.errors import AllSourcesFailed, ContextRouterError, SettingsE
 from contextrouter.hygiene import Fence, clean
 from contextrouter.model import Context, Fact, Request
 from contextrouter.router import ContextRouter
-from contextrouter.server.access import Access, Caller, Pressure, check_host
+from contextrouter.server.access import Access, Caller, Pressure, check_host, turns
 from contextrouter.server.answers import sources_of
 from contextrouter.server.problems import MEDIA, Refused, body_of
 from contextrouter.shown import encoded
@@ -98,6 +98,7 @@ def server(router: ContextRouter, caller_of: CallerOf) -> MCPServer[Any]:
 
     made: MCPServer[Any] = MCPServer("contextrouter", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING")
     replies, pressure = Replies(router.settings.mcp.reply_tokens), Pressure(router.settings.serve.max_requests)
+    running = turns(router.settings.serve)
 
     async def answer(call: Call, question: str, sources: Sequence[str] | None) -> Context:
         with said(router.settings.secrets):
@@ -105,7 +106,8 @@ def server(router: ContextRouter, caller_of: CallerOf) -> MCPServer[Any]:
             with pressure.held(caller):
                 allowed = sources_of(caller, sources)
                 named = None if allowed is None else tuple(allowed)
-                return await router.route(Request(question=question, scope=caller.scope, sources=named))
+                async with running:
+                    return await router.route(Request(question=question, scope=caller.scope, sources=named))
 
     @made.tool(title="Find context")
     async def route(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from aiohttp import web
 
 from contextrouter.contracts import FactSource
 from contextrouter.errors import RequestRefused
-from contextrouter.model import Context, Document, Plan, Request, Scope
+from contextrouter.model import Context, Document, Plan, Request, Scope, SourceReport
 from contextrouter.server import metrics
 from contextrouter.server.access import Caller, narrowed
 from contextrouter.server.bodies import Health, PlanAsked, RouteAsked, SourceShown, SourcesShown, described
@@ -17,6 +20,9 @@ from contextrouter.server.endpoints import Endpoint, Exchange, answered
 from contextrouter.server.problems import Refused
 from contextrouter.settings import Instance
 from contextrouter.shown import plain
+
+if TYPE_CHECKING:
+    from contextrouter.server.app import Server
 
 QUESTION = {"question": "What books talk about machine learning for beginners?"}
 
@@ -44,7 +50,8 @@ async def route(exchange: Exchange) -> web.StreamResponse:
     request = request_of(exchange)
     if exchange.body.stream:
         return await _streamed(exchange, request)
-    context = await exchange.server.router.route(request)
+    async with exchange.server.running:
+        context = await exchange.server.router.route(request)
     exchange.server.metrics.context(context)
     return answered(plain(context))
 
@@ -54,18 +61,31 @@ async def _streamed(exchange: Exchange, request: Request) -> web.StreamResponse:
     if not request.question.strip():
         raise RequestRefused("The question is empty. Ask with at least one word.")
     events = await exchange.stream()
-    stream = exchange.server.router.stream(request)
+    parts: asyncio.Queue[SourceReport | Context | None] = asyncio.Queue()
+    task = asyncio.get_running_loop().create_task(_looked_up(exchange.server, request, parts))
     try:
-        async for part in stream:
+        while (part := await parts.get()) is not None:
             if isinstance(part, Context):
                 exchange.server.metrics.context(part)
                 await events.send(plain(part), "result")
             else:
                 await events.send(plain(part), "report")
+        await task
     finally:
-        await stream.aclose()  # type: ignore[attr-defined]  # it is a generator
+        task.cancel()
+        await asyncio.wait([task])
     await events.write_eof()
     return events
+
+
+async def _looked_up(server: Server, request: Request, parts: asyncio.Queue[SourceReport | Context | None]) -> None:
+    """Put what comes into `parts`, None at the end: a client that reads slowly holds up nobody in line behind it."""
+    try:
+        async with server.running, aclosing(cast(Any, server.router.stream(request))) as stream:
+            async for part in stream:
+                parts.put_nowait(part)
+    finally:
+        parts.put_nowait(None)
 
 
 async def plan(exchange: Exchange) -> web.StreamResponse:

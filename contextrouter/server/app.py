@@ -17,7 +17,7 @@ from aiohttp import web
 
 from contextrouter.router import ContextRouter
 from contextrouter.server import answers, chat, page
-from contextrouter.server.access import Access, Pressure
+from contextrouter.server.access import Access, Pressure, turns
 from contextrouter.server.endpoints import Endpoint, Exchange, answered
 from contextrouter.server.generators import Generators
 from contextrouter.server.logs import log
@@ -39,6 +39,7 @@ class Server:
         self.router, self.settings = router, router.settings
         self.access = Access(self.settings)
         self.pressure = Pressure(self.settings.serve.max_requests)
+        self.running = turns(self.settings.serve)
         self.metrics = Metrics()
         self.generators = Generators(router)
         self.examples = load_examples(self.settings.chat.examples)

@@ -69,7 +69,8 @@ class Reply:
             question=self.question[: self.chat.max_query_chars], history=tuple(self.conversation[:last]), scope=caller.scope,
             sources=None if sources is None else tuple(sources),
         )  # fmt: skip
-        self.context = await server.router.route(request)
+        async with server.running:
+            self.context = await server.router.route(request)
         server.metrics.context(self.context)
 
     async def pieces(self) -> AsyncIterator[str]:

@@ -113,7 +113,8 @@ class Serve(msgspec.Struct, frozen=True, kw_only=True):
     port: Annotated[int, Meta(ge=0, le=65535)] = 8080  # 0: a free one
     max_body_bytes: Positive = 1_000_000
     body_seconds: Seconds = 10.0  # for a body to arrive
-    max_requests: Positive = 256  # at once; more are refused with 503
+    max_requests: Positive = 256  # at once, those in line included; more are refused with 503
+    max_running: Positive = 32  # questions looked up at once; the next wait in line, and their time does not run yet
     rate_per_minute: Count = 0  # of one caller; more are refused with 429. 0: any number
     max_deadline_seconds: Seconds = 60.0  # the longest a request may ask for
     drain_seconds: Seconds = 10.0  # how long requests in flight have when the server is stopped
