@@ -17,7 +17,7 @@ from contextrouter import websearch
 from contextrouter.contracts import FactSource, Source, TermStatistics
 from contextrouter.dedupe import Pool
 from contextrouter.fusion import leg_weight
-from contextrouter.model import Document, Envelope, Hit, RankedList
+from contextrouter.model import Document, Envelope, Hit, RankedList, Scope
 from contextrouter.reported import Reported
 from contextrouter.settings import CALIBRATED, Rag
 
@@ -36,17 +36,19 @@ async def calibrate(
     rag: Rag,
     sources: Mapping[str, Source | FactSource],
     reported: Reported,
+    scope: Scope | None,
     profiles: dict[str, Mapping[str, float]],
     until: float,
 ) -> str:
     """Put documents that come from `dedupe` on one scale; return what was done, "" where one source answered.
 
-    `profiles` maps a source to the leg weights of its embedder; those of the lists that are added are put there as well.
+    Statistics are those of what `scope` allows. `profiles` maps a source to the leg weights of its embedder; those of the lists
+    that are added are put there as well.
     """
     if not isinstance(envelopes, Pool) or not apart(envelopes):
         return ""
     lists = [ranked for ranked in envelopes.lists if ranked.hits]
-    told = await reported.of(list(dict.fromkeys(ranked.source for ranked in lists)), words_of(envelopes), until)
+    told = await reported.of(list(dict.fromkeys(ranked.source for ranked in lists)), words_of(envelopes), scope, until)
     # The whole question has more words than any part of it; the name only says what the list is about.
     longest = max([ranked.query for ranked in lists], key=len)
     calibration = Calibration(envelopes, longest, rag, sources, told, profiles)

@@ -361,8 +361,8 @@ class TermStatistics(msgspec.Struct, frozen=True, kw_only=True):
 class SupportsStatistics(Protocol):
     """A source that reports term statistics."""
 
-    async def statistics(self, terms: Sequence[str]) -> TermStatistics:
-        """Return the statistics of `terms`."""
+    async def statistics(self, terms: Sequence[str], scope: Scope | None = None) -> TermStatistics:
+        """Return the statistics of `terms` over the documents that `scope` allows, and no other; None: over all."""
         ...
 
 

@@ -314,13 +314,14 @@ class ContextRouter:
         if beyond:
             steps.add("facts", len(facts), note=f"{len(beyond)} facts beyond max_graph_facts", facts=beyond)
         told = stage_context(request, intent, facts, self.settings, self._sources) if stages else None
-        harvest, selected = await self._selected(harvest, rag, stages, told, until, steps)
+        harvest, selected = await self._selected(harvest, rag, stages, told, request.scope, until, steps)
         done = assemble(selected, facts, budget=rag.token_budget, count=tokens.count, truncate=tokens.truncate)
         steps.add("assemble", len(done.envelopes), done.lost, done.note, done.lost_facts)
         return context_of(request, intent, plan, harvest, done, steps.all, started, hits=hits, embedded=embedding.embedded)
 
     async def _selected(
-        self, harvest: Harvest, rag: Rag, stages: Mapping[str, Stage], context: StageContext | None, until: float, steps: Steps
+        self, harvest: Harvest, rag: Rag, stages: Mapping[str, Stage], context: StageContext | None, scope: Scope | None,
+        until: float, steps: Steps,
     ) -> tuple[Harvest, Lane]:
         """Dedupe, fuse, rank and select. A hit that is not what its types say is left out, and its source's report names it.
 
@@ -330,7 +331,7 @@ class ContextRouter:
         sound = without_flawed(harvest) if stages else harvest
         before = len(steps.all)
         try:
-            selected = await self._ranked(sound, rag, stages, context, until, steps)
+            selected = await self._ranked(sound, rag, stages, context, scope, until, steps)
             if stages or all_sound([envelope.document for envelope in selected.live]):
                 return sound, selected
         except (TypeError, AttributeError, ValueError, OverflowError):
@@ -339,10 +340,11 @@ class ContextRouter:
                 raise  # a fault of this program
         del steps.all[before:]
         sound = without_flawed(harvest)
-        return sound, await self._ranked(sound, rag, stages, context, until, steps)
+        return sound, await self._ranked(sound, rag, stages, context, scope, until, steps)
 
     async def _ranked(
-        self, harvest: Harvest, rag: Rag, stages: Mapping[str, Stage], context: StageContext | None, until: float, steps: Steps
+        self, harvest: Harvest, rag: Rag, stages: Mapping[str, Stage], context: StageContext | None, scope: Scope | None,
+        until: float, steps: Steps,
     ) -> Lane:
         envelopes = dedupe(harvest.lists, rag.identity)
         steps.add("dedupe", len(envelopes))
@@ -350,7 +352,7 @@ class ContextRouter:
         if rag.calibrate and len(harvest.lists) > 1:
             from contextrouter.calibration import calibrate  # whoever asks one source does not load it
 
-            if note := await calibrate(envelopes, rag, self._sources, self._reported, profiles, until):
+            if note := await calibrate(envelopes, rag, self._sources, self._reported, scope, profiles, until):
                 steps.add("calibrate", len(envelopes), note=note)
         live = steps.split("fuse", fuse(envelopes, rag, profiles=profiles, sources=self._order))
         if context is not None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from contextrouter import ContextRouter, Document, Hit, Rag, RankedList, SettingsError
+from contextrouter import ContextRouter, Document, Hit, Rag, RankedList, Scope, SettingsError
 from contextrouter.calibration import Calibration, apart, words_of
 from contextrouter.contracts import TermStatistics
 from contextrouter.dedupe import dedupe
@@ -139,7 +139,7 @@ class Told(Fixed):
         self.asked: list[Sequence[str]] = []
         self.frequency, self.wait = frequency, wait
 
-    async def statistics(self, terms: Sequence[str]) -> TermStatistics:
+    async def statistics(self, terms: Sequence[str], scope: Scope | None = None) -> TermStatistics:
         self.asked.append(tuple(terms))
         await asyncio.sleep(self.wait)
         if self.frequency < 0:
@@ -150,16 +150,16 @@ class Told(Fixed):
 async def test_what_was_reported_is_not_asked_for_again():
     source = Told("x")
     reported = Reported({"a": source, "b": Fixed("y")})
-    found = await reported.of(["a", "b"], ["moon", "tides"])
+    found = await reported.of(["a", "b"], ["moon", "tides"], None)
     assert {name: dict(told.frequencies) for name, told in found.items()} == {"a": {"moon": 1, "tides": 1}}
-    again = await reported.of(["a"], ["tides", "sun"])
+    again = await reported.of(["a"], ["tides", "sun"], None)
     assert again["a"].frequencies == {"tides": 1, "sun": 1}
     assert source.asked == [("moon", "tides"), ("sun",)]
 
 
 async def test_a_source_that_is_late_or_fails_costs_its_own_statistics_only():
     slow, broken, fine = Told("x", wait=30), Told("y", frequency=-1), Told("z")
-    found = await Reported({"slow": slow, "broken": broken, "fine": fine}).of(["slow", "broken", "fine"], ["moon"])
+    found = await Reported({"slow": slow, "broken": broken, "fine": fine}).of(["slow", "broken", "fine"], ["moon"], None)
     assert set(found) == {"fine"}
 
 

@@ -118,7 +118,8 @@ def test_it_finds_what_the_store_in_memory_finds() -> None:
                 else:
                     assert [h.document for h in got] == [h.document for h in right]
                     assert [h.score for h in got] == pytest.approx([h.score for h in right], abs=2e-6)
-            assert await store.statistics(_WORDS) == await memory.statistics(_WORDS)
+            for scope in (None, Scope(tenant="a", compartments=frozenset({"hr"}))):
+                assert await store.statistics(_WORDS, scope) == await memory.statistics(_WORDS, scope)
 
     with asyncio.Runner() as runner:
         context = opened()

@@ -122,7 +122,8 @@ def test_it_answers_as_the_store_in_memory(
             for query in queries:
                 got, right = await file.search(query), await memory.search(query)
                 assert [(h.document, h.score) for h in got] == [(h.document, h.score) for h in right]
-            assert await file.statistics(_WORDS) == await memory.statistics(_WORDS)
+            for scope in (None, *[query.scope for query in queries]):
+                assert await file.statistics(_WORDS, scope) == await memory.statistics(_WORDS, scope)
         await file.aclose()
 
     asyncio.run(compare())

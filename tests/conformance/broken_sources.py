@@ -172,9 +172,10 @@ class Library(Shelf):
         counts = Counter((name, str(getattr(hit.document, name))) for hit in hits for name in dimensions)
         return [Facet(dimension=name, value=value, count=count) for (name, value), count in sorted(counts.items())]
 
-    async def statistics(self, terms: Sequence[str]) -> TermStatistics:
-        counts = {term: sum(term.casefold() in d.content.casefold().split() for d in self.documents) for term in terms}
-        return TermStatistics(documents=len(self.documents), average_length=9.0, frequencies=counts)
+    async def statistics(self, terms: Sequence[str], scope: Scope | None = None) -> TermStatistics:
+        shown = [document for document in self.documents if admits(document, Query(text="", scope=scope))]
+        counts = {term: sum(term.casefold() in d.content.casefold().split() for d in shown) for term in terms}
+        return TermStatistics(documents=len(shown), average_length=9.0, frequencies=counts)
 
     async def version(self) -> str:
         return "1"
@@ -233,8 +234,8 @@ class CountsTheFirst(Library):
 
 @breaks("statistics_are_of_the_terms_asked")
 class CountsWords(Library):
-    async def statistics(self, terms: Sequence[str]) -> TermStatistics:
-        told = await super().statistics(terms)
+    async def statistics(self, terms: Sequence[str], scope: Scope | None = None) -> TermStatistics:
+        told = await super().statistics(terms, scope)
         return told.__class__(documents=1, average_length=9.0, frequencies={t: n * 10 for t, n in told.frequencies.items()})
 
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 from breaking import breaks
 
 from contextrouter.builtin.providers.memory import Memory
-from contextrouter.contracts import Entry
+from contextrouter.contracts import Entry, TermStatistics
 from contextrouter.filters import FIELDS, passes
 from contextrouter.model import Document, Facet, Hit, Query, Scope
 
@@ -213,6 +213,12 @@ class NeighboursOfAllLevels(Linked):
 class CountsForAnyone(Linked):
     async def facets(self, query: Query, dimensions: Sequence[str]) -> Sequence[Facet]:
         return await super().facets(query.replace(scope=None), dimensions)
+
+
+@breaks("statistics_count_what_the_scope_allows")
+class TermsOfAllTenants(Store):
+    async def statistics(self, terms: Sequence[str], scope: Scope | None = None) -> TermStatistics:
+        return await super().statistics(terms, scope and scope.replace(tenant=None))
 
 
 OBEYING: tuple[type[Any], ...] = (Store, Linked)

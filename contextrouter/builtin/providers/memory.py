@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
+from itertools import islice
 from typing import Any, NamedTuple, Self
 
 import msgspec
@@ -19,6 +20,10 @@ from contextrouter.websearch import Phrase, WebQuery, analyse
 
 WEIGHTS = (3.0, 2.0, 1.0)
 """How often a term counts in title, heading path and body."""
+
+
+_Key = tuple[str, str, str]
+"""Tenant, document and chunk."""
 
 
 class _Chunk(NamedTuple):
@@ -51,9 +56,8 @@ class Memory(Provider):
         self.vector_legs = ("vector", "keywords") if self.embedder else ()
         self.score_range = {leg: (-1.0, 1.0) for leg in self.vector_legs}
         self._stored: dict[tuple[str, str], _Stored] = {}
-        self._postings: defaultdict[str, dict[tuple[str, str, str], float]] = defaultdict(dict)
-        self._chunks: dict[tuple[str, str, str], _Chunk] = {}
-        self._words = 0
+        self._postings: defaultdict[str, dict[_Key, float]] = defaultdict(dict)
+        self._chunks: dict[_Key, _Chunk] = {}
         self._dimensions: int | None = None
         self._generation = 0
         for number, table in enumerate(documents or []):
@@ -75,7 +79,7 @@ class Memory(Provider):
         if query.leg not in self.legs:
             raise SourceError(f"Leg {query.leg!r} is not one of this store's legs: {', '.join(self.legs)}.")
         asked = websearch.parse(query.text)
-        scores = self._bm25(asked) if query.leg == "text" else self._cosines(query)
+        scores = self._bm25(asked, query.scope) if query.leg == "text" else self._cosines(query)
         found = [
             (score, key) for key, score in scores.items()
             if matches(self._chunks[key].document, query) and _admits(self._chunks[key], asked)
@@ -117,30 +121,40 @@ class Memory(Provider):
         """A count of changes."""
         return str(self._generation)
 
-    async def statistics(self, terms: Sequence[str]) -> TermStatistics:
-        """Counts over chunks; a term that is several words has the frequency of the rarest of them."""
-        counts = {t: min((len(self._postings.get(a, ())) for a in analyse(t)), default=0) for t in terms}
-        return TermStatistics(documents=len(self._chunks), average_length=self._average(), frequencies=counts)
+    async def statistics(self, terms: Sequence[str], scope: Scope | None = None) -> TermStatistics:
+        """Counts over the chunks that `scope` shows; a term that is several words has the frequency of the rarest of them."""
+        shown = self._shown(scope)
+        counts = {t: min((len(self._found(a, shown)) for a in analyse(t)), default=0) for t in terms}
+        return TermStatistics(documents=len(shown), average_length=_average(shown), frequencies=counts)
 
-    def _average(self) -> float:
-        return self._words / len(self._chunks) if self._chunks else 0.0
+    def _shown(self, scope: Scope | None) -> Mapping[_Key, _Chunk]:
+        if scope is None:
+            return self._chunks
+        return {key: chunk for key, chunk in self._chunks.items() if scope.allows(chunk.document)}
 
-    def _bm25(self, asked: WebQuery) -> dict[tuple[str, str, str], float]:
-        scores: defaultdict[tuple[str, str, str], float] = defaultdict(float)
-        average = self._average() or 1.0
+    def _found(self, word: str, shown: Mapping[_Key, _Chunk]) -> Mapping[_Key, float]:
+        """The frequency of a term in those chunks that are shown and have it: what is hidden is not counted either."""
+        found = self._postings.get(word, {})
+        return found if shown is self._chunks else {key: found[key] for key in found if key in shown}
+
+    def _bm25(self, asked: WebQuery, scope: Scope | None) -> dict[_Key, float]:
+        scores: defaultdict[_Key, float] = defaultdict(float)
+        shown = self._shown(scope)
+        average = _average(shown) or 1.0
         for term in asked.terms:
-            for word in self._begun(term):
-                idf = websearch.weight(len(self._chunks), len(self._postings[word]))
-                for key, frequency in self._postings[word].items():
-                    scores[key] += idf * websearch.saturation(frequency, self._chunks[key].length / average)
+            for found in self._begun(term, shown):
+                idf = websearch.weight(len(shown), len(found))
+                for key, frequency in found.items():
+                    scores[key] += idf * websearch.saturation(frequency, shown[key].length / average)
         return {key: round(score, 9) for key, score in scores.items()}
 
-    def _begun(self, term: str) -> list[str]:
+    def _begun(self, term: str, shown: Mapping[_Key, _Chunk]) -> list[Mapping[_Key, float]]:
         if not term.endswith(websearch.FURTHEST):
-            return [term] if term in self._postings else []
-        return sorted(word for word in self._postings if word.startswith(term[:-1]))[: websearch.MOST_BEGUN]
+            return [found] if (found := self._found(term, shown)) else []
+        begun = (self._found(word, shown) for word in sorted(self._postings) if word.startswith(term[:-1]))
+        return list(islice(filter(None, begun), websearch.MOST_BEGUN))
 
-    def _cosines(self, query: Query) -> dict[tuple[str, str, str], float]:
+    def _cosines(self, query: Query) -> dict[_Key, float]:
         if query.vector is None:
             raise SourceError(f"Leg {query.leg!r} needs a query vector and got none; set `embedder` to a defined embedder.")
         try:
@@ -198,7 +212,6 @@ class Memory(Provider):
         for chunk in ready.chunks:
             place = (*key, chunk.document.id)
             self._chunks[place] = chunk
-            self._words += chunk.length
             for term, frequency in chunk.frequencies.items():
                 self._postings[term][place] = frequency
 
@@ -210,7 +223,6 @@ class Memory(Provider):
         for chunk in stored.chunks:
             place = (*key, chunk.document.id)
             del self._chunks[place]
-            self._words -= chunk.length
             for term in chunk.frequencies:
                 del self._postings[term][place]
                 if not self._postings[term]:
@@ -237,6 +249,10 @@ def _chunk(document: Document, vectors: Mapping[str, tuple[float, ...]]) -> _Chu
         for term in terms:
             frequencies[term] += weight
     return _Chunk(document, frequencies, fields, websearch.length(fields), vectors)
+
+
+def _average(chunks: Mapping[_Key, _Chunk]) -> float:
+    return sum([chunk.length for chunk in chunks.values()]) / len(chunks) if chunks else 0.0
 
 
 def _unit(vector: Vector) -> tuple[float, ...] | None:

@@ -242,10 +242,10 @@ class Postgres(Provider):
         except NoStore:
             return ""
 
-    async def statistics(self, terms: Sequence[str]) -> TermStatistics:
-        """Counts over chunks; a term that is several words has the frequency of the rarest of them, 20,000 at most."""
-        async with self.pool.transaction() as connection:
-            return await postgres_text.statistics(connection, terms)
+    async def statistics(self, terms: Sequence[str], scope: Scope | None = None) -> TermStatistics:
+        """Counts over the chunks that `scope` shows; a term of several words has the frequency of the rarest, 20,000 at most."""
+        async with self.pool.transaction(scope) as connection:
+            return await postgres_text.statistics(connection, terms, scope)
 
     async def stats(self) -> Mapping[str, int | str]:
         """Counts of documents, chunks, vectors, links and facts; generation, dimensions, model; and bytes on disk."""

@@ -89,11 +89,11 @@ async def size(connection: Connection, scope: Scope | None) -> tuple[int, float]
     return row["chunks"], row["length"] / row["chunks"] if row["chunks"] else 0.0
 
 
-async def statistics(connection: Connection, terms: Sequence[str]) -> TermStatistics:
-    """Counts over chunks; a term that is several words has the frequency of the rarest of them."""
+async def statistics(connection: Connection, terms: Sequence[str], scope: Scope | None) -> TermStatistics:
+    """Counts over the chunks that the scope shows; a term that is several words has the frequency of the rarest of them."""
     analysed: Mapping[str, list[str]] = {term: websearch.analyse(term) for term in terms}
-    counts = await counted(connection, list(dict.fromkeys(word for found in analysed.values() for word in found)), None)
-    total, average = await size(connection, None)
+    counts = await counted(connection, list(dict.fromkeys(word for found in analysed.values() for word in found)), scope)
+    total, average = await size(connection, scope)
     return TermStatistics(
         documents=total,
         average_length=average,

@@ -199,10 +199,10 @@ class Sqlite(Provider):
         """A string that changes with every write, by whichever process; "" while there is no store."""
         return await self._file.read(lambda c, stop: schema.version(c), empty="") if self._file.exists() else ""
 
-    async def statistics(self, terms: Sequence[str]) -> TermStatistics:
-        """Counts over chunks; a term that is several words has the frequency of the rarest of them."""
+    async def statistics(self, terms: Sequence[str], scope: Scope | None = None) -> TermStatistics:
+        """Counts over the chunks that `scope` shows; a term that is several words has the frequency of the rarest of them."""
         nothing = TermStatistics(documents=0, average_length=0.0, frequencies=dict.fromkeys(terms, 0))
-        found: TermStatistics = await self._file.read(lambda c, stop: sqlite_text.statistics(c, terms), empty=nothing)
+        found: TermStatistics = await self._file.read(lambda c, stop: self._index.statistics(c, terms, scope, stop), empty=nothing)
         return found
 
     async def stats(self) -> Mapping[str, int | str]:
@@ -220,7 +220,7 @@ class Sqlite(Provider):
     def _text(self, connection: sqlite3.Connection, query: Query, stop: Stop) -> list[Hit]:
         asked = websearch.parse(query.text)
         condition = admitted(query, asked)
-        best = self._index.search(connection, asked.terms, condition, query.limit, stop)
+        best = self._index.search(connection, asked.terms, query.scope, condition, query.limit, stop)
         return _hits(connection, best, query.limit, {})
 
     def _nearest(self, connection: sqlite3.Connection, query: Query, stop: Stop) -> list[Hit]:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from contextrouter.builtin.providers.sqlite_filter import Condition
+from contextrouter.builtin.providers import sqlite_schema as schema
+from contextrouter.builtin.providers.sqlite_filter import EVERYTHING, Condition, visible
 from contextrouter.errors import MissingDependency
+from contextrouter.model import SHARED, Document, Scope
 
 if TYPE_CHECKING:
     import numpy as np
@@ -109,6 +111,55 @@ class Admissions:
                 del self._known[other]
             while len(self._known) > _REMEMBERED:
                 del self._known[next(iter(self._known))]
+
+
+class Shown(NamedTuple):
+    """What a scope shows of a store: how many chunks, how many terms they have on average, and by which condition, if not all."""
+
+    chunks: int
+    average: float
+    condition: Condition
+
+
+class Sizes:
+    """How many chunks have which labels, and how long they are together; counted once for each state of the store."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._version = ""
+        self._labelled: dict[str, list[tuple[Document, int, int]]] = {}
+
+    def of(self, connection: sqlite3.Connection, scope: Scope | None) -> Shown:
+        """What `scope` shows in the snapshot of `connection`."""
+        chunks, length = schema.number(connection, "chunks"), schema.number(connection, "length")
+        if scope is not None:
+            version = schema.version(connection)
+            with self._lock:
+                if self._version != version:
+                    self._labelled, self._version = _labelled(connection), version
+                labelled = [each for tenant in {scope.tenant or "", SHARED} for each in self._labelled.get(tenant, ())]
+            counts = [(count, words) for labels, count, words in labelled if scope.allows(labels)]
+            shown, length = sum([count for count, _ in counts]), sum([words for _, words in counts])
+            if shown < chunks:
+                return Shown(shown, length / shown if shown else 0.0, visible(scope, "c"))
+        return Shown(chunks, length / chunks if chunks else 0.0, EVERYTHING)
+
+    def forget(self) -> None:
+        """Let go of everything."""
+        with self._lock:
+            self._version, self._labelled = "", {}
+
+
+def _labelled(connection: sqlite3.Connection) -> dict[str, list[tuple[Document, int, int]]]:
+    """Tenant -> labels as a document has them, chunks, and terms in them."""
+    rows = connection.execute(
+        "SELECT tenant, compartment, sensitivity, count(*), sum(length) FROM chunks GROUP BY tenant, compartment, sensitivity"
+    )
+    found: dict[str, list[tuple[Document, int, int]]] = {}
+    for tenant, compartment, sensitivity, count, length in rows:
+        labels = Document(content="", tenant=tenant, compartment=compartment, sensitivity=sensitivity)
+        found.setdefault(tenant, []).append((labels, count, length))
+    return found
 
 
 class Lengths:

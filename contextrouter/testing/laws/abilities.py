@@ -98,7 +98,7 @@ async def facets_count_before_any_limit(subject: Subject) -> None:
 
 @law_of(SupportsStatistics)
 async def statistics_are_of_the_terms_asked(subject: Subject) -> None:
-    """statistics() has a count for each term, none above the number of documents; an unknown term counts 0."""
+    """statistics() has a count for each term, none above the number of documents; an unknown term counts 0; a scope adds none."""
     async with subject.opened() as plugin:
         terms = [*subject.asked[0].split()[:4], "nosuchtermanywhere"]
         told = await plugin.statistics(terms)
@@ -106,6 +106,9 @@ async def statistics_are_of_the_terms_asked(subject: Subject) -> None:
             raise Broken(f"{terms} were asked for, {sorted(told.frequencies)} came")
         if told.frequencies["nosuchtermanywhere"] or not all(0 <= n <= told.documents for n in told.frequencies.values()):
             raise Broken(f"counts of {told.documents} documents are {dict(told.frequencies)}")
+        shown = await plugin.statistics(terms, _STRANGER)
+        if shown.documents > told.documents or any(shown.frequencies[term] > told.frequencies[term] for term in terms):
+            raise Broken(f"in a scope it counts {shown.documents} documents, {dict(shown.frequencies)}: more than there are")
 
 
 @law_of(SupportsVersion)

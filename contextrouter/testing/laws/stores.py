@@ -12,6 +12,7 @@ from contextrouter.contracts import (
     SupportsFacets,
     SupportsFetch,
     SupportsNeighbours,
+    SupportsStatistics,
     SupportsTenants,
     SupportsUpsert,
     SupportsVersion,
@@ -59,6 +60,11 @@ class LinkedStore(SupportsUpsert, SupportsNeighbours, Protocol):
 @runtime_checkable
 class FacetedStore(SupportsUpsert, SupportsFacets, Protocol):
     """A store that can count."""
+
+
+@runtime_checkable
+class CountedStore(SupportsUpsert, SupportsStatistics, Protocol):
+    """A store that reports term statistics."""
 
 
 def canaries() -> list[Document]:
@@ -145,6 +151,21 @@ async def facets_count_what_the_scope_allows(subject: Subject) -> None:
             facets = await plugin.facets(asking(plugin, WORD, leg, subject, scope=scope), ["kind"])
             counted = sum(facet.count for facet in facets if facet.value == "canary")
             if counted != allowed:
+                raise Broken(f"{counted} were counted where {allowed} are allowed, in the scope {said(scope, 120)}")
+
+
+@law_of(CountedStore)
+async def statistics_count_what_the_scope_allows(subject: Subject) -> None:
+    """statistics() in a scope counts the documents it allows, and no other: what is hidden moves no score of what is shown."""
+    async with subject.opened() as plugin:
+        before = {scope: await plugin.statistics([WORD], scope) for scope in _SCOPES}
+        given = canaries()
+        await plugin.upsert([_entry(subject, plugin, document) for document in given])
+        for scope in _SCOPES:
+            told = await plugin.statistics([WORD], scope)
+            counted = (told.documents - before[scope].documents, told.frequencies[WORD])
+            allowed = sum(scope.allows(document) for document in given)
+            if counted != (allowed, allowed):
                 raise Broken(f"{counted} were counted where {allowed} are allowed, in the scope {said(scope, 120)}")
 
 
@@ -348,7 +369,8 @@ async def reopened_it_has_what_was_put_in(subject: Subject) -> None:
 
 LAWS: tuple[Law, ...] = (
     canaries_never_leave_their_scope, fetch_shows_what_the_scope_allows, neighbours_never_leave_their_scope,
-    facets_count_what_the_scope_allows, scope_narrows_before_the_limit, filters_narrow_before_the_limit,
+    facets_count_what_the_scope_allows, statistics_count_what_the_scope_allows, scope_narrows_before_the_limit,
+    filters_narrow_before_the_limit,
     metadata_does_not_shadow_fields, period_narrows_before_the_limit, document_is_replaced_whole, upsert_again_changes_no_answer,
     upsert_of_nothing_is_harmless, fingerprints_are_those_stored, tenants_keep_documents_apart, tenants_are_those_with_documents,
     deleted_is_gone, chunks_are_no_laxer_than_their_document, version_changes_with_the_content, reopened_it_has_what_was_put_in,

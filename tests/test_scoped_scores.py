@@ -1,0 +1,119 @@
+"""Documents of others move neither scores nor order of mine: in the stores, in their statistics, and calibrated."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from contextrouter import ContextRouter
+from contextrouter.builtin.providers import sqlite_text
+from contextrouter.builtin.providers.memory import Memory
+from contextrouter.builtin.providers.sqlite import Sqlite
+from contextrouter.contracts import Entry
+from contextrouter.model import SHARED, Context, Document, Query, Request, Scope
+
+SCOPE = Scope(tenant="a", compartments=frozenset({"hr"}), ceiling="internal")
+_WORDS = ["sun", "moon", "tide", "comet", "\u4eac\u90fd", "\u4eac\u6c34"]
+_TEXTS = st.lists(st.sampled_from(_WORDS), min_size=1, max_size=6).map(" ".join)
+_MINE = st.builds(
+    Document, content=_TEXTS, title=_TEXTS, tenant=st.sampled_from(["a", SHARED]), compartment=st.sampled_from([None, "hr"])
+)
+_OTHERS = (
+    st.builds(Document, content=_TEXTS, title=_TEXTS, tenant=st.sampled_from(["b", None, "A"]))
+    | st.builds(Document, content=_TEXTS, tenant=st.just("a"), compartment=st.just("legal"))
+    | st.builds(Document, content=_TEXTS, tenant=st.just("a"), sensitivity=st.sampled_from(["restricted", "unheard-of"]))
+)
+_QUESTIONS = st.sampled_from(["sun", "tide of the moon", "comet sun", "\u4eac", "moon -sun"])
+
+
+def entries(documents: Sequence[Document], mark: str) -> list[Entry]:
+    named = [document.replace(id=f"{mark}{number}") for number, document in enumerate(documents)]
+    return [Entry(document=document, chunks=[document]) for document in named]
+
+
+async def told(store: Memory | Sqlite, question: str) -> object:
+    hits = await store.search(Query(text=question, leg="text", scope=SCOPE, limit=20))
+    return [(hit.document.id, hit.score) for hit in hits], await store.statistics(_WORDS, SCOPE)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    mine=st.lists(_MINE, min_size=1, max_size=5), others=st.lists(_OTHERS, min_size=1, max_size=5),
+    questions=st.lists(_QUESTIONS, min_size=1, max_size=3, unique=True),
+)  # fmt: skip
+def test_others_documents_move_no_score(
+    tmp_path: Path, mine: list[Document], others: list[Document], questions: list[str]
+) -> None:
+    async def compare() -> None:
+        for store in (Memory(), Sqlite(path=str(tmp_path / f"{time.monotonic_ns()}.db"), embedder=None)):
+            await store.open()
+            await store.upsert(entries(mine, "m"))
+            before = [await told(store, question) for question in questions]
+            await store.upsert(entries(others, "o"))
+            assert [await told(store, question) for question in questions] == before
+            await store.delete(["o0"], others[0].tenant)
+            assert [await told(store, question) for question in questions] == before
+            await store.aclose()
+
+    asyncio.run(compare())
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_terms_that_only_others_have_take_no_place_of_those_a_character_begins(tmp_path: Path, kind: str) -> None:
+    """A character stands for 50 terms it begins; others' 60 come first by code point, mine after them."""
+    store = Memory() if kind == "memory" else Sqlite(path=str(tmp_path / "s.db"), embedder=None)
+    await store.open()
+    await store.upsert(entries([Document(content="\u4eac\u90fd", tenant="a"), Document(content="sun", tenant="a")], "m"))
+    before = await told(store, "\u4eac")
+    await store.upsert(entries([Document(content="\u4eac" + chr(0x4E00 + n), tenant="b") for n in range(60)], "o"))
+    assert await told(store, "\u4eac") == before
+    assert before[0][0][0] == "m0"  # type: ignore[index]
+    await store.aclose()
+
+
+async def test_which_terms_are_too_common_to_read_is_decided_by_what_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of nine terms, more than are read unseen, the budget of 20 postings covers all of mine; others' would use it up."""
+    monkeypatch.setattr(sqlite_text, "POSTINGS", 20)
+    store = Sqlite(path=str(tmp_path / "s.db"), embedder=None)
+    await store.open()
+    words = [f"word{n}" for n in range(9)]
+    await store.upsert(entries([Document(content=word, tenant="a") for word in words], "m"))
+    before = await told(store, " ".join(words))
+    await store.upsert(entries([Document(content=words[0], tenant="b") for _ in range(15)], "o"))
+    assert await told(store, " ".join(words)) == before
+    assert len(before[0]) == 9  # type: ignore[index]
+    await store.aclose()
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    mine=st.lists(_MINE, min_size=2, max_size=6), others=st.lists(_OTHERS, min_size=1, max_size=6),
+    question=st.sampled_from(["sun moon", "tide of the moon", "comet"]),
+)  # fmt: skip
+def test_others_documents_move_no_calibrated_score(mine: list[Document], others: list[Document], question: str) -> None:
+    async def routed(*documents: Sequence[Document]) -> Context:
+        stores = {}
+        for name in ("one", "two"):
+            stores[name] = Memory()
+            for mark, found in zip("mo", documents, strict=False):
+                await stores[name].upsert(entries(found[name == "two" :: 2], f"{name}-{mark}"))
+        async with ContextRouter({"rag": {"interpreters": []}}, providers=stores) as router:
+            return await router.route(Request(question=question, scope=SCOPE))
+
+    def seen(context: Context) -> object:
+        found = context.envelopes
+        ranked = [(each.document.id, each.score, [(p.source, p.rank, p.score) for p in each.provenance]) for each in found]
+        return ranked, {step.name: step.note for step in context.trace.steps}
+
+    async def compare() -> None:
+        assert seen(await routed(mine, others)) == seen(await routed(mine))
+
+    asyncio.run(compare())
