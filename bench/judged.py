@@ -144,11 +144,11 @@ async def stores(collection: Collection, folder: Path, embedder: Embedder | None
         if await store.fingerprints():
             continue
         for start in range(0, len(documents), BATCH):
-            await store.upsert(await _entries(documents[start : start + BATCH], embedder))
+            await store.upsert(await entries_of(documents[start : start + BATCH], embedder))
     return made
 
 
-async def _entries(documents: Sequence[Document], embedder: Embedder | None) -> list[Entry]:
+async def entries_of(documents: Sequence[Document], embedder: Embedder | None) -> list[Entry]:
     vectors: Mapping[int, Vector] = {}
     if embedder is not None:
         vectors = dict(enumerate(await embedder.embed([leg_text("vector", document) or "" for document in documents])))

@@ -47,7 +47,7 @@ class Postgres(Provider):
         precision: Precision = "vector",
         m: int = 16,
         ef_construction: int = 64,
-        ef_search: int = 100,
+        ef_search: int = 200,
         exact_below: int = 10_000,
         pool_size: int = 10,
         pool_timeout: float = 5.0,

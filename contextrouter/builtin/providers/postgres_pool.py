@@ -33,7 +33,8 @@ _NAME = re.compile(r"[a-z_][a-z0-9_]{0,39}")
 _PAUSE = 0.1  # seconds between two attempts to reach a server that went away
 _SETTINGS = (
     "SELECT set_config('search_path', $1, true), set_config('statement_timeout', $2, true),"
-    " set_config('contextrouter.unrestricted', $3, true), set_config('contextrouter.scope', $4, true)"
+    " set_config('contextrouter.unrestricted', $3, true), set_config('contextrouter.scope', $4, true),"
+    " set_config('jit', 'off', true)"
 )
 
 

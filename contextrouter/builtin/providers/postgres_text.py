@@ -32,10 +32,9 @@ def rank_weights(title: float, path: float, body: float) -> tuple[list[float], f
 async def search(connection: Connection, query: Query, weights: Sequence[float], factor: float) -> list[Any]:
     """The best admitted chunks (payload, score), best first, ties by id and tenant; none without a term to look for."""
     asked = websearch.parse(query.text)
-    frequencies = await counted(connection, asked.terms[:_MOST_COUNTED], query.scope)
+    frequencies, total, average = await counted(connection, asked.terms[:_MOST_COUNTED], query.scope)
     if not any(frequencies.values()):
         return []
-    total, average = await size(connection, query.scope)
     nominating = websearch.rarest(list(frequencies.items()), BUDGET)
     scored = websearch.rarest(list(frequencies.items()), sum(frequencies.values()))[:_MOST_SCORED]
     values = Values()
@@ -63,37 +62,32 @@ def _share(length: str) -> str:
     return f"{1.0 + k1} / ({1.0 + k1 * (1.0 - b)} + {k1 * b} * {length})"
 
 
-async def counted(connection: Connection, terms: Sequence[str], scope: Scope | None) -> dict[str, int]:
-    """In how many chunks that the scope shows each term occurs, counted no further than `BUDGET`; rarity is no hint at others'."""
+async def counted(connection: Connection, terms: Sequence[str], scope: Scope | None) -> tuple[dict[str, int], int, float]:
+    """In how many chunks that the scope shows each term occurs, how many it shows, and how many terms they have on average.
+
+    Counted no further than `BUDGET`, within the scope: rarity is no hint at what others have.
+    """
     values = Values()
     given = values.bound([lexeme(term) for term in terms], "text[]")
     shown = visible(scope, "c", values)
-    rows = await connection.fetch(
-        "SELECT (SELECT count(*) FROM (SELECT FROM chunks c WHERE c.terms @@ t.term::tsquery"
-        f"{' AND ' + shown if shown else ''} LIMIT {BUDGET}) s) AS many"
-        f" FROM unnest({given}) WITH ORDINALITY AS t (term, place) ORDER BY t.place",
-        *values,
-    )
-    return {term: row["many"] for term, row in zip(terms, rows, strict=True)}
-
-
-async def size(connection: Connection, scope: Scope | None) -> tuple[int, float]:
-    """How many chunks the scope shows, and how many terms they have on average."""
-    values = Values()
     row = await connection.fetchrow(
-        "SELECT coalesce(sum(chunks), 0)::bigint AS chunks, coalesce(sum(length), 0)::bigint AS length FROM counts c"
-        f" WHERE {visible(scope, 'c', values) or 'true'}",
+        "SELECT ARRAY(SELECT (SELECT count(*) FROM (SELECT FROM chunks c WHERE c.terms @@ t.term::tsquery"
+        f"{' AND ' + shown if shown else ''} LIMIT {BUDGET}) s)"
+        f" FROM unnest({given}) WITH ORDINALITY AS t (term, place) ORDER BY t.place) AS many,"
+        " coalesce(sum(c.chunks), 0)::bigint AS chunks, coalesce(sum(c.length), 0)::bigint AS length"
+        f" FROM counts c WHERE {shown or 'true'}",
         *values,
     )
     assert row is not None
-    return row["chunks"], row["length"] / row["chunks"] if row["chunks"] else 0.0
+    chunks = row["chunks"]
+    return dict(zip(terms, row["many"], strict=True)), chunks, row["length"] / chunks if chunks else 0.0
 
 
 async def statistics(connection: Connection, terms: Sequence[str], scope: Scope | None) -> TermStatistics:
     """Counts over the chunks that the scope shows; a term that is several words has the frequency of the rarest of them."""
     analysed: Mapping[str, list[str]] = {term: websearch.analyse(term) for term in terms}
-    counts = await counted(connection, list(dict.fromkeys(word for found in analysed.values() for word in found)), scope)
-    total, average = await size(connection, scope)
+    words = list(dict.fromkeys(word for found in analysed.values() for word in found))
+    counts, total, average = await counted(connection, words, scope)
     return TermStatistics(
         documents=total,
         average_length=average,

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import math
-import re
 from array import array
 from collections.abc import Sequence
 from sys import byteorder
@@ -13,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from contextrouter import websearch
 from contextrouter.builtin.providers.postgres_filter import Values, admitted
 from contextrouter.builtin.providers.postgres_schema import REBUILD
-from contextrouter.builtin.providers.postgres_write import LEGS, refuse, unit, written
+from contextrouter.builtin.providers.postgres_write import LEGS, refuse, unit
 from contextrouter.errors import SourceError
 from contextrouter.model import Query
 
@@ -36,7 +34,7 @@ async def search(
     """
     if query.vector is None:
         raise SourceError(f"Leg {query.leg!r} needs a query vector and got none; set `embedder` to a defined embedder.")
-    known, size, definition = await _known(connection, query.leg)
+    known, size, definition, few = await _prepared(connection, query, exact_below, max(ef_search, query.limit))
     refuse(known, size, *model)
     try:
         vector = unit(query.vector)
@@ -49,18 +47,11 @@ async def search(
             f"Query vector has {len(vector)} dimensions, the store's have {size}; "
             f"use the embedder the store was filled with, or build it again with {REBUILD}."
         )
-    text = written(vector)
-    if not definition or await _few(connection, query, exact_below):
-        return await _exact(connection, query, text)
-    await connection.execute(
-        "SELECT set_config('hnsw.ef_search', $1, true), set_config('hnsw.iterative_scan', 'relaxed_order', true),"
-        " set_config('ivfflat.iterative_scan', 'relaxed_order', true), set_config('ivfflat.probes', $2, true)",
-        str(min(_MOST_SEARCH, max(ef_search, query.limit))),
-        str(probes(definition)),
-    )
+    if few:
+        return await _exact(connection, query, vector)
     precision = "halfvec" if "halfvec_cosine_ops" in definition else "vector"
-    found = await _near(connection, query, text, precision, size)
-    return found if len(found) >= query.limit else await _exact(connection, query, text)
+    found = await _near(connection, query, vector, precision, size)
+    return found if len(found) >= query.limit else await _exact(connection, query, vector)
 
 
 def values_of(sent: bytes) -> Sequence[float]:
@@ -88,40 +79,42 @@ def index_sql(
     )
 
 
-def probes(definition: str) -> int:
-    """Lists of an ivfflat index that a search reads first: the square root of all."""
-    found = re.search(r"lists='?(\d+)", definition)
-    return max(1, round(math.sqrt(int(found[1])))) if found else 1
+async def _prepared(connection: Connection, query: Query, most: int, ef_search: int) -> tuple[str, int, str, bool]:
+    """Model and length of the vectors stored, the definition of the leg's index ("": none), and whether to measure all.
 
-
-async def _known(connection: Connection, leg: str) -> tuple[str, int, str]:
-    """Model and length of the vectors stored, and the definition of the leg's index ("": it has none)."""
+    That is so without an index, and where no more than `most` chunks are admitted. Tells Postgres for this transaction how
+    far to read an index, too: one way there and back for all of it. ivfflat reads the square root of its lists first.
+    """
+    values = Values()
+    name = values.bound(f"chunks_{query.leg}_near", "text")
+    condition = admitted(query, websearch.parse(query.text), values)
+    few = "(SELECT coalesce(sum(chunks), 0) <= {0} FROM counts)"
+    if condition:
+        few = f"(SELECT count(*) <= {{0}} FROM (SELECT FROM chunks c WHERE {condition} LIMIT {{0}} + 1) s)"
+    few = few.format(values.bound(most, "bigint"))
+    searched = values.bound(str(min(_MOST_SEARCH, ef_search)), "text")
+    sort = "set_config('enable_sort', 'off', true)" if not condition else "NULL"  # below some 10,000 rows all would be sorted
     row = await connection.fetchrow(
-        "SELECT (SELECT value FROM meta WHERE key = 'model') AS model, (SELECT value FROM meta WHERE key = 'dimensions') AS size,"
-        " (SELECT pg_get_indexdef(indexrelid) FROM pg_index WHERE indexrelid = to_regclass($1) AND indisvalid) AS definition",
-        f"chunks_{leg}_near",
+        "WITH near AS MATERIALIZED (SELECT (SELECT pg_get_indexdef(indexrelid) FROM pg_index"
+        f" WHERE indexrelid = to_regclass({name}) AND indisvalid) AS definition)"
+        " SELECT (SELECT value FROM meta WHERE key = 'model') AS model,"
+        " (SELECT value FROM meta WHERE key = 'dimensions') AS size, definition,"
+        f" CASE WHEN definition IS NULL THEN true ELSE {few} END AS few, set_config('hnsw.ef_search', {searched}, true),"
+        " set_config('hnsw.iterative_scan', 'relaxed_order', true), set_config('ivfflat.iterative_scan', 'relaxed_order', true),"
+        f" set_config('ivfflat.probes', {_PROBES}, true), {sort} FROM near",
+        *values,
     )
     assert row is not None
-    return row["model"] or "", int(row["size"] or 0), row["definition"] or ""
+    return row["model"] or "", int(row["size"] or 0), row["definition"] or "", row["few"]
 
 
-async def _few(connection: Connection, query: Query, most: int) -> bool:
-    """Whether so few chunks are admitted that measuring all of them is best."""
-    values = Values()
-    condition = admitted(query, websearch.parse(query.text), values)
-    if not condition:
-        return bool(await connection.fetchval("SELECT coalesce(sum(chunks), 0) <= $1 FROM counts", most))
-    sql = f"SELECT count(*) <= {most} FROM (SELECT FROM chunks c WHERE {condition} LIMIT {most + 1}) s"
-    return bool(await connection.fetchval(sql, *values))
-
-
-async def _exact(connection: Connection, query: Query, vector: str | None) -> list[Any]:
+async def _exact(connection: Connection, query: Query, vector: Sequence[float]) -> list[Any]:
     values = Values()
     condition = admitted(query, websearch.parse(query.text), values)
     column = _column(query.leg)
     found: list[Any] = await connection.fetch(
         f"SELECT payload, {_SCORE}, vector_send({column}) AS sent FROM (SELECT c.id, c.tenant, c.payload, {column},"
-        f" round((c.{column} <=> {values.bound(vector, 'text')}::vector) * 1e6) / 1e6 AS distance FROM chunks c"
+        f" round((c.{column} <=> {values.bound(vector, 'real[]')}::vector) * 1e6) / 1e6 AS distance FROM chunks c"
         f" WHERE c.{column} IS NOT NULL{' AND ' + condition if condition else ''}"
         f" ORDER BY distance, id, tenant LIMIT {values.bound(query.limit, 'bigint')}) s ORDER BY distance, id, tenant",
         *values,
@@ -129,12 +122,12 @@ async def _exact(connection: Connection, query: Query, vector: str | None) -> li
     return found
 
 
-async def _near(connection: Connection, query: Query, vector: str | None, precision: str, size: int) -> list[Any]:
+async def _near(connection: Connection, query: Query, vector: Sequence[float], precision: str, size: int) -> list[Any]:
     """By the index: ordered by the bare operator, as it must be to be used; distances are taken of the vectors themselves."""
     values = Values()
     condition = admitted(query, websearch.parse(query.text), values)
     column = _column(query.leg)
-    asked = values.bound(vector, "text")
+    asked = values.bound(vector, "real[]")
     limit = values.bound(query.limit, "bigint")
     wider = f"{limit} * 2" if precision == "halfvec" else limit
     found: list[Any] = await connection.fetch(
@@ -148,6 +141,7 @@ async def _near(connection: Connection, query: Query, vector: str | None, precis
     return found
 
 
+_PROBES = "greatest(1, round(sqrt(coalesce(substring(definition FROM 'lists=''?(\\d+)'), '1')::float8)))::int::text"
 _SCORE = "greatest(-1.0, least(1.0, round((1.0 - distance) * 1e6) / 1e6)) AS score"
 
 

@@ -38,8 +38,8 @@ _DOCUMENT = (
 )
 _CHUNK = (
     "INSERT INTO chunks (owner, document, place, id, tenant, compartment, sensitivity, updated_at, length, filters, terms,"
-    " vector, keywords, payload) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::text::tsvector, $12::text::vector,"
-    " $13::text::vector, $14)"
+    " vector, keywords, payload) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::text::tsvector, $12::real[]::vector,"
+    " $13::real[]::vector, $14)"
 )
 _LINK = "INSERT INTO links (tenant, document, target) VALUES ($1, $2, $3)"
 _FACT = (
@@ -121,11 +121,6 @@ def unit(vector: Vector | None) -> list[float] | None:
     return [value / length for value in values]
 
 
-def written(vector: Sequence[float] | None) -> str | None:
-    """A vector as pgvector reads it."""
-    return None if vector is None else "[" + ",".join(f"{value:.9g}" for value in vector) + "]"
-
-
 def index_terms(chunk: Document) -> tuple[str, int]:
     """A chunk as a weighted tsvector, written out, and how many of its terms are no stop words."""
     places: dict[str, list[str]] = {}
@@ -147,7 +142,7 @@ def index_terms(chunk: Document) -> tuple[str, int]:
 
 def _chunk(chunk: Document, vectors: Mapping[str, list[float] | None]) -> tuple[Any, ...]:
     terms, length = index_terms(chunk)
-    legs = (written(vectors.get(leg)) for leg in LEGS)
+    legs = (vectors.get(leg) for leg in LEGS)
     labels = (chunk.tenant or "", chunk.compartment or "", chunk.sensitivity or "")
     return (chunk.id, *labels, microseconds(chunk.updated_at), length, entries(indexed(chunk)), terms, *legs, payload(chunk))
 
