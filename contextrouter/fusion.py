@@ -1,7 +1,7 @@
 """Step 5: one order out of many lists. Pure.
 
-Level 1 fuses the lists of one source (its legs, and the queries on each); level 2 fuses the sources, each now one list.
-Where a single source answered, level 1 is the whole of it; `levels = 1` fuses all lists flat.
+Level 1 fuses the lists of one source: its legs, and the queries on each, of which the question itself decides. Level 2 fuses the
+sources, each now one list. Where a single source answered, level 1 is the whole of it; `levels = 1` fuses all lists flat.
 
 Reciprocal rank fusion (Cormack, Clarke and Büttcher 2009): a list of weight w gives w / (k + rank). Weighted: w times the score
 scaled to [0, 1] within the list. A list that does not hold a document says nothing about it.
@@ -32,16 +32,19 @@ def fuse(
     *,
     profiles: Mapping[str, Mapping[str, float]] | None = None,
     sources: Sequence[str] = (),
+    question: str = "",
 ) -> Lane:
     """Return the envelopes best first, with `score` and `normalized` set; those found by nothing that counts come last, dropped.
 
     `envelopes` come from `dedupe`, or are any that are sealed. `profiles` maps a source to the leg weights of its embedder's
-    profile; `sources` gives the order that breaks ties. `normalized` is the score ÷ the most it could be over the lists of the
-    sources that returned the document.
+    profile; `sources` gives the order that breaks ties; what other queries than `question` found weighs `derived_query_weight`
+    beside what it found itself ("": all queries weigh alike).
+
+    `normalized` is the score ÷ the most it could be over the lists of the sources that returned the document.
     """
     table: _Table = _PoolTable(envelopes) if isinstance(envelopes, Pool) else _SealedTable(envelopes)
     lists = table.lists()
-    _weigh(lists, rag, profiles or {})
+    _weigh(lists, rag, profiles or {}, question)
     counting = [entry for entry in lists if entry.weight > 0 and entry.source_weight > 0]
     added = _Sum(table, counting, rag)
     scores, most = added.of(table.size)
@@ -59,12 +62,14 @@ def fuse(
 class _List:
     """One ranked list: which documents it names, by number, at which ranks (None: 1, 2, 3 …)."""
 
-    __slots__ = ("leg_of", "n", "numbers", "ranks", "source", "source_weight", "weight")
+    __slots__ = ("leg_of", "n", "numbers", "query", "ranks", "source", "source_weight", "weight")
 
     def __init__(
-        self, n: int, source: str, leg: str, weight: float, numbers: Sequence[int], ranks: Sequence[int] | None = None
+        self, n: int, name: tuple[str, str, str], weight: float, numbers: Sequence[int], ranks: Sequence[int] | None = None
     ) -> None:
-        self.n, self.source, self.leg_of, self.numbers, self.ranks = n, source, (source, leg), numbers, ranks
+        self.n, self.numbers, self.ranks = n, numbers, ranks
+        self.source, _, self.query = name
+        self.leg_of = name[:2]
         self.source_weight = weight
         self.weight = 1.0  # within its source
 
@@ -111,7 +116,7 @@ class _PoolTable:
                     best.setdefault(number, rank)
                 numbers, ranks = list(best), list(best.values())
             if ranked.source in answered:
-                made.append(_List(n, ranked.source, ranked.leg, ranked.weight, numbers, ranks))
+                made.append(_List(n, (ranked.source, ranked.leg, ranked.query), ranked.weight, numbers, ranks))
         return made
 
     def shared(self) -> Collection[int] | None:
@@ -137,9 +142,9 @@ class _SealedTable:
                 _, words = found.setdefault((p.source, p.leg, p.query), (p.weight, []))
                 words.append((number, p.rank, p.normalized or 0.0))
         made = []
-        for n, ((source, leg, _), (weight, words)) in enumerate(sorted(found.items())):
+        for n, (name, (weight, words)) in enumerate(sorted(found.items())):
             numbers, ranks, scaled = map(list, zip(*words, strict=True))
-            made.append(_List(n, source, leg, weight, numbers, ranks))
+            made.append(_List(n, name, weight, numbers, ranks))
             self._scaled.append(scaled)
         return made
 
@@ -162,16 +167,15 @@ class _SealedTable:
         return made
 
 
-def _weigh(lists: Sequence[_List], rag: Rag, profiles: Mapping[str, Mapping[str, float]]) -> None:
+def _weigh(lists: Sequence[_List], rag: Rag, profiles: Mapping[str, Mapping[str, float]], question: str) -> None:
     """Give each list its weight: the leg's, shared by the queries that were answered on it."""
-    queries: dict[tuple[str, str], int] = {}
-    for entry in lists:
-        queries[entry.leg_of] = queries.get(entry.leg_of, 0) + 1
-    weights = {
-        name: leg_weight(*name, rag, profiles.get(name[0], _NO_PROFILE)) / count for name, count in queries.items()
-    }
-    for entry in lists:
-        entry.weight = weights[entry.leg_of]
+    shares = [rag.derived_query_weight if question and entry.query != question else 1.0 for entry in lists]
+    sums: dict[tuple[str, str], float] = {}
+    for entry, share in zip(lists, shares, strict=True):
+        sums[entry.leg_of] = sums.get(entry.leg_of, 0.0) + share
+    weights = {name: leg_weight(*name, rag, profiles.get(name[0], _NO_PROFILE)) for name in sums}
+    for entry, share in zip(lists, shares, strict=True):
+        entry.weight = weights[entry.leg_of] * share / (sums[entry.leg_of] or 1.0)
 
 
 def leg_weight(source: str, leg: str, rag: Rag, profile: Mapping[str, float]) -> float:

@@ -41,15 +41,7 @@ from contextrouter.fusion import fuse
 from contextrouter.intent import FAILED, interpret
 from contextrouter.lanes import Lane, split
 from contextrouter.lifecycle import Instances, embedded
-from contextrouter.model import (
-    Context,
-    Harvest,
-    Intent,
-    Plan,
-    Request,
-    Scope,
-    SourceReport,
-)
+from contextrouter.model import Context, Harvest, Intent, Plan, Request, Scope, SourceReport
 from contextrouter.plan import make_plan
 from contextrouter.plugins import Registry
 from contextrouter.pressure import Limits
@@ -314,13 +306,13 @@ class ContextRouter:
         if beyond:
             steps.add("facts", len(facts), note=f"{len(beyond)} facts beyond max_graph_facts", facts=beyond)
         told = stage_context(request, intent, facts, self.settings, self._sources) if stages else None
-        harvest, selected = await self._selected(harvest, rag, stages, told, request.scope, until, steps)
+        harvest, selected = await self._selected(harvest, rag, stages, told, request, until, steps)
         done = assemble(selected, facts, budget=rag.token_budget, count=tokens.count, truncate=tokens.truncate)
         steps.add("assemble", len(done.envelopes), done.lost, done.note, done.lost_facts)
         return context_of(request, intent, plan, harvest, done, steps.all, started, hits=hits, embedded=embedding.embedded)
 
     async def _selected(
-        self, harvest: Harvest, rag: Rag, stages: Mapping[str, Stage], context: StageContext | None, scope: Scope | None,
+        self, harvest: Harvest, rag: Rag, stages: Mapping[str, Stage], context: StageContext | None, request: Request,
         until: float, steps: Steps,
     ) -> tuple[Harvest, Lane]:
         """Dedupe, fuse, rank and select. A hit that is not what its types say is left out, and its source's report names it.
@@ -331,7 +323,7 @@ class ContextRouter:
         sound = without_flawed(harvest) if stages else harvest
         before = len(steps.all)
         try:
-            selected = await self._ranked(sound, rag, stages, context, scope, until, steps)
+            selected = await self._ranked(sound, rag, stages, context, request, until, steps)
             if stages or all_sound([envelope.document for envelope in selected.live]):
                 return sound, selected
         except (TypeError, AttributeError, ValueError, OverflowError):
@@ -340,10 +332,10 @@ class ContextRouter:
                 raise  # a fault of this program
         del steps.all[before:]
         sound = without_flawed(harvest)
-        return sound, await self._ranked(sound, rag, stages, context, scope, until, steps)
+        return sound, await self._ranked(sound, rag, stages, context, request, until, steps)
 
     async def _ranked(
-        self, harvest: Harvest, rag: Rag, stages: Mapping[str, Stage], context: StageContext | None, scope: Scope | None,
+        self, harvest: Harvest, rag: Rag, stages: Mapping[str, Stage], context: StageContext | None, request: Request,
         until: float, steps: Steps,
     ) -> Lane:
         envelopes = dedupe(harvest.lists, rag.identity)
@@ -352,9 +344,10 @@ class ContextRouter:
         if rag.calibrate and len(harvest.lists) > 1:
             from contextrouter.calibration import calibrate  # whoever asks one source does not load it
 
-            if note := await calibrate(envelopes, rag, self._sources, self._reported, scope, profiles, until):
+            if note := await calibrate(envelopes, rag, self._sources, self._reported, request.scope, profiles, until):
                 steps.add("calibrate", len(envelopes), note=note)
-        live = steps.split("fuse", fuse(envelopes, rag, profiles=profiles, sources=self._order))
+        asked = request.question.strip()
+        live = steps.split("fuse", fuse(envelopes, rag, profiles=profiles, sources=self._order, question=asked))
         if context is not None:
             ranked = await rank(
                 live, stages, context, keys=self._keys["stage"], deadline=_on_loop(until), steps=steps.all,

@@ -278,3 +278,25 @@ def test_fus_19_a_cut_off_on_one_leg_takes_nothing_from_another():
     lists = [ranked("s", "", leg="vector"), ranked("s", "exact", [12.0], leg="text")]
     assert fused(lists) == [("exact", pytest.approx(1 / 61))]
     assert fused(lists, hybrid_fusion="weighted") == [("exact", pytest.approx(0.3))]
+
+
+def test_queries_made_of_the_question_weigh_little_beside_it():
+    lists = [ranked("s", "a b", query="q"), ranked("s", "c a", query="part")]
+    found = {e.document.id: e for e in fuse(dedupe(lists), Rag(), question="q")}
+    whole = 1.01  # the leg's weight of 1 is parted in 1 and 0.01
+    assert list(found) == ["a", "b", "c"]
+    assert found["a"].score == pytest.approx((1 / 61 + 0.01 / 62) / whole)
+    assert found["b"].score == pytest.approx(1 / 62 / whole)
+    assert found["c"].score == pytest.approx(0.01 / 61 / whole)
+    assert found["c"].normalized == pytest.approx(0.01 / whole)
+    assert [e.document.id for e in fuse(dedupe(lists), Rag(derived_query_weight=1.0), question="q")] == ["a", "c", "b"]
+    assert [e.score for e in fuse(fuse(dedupe(lists), Rag(), question="q"), Rag(), question="q")] == [
+        pytest.approx(e.score) for e in found.values()
+    ]
+
+
+def test_where_only_queries_made_of_the_question_were_answered_they_have_the_leg_s_whole_weight():
+    lists = [ranked("s", "a", query="part"), ranked("s", "b", query="other")]
+    assert [e.score for e in fuse(dedupe(lists), Rag(), question="q")] == [pytest.approx(0.5 / 61)] * 2
+    result = fuse(dedupe(lists), Rag(derived_query_weight=0.0), question="q")
+    assert [e.dropped for e in result] == [NO_WEIGHT] * 2

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-from contextrouter import Context, ContextRouter, Document, Embedder, Fact, Hit, Rag
+from contextrouter import Context, ContextRouter, Document, Embedder, Fact, Hit, Query, Rag
 from contextrouter.testing import Facts, Fixed, Legs, Ones, hits
 
 QUESTION = "What books talk about machine learning for beginners?"
@@ -70,6 +70,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], Callable[[Context], Any],
     "levels": ({"general_retrieval_final_count": 99}, {"levels": 1},
                lambda c: round(next(e.score for e in c.envelopes if e.document.id == "both"), 5),
                round(1 / 61, 5), round(1 / 62 + 1 / 63, 5)),
+    "derived_query_weight": ({}, {"derived_query_weight": 1.0}, lambda c: None, None, None),
     "calibrate": ({}, {"calibrate": True}, lambda c: any(p.source == "calibrated" for e in c.envelopes for p in e.provenance),
                   False, True),
     "calibrate_weight": ({"calibrate": True}, {"calibrate_weight": 0.0}, lambda c: max(e.score for e in c.envelopes) > 0.4,
@@ -94,7 +95,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], Callable[[Context], Any],
 ELSEWHERE = {
     "timeout_seconds": "test_router: a hanging source", "max_concurrency": "test_fanout: concurrency",
     "timezone": "below: the day of the cache key", "cache_enabled": "test_router: the cache can be off",
-    "cache_ttl_seconds": "below",
+    "cache_ttl_seconds": "below", "derived_query_weight": "below",
 }  # fmt: skip
 
 
@@ -103,6 +104,17 @@ async def test_r16_the_key_changes_the_result(key: str):
     base, changed, look, before, after = CASES[key]
     assert look(await ask(base)) == before
     assert look(await ask({**base, **changed})) == after
+
+
+@pytest.mark.parametrize(("weight", "order"), [(0.01, ["a", "b", "c"]), (1.0, ["c", "a", "b"]), (0.0, ["a", "b"])])
+async def test_derived_query_weight_says_how_much_other_queries_than_the_question_count(weight: float, order: list[str]):
+    class ByQuery(Fixed):
+        async def search(self, query: Query) -> Sequence[Hit]:
+            return hits("a b" if query.text == QUESTION else "c")
+
+    rag = {"interpreters": ["normalize"], "derived_query_weight": weight}
+    async with ContextRouter({"rag": rag}, connectors={"a": ByQuery("")}) as router:
+        assert ids(await router.route(QUESTION)) == order
 
 
 async def test_r15_cache_ttl_seconds_ends_what_is_kept():

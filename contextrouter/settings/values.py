@@ -46,6 +46,7 @@ class Rag(msgspec.Struct, frozen=True, kw_only=True):
     hybrid_text_weight: Weight = 0.3
     leg_weights: Mapping[str, Weight] = _NONE  # "leg" or "source.leg"
     levels: Literal[1, 2] = 2
+    derived_query_weight: Weight = 0.01  # of a query made of the question, beside the question itself
     calibrate: bool = True
     calibrate_weight: Weight = 30.0
     identity: Literal["exact", "content", "url", "id", "title"] = "exact"
