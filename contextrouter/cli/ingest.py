@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager, suppress
 from typing import Annotated
 
 import typer
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from contextrouter.cli import options, screen
 from contextrouter.cli.outcome import INGESTION, OK, command
 from contextrouter.errors import IngestError, SettingsError
-from contextrouter.ingest import Leftover, Report, forget, leftovers, run
+from contextrouter.ingest import Leftover, Report, forget, leftovers, run, watch
 from contextrouter.ingest.run import OnProgress
 from contextrouter.router import ContextRouter
 from contextrouter.shown import plain
 
+SHOWN = 20
+"""Documents of each kind that a dry run names."""
 Names = Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Jobs to run; none: all.", show_default=False)]
 
 Rebuild = Annotated[bool, typer.Option("--rebuild", help="Do unchanged documents again; needed after a change of embedder.")]
@@ -27,30 +30,56 @@ Forget = Annotated[
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done; embed and store nothing.")]
 
 
+Watch = Annotated[bool, typer.Option("--watch", help="Go on: run jobs again when their source changes, until Ctrl-C.")]
+Every = Annotated[float, typer.Option("--every", metavar="SECONDS", min=0.1, help="How often --watch looks.")]
+Wait = Annotated[float, typer.Option("--wait", metavar="SECONDS", min=0.0, help="How long another run may be filling the store.")]
+
+
 @command
 async def ingest(
     names: Names = None,
     settings: options.SettingsPath = options.DEFAULT,
     rebuild: Rebuild = False,
     dry_run: DryRun = False,
+    watching: Watch = False,
+    every: Every = 2.0,
+    wait: Wait = 60.0,
     origins: Forget = None,
     as_json: options.AsJson = False,
 ) -> int:
     """Bring stores in line with their sources: the ingestion jobs of the settings. Only what changed is done."""
-    if origins and (names or rebuild):
-        raise SettingsError("--forget runs no job; leave out the names of jobs and --rebuild.")
+    if origins and (names or rebuild or watching):
+        raise SettingsError("--forget runs no job; leave out the names of jobs, --rebuild and --watch.")
+    if watching and (rebuild or dry_run):
+        raise SettingsError("--watch stores what changes; leave out --rebuild and --dry-run.")
     async with options.opened(settings) as router:
         if origins:
             show_forgotten(await forget(router, origins, dry_run=dry_run), dry_run=dry_run, as_json=as_json)
             return OK
+        if watching:
+            return await keep_up(router, names or (), every=every, wait=wait, as_json=as_json)
         with bar(quiet=as_json) as progress:
-            reports = await run(router, names or (), rebuild=rebuild, dry_run=dry_run, progress=progress)
+            reports = await run(router, names or (), rebuild=rebuild, dry_run=dry_run, wait=wait, progress=progress)
         await warn_of_leftovers(router)
+    told(reports, dry_run=dry_run, as_json=as_json)
+    return INGESTION if any(report.skipped for report in reports.values()) else OK
+
+
+async def keep_up(router: ContextRouter, names: Sequence[str], *, every: float, wait: float, as_json: bool) -> int:
+    """Run jobs whenever their source changes, and report what they did, until the command is interrupted."""
+    with suppress(asyncio.CancelledError):  # Ctrl-C is how this ends
+        async with aclosing(watch(router, names, every=every, wait=wait)) as changes:
+            async for reports in changes:
+                told(reports, dry_run=False, as_json=as_json)
+    return OK
+
+
+def told(reports: Mapping[str, Report], *, dry_run: bool, as_json: bool) -> None:
+    """Print the reports, for people or for programs."""
     if as_json:
         screen.print_json({name: plain(report) for name, report in reports.items()})
     else:
         show(reports, dry_run=dry_run)
-    return INGESTION if any(report.skipped for report in reports.values()) else OK
 
 
 async def warn_of_leftovers(router: ContextRouter) -> None:
@@ -78,28 +107,50 @@ def show_forgotten(gone: Sequence[Leftover], *, dry_run: bool, as_json: bool) ->
 @contextmanager
 def bar(*, quiet: bool = False) -> Iterator[OnProgress]:
     """Yield what shows progress: a line per job on stderr, only when that is a terminal."""
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TextColumn("{task.fields[done]}"), TimeElapsedColumn())
+    columns = (
+        SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[done]}"),
+        TextColumn("{task.fields[rate]}"), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
+    )  # fmt: skip
     with Progress(*columns, console=screen.err, transient=True, disable=quiet or not screen.err.is_terminal) as live:
         tasks = {}
 
         def on_progress(name: str, report: Report) -> None:
             if name not in tasks:
-                tasks[name] = live.add_task(screen.clean(name), total=None, done="")
-            live.update(tasks[name], done=f"{report.documents} documents, {report.chunks} chunks, {report.unchanged} unchanged")
+                tasks[name] = live.add_task(screen.clean(name), total=report.total, done="", rate="")
+            settled = report.documents + report.unchanged + len(report.skipped)
+            rate = f"{settled / report.seconds:.0f}/s" if report.seconds else ""
+            done = f"{settled}{'' if report.total is None else f' of {report.total}'} documents, {report.chunks} chunks"
+            live.update(tasks[name], completed=settled, total=report.total, done=done, rate=rate)
 
         yield on_progress
 
 
 def show(reports: Mapping[str, Report], *, dry_run: bool = False) -> None:
-    """Print a line per job, and what was left out."""
-    numbers = ("documents", "chunks", "facts", "unchanged", "deleted")
-    made = screen.table("job", *map(screen.right, numbers), screen.right("problems"), screen.right("time"))
+    """Print a line per job, what they came to, and what was left out."""
+    numbers = {"added": "added", "changed": "changed", "unchanged": "unchanged", "removed": "deleted"}
+    numbers |= {name: name for name in ("chunks", "facts", "tokens")}
+    made = screen.table("job", *map(screen.right, numbers))
     for name, report in reports.items():
-        cells = (getattr(report, number) for number in numbers)
-        screen.row(made, name, *cells, len(report.skipped), screen.milliseconds(report.seconds))
+        screen.row(made, name, *(f"{getattr(report, number):,}" for number in numbers.values()))
     screen.show(made, indent=0)
+    problems = sum(len(report.skipped) for report in reports.values())
+    seconds = sum(report.seconds for report in reports.values())
+    embedded = screen.count(sum(report.embedded for report in reports.values()), "text")
+    screen.say(f"{embedded} embedded, {screen.count(problems, 'problem')}, in {screen.milliseconds(seconds)}.")
     if dry_run:
+        for report in reports.values():
+            show_changes(report)
         screen.say(("Nothing was stored: this was a dry run.", "yellow"))
     for report in reports.values():
         for what, why in report.skipped:
             screen.say((f"{what}: ", "yellow"), why)
+
+
+def show_changes(report: Report) -> None:
+    """Print what a dry run found, the first of each kind."""
+    for kind in ("added", "changed", "removed"):
+        ids = [id for what, id in report.changes if what == kind]
+        for id in ids[:SHOWN]:
+            screen.say((f"{kind:<8} ", "dim"), id)
+        if len(ids) > SHOWN:
+            screen.say((f"{kind:<8} ", "dim"), f"{len(ids) - SHOWN} more; --json lists them all")

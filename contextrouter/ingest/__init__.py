@@ -1,7 +1,13 @@
 """Fills a store from a source: crawl, transform, embed, upsert; again only what changed."""
 
-from contextrouter.ingest.job import Report, SupportsProblems, ingest
+from contextrouter.ingest.job import ingest
 from contextrouter.ingest.leftovers import Leftover, forget, leftovers
+from contextrouter.ingest.report import Report, SupportsProblems, SupportsSize
 from contextrouter.ingest.run import SupportsClear, run
+from contextrouter.ingest.turns import SupportsTurns
+from contextrouter.ingest.watch import watch
 
-__all__ = ["Leftover", "Report", "SupportsClear", "SupportsProblems", "forget", "ingest", "leftovers", "run"]
+__all__ = [
+    "Leftover", "Report", "SupportsClear", "SupportsProblems", "SupportsSize", "SupportsTurns", "forget", "ingest", "leftovers",
+    "run", "watch",
+]  # fmt: skip

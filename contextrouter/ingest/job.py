@@ -2,50 +2,29 @@
 
 Documents are kept under `origin:id`, so that several sources can fill one store: what a run removes is what carries its own
 origin and was not seen, under whichever tenant. Nothing is removed before the whole source has been read, and memory holds
-one batch at a time beside the ids. A run that was interrupted is taken up by the next: what is stored already is recognised
-by its fingerprint.
+one batch and the few documents in work beside the ids. A run that was interrupted is taken up by the next: what is stored
+already is recognised by its fingerprint.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
 import msgspec
 
 from contextrouter.contracts import Embedder, Entry, SupportsCrawl, SupportsTenants, SupportsUpsert, SupportsVectors, Transform
 from contextrouter.errors import IngestError
-from contextrouter.ingest.prepare import check_labels, configuration, fingerprint, labelled, leg_text, prepare
+from contextrouter.ingest.prepare import check_labels, configuration, fingerprint, labelled, leg_text
+from contextrouter.ingest.report import Report, SupportsProblems, SupportsSize
+from contextrouter.ingest.turns import turn
+from contextrouter.ingest.work import AHEAD, Prepared, Room
 from contextrouter.model import Document, Vector
 
 _ORIGIN = re.compile(r"[\w.-]+")
-
-
-@runtime_checkable
-class SupportsProblems(Protocol):
-    """A source that says what its last reading left out.
-
-    `problems` are sentences; `unread` are ids of documents that exist and could not be read: what a store has of them stays.
-    An id that ends in `/` stands for all that begin with it.
-    """
-
-    problems: Sequence[str]
-    unread: Sequence[str]
-
-
-class Report(msgspec.Struct, kw_only=True):
-    """What a run did; in a dry run, what it would have done. `seconds` is wall time."""
-
-    documents: int = 0  # new or changed
-    chunks: int = 0
-    facts: int = 0
-    embedded: int = 0  # texts that went to the embedder; chunks of changed documents that say what they said keep their vectors
-    unchanged: int = 0
-    deleted: int = 0
-    skipped: list[tuple[str, str]] = []  # (id, reason): left out, or stored with something wrong
-    seconds: float = 0.0
+_OFTEN = 0.2  # seconds between two words on progress when nothing is stored
 
 
 async def ingest(
@@ -59,55 +38,73 @@ async def ingest(
     batch: int = 64,
     dry_run: bool = False,
     rebuild: bool = False,
+    wait: float = 60.0,
     progress: Callable[[Report], None] | None = None,
 ) -> Report:
     """Bring `store` in line with `source` and report what was done. All plugins are open.
 
     `labels` (kind, trust, tenant, compartment, sensitivity) fill what documents lack and may only tighten. `batch` is how
-    many chunks are embedded and stored at a time. `dry_run` embeds and stores nothing. `rebuild` takes unchanged documents,
-    too. `progress` is called after every batch with the report so far. One document that fails is reported and skipped.
+    many chunks are embedded and stored at a time. `dry_run` embeds and stores nothing, and lists the changes. `rebuild` takes
+    unchanged documents, too. `wait` is for how many seconds another run may fill the store before this one gives up.
+    `progress` is called after every batch, and several times a second between, with the report so far. One document that
+    fails is reported and skipped.
 
     Raises IngestError when the source breaks off (what came before is stored, nothing removed), when the embedder fails, or
     the store; ValueError for an argument that makes no sense.
     """
-    check_labels(labels)
-    if not _ORIGIN.fullmatch(origin):
-        raise ValueError(f"Origin {origin!r} is not a name; use letters, digits, `_`, `-` and `.`.")
-    if batch < 1:
-        raise ValueError(f"Batch {batch!r} is too small; give a number of at least 1.")
-    run = _Run(store, transforms, embedder, labels, origin, batch, dry_run, rebuild, progress)
-    await run.take(source)
-    await run.remove_vanished(source)
-    run.tell()
-    return run.report
+    run = Run(store, transforms, embedder, labels, origin, batch, dry_run, rebuild, progress)
+    if dry_run:
+        return await run.through(source)
+    async with turn(store, origin, wait):
+        return await run.through(source)
 
 
-class _Run:
-    """The state of one run."""
+class Run:
+    """The state of one run.
+
+    Three things go on at the same time: the source is read, documents are cut and enriched, and what is ready is embedded and
+    stored, batch by batch, in the order of the source. Each waits for the next when that is behind.
+    """
 
     def __init__(
         self, store: SupportsUpsert, transforms: Sequence[Transform], embedder: Embedder | None, labels: Mapping[str, str],
         origin: str, batch: int, dry_run: bool, rebuild: bool, progress: Callable[[Report], None] | None,
     ) -> None:  # fmt: skip
+        check_labels(labels)
+        if not _ORIGIN.fullmatch(origin):
+            raise ValueError(f"Origin {origin!r} is not a name; use letters, digits, `_`, `-` and `.`.")
+        if batch < 1:
+            raise ValueError(f"Batch {batch!r} is too small; give a number of at least 1.")
         self.store, self.transforms, self.embedder, self.labels = store, transforms, embedder, labels
         self.origin, self.batch, self.dry_run, self.rebuild, self.progress = origin, batch, dry_run, rebuild, progress
         self.report = Report()
         self.made_by = configuration(transforms, embedder, store.vector_legs)
-        self.begun = time.monotonic()
+        self.begun = self.told = time.monotonic()
         self.seen: set[tuple[str | None, str]] = set()
         self.stored: dict[str | None, Mapping[str, str]] = {}
-        self.waiting: list[Entry] = []
+        self.room = Room()
+        self.waiting: list[Prepared] = []
+
+    async def through(self, source: SupportsCrawl) -> Report:
+        """Read the source to its end, and remove what it has no more."""
+        if isinstance(source, SupportsSize):
+            self.report.total = await _size(source)
+        await self.take(source)
+        await self.remove_vanished(source)
+        self.tell()
+        return self.report
 
     async def take(self, source: SupportsCrawl) -> None:
         """Read the whole source; keep what came when it breaks off."""
         await self._known(self.labels.get("tenant"))
-        crawl = source.crawl()
+        queue: asyncio.Queue[asyncio.Task[Prepared] | None] = asyncio.Queue(AHEAD)
         try:
-            broken = await self._crawl(crawl)
-        finally:
-            if isinstance(crawl, AsyncGenerator):
-                await crawl.aclose()
-        await self._flush()
+            async with asyncio.TaskGroup() as group:
+                storing = group.create_task(self._store(queue))
+                broken = await self._read(source, queue, group)
+                await storing
+        except* IngestError as several:
+            raise several.exceptions[0] from several.exceptions[0].__cause__
         if isinstance(source, SupportsProblems):
             self.report.skipped += ((self.origin, problem) for problem in source.problems)
         if broken:
@@ -115,18 +112,57 @@ class _Run:
                 f"Source {self.origin!r} broke off after {len(self.seen)} documents, nothing was removed: {broken}"
             ) from broken
 
-    async def _crawl(self, crawl: AsyncIterator[Document]) -> Exception | None:
-        """Take every document; return what the source broke off with, if it did."""
+    async def _read(
+        self, source: SupportsCrawl, queue: asyncio.Queue[asyncio.Task[Prepared] | None], group: asyncio.TaskGroup
+    ) -> Exception | None:  # fmt: skip
+        """Put every document that is new or changed into work; return what the source broke off with, if it did."""
+        crawl, broken = source.crawl(), None
+        try:
+            while True:
+                try:
+                    given = await anext(crawl)
+                except StopAsyncIteration:
+                    break
+                except Exception as error:  # the source's, not ours: reported once all that came before is stored
+                    broken = error
+                    break
+                self.report.read += 1
+                wanted = await self._wanted(given)
+                if wanted is not None:
+                    await self._into_work(*wanted, queue, group)
+                elif time.monotonic() - self.told >= _OFTEN:
+                    self.tell()
+        finally:
+            if isinstance(crawl, AsyncGenerator):
+                await crawl.aclose()
+        await queue.put(None)
+        await queue.put(None)
+        return broken
+
+    async def _into_work(
+        self, document: Document, mark: str, queue: asyncio.Queue[asyncio.Task[Prepared] | None], group: asyncio.TaskGroup
+    ) -> None:
+        """Begin with a document as soon as there is room for it."""
+        if not self.room.fits(len(document.content)):
+            await queue.put(None)
+        await self.room.take(len(document.content))
+        known = document.id in await self._known(document.tenant or None)
+        await queue.put(group.create_task(Prepared(document, known).by(self.transforms, mark)))
+
+    async def _store(self, queue: asyncio.Queue[asyncio.Task[Prepared] | None]) -> None:
+        """Take what is ready, in order. None: store what waits, for room is needed; twice: nothing comes any more."""
+        ended = False
         while True:
-            try:
-                document = await anext(crawl)
-            except StopAsyncIteration:
-                return None
-            except Exception as error:  # the source's, not ours: reported once all that came before is stored
-                return error
-            await self._take_one(document)
-            if sum(max(1, len(entry.chunks)) for entry in self.waiting) >= self.batch:
+            task = await queue.get()
+            if task is None:
                 await self._flush()
+                if ended:
+                    return
+            else:
+                self._ready(await task)
+                if sum(max(1, len(each.entry.chunks)) for each in self.waiting if each.entry) >= self.batch:
+                    await self._flush()
+            ended = task is None
 
     async def _known(self, tenant: str | None) -> Mapping[str, str]:
         """What the store has of a tenant: id -> fingerprint."""
@@ -137,41 +173,48 @@ class _Run:
                 raise IngestError(f"The store does not say what it holds: {error}") from error
         return self.stored[tenant]
 
-    async def _take_one(self, given: Document) -> None:
-        """Put one document in the next batch, unless it is unchanged or fails."""
+    async def _wanted(self, given: Document) -> tuple[Document, str] | None:
+        """A document with its labels and its fingerprint; None when it is unchanged, or fails."""
         if not given.id:
             self._skip(given.title or given.url or "?", "has no id")
-            return
+            return None
         try:
             document = labelled(given.replace(id=f"{self.origin}:{given.id}"), self.labels)
         except IngestError as error:
             self._skip(f"{self.origin}:{given.id}", str(error))
-            return
+            return None
         key = (document.tenant or None, document.id)
         if key in self.seen:
             self._skip(document.id, "was listed twice; the first one was taken")
-            return
+            return None
         self.seen.add(key)
         known = await self._known(document.tenant or None)
         try:
             mark = fingerprint(document, self.made_by)
-            if known.get(document.id) == mark and not self.rebuild:
-                self.report.unchanged += 1
-                return
-            entry, problems = await prepare(document, self.transforms, mark)
         except Exception as error:  # one document's failure must not end the run; it is reported, and what is stored stays
             self._skip(document.id, f"{type(error).__name__}: {error}")
-            return
-        for problem in problems:
-            self._skip(document.id, problem)
-        self.waiting.append(entry)
+            return None
+        if known.get(document.id) == mark and not self.rebuild:
+            self.report.unchanged += 1
+            return None
+        return document, mark
+
+    def _ready(self, done: Prepared) -> None:
+        """Put one document in the next batch, unless it failed."""
+        for problem in [done.failure] if done.failure else done.problems:
+            self._skip(done.document.id, problem)
+        if done.entry is None:
+            self.room.give(len(done.document.content))
+        else:
+            self.waiting.append(done)
 
     def _skip(self, id: str, reason: str) -> None:
         self.report.skipped.append((id, reason))
 
     async def _flush(self) -> None:
         """Embed and store what waits, then count it."""
-        entries, self.waiting = self.waiting, []
+        done, self.waiting = self.waiting, []
+        entries = [each.entry for each in done if each.entry]
         if not entries:
             return
         if not self.dry_run:
@@ -181,10 +224,23 @@ class _Run:
             except Exception as error:
                 first, last = entries[0].document.id, entries[-1].document.id
                 raise IngestError(f"The store refused {first!r} to {last!r}: {error}", document=first) from error
-        self.report.documents += len(entries)
-        self.report.chunks += sum(len(entry.chunks) for entry in entries)
-        self.report.facts += sum(len(entry.facts) for entry in entries)
+        for each in done:
+            self.room.give(len(each.document.content))
+            self._count(each)
         self.tell()
+
+    def _count(self, done: Prepared) -> None:
+        """Add one document to the report."""
+        report = self.report
+        report.documents += 1
+        report.changed += done.known
+        report.added += not done.known
+        report.tokens += done.tokens
+        if done.entry:
+            report.chunks += len(done.entry.chunks)
+            report.facts += len(done.entry.facts)
+        if self.dry_run:
+            report.changes.append(("changed" if done.known else "added", done.document.id))
 
     async def _embedded(self, entries: Sequence[Entry]) -> list[Entry]:
         """Give the entries one vector per chunk and vector leg."""
@@ -253,8 +309,12 @@ class _Run:
             gone = [id for id in own if not (keeps and (id in kept or id.startswith(folders)))]
             if not gone:
                 continue
+            if self.dry_run:
+                self.report.deleted += len(gone)
+                self.report.changes += (("removed", id) for id in gone)
+                continue
             try:
-                self.report.deleted += len(gone) if self.dry_run else await self.store.delete(gone, tenant)
+                self.report.deleted += await self.store.delete(gone, tenant)
             except Exception as error:
                 message = f"The store did not remove {len(gone)} vanished documents: {error}"
                 raise IngestError(message, document=gone[0]) from error
@@ -270,6 +330,15 @@ class _Run:
 
     def tell(self) -> None:
         """Bring the clock up to date and report progress."""
-        self.report.seconds = time.monotonic() - self.begun
+        self.told = time.monotonic()
+        self.report.seconds = self.told - self.begun
         if self.progress:
             self.progress(self.report)
+
+
+async def _size(source: SupportsSize) -> int | None:
+    """How many documents there are; None where that cannot be found out: reading them says what is wrong."""
+    try:
+        return await source.size()
+    except Exception:
+        return None

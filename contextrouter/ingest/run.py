@@ -1,4 +1,4 @@
-"""The ingestion jobs of a settings file: which source, through what, into which store. `ingest()` does each of them."""
+"""The ingestion jobs of a settings file: which source, through what, into which store. `job` does each of them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Protocol, runtime_checkable
 
 from contextrouter.contracts import SupportsUpsert
 from contextrouter.errors import IngestError, SettingsError
-from contextrouter.ingest.job import Report, ingest
+from contextrouter.ingest.job import Run
 from contextrouter.ingest.prepare import LABELS
+from contextrouter.ingest.report import Report
+from contextrouter.ingest.turns import turn
 from contextrouter.ingest.wiring import Wiring
 from contextrouter.router import ContextRouter
 from contextrouter.schema import nearest
@@ -36,36 +38,41 @@ async def run(
     rebuild: bool = False,
     dry_run: bool = False,
     batch: int = 64,
+    wait: float = 60.0,
     progress: OnProgress | None = None,
 ) -> dict[str, Report]:
     """Run the `[ingest.<name>]` jobs called `names` (none: all), in the order of the settings, and return a report for each.
 
     `router` is a router, or the path of a settings file. `rebuild` takes unchanged documents, too; a store all of whose jobs
-    run is emptied first, which is how its embedder can be changed. `dry_run` embeds and stores nothing.
+    run is emptied first, which is how its embedder can be changed. `dry_run` embeds and stores nothing. `wait` is for how many
+    seconds another run may be filling a store before this one gives up.
 
     Raises SettingsError for a name, source or store that does not fit, IngestError when a source, embedder or store fails.
     """
     if not isinstance(router, ContextRouter):
         async with ContextRouter.from_toml(router) as opened:
-            return await run(opened, names, rebuild=rebuild, dry_run=dry_run, batch=batch, progress=progress)
+            return await run(opened, names, rebuild=rebuild, dry_run=dry_run, batch=batch, wait=wait, progress=progress)
     await router.open()
-    jobs = _chosen(router, names)
+    jobs = chosen(router, names)
     reports: dict[str, Report] = {}
     async with AsyncExitStack() as stack:
         wiring = Wiring(router, stack)
         parts = {name: await wiring.parts(name, job) for name, job in jobs.items()}
+        stores = {jobs[name].to: store for name, (_, store, _, _) in parts.items()}
+        if not dry_run:
+            for name, store in sorted(stores.items()):
+                await stack.enter_async_context(turn(store, name, wait))
         if rebuild and not dry_run:
-            await _clear(router, jobs, {jobs[name].to: store for name, (_, store, _, _) in parts.items()})
+            await _clear(router, jobs, stores)
         for name, (source, store, transforms, embedder) in parts.items():
             labels = {label: value for label in LABELS if (value := getattr(jobs[name], label))}
-            reports[name] = await ingest(
-                source, store, transforms, embedder, labels=labels, origin=name, batch=batch, dry_run=dry_run, rebuild=rebuild,
-                progress=_named(progress, name),
-            )  # fmt: skip
+            one = Run(store, transforms, embedder, labels, name, batch, dry_run, rebuild, _named(progress, name))
+            reports[name] = await one.through(source)
     return reports
 
 
-def _chosen(router: ContextRouter, names: Sequence[str]) -> dict[str, Job]:
+def chosen(router: ContextRouter, names: Sequence[str]) -> dict[str, Job]:
+    """The jobs called `names`, all without any, in the order of the settings. Raises SettingsError for a name that is none."""
     jobs = router.settings.ingest
     if not jobs:
         raise SettingsError("No ingestion job is defined. Add one: [ingest.NAME] with `from` (a connector or a path) and `to`.")

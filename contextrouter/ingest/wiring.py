@@ -24,7 +24,8 @@ class Wiring:
         self.own: dict[tuple[str, str], Plugin] = {}
 
     async def parts(self, name: str, job: Job) -> Parts:
-        source = await self._source(name, job)
+        """Everything a job works with. Raises SettingsError for what does not fit."""
+        source = await self.source(name, job)
         if not isinstance(source, SupportsCrawl):
             raise SettingsError(f"ingest.{name}.from: {job.source!r} cannot list its documents; name a source that can, or a path.")
         store = await self.plugin(self.settings.providers[job.to])
@@ -34,7 +35,8 @@ class Wiring:
         transforms = [cast(Transform, await self.plugin(self.settings.transforms[each])) for each in job.transforms]
         return source, store, transforms, embedder
 
-    async def _source(self, name: str, job: Job) -> Plugin:
+    async def source(self, name: str, job: Job) -> Plugin:
+        """What a job reads: a connector or provider by name, else a path, as `files` reads it."""
         for kind in ("connector", "provider"):
             instance = self.settings.instances(kind).get(job.source)
             if instance is not None:

@@ -144,6 +144,10 @@ class Files(Connector):
         if not listing.complete:
             raise SourceError(problems[-1])
 
+    async def size(self) -> int:
+        """How many files `crawl` will read."""
+        return len((await self._listed()).files)
+
     async def fetch(self, ids: Sequence[str], scope: Scope | None = None) -> Sequence[Document]:
         """Return whole files by their ids, or passages by theirs, those that exist and may be seen, in the order asked."""
         snapshot = await self._now()

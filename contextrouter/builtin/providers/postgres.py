@@ -13,6 +13,7 @@ from contextrouter.builtin.providers import postgres_schema as schema
 from contextrouter.builtin.providers import postgres_text, postgres_tune, postgres_vectors, postgres_write
 from contextrouter.builtin.providers.postgres_embedded import PREFIX, example_folder
 from contextrouter.builtin.providers.postgres_pool import NoStore, Pool, Session, clean
+from contextrouter.builtin.providers.postgres_turns import Turns
 from contextrouter.builtin.providers.postgres_vectors import Index, Precision
 from contextrouter.builtin.providers.sqlite_write import document
 from contextrouter.contracts import Entry, Provider, TermStatistics
@@ -74,6 +75,7 @@ class Postgres(Provider):
             dsn=dsn, schema=schema, pool_size=pool_size, pool_timeout=pool_timeout, statement_timeout=statement_timeout,
             statement_cache_size=statement_cache_size, target_session_attrs=target_session_attrs,
         )  # fmt: skip
+        self._turns = Turns(self.pool)
         self._model: tuple[str, int] = ("", 0)
         self._given: tuple[Entry, ...] = ()
 
@@ -101,6 +103,7 @@ class Postgres(Provider):
 
     async def aclose(self) -> None:
         """Let go of the pool; its connections end with the last plugin that shares it."""
+        await self._turns.end()
         await self.pool.aclose(self)
 
     async def ping(self) -> None:
@@ -157,6 +160,14 @@ class Postgres(Provider):
             raise
         except NoStore as error:  # dropped since
             raise SourceError(str(error)) from error
+
+    async def take_turn(self) -> str:
+        """Take the one turn at filling this schema, if nobody has it: "". Else say who has, and since when."""
+        return await self._turns.take()
+
+    async def end_turn(self) -> None:
+        """Let another process fill the schema."""
+        await self._turns.end()
 
     async def _laid_out(self) -> None:
         """An empty database is laid out; what has an older schema is brought up to date on purpose only."""

@@ -19,6 +19,7 @@ from contextrouter.builtin.providers import sqlite_text, sqlite_write
 from contextrouter.builtin.providers.sqlite_file import Stop, StoreFile, kind_of_file
 from contextrouter.builtin.providers.sqlite_filter import admitted
 from contextrouter.builtin.providers.sqlite_rows import Admissions, numpy
+from contextrouter.builtin.providers.sqlite_turns import Turns
 from contextrouter.builtin.providers.sqlite_vectors import LEGS, CodeIndex, Outrun, simsimd, unit
 from contextrouter.contracts import Entry, FilePath, Provider, TermStatistics
 from contextrouter.errors import SourceError
@@ -63,6 +64,7 @@ class Sqlite(Provider):
         if not 1 <= threads <= 64:
             raise ValueError(f"threads {threads!r} is out of range; give 1 to 64.")
         self._file = StoreFile(path, busy_timeout=busy_timeout, threads=threads)
+        self._turns = Turns(self._file.location)
         self._admissions = Admissions()
         self._index = sqlite_text.TextIndex(weights, self._admissions)
         self._nearby = {leg: CodeIndex(leg, self._admissions) for leg in self.vector_legs}
@@ -92,6 +94,7 @@ class Sqlite(Provider):
 
     async def aclose(self) -> None:
         """Interrupt searches, let a write end, let go of file and memory."""
+        await self._turns.end()
         await self._file.aclose()
         self._admissions.forget()
         self._index.forget()
@@ -133,6 +136,14 @@ class Sqlite(Provider):
             return [sqlite_write.prepare(entry, legs) for entry in entries]
 
         await self._file.write(lambda c, rows: sqlite_write.upsert(c, rows, model, dimensions), prepared)
+
+    async def take_turn(self) -> str:
+        """Take the one turn at filling this file, if no process has it: "". Else say which has, and since when."""
+        return await self._turns.take()
+
+    async def end_turn(self) -> None:
+        """Let another process fill the file."""
+        await self._turns.end()
 
     async def fingerprints(self, tenant: str | None = None) -> Mapping[str, str]:
         """Document id -> fingerprint, of one tenant's documents (None: those without a tenant)."""

@@ -1,0 +1,275 @@
+"""How a job runs: several things at once within bounds, one run at a time in a store, dry runs, and keeping up with a source."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+from postgres_server import opened
+
+from contextrouter.builtin.connectors.files import Files
+from contextrouter.builtin.providers.sqlite import Sqlite
+from contextrouter.contracts import Connector, Entry, Transform
+from contextrouter.errors import IngestError, SettingsError, SourceError
+from contextrouter.ingest import Report, SupportsSize, SupportsTurns, ingest, run, watch
+from contextrouter.ingest.job import Run
+from contextrouter.ingest.turns import turn
+from contextrouter.ingest.work import AHEAD, Room
+from contextrouter.model import Document, Hit, Query
+from contextrouter.router import ContextRouter
+
+SETTINGS = '[providers.store]\nuse = "sqlite"\npath = "s.db"\nembedder = ""\n[ingest.all]\nfrom = "texts"\nto = "store"\n'
+HOLDER = """
+import asyncio, sys
+from contextrouter.builtin.providers.sqlite import Sqlite
+async def main():
+    store = Sqlite(path=sys.argv[1], embedder=None)
+    print(repr(await store.take_turn()), flush=True)
+    await asyncio.sleep(600)
+asyncio.run(main())
+"""
+
+
+class Pages:
+    """Lists pages, and counts how many it was asked for."""
+
+    def __init__(self, *texts: str) -> None:
+        self.texts, self.given = texts, 0
+
+    async def crawl(self) -> AsyncIterator[Document]:
+        for number, text in enumerate(self.texts):
+            self.given += 1
+            yield Document(id=f"p{number}", content=text)
+
+
+class Shut:
+    """A store that keeps what it gets, each time it is let."""
+
+    embedder: str | None = None
+    vector_legs: Sequence[str] = ()
+
+    def __init__(self, *, free: bool = False) -> None:
+        self.let = asyncio.Event()
+        self.kept: list[str] = []
+        self.calls: list[list[str]] = []
+        if free:
+            self.let.set()
+
+    async def upsert(self, entries: Sequence[Entry]) -> None:
+        await self.let.wait()
+        self.calls.append([entry.document.id for entry in entries])
+        self.kept += self.calls[-1]
+
+    async def fingerprints(self, tenant: str | None = None) -> dict[str, str]:
+        return {}
+
+    async def delete(self, ids: Sequence[str], tenant: str | None = None) -> int:
+        return 0
+
+
+class Slow(Transform):
+    """Takes the longer the earlier a page comes, and knows how many were in its hands at once."""
+
+    def __init__(self) -> None:
+        self.now = self.most = 0
+
+    async def transform(self, document: Document) -> Sequence[Document]:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        for _ in range(20 - int(document.id.removeprefix("x:p"))):
+            await asyncio.sleep(0)
+        self.now -= 1
+        return [document]
+
+
+async def settled() -> None:
+    for _ in range(200):
+        await asyncio.sleep(0)
+
+
+async def test_a_source_waits_for_a_store_that_is_behind() -> None:
+    source, store = Pages(*"abcdefghijklmnopqrstuvwxyz"), Shut()
+    job = asyncio.ensure_future(ingest(source, store, [], None, origin="x", batch=3))
+    await settled()
+    # 3 being stored, AHEAD in line, one taken off it, one that waits to be put on it
+    assert source.given <= 3 + AHEAD + 2
+    store.let.set()
+    report = await job
+    assert (source.given, report.documents) == (26, 26)
+    assert store.kept == [f"x:p{n}" for n in range(26)]
+
+
+async def test_documents_are_enriched_several_at_once_and_stored_in_their_order() -> None:
+    store, slow = Shut(free=True), Slow()
+    await ingest(Pages(*"abcdefghij"), store, [slow], None, origin="x", batch=4)
+    assert 2 <= slow.most <= AHEAD + 2
+    assert store.calls == [[f"x:p{n}" for n in group] for group in ((0, 1, 2, 3), (4, 5, 6, 7), (8, 9))]
+
+
+async def test_what_is_in_work_is_bounded_by_length_and_a_longer_document_is_in_work_alone() -> None:
+    store = Shut(free=True)
+    job = Run(store, [], None, {}, "x", 64, False, False, None)
+    job.room = Room(10)
+    await job.through(Pages("a" * 4, "b" * 4, "c" * 4, "d" * 30, "e" * 10, "f"))
+    assert store.calls == [["x:p0", "x:p1"], ["x:p2"], ["x:p3"], ["x:p4"], ["x:p5"]]
+    assert job.room.used == 0
+
+
+async def test_the_report_counts_what_was_added_changed_and_cut(tmp_path: Path) -> None:
+    store = Sqlite(path=str(tmp_path / "s.db"), embedder=None)
+    await store.open()
+    first = await ingest(Pages("the moon", "the tides"), store, [], None, origin="x")
+    assert (first.added, first.changed, first.documents, first.chunks, first.tokens) == (2, 0, 2, 2, 4)
+    second = await ingest(Pages("the moon", "the sea", "the sun"), store, [], None, origin="x")
+    assert (second.added, second.changed, second.unchanged, second.documents, second.read) == (1, 1, 1, 2, 3)
+    dry = await ingest(Pages("a moon"), store, [], None, origin="x", dry_run=True)
+    assert dry.changes == [("changed", "x:p0"), ("removed", "x:p1"), ("removed", "x:p2")]
+    assert (dry.changed, dry.deleted, second.changes) == (1, 2, [])
+    await store.aclose()
+
+
+async def test_a_dry_run_makes_no_file(tmp_path: Path) -> None:
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "a.md").write_text("# Moon\n\nTides.\n")
+    (tmp_path / "settings.toml").write_text(SETTINGS)
+    report = (await run(tmp_path / "settings.toml", dry_run=True))["all"]
+    assert report.changes == [("added", "all:a.md")]
+    assert sorted(os.listdir(tmp_path)) == ["settings.toml", "texts"]
+
+
+async def test_progress_knows_how_many_files_there_are(tmp_path: Path) -> None:
+    for name in "abc":
+        (tmp_path / f"{name}.md").write_text("text")
+    source = Files(path=str(tmp_path))
+    assert isinstance(source, SupportsSize)
+    await source.open()
+    seen: list[tuple[int | None, int]] = []
+    await ingest(source, Shut(free=True), [], None, origin="x", progress=lambda report: seen.append((report.total, report.read)))
+    assert seen[-1] == (3, 3)
+    await source.aclose()
+
+
+# One run at a time
+
+
+@pytest.fixture
+def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that has the turn at the store `s.db`."""
+    command = [sys.executable, "-c", HOLDER, str(tmp_path / "s.db")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "''\n"
+        yield other
+        other.kill()
+
+
+async def test_a_second_run_waits_for_the_first_and_gives_up_saying_who_has_the_store(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, holder: subprocess.Popen[str]
+) -> None:  # fmt: skip
+    store = Sqlite(path=str(tmp_path / "s.db"), embedder=None)
+    assert isinstance(store, SupportsTurns)
+    await store.open()
+    has = rf"Store 'x' is being filled by process {holder.pid} since \d\d:\d\d:\d\d UTC"
+    with pytest.raises(IngestError, match=has + ", for longer than 0 s"):
+        await ingest(Pages("moon"), store, [], None, origin="x", wait=0.0)
+    job = asyncio.ensure_future(ingest(Pages("moon"), store, [], None, origin="x", wait=60.0))
+    await asyncio.sleep(0.2)
+    assert re.search(has + "; waiting up to 60 s", caplog.text.replace('"', "'"))
+    assert not job.done()
+    holder.kill()  # the turn goes with the process
+    assert (await job).added == 1
+    assert await store.take_turn() == ""
+    await store.aclose()
+
+
+async def test_one_store_instance_has_one_turn_and_gives_it_back_when_a_run_fails(tmp_path: Path) -> None:
+    store = Sqlite(path=str(tmp_path / "s.db"), embedder=None)
+    await store.open()
+    with pytest.raises(IngestError, match="is being filled by this process"):
+        async with turn(store, "s", 0.0), turn(store, "s", 0.0):
+            pass
+    other = Sqlite(path=str(tmp_path / "s.db"), embedder=None)
+    async with turn(other, "s", 0.0):
+        assert "process" in await store.take_turn()
+    await store.aclose()
+
+
+async def test_a_store_that_cannot_be_taken_says_why() -> None:
+    class Broken(Shut):
+        async def take_turn(self) -> str:
+            raise SourceError("disk full")
+
+        async def end_turn(self) -> None: ...
+
+    with pytest.raises(IngestError, match="Store 'x' cannot be taken for filling: disk full"):
+        await ingest(Pages("moon"), Broken(free=True), [], None, origin="x")
+
+
+async def test_postgres_has_turns_per_schema_that_end_with_the_connection() -> None:
+    async with opened() as store, opened() as elsewhere:
+        async with turn(store, "s", 0.0):
+            second = type(store)(dsn=store.pool.dsn, schema=store.pool.schema, embedder=None)
+            await second.open()
+            assert " (pid " in await second.take_turn()
+            assert await elsewhere.take_turn() == ""
+            await elsewhere.end_turn()
+        assert await second.take_turn() == ""
+        await second.aclose()
+        assert await store.take_turn() == ""
+        await store.end_turn()
+
+
+# Keeping up
+
+
+async def test_a_watched_folder_is_read_again_when_it_changes_and_not_before(tmp_path: Path) -> None:
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "a.md").write_text("moon")
+    (tmp_path / "settings.toml").write_text(SETTINGS)
+    async with aclosing(watch(tmp_path / "settings.toml", every=0.01)) as changes:
+        assert (await anext(changes))["all"].added == 1
+        waiting = asyncio.ensure_future(anext(changes))
+        await asyncio.sleep(0.1)
+        assert not waiting.done()
+        (tmp_path / "texts" / "b.md").write_text("tides")
+        assert (await waiting)["all"].added == 1
+        (tmp_path / "texts" / "a.md").unlink()
+        assert (await anext(changes))["all"].deleted == 1
+
+
+async def test_a_run_that_breaks_off_is_logged_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    class Unsteady(Pages):
+        async def crawl(self) -> AsyncIterator[Document]:
+            self.given += 1
+            if self.given == 1:
+                raise OSError("gone")
+            yield Document(id="a", content="moon")
+
+    settings = {"providers": {"memory": {}}, "ingest": {"all": {"from": "mine", "to": "memory", "transforms": []}}}
+    router = ContextRouter(settings, connectors={"mine": _connector(Unsteady())})
+    async with router, aclosing(watch(router, every=0.01)) as changes:
+        reports: dict[str, Report] = await anext(changes)
+    assert reports["all"].documents == 1
+    assert "is tried again in 0.01 s: Source 'all' broke off after 0 documents, nothing was removed: gone" in caplog.text
+    with pytest.raises(ValueError, match="give seconds above 0"):
+        await anext(watch("nowhere.toml", every=0.0))
+    with pytest.raises(SettingsError):
+        await anext(watch("nowhere.toml"))
+
+
+def _connector(pages: Pages) -> Connector:
+    class Mine(Connector):
+        async def search(self, query: Query) -> Sequence[Hit]:
+            return []
+
+        def crawl(self) -> AsyncIterator[Document]:
+            return pages.crawl()
+
+    return Mine()
