@@ -9,9 +9,7 @@ What comes of it is the source `calibrated`, with a list for each leg and query,
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 
 from contextrouter import websearch
 from contextrouter.contracts import FactSource, Source, TermStatistics
@@ -20,6 +18,7 @@ from contextrouter.fusion import leg_weight
 from contextrouter.model import Document, Envelope, Hit, RankedList, Scope
 from contextrouter.reported import Reported
 from contextrouter.settings import CALIBRATED, Rag
+from contextrouter.stem import begins, stem
 
 MOST = 2_000
 """Candidates that are scored; of more, as many from the head of each list."""
@@ -142,7 +141,8 @@ class Calibration:
         if not place:
             return
         weights = self._weights()
-        read = dict(zip(weights, _frequencies([self.pool.documents[n] for n in weights], place), strict=True))
+        reader = Reader(place)
+        read = {number: reader.read(self.pool.documents[number]) for number in weights}
         idf = self._idf(place, {n: weights[n][1] for n in weights}, read)
         average = sum([length for _, length in read.values()]) / len(read) or 1.0
         asking = [{place[term] for term in found} for found in terms.values()]
@@ -160,7 +160,7 @@ class Calibration:
         self,
         place: Mapping[str, int],
         found_by: Mapping[int, frozenset[str]],
-        read: Mapping[int, tuple[Mapping[int, float], float]],
+        read: Mapping[int, tuple[Mapping[int, float], int]],
     ) -> list[float]:
         """How rare each term is over all sources together."""
         total = sum([told.documents for told in self.statistics.values()])
@@ -218,39 +218,45 @@ def _in_evidence(scores: Mapping[int, float], found_by: Mapping[int, frozenset[s
     return {number: score * max([evidence[name] for name in found_by[number]]) for number, score in scores.items()}
 
 
-@lru_cache(maxsize=200_000)
-def _terms(word: str) -> tuple[str, ...]:
-    return tuple(websearch.analyse(word))
-
-
-def _words(text: str) -> list[str]:
-    """The folded words of a text in any order; to fold what is not ASCII costs ten times as much, so only that is."""
+def _folded(text: str) -> str:
+    """The words of a text in any order, parted by spaces; to fold what is not ASCII costs ten times as much, so only that is."""
     if text.isascii():
-        return websearch.words(text)
+        return websearch.folded(text)
     parts = text.split()
     odd = [part for part in parts if not part.isascii()]
-    return websearch.words(" ".join(filter(str.isascii, parts))) + websearch.words(" ".join(odd))
+    return f"{websearch.folded(' '.join(filter(str.isascii, parts)))} {websearch.folded(' '.join(odd))}"
 
 
-def _frequencies(documents: Iterable[Document], place: Mapping[str, int]) -> list[tuple[dict[int, float], float]]:
-    """For each document how often each term occurs, by place, fields weighted; and how many words it has."""
-    read = []
-    for document in documents:
-        fields = ((document.title, TITLE), (" ".join(document.path), PATH), (document.content[:READ], 1))
-        read.append([(Counter(_words(text)), weight) for text, weight in fields if text])
-    distinct: set[str] = set()
-    for counters in read:
-        for counter, _ in counters:
-            distinct.update(counter)
-    initials = {term[0] for term in place}  # stemming leaves the first letter alone
-    near = [word for word in distinct if word[0] in initials or not word.isascii()]
-    telling = {word: found for word in near if (found := [place[term] for term in _terms(word) if term in place])}
-    made = []
-    for counters in read:
+class Reader:
+    """Counts terms in texts. Words that could be of a term are looked for by how they begin, so that few are looked at."""
+
+    def __init__(self, terms: Iterable[str]) -> None:
+        self.place = {term: at for at, term in enumerate(terms)}
+        self.begun = [(" " + begins(term), term, at) for term, at in self.place.items()]
+
+    def read(self, document: Document) -> tuple[dict[int, float], int]:
+        """How often each term occurs, by place, fields weighted; and how many letters the document has."""
         counts: dict[int, float] = {}
-        for counter, weight in counters:
-            for word in filter(counter.__contains__, telling):
-                for at in telling[word]:
-                    counts[at] = counts.get(at, 0.0) + weight * counter[word]
-        made.append((counts, float(sum([counter.total() for counter, _ in counters]))))
-    return made
+        length = 0
+        for text, weight in ((document.title, TITLE), (" ".join(document.path), PATH), (document.content[:READ], 1)):
+            if text:
+                folded = f" {_folded(text)} "
+                length += len(folded) - folded.count(" ")
+                self._count(folded, weight, counts)
+        return counts, length
+
+    def _count(self, folded: str, weight: int, counts: dict[int, float]) -> None:
+        if not folded.isascii() and websearch.has_unspaced(folded):
+            for term in websearch.analyse(folded):
+                if (place := self.place.get(term)) is not None:
+                    counts[place] = counts.get(place, 0.0) + weight
+            return
+        find = folded.find
+        for begin, term, at in self.begun:
+            start = find(begin)
+            while start >= 0:
+                end = find(" ", start + 1)
+                word = folded[start + 1 : end]
+                if word == term or (word.isalpha() and word.isascii() and stem(word) == term):
+                    counts[at] = counts.get(at, 0.0) + weight
+                start = find(begin, end)

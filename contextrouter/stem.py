@@ -52,6 +52,15 @@ def stem(word: str) -> str:
     return _final_e(word, r1, r2).lower()
 
 
+def begins(term: str) -> str:
+    """What every word begins with whose stem is `term`; such a word has at most its last two letters otherwise."""
+    begin = term[: max(2, len(term) - 2)]
+    for word in [word for word, stemmed in _WHOLE.items() if stemmed == term]:
+        while not word.startswith(begin):
+            begin = begin[:-1]
+    return begin
+
+
 def _regions(word: str) -> tuple[int, int]:
     """Where R1 and R2 begin: after the first consonant that follows a vowel, once and twice."""
     found = _FIRST.match(word) or _REGION.match(word)

@@ -78,6 +78,11 @@ class WebQuery(NamedTuple):
 
 def words(text: str) -> list[str]:
     """Split a text of any script into folded words: no case, accents, compatibility forms, contracted endings, punctuation."""
+    return folded(text).split()
+
+
+def folded(text: str) -> str:
+    """The same words in one text, parted by spaces."""
     if text.isascii():
         text = text.lower()
     else:
@@ -86,7 +91,12 @@ def words(text: str) -> list[str]:
         text = unicodedata.normalize("NFC", _ACCENTS.sub("", text))
     if "'" in text:
         text = _CONTRACTION.sub("", text)
-    return text.translate(_LETTERS).split()
+    return text.translate(_LETTERS)
+
+
+def has_unspaced(text: str) -> bool:
+    """Whether a text has characters of a script without spaces."""
+    return _HAS_UNSPACED.search(text) is not None
 
 
 def atoms(text: str) -> list[str]:

@@ -7,13 +7,16 @@ import math
 from collections.abc import Mapping, Sequence
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from contextrouter import ContextRouter, Document, Hit, Rag, RankedList, Scope, SettingsError
-from contextrouter.calibration import Calibration, apart, words_of
+from contextrouter import ContextRouter, Document, Hit, Rag, RankedList, Scope, SettingsError, websearch
+from contextrouter.calibration import Calibration, Reader, apart, words_of
 from contextrouter.contracts import TermStatistics
 from contextrouter.dedupe import dedupe
 from contextrouter.fusion import fuse
 from contextrouter.reported import Reported
+from contextrouter.stem import begins, stem
 from contextrouter.testing import Fixed, Legs
 
 SAID = {
@@ -50,11 +53,11 @@ def test_terms_weigh_what_they_weigh_over_all_sources_together():
     Every document has the average length, so that a term that occurs once saturates at 1.9 / 1.9 = 1. The evidence of a source is
     the root of its best five scores, together, over five.
     """
-    note, lists = calibrated([listed("a", text("moon rock")), listed("b", text("tides rise"))])
+    note, lists = calibrated([listed("a", text("moon rock")), listed("b", text("tide rise"))])
     moon, tides = math.log(1 + 19.5 / 81.5), math.log(1 + 98.5 / 2.5)
     assert (round(moon, 4), round(tides, 4)) == (0.2145, 3.6988)
     assert lists == {
-        "text": {"tides rise": pytest.approx(tides * math.sqrt(tides / 5)), "moon rock": pytest.approx(moon * math.sqrt(moon / 5))}
+        "text": {"tide rise": pytest.approx(tides * math.sqrt(tides / 5)), "moon rock": pytest.approx(moon * math.sqrt(moon / 5))}
     }
     assert note == "by text"
 
@@ -71,10 +74,10 @@ def test_rank_fusion_cannot_tell_the_better_number_one_and_calibration_can():
 def test_a_source_without_statistics_is_taken_to_hold_what_it_returned():
     """Of a's two documents both have moon; tides is in one of b's 10: ln(1 + 0.5 / 2.5) and ln(1 + 10.5 / 1.5), of 2 + 10."""
     said = {"b": SAID["b"].__class__(documents=10, average_length=2.0, frequencies={"moon": 0, "tides": 1})}
-    note, lists = calibrated([listed("a", text("moon rock", "moon dust")), listed("b", text("tides rise"))], said)
+    note, lists = calibrated([listed("a", text("moon rock", "moon dust")), listed("b", text("tide rise"))], said)
     moon, tides = math.log(1 + 10.5 / 2.5), math.log(1 + 11.5 / 1.5)
     assert lists["text"]["moon rock"] == pytest.approx(moon * math.sqrt(2 * moon / 5))
-    assert lists["text"]["tides rise"] == pytest.approx(tides * math.sqrt(tides / 5))
+    assert lists["text"]["tide rise"] == pytest.approx(tides * math.sqrt(tides / 5))
     assert note == "by text; statistics of what was returned for a"
 
 
@@ -88,7 +91,7 @@ def test_the_weight_of_a_source_multiplies_and_weight_0_takes_no_part():
 
 
 def test_words_that_are_excluded_count_for_nothing_and_the_best_query_counts():
-    lists = [listed("a", text("moon rock"), query="moon -tides"), listed("b", text("tides rise"), query="moon -tides")]
+    lists = [listed("a", text("moon rock"), query="moon -tides"), listed("b", text("tide rise"), query="moon -tides")]
     _, scores = calibrated(lists)
     assert set(scores["text"]) == {"moon rock"}
     both = [listed("a", text("moon tides"), query="moon tides"), listed("b", text("moon"), query="moon"), lists[0]]
@@ -123,6 +126,30 @@ def test_the_envelope_still_comes_from_its_source():
     assert [(p.source, p.rank) for p in best.provenance] == [("a", 2), ("calibrated", 1)]
     assert best.score == pytest.approx(1 / 62 + 30 / 61)
     assert best.normalized == pytest.approx((1 / 62 + 30 / 61) / (31 / 61))
+
+
+_SUFFIXES = ["", "s", "ies", "ied", "ly", "ing", "ational", "ization", "biliti", "iveness", "ement", "ed", "y", "e", "ability"]
+_ENGLISH = st.sampled_from(["l", "d", "sk", "fl", "hop", "relat", "usab", "organ", "oper", "gener", "happ"])
+_WRITTEN = st.builds("{}{}".format, _ENGLISH, st.sampled_from(_SUFFIXES)) | st.sampled_from(
+    ["lying", "dying", "Caf\u00e9s", "\u4eac\u90fd\u5e02", "\u0433\u043e\u0440\u043e\u0434", "x-ray", "B12s", "don't", "I\u2019m"]
+)
+
+
+@given(word=_WRITTEN | st.text("aeioulnstyz", max_size=9))
+def test_a_word_begins_as_its_stem_says(word: str):
+    assert word.startswith(begins(stem(word))) or not (word.isascii() and word.islower() and word.isalpha())
+
+
+@given(words=st.lists(_WRITTEN, max_size=9), asked=st.lists(_WRITTEN, max_size=4), joint=st.sampled_from([" ", "\n", ". "]))
+def test_terms_are_counted_as_analysis_finds_them(words: list[str], asked: list[str], joint: str):
+    terms = list(dict.fromkeys(websearch.analyse(" ".join(asked))))
+    document = Document(content=joint.join(words), title=joint.join(words[:2]), path=tuple(words[:1]))
+    fields = ((document.title, 3), (" ".join(document.path), 2), (document.content, 1))
+    found = [(websearch.analyse(text), times) for text, times in fields]
+    right = {at: sum(each.count(term) * times for each, times in found) for at, term in enumerate(terms)}
+    counts, letters = Reader(terms).read(document)
+    assert counts == {at: times for at, times in right.items() if times}
+    assert letters == sum(len("".join(websearch.words(text))) for text, _ in fields)
 
 
 def test_one_source_is_not_calibrated():
