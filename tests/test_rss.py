@@ -6,6 +6,8 @@ import asyncio
 import codecs
 import gzip
 import json
+import signal
+import subprocess
 import time
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -17,7 +19,9 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contextrouter.builtin.connectors import extract as extract_module
 from contextrouter.builtin.connectors import rss as rss_module
+from contextrouter.builtin.connectors.extract import LONG_FEED, Extractor
 from contextrouter.builtin.connectors.feed import decode, parse_date, parse_feed, plain_text
 from contextrouter.builtin.connectors.rss import Rss
 from contextrouter.contracts import Partial
@@ -748,3 +752,39 @@ def test_it_can_be_used_in_one_event_loop_after_another() -> None:
         return len(hits)
 
     assert asyncio.run(once()) == asyncio.run(once()) == 3
+
+
+def long_feed() -> bytes:
+    about = "<pubDate>Tue, 03 Nov 2026 10:00:00 +0100</pubDate><category>a</category><category>b</category>"
+    text = "<description>&lt;p style='display:none'&gt;unseen&lt;/p&gt;" + "text and more " * 60 + "</description>"
+    return rss(*(f"<title>n {n}</title><link>/{n}</link>{about}{text}" for n in range(400)))
+
+
+async def test_a_long_feed_is_parsed_in_a_process_and_says_the_same():
+    body = long_feed()
+    assert len(body) > LONG_FEED
+    extractor = Extractor(5)
+    await extractor.open(pages=False)
+    try:
+        found = await extractor.feed(body, "https://example.org/feed", "application/rss+xml", 500, 60)
+        with pytest.raises(ValueError, match="it declares entities"):
+            await extractor.feed(b'<!DOCTYPE r [<!ENTITY a "b">]>' + body, "", "", 500, 60)
+    finally:
+        await extractor.aclose()
+    assert found == parse_feed(body, "https://example.org/feed", "application/rss+xml")
+    assert len(found.documents) == 400
+
+
+async def test_a_feed_that_takes_too_long_to_parse_is_given_up_with_its_process(server: Server, opened, monkeypatch):
+    started: list[subprocess.Popen[bytes]] = []
+    start = extract_module._Worker._start
+    monkeypatch.setattr(extract_module._Worker, "_start", lambda worker: started.append(process := start(worker)) or process)
+    server.answers["/hostile"] = rss("<title>a</title><description>" + "<" * 4_000_000 + "</description>")
+    server.answers["/good"] = ZEBRA
+    source = await opened(f"{server.url}/hostile", f"{server.url}/good", fetch_seconds=0.7)
+    answer = await source.search(Query(text="zebra"))
+    assert isinstance(answer, Partial)
+    assert [hit.document.title for hit in answer] == ["zebra"]
+    assert "/hostile" in answer.reason
+    assert "0.7 seconds" in answer.reason
+    assert [await asyncio.to_thread(process.wait, 5) for process in started] == [-signal.SIGKILL]

@@ -1,8 +1,9 @@
-"""Web pages to text, in processes that can be killed: a page that takes too long to read costs its own time and nothing else."""
+"""Pages to text and long feeds to documents, in processes that can be killed: what takes too long costs only its own time."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
 import subprocess
 import sys
@@ -16,13 +17,15 @@ from typing import Any, BinaryIO, cast
 import msgspec
 
 from contextrouter.builtin.connectors import extract_worker
-from contextrouter.builtin.connectors.feed import plain_text
+from contextrouter.builtin.connectors.feed import Feed, parse_feed, plain_text
 from contextrouter.errors import MissingDependency
 from contextrouter.threads import Threads
 
 WORKERS = 2
 JOBS = 500
 """Pages after which a process makes room for a new one."""
+LONG_FEED = 256_000
+"""Bytes up to which a feed is parsed in a thread of this process: at worst in about half a second."""
 _PASSED_ON = ("PATH", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "SYSTEMROOT", "TMPDIR")
 
 
@@ -56,7 +59,7 @@ class Extracted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Extractor:
-    """Reads pages in at most two processes, started when they are needed."""
+    """Reads pages and long feeds in at most two processes, started when they are needed. A page has `seconds`."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -65,9 +68,9 @@ class Extractor:
         self._busy: set[_Worker] = set()
         self._places: asyncio.Semaphore
 
-    async def open(self) -> None:
-        """Make ready; no process is started yet. Raises MissingDependency."""
-        for package in ("trafilatura", "lxml_html_clean"):
+    async def open(self, *, pages: bool = True) -> None:
+        """Make ready, for feeds alone or for pages, too; no process is started yet. Raises MissingDependency."""
+        for package in ("trafilatura", "lxml_html_clean") if pages else ():
             if find_spec(package) is None:
                 raise MissingDependency(package, "web", what="Reading web pages")
         if self._threads is None:
@@ -86,28 +89,46 @@ class Extractor:
         """Return what a page says; also a page that cannot be read, or not in time, is an answer, with a `why`."""
         if self._threads is None:
             return Extracted(why="the connector was closed meanwhile.")
+        try:
+            answer = await self._ask({"html": html, "url": url}, self.seconds)
+        except TimeoutError:
+            return Extracted(why=f"reading it took more than {self.seconds:g} seconds.")
+        return Extracted(why="the process that read it ended.") if answer is None else msgspec.convert(answer, Extracted)
+
+    async def feed(self, body: bytes, url: str, content_type: str, max_items: int, seconds: float) -> Feed:
+        """What `parse_feed` returns, and raises. Raises ValueError also for a feed that cannot be parsed within `seconds`."""
+        if self._threads is None:
+            raise ValueError("the connector was closed meanwhile.")
+        if len(body) <= LONG_FEED:
+            return await self._threads.run(parse_feed, body, url, content_type, max_items)
+        job = {"feed": base64.b64encode(body).decode(), "url": url, "type": content_type, "items": max_items}
+        try:
+            answer = await self._ask(job, seconds)
+        except TimeoutError:
+            raise ValueError(f"to parse it took more than {seconds:g} seconds.") from None
+        if answer is None:
+            raise ValueError("the process that parsed it ended.")
+        if why := answer.get("why"):
+            raise ValueError(why)
+        return msgspec.convert(answer["feed"], Feed)
+
+    async def _ask(self, job: dict[str, Any], seconds: float) -> dict[str, Any] | None:
+        """What a process answers; None when it ended instead. Raises TimeoutError when that takes longer than `seconds`."""
+        assert self._threads is not None
         async with self._places:
             worker = self._idle.pop() if self._idle else _Worker()
             self._busy.add(worker)
+            answer = None
             try:
-                async with asyncio.timeout(self.seconds):
-                    answer = await self._threads.run(worker.ask, {"html": html, "url": url, "seconds": self.seconds})
-            except TimeoutError:
-                worker.kill()
-                return Extracted(why=f"reading it took more than {self.seconds:g} seconds.")
-            except BaseException:
-                worker.kill()  # its answer would come to nobody, or to the next
-                raise
+                async with asyncio.timeout(seconds):
+                    answer = await self._threads.run(worker.ask, job | {"seconds": seconds})
             finally:
                 self._busy.discard(worker)
-            if answer is None:
-                worker.kill()
-                return Extracted(why="the process that read it ended.")
-            if worker.jobs < JOBS and self._threads is not None:
-                self._idle.append(worker)
-            else:
-                worker.kill()
-        return msgspec.convert(answer, Extracted)
+                if answer is not None and worker.jobs < JOBS and self._threads is not None:
+                    self._idle.append(worker)
+                else:
+                    worker.kill()  # without an answer: it would come to nobody, or to the next
+        return answer
 
     def plain(self, text: str) -> Extracted:
         """A page that is no HTML: its text, titled by its first line."""

@@ -1,4 +1,4 @@
-"""The process that reads web pages: HTML in, what a reader would see of it out. It may be killed at any moment.
+"""The process that reads what strangers wrote: a page or a feed in, what it says out. It may be killed at any moment.
 
 Started by `extract.py` as a script of its own, so that it holds nothing but what it needs: no settings, no secrets. Messages on
 stdin and stdout are JSON after four bytes of length.
@@ -6,6 +6,7 @@ stdin and stdout are JSON after four bytes of length.
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 import re
@@ -14,6 +15,7 @@ import struct
 import sys
 from contextlib import suppress
 from copy import deepcopy
+from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import urljoin, urlsplit
 
@@ -62,6 +64,19 @@ def extracted(html: str, url: str) -> dict[str, Any]:
     why = "" if text else "no text was found in it."
     linked = _linked(tree, how == "strict") if text else 0.0
     return {**page, "text": text[:MOST_CHARACTERS], "how": how, "why": why, "linked": linked}
+
+
+def parsed(job: dict[str, Any]) -> dict[str, Any]:
+    """The title, documents and problems of a feed; or `why` it is none."""
+    import msgspec
+
+    from contextrouter.builtin.connectors.feed import parse_feed
+
+    try:
+        feed = parse_feed(base64.b64decode(job["feed"]), job["url"], job["type"], job["items"])
+    except ValueError as error:
+        return {"why": str(error)}
+    return {"feed": msgspec.to_builtins(feed)}
 
 
 def _run(tree: Any, **options: Any) -> str:
@@ -179,13 +194,14 @@ def main() -> None:
 
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     logging.disable(logging.CRITICAL)
+    sys.path.append(str(Path(__file__).parents[3]))  # this package, wherever it is
     answers = sys.stdout.buffer
     sys.stdout = sys.stderr  # what a library prints is no answer
     while (job := receive(sys.stdin.buffer)) is not None:
         if hasattr(signal, "alarm"):
             signal.alarm(int(job["seconds"]) + 2)  # ends this process also when who started it is gone
         try:
-            answer = extracted(job["html"], job["url"])
+            answer = parsed(job) if "feed" in job else extracted(job["html"], job["url"])
         except (Exception, MemoryError) as error:
             answer = {"text": "", "why": f"the parser failed on it ({type(error).__name__}: {str(error)[:200]})."}
         if hasattr(signal, "alarm"):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from time import monotonic
 
-from contextrouter.builtin.connectors.feed import parse_feed
 from contextrouter.builtin.connectors.reader import Reader
 from contextrouter.errors import SourceError
 from contextrouter.fetch import FEEDS, Fetched, FetchFailed, FetchLate
 from contextrouter.threads import Threads
 
 _FEED = ("<rss", "<feed", "<rdf:rdf", "jsonfeed.org")
+ITEMS = 500
 SHOWN_ITEMS = 5
 
 
@@ -32,7 +32,8 @@ async def inspected(reader: Reader, threads: Threads, url: str) -> AsyncIterator
     head = fetched.body[:2_000].decode("latin-1").lower()
     if any(mark in head for mark in _FEED):
         try:
-            feed = await threads.run(parse_feed, fetched.body, fetched.url, fetched.content_type)
+            seconds = fetcher.options.fetch_seconds
+            feed = await reader.extractor.feed(fetched.body, fetched.url, fetched.content_type, ITEMS, seconds)
         except ValueError as error:
             raise SourceError(f"{fetcher.masked(url)} cannot be used: {error}") from error
         yield "feed", f"{feed.title!r}: {len(feed.documents)} items"

@@ -12,7 +12,7 @@ from typing import NamedTuple, Self
 
 from contextrouter.builtin.connectors.bm25 import Bm25
 from contextrouter.builtin.connectors.extract import Extractor
-from contextrouter.builtin.connectors.feed import distinct, parse_feed
+from contextrouter.builtin.connectors.feed import distinct
 from contextrouter.builtin.connectors.matching import matches
 from contextrouter.builtin.connectors.reader import Page, Reader
 from contextrouter.contracts import Connector, FilePath, Partial
@@ -117,8 +117,7 @@ class Rss(Connector):
             import feedparser  # noqa: F401
         except ImportError:
             raise MissingDependency("feedparser", "rss") from None
-        if self._full_text:
-            await self._extractor.open()
+        await self._extractor.open(pages=bool(self._full_text))
         if self._urls or self._full_text:
             await self._fetcher.open()
         self._threads = self._threads or Threads(2, "rss")
@@ -226,11 +225,11 @@ class Rss(Connector):
         try:
             async with asyncio.timeout(self._fetcher.options.fetch_seconds):
                 if feed in self._paths:
-                    return await self._opened().run(self._parse, begun, feed, "", None)
+                    return await self._parsed(begun, feed, "", "", await self._opened().run(self._file, feed))
                 fetched = await self._fetcher.get(feed, accept=FEEDS)
                 if fetched.unchanged and known.read:
                     return known._replace(begun=begun, error="", late=False, read=begun, failures=0, again=begun + self._refresh)
-                return await self._opened().run(self._parse, begun, fetched.url, fetched.content_type, fetched.body)
+                return await self._parsed(begun, fetched.url, fetched.url, fetched.content_type, fetched.body)
         except (TimeoutError, SourceTimeout) as error:
             late, reason = True, str(error) or f"{feed} was not read within {self._fetcher.options.fetch_seconds:g} seconds."
         except FetchFailed as error:
@@ -250,10 +249,10 @@ class Rss(Connector):
             reason += f" Its items of {begun - known.read:.0f} s ago are used."
         return known._replace(begun=begun, error=reason, late=late, failures=known.failures + 1, again=time.monotonic() + pause)
 
-    def _parse(self, begun: float, place: str, content_type: str, body: bytes | None) -> _Loaded:
-        """Parse a fetched body, or the file at `place`. Runs in a thread."""
-        data, url = (self._file(place), "") if body is None else (body, place)
-        feed = parse_feed(data, url, content_type, self._max_items)
+    async def _parsed(self, begun: float, place: str, url: str, content_type: str, body: bytes) -> _Loaded:
+        """The items of a body from `place`, a file or a `url`."""
+        seconds = self._fetcher.options.fetch_seconds
+        feed = await self._extractor.feed(body, url, content_type, self._max_items, seconds)
         problems = tuple(f"{mask(place)}: {problem}" for problem in feed.problems)
         return _Loaded(begun, tuple(feed.documents), problems, read=begun, again=begun + self._refresh)
 
