@@ -50,13 +50,16 @@ class Dropped(Sequence[Envelope]):
     def __len__(self) -> int:
         return max(0, len(self.envelopes) - self.start)
 
+    def __iter__(self) -> Iterator[Envelope]:
+        return (envelope.drop(self.reason) for envelope in self.envelopes[self.start :])  # all at once: one by one is quadratic
+
     @overload
     def __getitem__(self, index: int) -> Envelope: ...
     @overload
     def __getitem__(self, index: slice) -> Sequence[Envelope]: ...
     def __getitem__(self, index: int | slice) -> Envelope | Sequence[Envelope]:
         if isinstance(index, slice):
-            return [self[i] for i in range(len(self))[index]]
+            return [*self][index]
         return self.envelopes[self.start + range(len(self))[index]].drop(self.reason)
 
 
