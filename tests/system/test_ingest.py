@@ -76,7 +76,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def settings(at: Path, folder: Path, embedder: str = "counting", target: int = 64, transforms: str = '["chunk", "keywords"]') -> Path:
+def settings(
+    at: Path, folder: Path, embedder: str = "counting", target: int = 64, transforms: str = '["chunk", "keywords"]'
+) -> Path:
     at.mkdir()
     (at / "counting.py").write_text(COUNTING)
     values = {"embedder": embedder, "target": target, "transforms": transforms}
