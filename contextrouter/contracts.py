@@ -323,6 +323,19 @@ class SupportsEntities(Protocol):
 
 
 @runtime_checkable
+class SupportsGraph(Protocol):
+    """A fact source that knows how entities hang together. Of the query, scope, period, limit and deadline count."""
+
+    async def path(self, start: str, goal: str, query: Query, *, hops: int = 4) -> Sequence[Fact]:
+        """Return the facts of a shortest way between two names, in order; nothing when there is none of `hops` facts at most."""
+        ...
+
+    async def related(self, name: str, query: Query) -> Sequence[Entity]:
+        """Return the entities that facts link with a name, those of most facts first; attributes say how and how well linked."""
+        ...
+
+
+@runtime_checkable
 class SupportsVersion(Protocol):
     """A source that can say cheaply whether its content changed."""
 

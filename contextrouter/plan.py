@@ -134,6 +134,9 @@ def _fact_calls(
     if intent.lookup and isinstance(source, SupportsEntities):
         query = queries(intent.question, ENTITIES, keys.limit or rag.candidates)
         calls.append(Call(source=name, query=query, timeout=keys.timeout))
+    if intent.facets and isinstance(source, SupportsFacets):
+        query = queries(intent.question, FACETS, keys.limit or rag.candidates)
+        calls.append(Call(source=name, query=query, timeout=keys.timeout))
     return calls
 
 

@@ -14,8 +14,8 @@ AllSourcesFailed Answerability Call Citation Completion Connector Context Contex
 Embedder Entity Entry Envelope Facet Fact FactSource FilePath Generator Harvest Hit IngestError Intent Interpreter MissingDependency
 Partial Period Plan Plugin PluginError PluginNotFound Problem Provenance Provider Query Rag RankedList Request RequestRefused
 Reranker Scope Settings SettingsError Source SourceError SourceReport SourceTimeout Stage StageContext StageError Step SupportsCrawl
-SupportsEntities SupportsFacets SupportsFetch SupportsInspect SupportsNeighbours SupportsStatistics SupportsTenants SupportsUpsert
-SupportsVectors SupportsVersion SupportsWriting TermStatistics Trace Transform Usage Vector Writing
+SupportsEntities SupportsFacets SupportsFetch SupportsGraph SupportsInspect SupportsNeighbours SupportsStatistics SupportsTenants
+SupportsUpsert SupportsVectors SupportsVersion SupportsWriting TermStatistics Trace Transform Usage Vector Writing
 """.split()
 LOADED = (
     "bisect", "concurrent", "contextrouter", "difflib", "fnmatch", "hmac", "importlib", "ipaddress", "json", "ntpath", "pathlib",

@@ -8,7 +8,24 @@ from typing import Annotated
 import typer
 
 import contextrouter
-from contextrouter.cli import cache, check, db, demo, fetch, ingest, init, keys, mcp, plan, plugins, route, screen, serve, settings
+from contextrouter.cli import (
+    cache,
+    check,
+    db,
+    demo,
+    fetch,
+    graph,
+    ingest,
+    init,
+    keys,
+    mcp,
+    plan,
+    plugins,
+    route,
+    screen,
+    serve,
+    settings,
+)
 from contextrouter.cli.outcome import EXIT_CODES
 
 _CODES = " · ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items())
@@ -43,6 +60,7 @@ for module in (demo, init, check, settings, ingest, route, plan, serve, mcp, fet
 app.add_typer(plugins.app, name="plugins")
 app.add_typer(cache.app, name="cache")
 app.add_typer(db.app, name="db")
+app.add_typer(graph.app, name="graph")
 app.add_typer(keys.app, name="keys")
 
 

@@ -41,6 +41,14 @@ class Told(FactSource):
         return [Entity(id=name, name=name) for name in names][: max(0, query.limit)]
 
 
+    async def path(self, start: str, goal: str, query: Query, *, hops: int = 4) -> Sequence[Fact]:
+        seen = [fact for fact in self.told if query.scope is None or query.scope.replace(tenant=None).allows(fact)]
+        return [fact for fact in seen if {fact.subject, fact.object} == {start, goal}]
+
+    async def related(self, name: str, query: Query) -> Sequence[Entity]:
+        return [Entity(id=fact.object, name=fact.object) for fact in self.told if fact.subject == name][: max(0, query.limit)]
+
+
 @breaks("example_has_facts")
 class KnowsNothing(Told):
     def found(self, query: Query) -> list[Fact]:
@@ -103,6 +111,21 @@ class ThinksLong(Told):
 class EntitiesWithoutLimit(Told):
     async def entities(self, query: Query) -> Sequence[Entity]:
         return await super().entities(query.replace(limit=100))
+
+
+@breaks("ways_and_neighbours_keep_limit_and_scope")
+class NeighboursWithoutLimit(Told):
+    async def related(self, name: str, query: Query) -> Sequence[Entity]:
+        return await super().related(name, query.replace(limit=100))
+
+
+@breaks("ways_and_neighbours_keep_limit_and_scope")
+class WayThroughWhatIsHidden(Told):
+    async def facts(self, query: Query) -> Sequence[Fact]:
+        return [each for each in await super().facts(query.replace(limit=100)) if each.sensitivity][: max(0, query.limit)]
+
+    async def path(self, start: str, goal: str, query: Query, *, hops: int = 4) -> Sequence[Fact]:
+        return await super().path(start, goal, query.replace(scope=None))
 
 
 class Knowing(Adding):

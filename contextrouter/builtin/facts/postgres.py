@@ -6,11 +6,12 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import msgspec
 
-from contextrouter.builtin.facts import naming
+from contextrouter.builtin.facts import counting, naming
+from contextrouter.builtin.facts import walk as walking
 from contextrouter.builtin.providers import postgres_schema
 from contextrouter.builtin.providers.filtering import microseconds, moment
 from contextrouter.builtin.providers.postgres import Postgres
@@ -19,11 +20,13 @@ from contextrouter.builtin.providers.postgres_filter import Values, visible
 from contextrouter.builtin.providers.postgres_pool import NoStore, Pool, Session
 from contextrouter.builtin.providers.sqlite_write import name_key
 from contextrouter.contracts import Entry, FactSource, Provider
-from contextrouter.model import Document, Entity, Fact, Period, Query, Scope
+from contextrouter.model import Document, Entity, Facet, Fact, Period, Query, Scope
 
 if TYPE_CHECKING:
     from contextrouter.builtin.providers.postgres_pool import Connection
 
+T = TypeVar("T")
+_COLLATE = ' COLLATE "C"'
 _COLUMNS = (
     "f.owner, f.document, f.place, f.subject, f.predicate, f.object, f.source, f.confidence, f.valid_from, f.valid_to, f.tenant,"
     " f.compartment, f.sensitivity, f.attributes, f.subject_key, f.object_key"
@@ -60,9 +63,7 @@ class PostgresFacts(FactSource):
             raise ValueError("dsn and a store are both given; give one of them.")
         if store is not None and not isinstance(store, Postgres):
             raise ValueError(f"store is a {type(store).__name__}; name a provider that uses 'postgres'.")
-        if not 1 <= hops <= 10:
-            raise ValueError(f"hops {hops!r} is out of range; give 1 to 10.")
-        self._hops = hops
+        self._hops = walking.checked_hops(hops)
         self.pool = store.pool if store is not None else Pool(
             dsn=dsn, schema=schema, pool_size=pool_size, pool_timeout=pool_timeout, statement_timeout=statement_timeout,
             statement_cache_size=statement_cache_size, target_session_attrs=target_session_attrs,
@@ -104,8 +105,8 @@ class PostgresFacts(FactSource):
     async def facts(self, query: Query) -> Sequence[Fact]:
         """Return facts about the names in the query's text, entities and concepts.
 
-        Order: names matched, hops, confidence, subject, predicate, object. One fact said by several documents comes once;
-        said of two periods it comes twice.
+        Order: names matched, hops, confidence, subject, predicate, object; facts on a shortest way between two of the names count
+        for both. One fact said by several documents comes once; said of two periods it comes twice.
         """
         if query.limit < 1:
             return []
@@ -120,22 +121,71 @@ class PostgresFacts(FactSource):
             found = await _about(connection, sorted(names), query.scope, query.period)
         return naming.subjects((fact for _, fact, _ in found if name_key(fact.subject) in names), query.limit)
 
+    async def path(self, start: str, goal: str, query: Query, *, hops: int = 4) -> Sequence[Fact]:
+        """Return the facts of a shortest way between two names, in order, whichever way each fact points.
+
+        Nothing when no way has at most `hops` (1 to 10) facts. Scope, period and deadline are the query's. Raises ValueError
+        for hops out of range.
+        """
+        walk = walking.path(name_key(start), name_key(goal), walking.checked_hops(hops))
+        async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
+            return await _walked(connection, walk, query)
+
+    async def related(self, name: str, query: Query) -> Sequence[Entity]:
+        """Return the entities one fact away from a name, those of most facts first, then by name; `query.limit` at most.
+
+        Attributes: `predicates` of the facts between, `facts`, how many, and `degree`, with how many entities it is linked in all.
+        """
+        values = Values()
+        key = values.bound(name_key(name), "text")
+        limit = values.bound(max(query.limit, 0), "bigint")
+        sql = counting.linked(key, limit, _allowed(query, values), "array_agg(DISTINCT predicate)", _COLLATE)
+        async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
+            rows = [tuple(row) for row in await connection.fetch(sql, *values)] if name_key(name) else []
+            values = Values()
+            among = f"{{}} = ANY ({values.bound([row[0] for row in rows], 'text[]')})"
+            degrees = await connection.fetch(counting.degrees(among, _allowed(query, values)), *values) if rows else []
+        return counting.entities(rows, dict(degrees))
+
+    async def facets(self, query: Query, dimensions: Sequence[str]) -> Sequence[Facet]:
+        """Count statements by subject, predicate, object or entity (subject or object), before any limit, most first.
+
+        Scope and period narrow, and `query.entities`: then those about them count. Other dimensions are none of facts.
+        """
+        found: list[Facet] = []
+        async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
+            for dimension in dict.fromkeys(each for each in dimensions if each in counting.DIMENSIONS):
+                values = Values()
+                sql = counting.by_dimension(dimension, _about_given(query, values), _COLLATE)
+                found.extend(counting.facets(dimension, await connection.fetch(sql, *values)))
+        return found
+
     async def _direct(self, connection: Connection, query: Query) -> list[naming.Found]:
-        """Facts of the names, then, hop by hop, of the entities those facts name; no name is followed twice."""
-        names = await _named(connection, query)
-        found: dict[tuple[Any, ...], naming.Found] = {}
-        frontier, visited = sorted(names), set(names)
-        for hop in range(1, self._hops + 1):
-            if not frontier:
-                break
-            reached: dict[str, None] = {}
-            for number, fact, keys in await _about(connection, frontier, query.scope, query.period):
-                if number not in found:
-                    found[number] = naming.Found(fact, len(names & keys), hop)
-                    reached.update(dict.fromkeys(sorted(keys - visited)))
-            frontier = list(reached)[: naming.WIDEST]
-            visited.update(frontier)
-        return list(found.values())
+        return await _walked(connection, walking.spread(await _named(connection, query), self._hops), query)
+
+
+async def _walked(connection: Connection, walk: walking.Walk[T], query: Query) -> T:
+    """The end of a walk over what the scope shows."""
+    try:
+        names = next(walk)
+        while True:
+            names = walk.send(await _about(connection, names, query.scope, query.period))
+    except StopIteration as end:
+        found: T = end.value
+        return found
+
+
+def _allowed(query: Query, values: Values) -> str:
+    return " AND ".join(part for part in (visible(query.scope, "f", values), _valid(query.period, values)) if part)
+
+
+def _about_given(query: Query, values: Values) -> str:
+    """What is allowed and, when entities are given, about one of them."""
+    allowed = _allowed(query, values)
+    if not query.entities:
+        return allowed
+    names = values.bound([name_key(name) for name in query.entities], "text[]")
+    return f"(f.subject_key = ANY ({names}) OR f.object_key = ANY ({names})) AND {allowed}"
 
 
 async def _about(

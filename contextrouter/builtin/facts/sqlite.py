@@ -11,19 +11,21 @@ import weakref
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import msgspec
 
-from contextrouter.builtin.facts import naming
+from contextrouter.builtin.facts import counting, naming
+from contextrouter.builtin.facts import walk as walking
 from contextrouter.builtin.providers import sqlite_write
 from contextrouter.builtin.providers.filtering import microseconds, moment
 from contextrouter.builtin.providers.sqlite import Sqlite
 from contextrouter.builtin.providers.sqlite_file import Stop, StoreFile, kind_of_file
 from contextrouter.builtin.providers.sqlite_filter import EVERYTHING, Condition, visible
 from contextrouter.contracts import Entry, FactSource, FilePath, Provider
-from contextrouter.model import Document, Entity, Fact, Period, Query
+from contextrouter.model import Document, Entity, Facet, Fact, Period, Query, Scope
 
+T = TypeVar("T")
 _COLUMNS = (
     "f.subject, f.predicate, f.object, f.source, f.confidence, f.valid_from, f.valid_to, f.tenant, f.compartment,"
     " f.sensitivity, f.attributes, f.subject_key, f.object_key"
@@ -47,10 +49,8 @@ class SqliteFacts(FactSource):
             raise ValueError(f"path {path!r} and a store are both given; give one of them.")
         if store is not None and not isinstance(store, Sqlite):
             raise ValueError(f"store is a {type(store).__name__}; name a provider that uses 'sqlite'.")
-        if not 1 <= hops <= 10:
-            raise ValueError(f"hops {hops!r} is out of range; give 1 to 10.")
-        self.path = store.path if store is not None else kind_of_file(path) if path else ""
-        self._hops = hops
+        self._path = store.path if store is not None else kind_of_file(path) if path else ""
+        self._hops = walking.checked_hops(hops)
         self._file: StoreFile | None = None
 
     @classmethod
@@ -62,17 +62,17 @@ class SqliteFacts(FactSource):
         document = Document(id="openai", content="OpenAI was founded by Sam Altman and others.")
         fact = Fact(subject="OpenAI", predicate="founded_by", object="Sam Altman")
         rows = [sqlite_write.prepare(Entry(document=document, chunks=[document], facts=[fact]), ())]
-        file = StoreFile(source.path, busy_timeout=5.0, threads=1)
+        file = StoreFile(source._path, busy_timeout=5.0, threads=1)
         file.write_here(lambda connection: sqlite_write.upsert(connection, rows, "", 0))
         file.forget()
         return source
 
     async def open(self) -> None:
         """Check the file if it is there. Raises ValueError when neither `path` nor `store` led to one."""
-        if not self.path:
+        if not self._path:
             raise ValueError("Neither path nor store is given; give the store's file, or the name of a sqlite provider.")
         if self._file is None:
-            self._file = StoreFile(self.path, busy_timeout=5.0, threads=2)
+            self._file = StoreFile(self._path, busy_timeout=5.0, threads=2)
         await self._file.open()
 
     async def aclose(self) -> None:
@@ -94,8 +94,8 @@ class SqliteFacts(FactSource):
     async def facts(self, query: Query) -> Sequence[Fact]:
         """Return facts about the names in the query's text, entities and concepts.
 
-        Order: names matched, hops, confidence, subject, predicate, object. One fact said by several documents comes once;
-        said of two periods it comes twice.
+        Order: names matched, hops, confidence, subject, predicate, object; facts on a shortest way between two of the names count
+        for both. One fact said by several documents comes once; said of two periods it comes twice.
         """
         if query.limit < 1:
             return []
@@ -109,38 +109,84 @@ class SqliteFacts(FactSource):
         found: list[Fact] = await self._opened().read(lambda c, stop: _subjects(c, query), deadline=query.deadline, empty=[])
         return naming.subjects(found, query.limit)
 
+    async def path(self, start: str, goal: str, query: Query, *, hops: int = 4) -> Sequence[Fact]:
+        """Return the facts of a shortest way between two names, in order, whichever way each fact points.
+
+        Nothing when no way has at most `hops` (1 to 10) facts. Scope, period and deadline are the query's. Raises ValueError
+        for hops out of range.
+        """
+        walk = walking.path(sqlite_write.name_key(start), sqlite_write.name_key(goal), walking.checked_hops(hops))
+        empty: list[Fact] = []
+        return await self._opened().read(lambda c, stop: _walked(c, walk, query, stop), deadline=query.deadline, empty=empty)
+
+    async def related(self, name: str, query: Query) -> Sequence[Entity]:
+        """Return the entities one fact away from a name, those of most facts first, then by name; `query.limit` at most.
+
+        Attributes: `predicates` of the facts between, `facts`, how many, and `degree`, with how many entities it is linked in all.
+        """
+        key, empty = sqlite_write.name_key(name), list[Entity]()
+        return await self._opened().read(lambda c, stop: _related(c, key, query), deadline=query.deadline, empty=empty)
+
+    async def facets(self, query: Query, dimensions: Sequence[str]) -> Sequence[Facet]:
+        """Count statements by subject, predicate, object or entity (subject or object), before any limit, most first.
+
+        Scope and period narrow, and `query.entities`: then those about them count. Other dimensions are none of facts.
+        """
+        empty: list[Facet] = []
+        return await self._opened().read(lambda c, stop: _facets(c, query, dimensions), deadline=query.deadline, empty=empty)
+
     def _opened(self) -> StoreFile:
         if self._file is None:
             raise ValueError("Fact source is not open; call open() first.")
         return self._file
 
     def _facts(self, connection: sqlite3.Connection, query: Query, stop: Stop) -> list[Fact]:
-        return naming.best(self._direct(connection, query, stop), query.limit)
+        walk = walking.spread(_named(connection, query), self._hops)
+        return naming.best(_walked(connection, walk, query, stop), query.limit)
 
-    def _direct(self, connection: sqlite3.Connection, query: Query, stop: Stop) -> list[naming.Found]:
-        """Facts of the names, then, hop by hop, of the entities those facts name; no name is followed twice."""
-        names = _named(connection, query)
-        allowed = visible(query.scope, "f") & _valid(query.period)
-        found: dict[int, naming.Found] = {}
-        frontier, visited = sorted(names), set(names)
-        for hop in range(1, self._hops + 1):
-            stop.check()
-            reached: dict[str, None] = {}
-            for number, fact, keys in _about(connection, frontier, allowed):
-                if number not in found:
-                    found[number] = naming.Found(fact, len(names & keys), hop)
-                    reached.update(dict.fromkeys(sorted(keys - visited)))
-            frontier = list(reached)[: naming.WIDEST]
-            visited.update(frontier)
-            if not frontier:
-                break
-        return list(found.values())
+
+def _walked(connection: sqlite3.Connection, walk: walking.Walk[T], query: Query, stop: Stop) -> T:
+    """The end of a walk over what the scope shows."""
+    allowed = _allowed(query)
+
+    def about(names: Sequence[str]) -> list[tuple[int, Fact, set[str]]]:
+        stop.check()
+        return _about(connection, names, allowed)
+
+    return walking.walked(walk, about)
+
+
+def _allowed(query: Query) -> Condition:
+    return visible(query.scope, "f") & _valid(query.period)
+
+
+def _related(connection: sqlite3.Connection, key: str, query: Query) -> list[Entity]:
+    allowed = _allowed(query)
+    sql = counting.linked("?1", "?", allowed.where, "json_group_array(DISTINCT predicate)")
+    found = connection.execute(sql, (key, *allowed.values, max(query.limit, 0))).fetchall() if key else []
+    rows = [(near, name, facts, json.loads(predicates)) for near, name, facts, predicates in found]
+    among = "{} IN (SELECT value FROM json_each(?1))"
+    degrees = connection.execute(counting.degrees(among, allowed.where), (json.dumps([row[0] for row in rows]), *allowed.values))
+    return counting.entities(rows, dict(degrees))
+
+
+def _facets(connection: sqlite3.Connection, query: Query, dimensions: Sequence[str]) -> list[Facet]:
+    condition = _allowed(query)
+    if query.entities:
+        names = json.dumps([sqlite_write.name_key(name) for name in query.entities])
+        asked = "SELECT value FROM json_each(?)"
+        condition &= Condition(f"(f.subject_key IN ({asked}) OR f.object_key IN ({asked}))", (names, names))
+    found: list[Facet] = []
+    for dimension in dict.fromkeys(each for each in dimensions if each in counting.DIMENSIONS):
+        rows = connection.execute(counting.by_dimension(dimension, condition.where), condition.values)
+        found.extend(counting.facets(dimension, rows))
+    return found
 
 
 def _subjects(connection: sqlite3.Connection, query: Query) -> list[Fact]:
     """The facts whose subject the query names."""
     names = _named(connection, query)
-    found = _about(connection, sorted(names), visible(query.scope, "f") & _valid(query.period))
+    found = _about(connection, sorted(names), _allowed(query))
     return [fact for _, fact, _ in found if sqlite_write.name_key(fact.subject) in names]
 
 
@@ -181,15 +227,16 @@ def _valid(period: Period | None) -> Condition:
 
 
 def _named(connection: sqlite3.Connection, query: Query) -> set[str]:
-    """The names that facts know among those asked."""
+    """The names that visible facts know among those asked."""
     asked = naming.asked(query)
-    return asked.among(_known(connection, asked.keys))
+    return asked.among(_known(connection, asked.keys, query.scope))
 
 
-def _known(connection: sqlite3.Connection, keys: Iterable[str]) -> set[str]:
+def _known(connection: sqlite3.Connection, keys: Iterable[str], scope: Scope | None) -> set[str]:
+    shown = visible(scope, "f")
     rows = connection.execute(
-        "SELECT value FROM json_each(?) WHERE EXISTS (SELECT 1 FROM facts WHERE subject_key = value)"
-        " OR EXISTS (SELECT 1 FROM facts WHERE object_key = value)",
-        (json.dumps(sorted(keys)),),
+        f"SELECT value FROM json_each(?) WHERE EXISTS (SELECT 1 FROM facts f WHERE f.subject_key = value AND {shown.where})"
+        f" OR EXISTS (SELECT 1 FROM facts f WHERE f.object_key = value AND {shown.where})",
+        (json.dumps(sorted(keys)), *shown.values, *shown.values),
     )
     return {value for (value,) in rows}

@@ -9,11 +9,12 @@ from contextrouter.contracts import (
     SupportsEntities,
     SupportsFacets,
     SupportsFetch,
+    SupportsGraph,
     SupportsNeighbours,
     SupportsStatistics,
     SupportsVersion,
 )
-from contextrouter.model import Document, Entity, Facet, Hit, Query, Scope
+from contextrouter.model import Document, Entity, Facet, Fact, Hit, Query, Scope
 from contextrouter.testing.exercise import asking
 from contextrouter.testing.kit import Broken, Law, law_of, said
 from contextrouter.testing.subject import Subject
@@ -135,8 +136,27 @@ async def entities_keep_limit_and_scope(subject: Subject) -> None:
                     raise Broken(f"{each.name!r} came back in a scope that forbids it")
 
 
+@law_of(SupportsGraph)
+async def ways_and_neighbours_keep_limit_and_scope(subject: Subject) -> None:
+    """path() leads from one end of each fact to the other, related() has that other one; both keep limit and scope."""
+    async with subject.opened() as plugin:
+        told = [fact for query in await subject.exercise.inputs(subject, plugin) for fact in await plugin.facts(query)]
+        for fact in told:
+            ends = (fact.subject, fact.object)
+            way = await plugin.path(*ends, Query(text=""))
+            if not all(isinstance(each, Fact) for each in way) or (way and {way[0].subject, way[0].object}.isdisjoint(ends)):
+                raise Broken(f"from {ends[0]!r} to {ends[1]!r} the way is {said(way)}")
+            for limit in (0, 1, 100):
+                near = await plugin.related(ends[0], Query(text="", limit=limit))
+                if len(near) > limit or not all(isinstance(each, Entity) for each in near):
+                    raise Broken(f"with limit {limit} it returned {said(near)}")
+            for each in await plugin.path(*ends, Query(text="", scope=_STRANGER)):
+                if not _STRANGER.allows(each if each.tenant else each.replace(tenant=_STRANGER.tenant)):
+                    raise Broken(f"{each.subject!r} came back in a scope that forbids it")
+
+
 OF_SOURCES: tuple[Law, ...] = (
     crawl_lists_every_document_once, crawl_says_the_same_twice, fetch_returns_what_was_found, neighbours_keep_limit_and_scope,
     facets_count_before_any_limit, statistics_are_of_the_terms_asked, version_is_stable,
 )  # fmt: skip
-OF_FACTS: tuple[Law, ...] = (version_is_stable, entities_keep_limit_and_scope)
+OF_FACTS: tuple[Law, ...] = (version_is_stable, entities_keep_limit_and_scope, ways_and_neighbours_keep_limit_and_scope)
