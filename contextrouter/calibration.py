@@ -16,7 +16,7 @@ from contextrouter.contracts import FactSource, Source, TermStatistics
 from contextrouter.dedupe import Pool
 from contextrouter.fusion import leg_weight
 from contextrouter.model import Document, Envelope, Hit, RankedList, Scope
-from contextrouter.reported import Reported
+from contextrouter.reported import Reported, words_of
 from contextrouter.settings import CALIBRATED, Rag
 from contextrouter.stem import begins, stem
 
@@ -47,7 +47,8 @@ async def calibrate(
     if not isinstance(envelopes, Pool) or not apart(envelopes):
         return ""
     lists = [ranked for ranked in envelopes.lists if ranked.hits]
-    told = await reported.of(list(dict.fromkeys(ranked.source for ranked in lists)), words_of(envelopes), scope, until)
+    words = words_of({ranked.query: None for ranked in envelopes.lists})
+    told = await reported.of(list(dict.fromkeys(ranked.source for ranked in lists)), words, scope, until)
     # The whole question has more words than any part of it; the name only says what the list is about.
     longest = max([ranked.query for ranked in lists], key=len)
     calibration = Calibration(envelopes, longest, rag, sources, told, profiles)
@@ -62,22 +63,11 @@ def apart(pool: Pool) -> bool:
     return any(ranked.hits and ranked.source != first for ranked in pool.lists)
 
 
-def words_of(pool: Pool) -> list[str]:
-    """The words of the queries that were asked, folded: what sources are asked statistics of."""
-    asked: dict[str, None] = {}
-    for query in {ranked.query: None for ranked in pool.lists}:
-        scored = {*websearch.parse(query).terms}
-        for word in websearch.words(query[: websearch.LONGEST]):
-            if scored.intersection(websearch.analyse(word)):
-                asked[word] = None
-    return list(asked)
-
-
 class Calibration:
     """Scores the documents of a pool and adds the lists that come of it to the pool.
 
-    `sources` are those that were asked, `statistics` what they reported of `words_of(pool)`; a source that reported nothing is
-    taken to hold what it returned. `profiles` are the leg weights of their embedders.
+    `sources` are those that were asked, `statistics` what they reported of the words of the queries; a source that reported
+    nothing is taken to hold what it returned. `profiles` are the leg weights of their embedders.
     """
 
     def __init__(

@@ -121,7 +121,12 @@ class StageContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stage(Plugin):
-    """Reorders, rescores or leaves out envelopes. The order returned is the new rank; what is left out is dropped."""
+    """Reorders, rescores or leaves out envelopes. The order returned is the new rank; what is left out is dropped.
+
+    `switch` names the key of `[rag]` that turns it off when false, beside `use_enhancements`; with "" none does.
+    """
+
+    switch: str = "use_enhancements"
 
     @abstractmethod
     async def apply(self, envelopes: Sequence[Envelope], context: StageContext) -> Sequence[Envelope]:

@@ -88,7 +88,7 @@ def _calls(
     queries: _Queries,
 ) -> list[Call]:
     calls = []
-    texts = intent.queries[: min(rag.max_retrieval_queries, keys.queries or source.default_queries or 3)]
+    texts = intent.queries[: min(rag.queries, keys.queries or source.default_queries or 3)]
     limit = keys.limit or rag.candidates
     for leg in source.legs:
         why = _leg_not_asked(leg, keys, request, rag, route)

@@ -22,6 +22,7 @@ from contextrouter import tokens
 from contextrouter.assembly import assemble
 from contextrouter.cache import Embedding, EmbeddingCache, ResultCache, SingleFlight, Versions, of_router, tiers_of
 from contextrouter.checks import check_sources, with_given
+from contextrouter.choosing import choose
 from contextrouter.closing import Running, looked_at
 from contextrouter.contracts import (
     Connector,
@@ -216,13 +217,13 @@ class ContextRouter:
         legs: Sequence[str] | None = None,
         deadline: float | None = None,
     ) -> Plan:
-        """Return the plan for `question` without asking any source."""
+        """Return the plan for `question` without a search; sources that report statistics may be asked for these."""
         request = _request(question, scope, sources, legs, deadline)
         await self.open()
         until = monotonic() + (request.deadline or self.settings.rag.timeout_seconds)
         with self._running.one():
             intent = await self._interpret(request, until)
-        return make_plan(intent, request, self.settings, self._sources)
+            return await self._plan(intent, request, until)
 
     async def stream(
         self,
@@ -256,9 +257,13 @@ class ContextRouter:
         until = now + (until - now) * INTERPRET_SHARE
         return await interpret(
             request, {name: named[name] for name in rag.interpreters if name in named}, keys=self._keys["interpreter"],
-            deadline=_on_loop(until), max_queries=rag.max_retrieval_queries,
+            deadline=_on_loop(until), max_queries=rag.queries,
             ready=self.instances.ready if self.instances.closed else None, secrets=self.settings.secrets,
         )  # fmt: skip
+
+    async def _plan(self, intent: Intent, request: Request, until: float) -> Plan:
+        plan = make_plan(intent, request, self.settings, self._sources)
+        return await choose(plan, self.settings.selection, self._sources, self._reported, until)
 
     async def _compute(self, request: Request, until: float, on_report: OnReport | None = None) -> Context:
         with self._running.one():
@@ -285,7 +290,7 @@ class ContextRouter:
         steps = Steps()
         intent = await self._interpret(request, until)
         steps.add("interpret", note=_failed(intent))
-        plan = make_plan(intent, request, self.settings, self._sources)
+        plan = await self._plan(intent, request, until)
         steps.add("plan")
         rag, _ = self.settings.for_route(intent.kind)
         stages = self._stages(rag)
@@ -362,7 +367,8 @@ class ContextRouter:
         return {name: embedder.leg_weights for name, embedder in self._embedded.items()}
 
     def _stages(self, rag: Rag) -> dict[str, Stage]:
-        return {name: self._all_stages[name] for name in rag.stages if name in self._all_stages}
+        stages = {name: self._all_stages[name] for name in rag.stages if name in self._all_stages}
+        return {name: stage for name, stage in stages.items() if rag.runs(stage.switch)}
 
 
 def _request(

@@ -204,10 +204,12 @@ async def test_k34_k35_k36_the_two_most_similar_examples_stand_before_the_contex
     text = said.seen[0][0]["content"]
     assert [word in text for word in ("SELF", "MUSEUM", "CLOSE", "WHO")] == [False, True, True, False]
     assert text.index("MUSEUM") < text.index("### [1]") < text.index("Cite every")
-    without, said = made("x", chat={"examples": str(path), "max_examples": 0})
-    async with served(without) as ask:
-        await ask("/v1/chat/completions", asked())
-    assert "MUSEUM" not in said.seen[0][0]["content"]
+    off = [({"max_examples": 0}, {}), ({}, {"enable_fewshot": False}), ({}, {"use_enhancements": False})]
+    for chat, rag in off:
+        without, said = made("x", chat={"examples": str(path), **chat}, settings={"rag": rag})
+        async with served(without) as ask:
+            await ask("/v1/chat/completions", asked())
+        assert "MUSEUM" not in said.seen[0][0]["content"]
 
 
 def test_k34_no_file_is_no_examples_and_a_wrong_line_is_named(tmp_path: Path):

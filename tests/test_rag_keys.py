@@ -48,6 +48,10 @@ async def ask(rag: dict[str, Any]) -> Context:
         return await router.route(QUESTION)
 
 
+def steps(context: Context) -> list[str]:
+    return [step.name for step in context.trace.steps if step.name in ("centrality", "neighbours", "gate")]
+
+
 PER_KIND = {"general_retrieval_enabled": False, "quotas": {"other": 50}}
 
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any], Callable[[Context], Any], Any, Any]] = {
@@ -56,6 +60,13 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], Callable[[Context], Any],
     "interpreters": ({}, {"interpreters": []}, lambda c: len(c.intent.queries), 3, 1),
     "stages": ({}, {"stages": ["freshness"]}, lambda c: "freshness" in c.envelopes[0].signals, False, True),
     "max_retrieval_queries": ({}, {"max_retrieval_queries": 2}, lambda c: len(c.intent.queries), 3, 2),
+    "use_enhancements": ({"stages": ["freshness"]}, {"use_enhancements": False},
+                         lambda c: (len(c.intent.queries), "freshness" in c.envelopes[0].signals), (3, True), (1, False)),
+    "enable_multi_query": ({}, {"enable_multi_query": False}, lambda c: len(c.intent.queries), 3, 1),
+    "enable_reranker": ({"stages": ["centrality"]}, {"enable_reranker": False}, steps, ["centrality"], []),
+    "enable_multidoc": ({"stages": ["neighbours"]}, {"enable_multidoc": False}, steps, ["neighbours"], []),
+    "enable_cross_encoder": ({}, {"enable_cross_encoder": False}, lambda c: None, None, None),
+    "enable_fewshot": ({}, {"enable_fewshot": False}, lambda c: None, None, None),
     "candidates": ({"general_retrieval_final_count": 99}, {"candidates": 1}, lambda c: len(c.envelopes), 36, 6),
     "enable_fts": ({}, {"enable_fts": False}, lambda c: any(r.leg == "text" and r.status == "ok" for r in c.coverage), True, False),
     "timeout_seconds": ({}, {"timeout_seconds": 3.0}, lambda c: None, None, None),
@@ -96,6 +107,7 @@ ELSEWHERE = {
     "timeout_seconds": "test_router: a hanging source", "max_concurrency": "test_fanout: concurrency",
     "timezone": "below: the day of the cache key", "cache_enabled": "test_router: the cache can be off",
     "cache_ttl_seconds": "below", "derived_query_weight": "below",
+    "enable_cross_encoder": "test_rerankers", "enable_fewshot": "test_chat: examples",
 }  # fmt: skip
 
 
@@ -115,6 +127,12 @@ async def test_derived_query_weight_says_how_much_other_queries_than_the_questio
     rag = {"interpreters": ["normalize"], "derived_query_weight": weight}
     async with ContextRouter({"rag": rag}, connectors={"a": ByQuery("")}) as router:
         assert ids(await router.route(QUESTION)) == order
+
+
+async def test_k39_without_enhancements_gate_and_quality_stay():
+    names = ["gate", "quality", "centrality", "neighbours"]
+    found = steps(await ask({"stages": names, "use_enhancements": False}))
+    assert found == ["gate"]
 
 
 async def test_r15_cache_ttl_seconds_ends_what_is_kept():

@@ -10,6 +10,7 @@ import pytest
 from contextrouter import ContextRouter, Document, Envelope, Hit, Provenance, Scope, Stage
 from contextrouter.builtin.stages.blend import Blend
 from contextrouter.builtin.stages.centrality import Centrality
+from contextrouter.builtin.stages.collapse import Collapse
 from contextrouter.builtin.stages.diversity import Diversity
 from contextrouter.builtin.stages.floor import Floor
 from contextrouter.builtin.stages.gate import Gate
@@ -146,7 +147,8 @@ def test_b11_without_vectors_texts_of_any_script_are_compared(texts: tuple[str, 
      (Diversity, {"relevance": 1.5}), (Diversity, {"shingle": 0}), (Diversity, {"among": 0}),
      (Centrality, {"weight": -1.0}), (Centrality, {"k": -1.0}), (Centrality, {"mode": "sum"}), (Centrality, {"least_links": -1.0}),
      (Neighbours, {"of": 0}), (Neighbours, {"add": 7}), (Neighbours, {"most": 0}), (Hydrate, {"by": "url"}),
-     (Profile, {"boosts": {"grade": -1.0}}), (Profile, {"tiers": {"a": float("inf")}}), (Profile, {"limits": {"a": -1}})],
+     (Profile, {"boosts": {"grade": -1.0}}), (Profile, {"tiers": {"a": float("inf")}}), (Profile, {"limits": {"a": -1}}),
+     (Collapse, {"by": ""}), (Collapse, {"least": 1})],
 )  # fmt: skip
 def test_values_out_of_range_are_refused_by_name(stage: type[Stage], keys: dict[str, object]):
     with pytest.raises(ValueError, match=str(next(iter(keys)))):
@@ -283,3 +285,39 @@ async def test_a_whole_text_with_stricter_labels_or_out_of_scope_stays_out():
         result = await Hydrate(by="parent").apply(given, stage_context(sources={"docs": store}, scope=scope))
         assert result[0].document.content == "short"
         assert store.asked == [("p",)]
+
+
+def session(name: str, rank: int, of: str = "talk") -> Envelope:
+    return envelope(doc(name, metadata={"session": of}), rank)
+
+
+async def test_m26_several_pieces_of_a_session_make_place_for_its_summary():
+    given = [envelope("first"), session("a", 2), session("b", 3), session("other", 4, "else"), session("c", 5)]
+    source = Web(documents=[doc("sum-talk", "what was said")])
+    stage = Collapse(by="session", prefix="sum-")
+    result = await stage.apply(given, stage_context(sources={"docs": source}))
+    assert live(result) == ["first", "sum-talk", "other"]
+    assert (result[1].score, result[1].normalized, result[1].signals) == (given[1].score, given[1].normalized, {"collapsed": 3.0})
+    assert [(e.document.id, e.dropped) for e in result[3:]] == [(n, "collapse: 'sum-talk' stands for it") for n in "abc"]
+    assert source.asked == [("sum-talk",)]
+
+
+async def test_m26_a_summary_that_was_found_takes_the_best_place_of_its_pieces():
+    given = [envelope(doc(n, parent="whole"), r) for r, n in enumerate("abc", 1)] + [envelope("x", 4), envelope("whole", 5)]
+    result = await Collapse().apply(given, stage_context(sources={"docs": Web()}))
+    assert live(result) == ["whole", "x"]
+    assert result[0].provenance is given[4].provenance
+    assert result[0].score == given[0].score
+    early = [given[4], *given[:4]]
+    assert live(await Collapse().apply(early, stage_context(sources={"docs": Web()}))) == ["whole", "x"]
+
+
+async def test_pieces_stay_where_they_are_few_or_there_is_no_summary_they_may_see():
+    pieces = [session(n, r) for r, n in enumerate("abc", 1)]
+    secret = Web(documents=[doc("talk", "secret", sensitivity="restricted")])
+    context = stage_context(sources={"docs": secret}, scope=Scope())
+    assert live(await Collapse(by="session").apply(pieces, context)) == ["a", "b", "c"]
+    assert live(await Collapse(by="session", least=4).apply(pieces, stage_context())) == ["a", "b", "c"]
+    assert live(await Collapse(by="session").apply(pieces, stage_context(sources={"docs": Fixed([])}))) == ["a", "b", "c"]
+    with pytest.raises(ValueError, match="'docs' is no source that fetches"):
+        await Collapse(by="session", source="docs").apply(pieces, stage_context(sources={"docs": Fixed([])}))

@@ -81,7 +81,9 @@ class Reply:
             yield self.chat.no_context_text
             return
         server = self.exchange.server
-        examples = similar(self.question, server.examples, self.chat.max_examples)
+        rag = server.settings.rag
+        known = server.examples if rag.use_enhancements and rag.enable_fewshot else []
+        examples = similar(self.question, known, self.chat.max_examples)
         prompt = messages(self.chat, self.conversation, self.context.text, examples)
         if self.chat.guard == "retry" and self.context.envelopes:
             yield await self._guarded(prompt)

@@ -27,13 +27,15 @@ from contextrouter.settings.values import (
     Plugins,
     Rag,
     Route,
+    Selection,
     Serve,
     Settings,
     keys_of,
 )
 
 SECTIONS: Mapping[str, type[msgspec.Struct]] = {
-    "rag": Rag, "cache": Cache, "limits": Limits, "plugins": Plugins, "serve": Serve, "chat": Chat, "mcp": Mcp,
+    "rag": Rag, "cache": Cache, "limits": Limits, "plugins": Plugins, "selection": Selection, "serve": Serve, "chat": Chat,
+    "mcp": Mcp,
 }  # fmt: skip
 NAMED: Mapping[str, type[msgspec.Struct]] = {"routes": Route, "ingest": Job, "keys": AccessKey}
 GIVEN = "(made by hand)"

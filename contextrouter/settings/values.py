@@ -34,6 +34,13 @@ class Rag(msgspec.Struct, frozen=True, kw_only=True):
     interpreters: tuple[str, ...] = ("normalize",)
     stages: tuple[str, ...] = ()
     max_retrieval_queries: Annotated[int, Meta(ge=1, le=3)] = 3
+    # What makes answers better at a price; without it what withholds still runs.
+    use_enhancements: bool = True  # all of these, and every stage but gate, quality and floor
+    enable_multi_query: bool = True
+    enable_reranker: bool = True  # stages `centrality`
+    enable_multidoc: bool = True  # stages `neighbours`
+    enable_cross_encoder: bool = True
+    enable_fewshot: bool = True  # [chat] examples
     candidates: Positive = 30  # hits asked of each leg, unless the source's `limit` says otherwise
     enable_fts: bool = True
     # How long, and how many at once.
@@ -67,6 +74,15 @@ class Rag(msgspec.Struct, frozen=True, kw_only=True):
     # Cache.
     cache_enabled: bool = True
     cache_ttl_seconds: Seconds = 3600.0
+
+    @property
+    def queries(self) -> int:
+        """How many queries are made of a question."""
+        return self.max_retrieval_queries if self.use_enhancements and self.enable_multi_query else 1
+
+    def runs(self, switch: str) -> bool:
+        """Whether what has this switch is on; what has none always is."""
+        return not switch or (self.use_enhancements and bool(getattr(self, switch, True)))
 
     def quota(self, kind: str) -> tuple[str, int]:
         """The quota that documents of `kind` share, and its size."""
@@ -105,6 +121,14 @@ class Plugins(msgspec.Struct, frozen=True, kw_only=True):
     """`[plugins]`: folders whose modules are plugins, relative to the settings file."""
 
     paths: tuple[str, ...] = ()
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
+    """`[selection]`: which sources are asked of a question."""
+
+    sources: Literal["all", "promising"] = "all"
+    recall: Annotated[float, Meta(gt=0, le=1)] = 0.9  # share of what all promise that those asked hold together, at least
+    fewest: Positive = 3  # so many are asked in any case
 
 
 class Serve(msgspec.Struct, frozen=True, kw_only=True):
@@ -282,6 +306,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     cache: Cache = Cache()
     limits: Limits = Limits()
     plugins: Plugins = Plugins()
+    selection: Selection = Selection()
     serve: Serve = Serve()
     chat: Chat = Chat()
     mcp: Mcp = Mcp()

@@ -17,6 +17,8 @@ class Centrality(Stage):
     `weight` × centrality, where 0.4 is usual. With fewer than `least_links` links a document on average nothing is changed.
     """
 
+    switch = "enable_reranker"
+
     def __init__(
         self, *, mode: Literal["rrf", "linear"] = "rrf", weight: float = 0.5, k: float = 60.0, least_links: float = 2.0
     ) -> None:

@@ -11,6 +11,8 @@ from contextrouter.model import Envelope
 class Floor(Stage):
     """Drops documents whose `normalized` score, the score ÷ the most it could be, is below `minimum`; 0 is off."""
 
+    switch = ""
+
     def __init__(self, *, minimum: float = 0.3) -> None:
         if not 0 <= minimum <= 1:
             raise ValueError(f"minimum {minimum!r} is not between 0 and 1.")

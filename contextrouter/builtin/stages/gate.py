@@ -16,6 +16,8 @@ class Gate(Stage):
     or the name of a signal, such as "rerank". No value counts as 0.0. Put it before stages that cut, so that it sees everything.
     """
 
+    switch = ""
+
     def __init__(
         self, *, threshold: float = 0.5, reads: str = "similarity", legs: Sequence[str] = ("vector", "keywords")
     ) -> None:

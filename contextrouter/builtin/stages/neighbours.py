@@ -15,6 +15,8 @@ class Neighbours(Stage):
     behind and the signal `neighbour`. A source that knows no links adds nothing; the scope and the filters hold for what comes in.
     """
 
+    switch = "enable_multidoc"
+
     def __init__(self, *, of: int = 1, add: int = 2, most: int = 7) -> None:
         for name, value in (("of", of), ("add", add), ("most", most)):
             if value < 1:

@@ -22,6 +22,8 @@ class Quality(Stage):
     content. Where nothing would be left, all stays, with the signal `quality`.
     """
 
+    switch = ""
+
     def __init__(self, *, threshold: float = 0.3, minimum_words: int = 20, repeated: int = 0) -> None:
         if not 0 <= threshold <= 1:
             raise ValueError(f"threshold {threshold!r} is not between 0 and 1.")
