@@ -17,6 +17,8 @@ from contextrouter.model import Answerability, Citation, Envelope, Fact
 
 CUT = " […]"
 OVER = "token budget"
+BETWEEN = 2
+"""Tokens counted for the blank line between two blocks."""
 _FACT_SHARE = 4
 FACTS_HEADING = "### Facts"
 _ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"  # whatever `str.splitlines` takes for the end of a line
@@ -96,16 +98,18 @@ def assemble(
         whole = block if mine is None else mine.around(block)
         if budget and count is not None:
             extra = 0 if mine is None or done.fenced else _cost(mine.notice, left, count)
-            cost = _cost(whole, left, count) + extra
+            tokens = count(whole)
+            cost = tokens + BETWEEN + extra
             if cost > left and not blocks and truncate is not None:
                 over = extra + (0 if mine is None else _cost(mine.around(""), left, count))
-                block, cost = _shortened(block, envelope, left - over, count, truncate), left
+                block = _shortened(block, envelope, left - over, count, truncate)
                 whole = block if mine is None else mine.around(block)
-                done.cut = True
+                done.cut, cost, tokens = True, left, count(whole)
             elif cost > left:
                 done.lost.append(envelope.drop(OVER))
                 continue
             left -= cost
+            citation = citation.replace(tokens=tokens)
         if mine is not None:
             _noted(envelope, done)
         block = whole
@@ -123,7 +127,7 @@ def assemble(
 
 
 def _cost(text: str, left: int, count: Count) -> int:
-    return count(text) + 2  # and the blank line between blocks
+    return count(text) + BETWEEN
 
 
 def _fact_lines(facts: Sequence[Fact], budget: int, count: Count | None, done: Assembled) -> tuple[list[str], int]:

@@ -324,6 +324,7 @@ class Citation(_Noun, frozen=True, kw_only=True, gc=False):
     title: str
     url: str
     source: str
+    tokens: int | None = None  # of its block, with what sets it apart; None: there is no budget, so none are counted
 
 
 class Answerability(_Noun, frozen=True, kw_only=True, gc=False):

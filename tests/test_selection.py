@@ -235,3 +235,12 @@ def test_a_word_of_the_question_is_held_as_a_word_or_where_words_are_not_parted_
 def test_answerability_of_nothing():
     assert answerability("q", assemble([])).level == "none"
     assert answerability("q", assemble([]), searched=False).level == "skipped"
+
+
+def test_each_citation_says_what_its_block_takes_of_the_budget():
+    found = [env("a", content="one two three"), env("b", content="four five"), env("c", content="w " * 100)]
+    done = assemble(found, budget=40, count=words, truncate=cut)
+    assert [c.tokens for c in done.citations] == [8, 7]  # "### [1] a — docs" is five words
+    alone = assemble(found[2:], budget=20, count=words, truncate=cut)
+    assert [c.tokens for c in alone.citations] == [words(alone.text)]
+    assert [c.tokens for c in assemble(found).citations] == [None, None, None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,7 +45,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @api.parametrize()
 @settings(
-    max_examples=10,
+    max_examples=int(os.environ.get("CONTRACT_EXAMPLES", "10")),
     deadline=None,
     phases=[Phase.explicit, Phase.generate],
     derandomize=True,

@@ -70,6 +70,8 @@ async def test_the_example_is_asked_explained_and_compared(page: Page, tmp_path:
         assert "quota" in await page.value("document.querySelector('#lost summary').textContent")
         await page.until("document.querySelectorAll('#lost details[open] li').length")
         assert "tokens" in await page.value("document.querySelector('#context p').textContent")
+        blocks = await page.value("document.querySelectorAll('#context tbody tr').length")
+        assert blocks == await page.value("document.querySelectorAll('#hits h3').length") > 0
         await page.value("document.querySelectorAll('details[open] summary').forEach(each => each.click())")
         await page.picture(pictures / "explorer.png", height=1400)
         await page.picture(pictures / "explorer-dark.png", height=1400, dark=True)

@@ -119,7 +119,10 @@ function answerable(context) {
 function assembled(context) {
   const { tokens } = context.usage;
   const counted = tokens === null ? `${context.text.length} characters` : `${tokens} tokens, ${context.text.length} characters`;
-  return section("context", "Assembled context", h("p", { class: "dim" }, `${counted}: what a language model is given.`), h("pre", { tabindex: "0", "aria-label": "Assembled context" }, foreign(context.text)));
+  const each = context.citations.filter((citation) => citation.tokens !== null).map((citation) => [
+    String(citation.number), foreign(citation.title.slice(0, 200)), citation.source, String(citation.tokens)]);
+  const costs = each.length ? h("details", {}, h("summary", {}, "Tokens of each block"), table("What each block takes of the budget", [["n"], "document", "source", ["tokens"]], each)) : null;
+  return section("context", "Assembled context", h("p", { class: "dim" }, `${counted}: what a language model is given.`), costs, h("pre", { tabindex: "0", "aria-label": "Assembled context" }, foreign(context.text)));
 }
 
 function facts(context) {
