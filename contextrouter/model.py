@@ -68,8 +68,7 @@ class Document(_Noun, frozen=True, kw_only=True, gc=False):
         digest = sha256()
         for part in (self.url, self.snippet, self.content):
             data = part.encode("utf-8", "surrogatepass")
-            digest.update(b"%d:" % len(data))
-            digest.update(data)
+            digest.update(b"%d:%b" % (len(data), data))
         return digest.hexdigest()
 
 
@@ -324,7 +323,7 @@ class Citation(_Noun, frozen=True, kw_only=True, gc=False):
     title: str
     url: str
     source: str
-    tokens: int | None = None  # of its block, with what sets it apart; None: there is no budget, so none are counted
+    tokens: int | None = None  # of its block; None: there is no budget, so none are counted
 
 
 class Answerability(_Noun, frozen=True, kw_only=True, gc=False):
@@ -381,7 +380,7 @@ class Context(_Noun, frozen=True, kw_only=True):
 
     question: str
     intent: Intent
-    outcome: str  # answered, facts_only, empty, not_searched
+    outcome: str  # answered, facts_only, empty, confidence_gated_fallback, not_searched
     text: str = ""
     envelopes: tuple[Envelope, ...] = ()
     citations: tuple[Citation, ...] = ()

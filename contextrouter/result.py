@@ -12,6 +12,9 @@ from contextrouter.errors import AllSourcesFailed
 from contextrouter.lanes import Lane, split
 from contextrouter.model import Context, Envelope, Fact, Harvest, Intent, Plan, Request, SourceReport, Step, Trace, Usage
 
+GATED = "confidence_gated_fallback"
+"""The outcome where a gate let no document through."""
+
 
 class Steps:
     """The trace as it grows."""
@@ -62,11 +65,22 @@ def distinct_facts(facts: Sequence[Fact], limit: int) -> tuple[list[Fact], list[
     return distinct[:limit], distinct[limit:]
 
 
+def behind_gate(selected: Lane, harvest: Harvest, facts: list[Fact], steps: Steps) -> tuple[bool, Harvest, list[Fact]]:
+    """Whether a gate let no document through; and then the rest is held back as well, for it would be all the context there is."""
+    if selected.live or not any((envelope.dropped or "").startswith("gate: ") for step in steps.all for envelope in step.lost):
+        return False, harvest, facts
+    if facts or harvest.facets or harvest.entities:
+        steps.add("gate", note="facts, facets and entities are held back with the documents", facts=facts)
+    return True, harvest.replace(facets=(), entities=()), []
+
+
 def context_of(
     request: Request, intent: Intent, plan: Plan, harvest: Harvest, done: Assembled, steps: Sequence[Step], started: float,
-    *, hits: int = 0, embedded: int = 0,
+    *, hits: int = 0, embedded: int = 0, gated: bool = False,
 ) -> Context:
-    if done.envelopes:
+    if gated:
+        outcome = GATED
+    elif done.envelopes:
         outcome = "answered"
     elif done.facts or harvest.facets or harvest.entities:
         outcome = "facts_only"

@@ -48,7 +48,7 @@ from contextrouter.plugins import Registry
 from contextrouter.pressure import Limits
 from contextrouter.ranking import rank
 from contextrouter.reported import Reported
-from contextrouter.result import Steps, context_of, distinct_facts, joined, raise_if_all_failed, with_reports
+from contextrouter.result import GATED, Steps, behind_gate, context_of, distinct_facts, joined, raise_if_all_failed, with_reports
 from contextrouter.sealing import stage_context
 from contextrouter.selection import select
 from contextrouter.settings import Rag, Settings, load
@@ -274,7 +274,7 @@ class ContextRouter:
         embedding = Embedding(self._embeddings)
         context = await self._once(request, until, on_report, embedding)
         tried = {context.intent.kind}
-        while context.outcome == "empty":
+        while context.outcome in ("empty", GATED):
             fallback = self.settings.for_route(context.intent.kind)[1].fallback
             if fallback is None or fallback in tried or monotonic() >= until:
                 break
@@ -312,9 +312,12 @@ class ContextRouter:
             steps.add("facts", len(facts), note=f"{len(beyond)} facts beyond max_graph_facts", facts=beyond)
         told = stage_context(request, intent, facts, self.settings, self._sources) if stages else None
         harvest, selected = await self._selected(harvest, rag, stages, told, request, until, steps)
+        gated, harvest, facts = behind_gate(selected, harvest, facts, steps)
         done = assemble(selected, facts, budget=rag.token_budget, count=tokens.count, truncate=tokens.truncate)
         steps.add("assemble", len(done.envelopes), done.lost, done.note, done.lost_facts)
-        return context_of(request, intent, plan, harvest, done, steps.all, started, hits=hits, embedded=embedding.embedded)
+        return context_of(
+            request, intent, plan, harvest, done, steps.all, started, hits=hits, embedded=embedding.embedded, gated=gated
+        )
 
     async def _selected(
         self, harvest: Harvest, rag: Rag, stages: Mapping[str, Stage], context: StageContext | None, request: Request,

@@ -11,6 +11,7 @@ import pytest
 from serving import KEY, Said, document, key, router, served
 
 from contextrouter import ContextRouter, PluginError, SettingsError, SourceError
+from contextrouter.builtin.stages.gate import Gate
 from contextrouter.server.guard import script
 from contextrouter.server.prompt import Example, load_examples, similar
 from contextrouter.testing.fakes import Fixed, Raising
@@ -283,6 +284,21 @@ async def test_k12_where_nothing_was_found_the_configured_answer_comes_with_its_
         told = (await ask("/v1/chat/completions", asked())).json
     assert told["choices"][0]["message"]["content"] == "From memory."
     assert (told["contextrouter"]["outcome"], "Cite every" in said.seen[0][0]["content"]) == ("empty", False)
+
+
+async def test_k11_k12_behind_a_gate_the_configured_answer_says_so_and_the_generator_sees_nothing_of_what_was_found():
+    settings = {"rag": {"interpreters": [], "cache_enabled": False, "stages": ["gate"]}}
+    wanted, said = made("Invented.", chat={"no_context_text": "Not sure."}, settings=settings, stages={"gate": Gate()})
+    async with served(wanted) as ask:
+        told = (await ask("/v1/chat/completions", asked())).json
+    receipt = told["contextrouter"]
+    assert (told["choices"][0]["message"]["content"], said.seen) == ("Not sure.", [])
+    assert (receipt["outcome"], receipt["sources"], receipt["facts"]) == ("confidence_gated_fallback", [], [])
+    chat = {"no_context": "generate"}
+    free, said = made("From memory [1].", chat=chat, settings=settings, stages={"gate": Gate()})
+    async with served(free) as ask:
+        told = (await ask("/v1/chat/completions", asked())).json
+    assert (told["choices"][0]["message"]["content"], "nine" in str(said.seen)) == ("From memory.", False)
 
 
 async def test_t14_an_answer_without_citations_or_in_another_script_is_noted():

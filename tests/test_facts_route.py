@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from contextrouter import ContextRouter, Fact, Plan, SettingsError
+from contextrouter.builtin.stages.gate import Gate
 from contextrouter.result import distinct_facts
 from contextrouter.testing import Facts, Fixed
 
@@ -77,3 +78,25 @@ async def test_legs_of_a_route_apply_to_facts_too() -> None:
         context = await router.route("q")
         assert context.facts == ()
         assert context.trace.plan.excluded == {"g/facts": "not among the route's legs"}
+
+
+async def test_k11_k12_behind_a_gate_nothing_is_context_the_outcome_says_so_and_the_trace_has_it_all() -> None:
+    settings = {"rag": {"stages": ["gate"]}, "chat": {"no_context_text": "Not near enough."}}
+    graph = Facts([fact("a")])
+    async with ContextRouter(settings, connectors={"s": Fixed("x y")}, facts={"g": graph}, stages={"gate": Gate()}) as router:
+        context = await router.route("q")
+    assert context.outcome == "confidence_gated_fallback"
+    assert (context.text, context.envelopes, context.facts, context.entities) == ("", (), (), ())
+    assert [each.document.id for each in context.trace.dropped] == ["x", "y"]
+    (step,) = [step for step in context.trace.steps if step.lost_facts]
+    assert (step.name, [each.subject for each in step.lost_facts]) == ("gate", ["a"])
+
+
+async def test_behind_a_gate_the_fallback_of_the_route_is_tried() -> None:
+    settings = {
+        "rag": {"stages": ["gate"]},
+        "routes": {"default": {"fallback": "all"}, "all": {"stages": []}},
+    }
+    async with ContextRouter(settings, connectors={"s": Fixed("x")}, stages={"gate": Gate()}) as router:
+        context = await router.route("q")
+    assert (context.outcome, [each.document.id for each in context.envelopes]) == ("answered", ["x"])

@@ -22,6 +22,7 @@ _OUTCOMES = {
     "answered": "",
     "facts_only": "No document was found; there are facts.",
     "empty": "Nothing was found. Ask in other words, or see with --explain what was asked and what was lost.",
+    "confidence_gated_fallback": "What was found is not near enough to the question. See with --explain what the gate read.",
     "not_searched": "The question needs no search, so no source was asked.",
 }
 
