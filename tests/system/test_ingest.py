@@ -77,8 +77,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def settings(
-    at: Path, folder: Path, embedder: str = "counting", target: int = 64, transforms: str = '["chunk", "keywords"]'
-) -> Path:
+    at: Path, folder: Path, *, embedder: str = "counting", target: int = 64, transforms: str = '["chunk", "keywords"]'
+) -> Path:  # fmt: skip
     at.mkdir()
     (at / "counting.py").write_text(COUNTING)
     values = {"embedder": embedder, "target": target, "transforms": transforms}
