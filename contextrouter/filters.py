@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from contextrouter.model import Document
+from contextrouter.websearch import SEARCH_TEXT
 
 FIELDS = (
     "id", "parent", "tenant", "compartment", "sensitivity", "kind", "trust", "language", "media_type", "title", "url", "labels",
@@ -37,7 +38,7 @@ def value_of(document: Document, key: str) -> Any:
 def attributes(document: Document) -> dict[str, set[str]]:
     """The values a filter can meet, by key, each in canonical form. Nested mappings are not filtered on."""
     every: dict[str, Any] = {**document.metadata, **{field: getattr(document, field) for field in FIELDS}}
-    return {key: values for key, value in every.items() if (values := set(forms(value)))}
+    return {key: values for key, value in every.items() if key != SEARCH_TEXT and (values := set(forms(value)))}
 
 
 def forms(value: Any) -> list[str]:

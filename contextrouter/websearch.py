@@ -15,6 +15,8 @@ from typing import Any, NamedTuple, TypeVar
 from contextrouter.model import Document
 from contextrouter.stem import stem
 
+SEARCH_TEXT = "search_text"
+"""The key of a document's metadata under which stands what is searched instead of its content, where that differs."""
 ANALYSIS = 1
 """Version of `analyse`; an index built by another one is built again."""
 K1, B = 0.9, 0.4
@@ -170,7 +172,13 @@ def saturation(frequency: Amount, relative_length: Amount) -> Amount:
 
 def fields(document: Document) -> tuple[str, str, str]:
     """What is searched of a document: title, heading path and body."""
-    return document.title, " ".join(document.path), document.content
+    return document.title, " ".join(document.path), body(document)
+
+
+def body(document: Document) -> str:
+    """The text that is searched: `metadata["search_text"]` where a transform made one, else the content, which is what is shown."""
+    text = document.metadata.get(SEARCH_TEXT)
+    return text if isinstance(text, str) else document.content
 
 
 def length(terms: Iterable[Iterable[str]]) -> int:

@@ -4,10 +4,11 @@ from contextrouter.ingest.job import ingest
 from contextrouter.ingest.leftovers import Leftover, forget, leftovers
 from contextrouter.ingest.report import Report, SupportsProblems, SupportsSize
 from contextrouter.ingest.run import SupportsClear, run
+from contextrouter.ingest.survey import SupportsSurvey
 from contextrouter.ingest.turns import SupportsTurns
 from contextrouter.ingest.watch import watch
 
 __all__ = [
-    "Leftover", "Report", "SupportsClear", "SupportsProblems", "SupportsSize", "SupportsTurns", "forget", "ingest", "leftovers",
-    "run", "watch",
+    "Leftover", "Report", "SupportsClear", "SupportsProblems", "SupportsSize", "SupportsSurvey", "SupportsTurns", "forget",
+    "ingest", "leftovers", "run", "watch",
 ]  # fmt: skip

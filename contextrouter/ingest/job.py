@@ -19,6 +19,7 @@ from contextrouter.contracts import Embedder, Entry, SupportsCrawl, SupportsTena
 from contextrouter.errors import IngestError
 from contextrouter.ingest.prepare import check_labels, configuration, fingerprint, labelled, leg_text
 from contextrouter.ingest.report import Report, SupportsProblems, SupportsSize
+from contextrouter.ingest.survey import survey, surveying
 from contextrouter.ingest.turns import turn
 from contextrouter.ingest.work import AHEAD, Prepared, Room
 from contextrouter.model import Document, Vector
@@ -79,6 +80,7 @@ class Run:
         self.origin, self.batch, self.dry_run, self.rebuild, self.progress = origin, batch, dry_run, rebuild, progress
         self.report = Report()
         self.made_by = configuration(transforms, embedder, store.vector_legs)
+        self.surveyors = surveying(transforms)
         self.begun = self.told = time.monotonic()
         self.seen: set[tuple[str | None, str]] = set()
         self.stored: dict[str | None, Mapping[str, str]] = {}
@@ -97,6 +99,7 @@ class Run:
     async def take(self, source: SupportsCrawl) -> None:
         """Read the whole source; keep what came when it breaks off."""
         await self._known(self.labels.get("tenant"))
+        await survey(source, self.surveyors, self.origin)
         queue: asyncio.Queue[asyncio.Task[Prepared] | None] = asyncio.Queue(AHEAD)
         try:
             async with asyncio.TaskGroup() as group:
@@ -190,7 +193,8 @@ class Run:
         self.seen.add(key)
         known = await self._known(document.tenant or None)
         try:
-            mark = fingerprint(document, self.made_by)
+            surveyed = [each.mark(document) for each in self.surveyors]
+            mark = fingerprint(document, "\n".join((self.made_by, *surveyed)) if any(surveyed) else self.made_by)
         except Exception as error:  # one document's failure must not end the run; it is reported, and what is stored stays
             self._skip(document.id, f"{type(error).__name__}: {error}")
             return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from hashlib import sha256
@@ -11,9 +12,10 @@ from typing import Any
 
 import msgspec
 
-from contextrouter.contracts import Embedder, Entry, Transform
+from contextrouter.contracts import Embedder, Entry, Plugin, Transform
 from contextrouter.errors import IngestError
 from contextrouter.model import SENSITIVITIES, SHARED, Document, Fact
+from contextrouter.websearch import body
 
 LABELS = ("kind", "trust", "tenant", "compartment", "sensitivity")
 TRUSTS = ("authoritative", "reference", "volatile")
@@ -72,8 +74,8 @@ def _later(levels: Sequence[str], own: str | None, given: str) -> str:
 def configuration(transforms: Sequence[Transform], embedder: Embedder | None, legs: Sequence[str]) -> str:
     """Return a digest of how documents are cut and embedded: classes, constructor keywords, model, vector legs.
 
-    A keyword is read from the attribute of its name, with or without an underscore before it; values that cannot stand in a
-    settings file do not count.
+    A keyword is read from the attribute of its name, with or without an underscore before it; of a plugin its class and model
+    count, of other values those that can stand in a settings file.
     """
     steps = [[type(transform).__module__, type(transform).__qualname__, _keywords(transform)] for transform in transforms]
     model = [embedder.model or type(embedder).__qualname__, embedder.dimensions] if embedder and legs else None
@@ -83,7 +85,9 @@ def configuration(transforms: Sequence[Transform], embedder: Embedder | None, le
 def _keywords(transform: Transform) -> dict[str, Any]:
     names = inspect.signature(type(transform)).parameters
     values = {name: getattr(transform, name, getattr(transform, f"_{name}", None)) for name in names}
-    return {name: value for name, value in values.items() if _is_plain(value)}
+    named = {name: [type(value).__qualname__, getattr(value, "model", "")] if isinstance(value, Plugin) else value
+             for name, value in values.items()}  # fmt: skip
+    return {name: value for name, value in named.items() if _is_plain(value)}
 
 
 def _is_plain(value: Any) -> bool:
@@ -130,9 +134,20 @@ async def prepare(document: Document, transforms: Sequence[Transform], mark: str
                 facts.setdefault((fact.subject, fact.predicate, fact.object, fact.valid_from, fact.valid_to), fact)
             else:
                 problems.append(f"fact {fact!r} is no Fact; the transform that made it has to return Fact objects.")
-    whole = document.replace(metadata=_without(document.metadata))
+    whole = _enriched(document, chunks).replace(metadata=_without(document.metadata))
     entry = Entry(document=whole, chunks=_chunks(whole, chunks), facts=tuple(facts.values()), fingerprint=mark)
     return entry, problems
+
+
+def _enriched(document: Document, chunks: Sequence[Document]) -> Document:
+    """The document with what transforms found of it as a whole: links and labels of all chunks, the language of most of them."""
+    links = tuple(dict.fromkeys((*document.links, *(link for chunk in chunks for link in chunk.links))))
+    labels = tuple(dict.fromkeys((*document.labels, *(label for chunk in chunks for label in chunk.labels))))
+    spoken = Counter(chunk.language for chunk in chunks if chunk.language)
+    language = document.language or next((code for code, _ in spoken.most_common(1)), None)
+    if (links, labels, language) == (document.links, document.labels, document.language):
+        return document
+    return document.replace(links=links, labels=labels, language=language)
 
 
 def _listed(value: Any) -> Sequence[Any]:
@@ -169,7 +184,7 @@ def _tightened(chunk: Document, document: Document) -> dict[str, Any]:
 
 
 def leg_text(leg: str, chunk: Document) -> str | None:
-    """What a vector leg embeds of a chunk: its key phrases for "keywords" (None without any), else its titles and its text."""
+    """What a vector leg embeds of a chunk: its key phrases for "keywords" (None without any), else titles and search text."""
     if leg == "keywords":
         return ", ".join(chunk.keywords) or None
-    return "\n".join(part for part in (chunk.title, " > ".join(chunk.path), chunk.content) if part)
+    return "\n".join(part for part in (chunk.title, " > ".join(chunk.path), body(chunk)) if part)

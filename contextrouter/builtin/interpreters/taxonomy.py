@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import re
-import unicodedata
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
+from contextrouter.builtin.concepts import Concepts, read
 from contextrouter.contracts import FilePath, Interpreter
-from contextrouter.errors import SettingsError
 from contextrouter.model import Intent
-
-# Scripts written without spaces: between their characters there is always a boundary.
-_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
-_INSIDE = rf"[^\W{_UNSPACED}]"
 
 
 class Taxonomy(Interpreter):
@@ -29,70 +21,21 @@ class Taxonomy(Interpreter):
 
     def __init__(self, *, concepts: dict[str, list[str]] | None = None, path: FilePath = "", as_labels: bool = False) -> None:
         self._given, self._path, self._as_labels = dict(concepts or {}), path, as_labels
-        self._build(self._given)
+        self._concepts = Concepts(self._given)
 
     @classmethod
     def example(cls) -> Self:
         """Two concepts, one inside the other."""
         return cls(concepts={"AI / Machine Learning": ["statistical learning"], "Education": ["beginner", "beginners"]})
 
-    def _build(self, concepts: Mapping[str, list[str]]) -> None:
-        self._of_word: dict[str, list[str]] = {}
-        for concept, words in concepts.items():
-            path = [part.strip() for part in concept.split(" / ") if part.strip()]
-            if not path:
-                raise ValueError(f"concept {concept!r} has no name. Give it one.")
-            named = {part: path[: depth + 1] for depth, part in enumerate(path)}
-            for word, meant in (*named.items(), *((word, path) for word in words)):
-                if folded := _fold(word):
-                    self._of_word.setdefault(folded, []).extend(meant)
-        longest_first = sorted(self._of_word, key=lambda word: (-len(word), word))
-        pattern = "|".join(map(_bounded, longest_first))
-        self._pattern = re.compile(pattern) if pattern else None
-
     async def open(self) -> None:
         """Read the file. Raises SettingsError when it is missing or not such a mapping."""
         if self._path:
-            self._build({**_read(Path(self._path)), **self._given})
+            self._concepts = Concepts({**read(Path(self._path)), **self._given})
 
     async def interpret(self, intent: Intent) -> Intent:
         """Return the intent with its concepts, in the order in which the question names them; longer words win over shorter."""
-        if self._pattern is None:
-            return intent
-        found = dict.fromkeys(intent.concepts)
-        for match in self._pattern.finditer(_fold(intent.question)):
-            found.update(dict.fromkeys(self._of_word[" ".join(match.group().split())]))
+        found = dict.fromkeys((*intent.concepts, *self._concepts.named(intent.question)))
         concepts = tuple(found)
         labels = tuple(dict.fromkeys((*intent.labels, *concepts))) if self._as_labels else intent.labels
         return intent.replace(concepts=concepts, labels=labels)
-
-
-def _fold(text: str) -> str:
-    """A text as names are compared: compatible characters, cases and all white space are alike."""
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
-
-
-def _bounded(word: str) -> str:
-    """A pattern for `word` between word boundaries, with any white space where it has some."""
-    start = rf"(?<!{_INSIDE})" if re.match(_INSIDE, word[0]) else ""
-    end = rf"(?!{_INSIDE})" if re.match(_INSIDE, word[-1]) else ""
-    return start + r"\s+".join(map(re.escape, word.split())) + end
-
-
-def _read(path: Path) -> dict[str, list[str]]:
-    try:
-        text = path.read_text("utf-8")
-        data: Any = json.loads(text) if path.suffix == ".json" else _toml(text)
-    except (OSError, ValueError) as error:
-        raise SettingsError(
-            f"Taxonomy file {str(path)!r} cannot be read: {error}. Give a TOML or JSON mapping of concept to words."
-        ) from None
-    if not isinstance(data, dict) or not all(isinstance(v, list) and all(isinstance(w, str) for w in v) for v in data.values()):
-        raise SettingsError(f"Taxonomy file {str(path)!r} is not a mapping of concept to a list of words.")
-    return data
-
-
-def _toml(text: str) -> Any:
-    import tomli
-
-    return tomli.loads(text)

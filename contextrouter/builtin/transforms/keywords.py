@@ -1,7 +1,7 @@
-"""Key phrases without a model: runs of words between stop words and punctuation, scored by how often their words occur together.
+"""Key phrases: the entities and noun phrases of a spaCy model, or without one, runs of words between stop words and punctuation.
 
-The scoring is RAKE's (Rose, Engel, Cramer, Cowley 2010): a word scores degree / frequency, a phrase the sum of its words. Phrases
-that occur often, in the title, or written with capitals in the middle of a sentence count for more.
+Without a model the scoring is RAKE's (Rose, Engel, Cramer, Cowley 2010): a word scores degree / frequency, a phrase the sum of its
+words. Phrases that occur often, in the title, or written with capitals in the middle of a sentence count for more.
 """
 
 from __future__ import annotations
@@ -11,9 +11,14 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
+from contextrouter.builtin.transforms.nlp import Reader, checked
 from contextrouter.contracts import Transform
 from contextrouter.model import Document
+
+if TYPE_CHECKING:
+    from spacy.tokens import Doc
 
 # Function words of English, and what else is frequent and says nothing.
 _STOP = frozenset(
@@ -39,31 +44,83 @@ _PARTICLE = "[的是了在和与及或也都就而但被把对从到为之其这
 _CJK_RUN = re.compile(rf"(?:(?!{_PARTICLE})[\u3005\u3400-\u4dbf\u4e00-\u9fff])+|[ァ-ヺー]+")
 _LONGEST = 4  # words of a phrase
 _LONGEST_RUN = 24, 8  # characters of a word; of a run of ideographs
+_NUMBERS = ("CARDINAL", "ORDINAL", "PERCENT", "QUANTITY", "TIME", "DATE", "MONEY")  # entities that name nothing
 _READ = 100_000  # characters; what a text is about is said before
 
 
 class Keywords(Transform):
     """Fills `keywords` up to `limit` phrases of 1 to 4 words, best first; those given already stay, and come first.
 
-    Works for any script: where words are not parted by spaces, short runs between punctuation and particles are taken as they
-    are written. Reads the title and the first 100,000 characters. Knows the stop words of English.
+    `model` is a spaCy model that is installed, such as "en_core_web_sm": phrases are its entities and noun phrases; a text longer
+    than the model takes is read in parts. "", or a model that is not installed: RAKE, which works for any script and knows the
+    stop words of English. Where words are not parted by spaces, short runs between punctuation and particles are taken as they
+    are written. It reads the title and the first 100,000 characters.
     """
 
-    def __init__(self, *, limit: int = 12) -> None:
+    def __init__(self, *, limit: int = 12, model: str = "") -> None:
         if limit < 1:
             raise ValueError(f"limit {limit!r} is not a positive number. Give 1 or more.")
-        self.limit = limit
+        self.limit, self.model = limit, checked(model)
+        self._wanted = self.model
+        self._reader: Reader | None = None
+
+    async def open(self) -> None:
+        """Load the model, where one is named and installed."""
+        self.model = self._wanted
+        if self.model and self._reader is None:
+            reader = Reader(self.model)
+            if await reader.open("keywords are found by RAKE instead"):
+                self._reader = reader
+        if self._reader is None:
+            self.model = ""  # what is made without it is done again once it is there
+
+    async def aclose(self) -> None:
+        """Let go of the model."""
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
 
     async def transform(self, document: Document) -> Sequence[Document]:
         """Return the document with its keywords."""
         if len(document.keywords) >= self.limit:
             return [document]
         keywords = {_key(word): word for word in document.keywords}
-        for phrase in key_phrases(document.content[:_READ], document.title):
+        if self._reader is None:
+            phrases = key_phrases(document.content[:_READ], document.title)
+        else:
+            phrases = noun_phrases(await self._reader.read(document.content), document.title)
+        for phrase in phrases:
             if len(keywords) >= self.limit:
                 break
             keywords.setdefault(_key(phrase), phrase)
         return [document.replace(keywords=tuple(keywords.values()))]
+
+
+def names(text: str) -> list[str]:
+    """Runs of words with capital letters where no sentence begins, in the order of the text, each once."""
+    found = (words if all(w[0].isupper() for w in words) else words[1:] for words, capital in _phrases(text) if capital)
+    return list(dict.fromkeys(" ".join(words) for words in found))
+
+
+def noun_phrases(parts: Sequence[Doc], title: str) -> list[str]:
+    """The entities and noun phrases that a model found, best first: frequent ones, entities, those of the title, longer ones."""
+    written: dict[str, str] = {}
+    weight: Counter[str] = Counter()
+    for part in parts:
+        spans = [(span, 1.5) for span in part.ents if span.label_ not in _NUMBERS]
+        spans += [(span, 1.0) for span in part.noun_chunks] if part.has_annotation("DEP") else []
+        for span, counts in spans:
+            words = [token.text for token in span if not token.is_stop and not token.is_punct and not token.is_space]
+            phrase = " ".join(words)
+            if 1 <= len(words) <= _LONGEST + 2 and 2 <= len(phrase) <= 80 and any(map(str.isalpha, phrase)):
+                written.setdefault(_key(phrase), phrase)
+                weight[_key(phrase)] += counts  # type: ignore[assignment]
+    titled = _key(title)
+
+    def score(key: str) -> float:
+        return math.sqrt(weight[key]) * (1.0 + 0.25 * key.count(" ")) * (1.5 if key in titled else 1.0)
+
+    return [written[key] for key in sorted(written, key=lambda key: -score(key))]
 
 
 def key_phrases(text: str, title: str = "") -> list[str]:

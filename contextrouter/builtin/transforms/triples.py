@@ -1,17 +1,15 @@
-"""Reads facts from JSON Lines: one directed triple per line."""
+"""Facts from documents: given line by line, mapped from records, or read in prose."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from datetime import UTC, date, datetime, time
-from typing import Any
+from collections.abc import Iterable, Sequence
 
-from contextrouter.contracts import Transform
+from contextrouter.builtin.transforms import triples_records, triples_text
+from contextrouter.builtin.transforms.nlp import Reader, checked
+from contextrouter.contracts import Generator, Transform
 from contextrouter.model import Document, Fact
 
-MEDIA_TYPES = ("application/jsonl", "application/x-ndjson", "application/x-jsonlines")
-_OWN = ("confidence", "valid_from", "valid_to", "tenant", "compartment", "sensitivity")
+MEDIA_TYPES = triples_records.LINES
 _SHOWN = 200  # problems listed one by one
 
 
@@ -21,100 +19,114 @@ class Triples(Transform):
     `subject`, `predicate` and `object` are the keys of a record that hold the triple. `confidence` (0 to 1), `valid_from` and
     `valid_to` (ISO 8601; a date is its first instant in UTC, as `valid_to` its last; a time without zone is UTC), `tenant`,
     `compartment` and `sensitivity` are the fact's own; a record's other keys become its attributes. A record that is no fact is
-    left out and listed in `metadata["problems"]` as "line N: …". Documents of other media types pass unchanged.
+    left out and listed in `metadata["problems"]` as "line N: …".
+
+    With `mapping` facts come from records of any shape, and the document keeps its content: each entry has keys for `subject` and
+    `object` (with dots into objects and lists) and the word that stands between them as `predicate`. It is for JSON, JSON Lines,
+    CSV and TSV.
+
+    In documents of other types nothing is looked for, unless `model` names a spaCy model that is installed, whose grammar of a
+    sentence tells facts between names ("Ada Lovelace wrote …"), or a `generator` reads them. Facts so found have a confidence of
+    0.5, and how they were found in their attributes. With `relations` only these predicates are kept, whatever the facts come from.
     """
 
-    def __init__(self, *, subject: str = "subject", predicate: str = "predicate", object: str = "object") -> None:
+    def __init__(
+        self,
+        *,
+        subject: str = "subject",
+        predicate: str = "predicate",
+        object: str = "object",
+        mapping: Sequence[dict[str, str]] = (),
+        model: str = "",
+        generator: Generator | None = None,
+        relations: Sequence[str] = (),
+    ) -> None:
         self.keys = {"subject": subject, "predicate": predicate, "object": object}
         for role, key in self.keys.items():
-            if not key or key in _OWN:
-                raise ValueError(f"{role} {key!r} cannot be the key of a triple. Give a name that is not {', '.join(_OWN)}.")
+            if not key or key in triples_records.OWN:
+                own = ", ".join(triples_records.OWN)
+                raise ValueError(f"{role} {key!r} cannot be the key of a triple. Give a name that is not {own}.")
         if len(set(self.keys.values())) < 3:
             raise ValueError(f"Keys {tuple(self.keys.values())!r} are not distinct. Give subject, predicate and object one each.")
+        if isinstance(relations, str) or not all(isinstance(each, str) and each.strip() for each in relations):
+            raise ValueError(f'relations {relations!r} is not a list of predicates. Give one such as ["wrote", "founder of"].')
+        self.subject, self.predicate, self.object = subject, predicate, object
+        self.mapping, self.model, self.generator = tuple(mapping), checked(model), generator
+        self.relations = tuple(relations)
+        self._rules = triples_records.rules(self.mapping)
+        self._allowed = {_folded(each): each for each in self.relations}
+        self._wanted = self.model
+        self._reader: Reader | None = None
+
+    async def open(self) -> None:
+        """Load the model, where one is named and installed."""
+        self.model = self._wanted
+        if self.model and self._reader is None:
+            reader = Reader(self.model)
+            if await reader.open("no facts are read in sentences"):
+                self._reader = reader
+        if self._reader is None:
+            self.model = ""
+
+    async def aclose(self) -> None:
+        """Let go of the model."""
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
 
     async def transform(self, document: Document) -> Sequence[Document]:
-        """Return the document with its facts, or as it is when it is no JSON Lines."""
-        if document.media_type.partition(";")[0].strip().lower() not in MEDIA_TYPES:
+        """Return the document with its facts, or as it is where there are none to look for."""
+        media_type = document.media_type.partition(";")[0].strip().lower()
+        if self._rules and triples_records.is_structured(media_type):
+            return [self._with(document, *self._mapped(document.content, media_type))]
+        if media_type in MEDIA_TYPES:
+            return [self._with(document, *self.read(document.content)).replace(content="")]
+        if triples_records.is_structured(media_type) or not document.content.strip():
             return [document]
-        facts, problems = self.read(document.content)
-        metadata = {**document.metadata, "facts": (*document.metadata.get("facts", ()), *facts)}
-        if problems:
-            listed = problems[:_SHOWN] + ([f"{len(problems) - _SHOWN} more lines"] if len(problems) > _SHOWN else [])
-            metadata["problems"] = (*document.metadata.get("problems", ()), *listed)
-        return [document.replace(content="", metadata=metadata)]
+        facts: list[Fact] = []
+        problems: list[str] = []
+        if self._reader is not None:
+            facts += triples_text.patterns(await self._reader.read(document.content))
+        if self.generator is not None:
+            read, problems = await triples_text.read(self.generator, document.content, self.relations)
+            facts += read
+        return [self._with(document, facts, problems) if facts or problems else document]
 
     def read(self, text: str) -> tuple[list[Fact], list[str]]:
         """The facts of `text`, and what is wrong with the lines that are none. Blank lines are neither."""
         facts, problems = [], []
-        for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
-            if not line.strip():
-                continue
+        for number, record in triples_records.records(text, MEDIA_TYPES[0]):
             try:
-                facts.append(self._fact(_record(line)))
+                if isinstance(record, Exception):
+                    raise record
+                facts.append(triples_records.given(record, self.keys))
             except ValueError as error:
                 problems.append(f"line {number}: {error}")
         return facts, problems
 
-    def _fact(self, record: Mapping[str, Any]) -> Fact:
-        subject, predicate, object_ = (_text(record, key) for key in self.keys.values())
-        tenant, compartment, sensitivity = (_label(record, key) for key in ("tenant", "compartment", "sensitivity"))
-        start, end = _instant(record, "valid_from"), _instant(record, "valid_to")
-        if start and end and start > end:
-            raise ValueError(f"valid_from {record['valid_from']!r} is after valid_to {record['valid_to']!r}.")
-        rest = {key: value for key, value in record.items() if key not in (*self.keys.values(), *_OWN)}
-        return Fact(
-            subject=subject, predicate=predicate, object=object_, confidence=_confidence(record),
-            valid_from=start, valid_to=end, attributes=rest,
-            tenant=tenant, compartment=compartment, sensitivity=sensitivity,
-        )  # fmt: skip
+    def _mapped(self, text: str, media_type: str) -> tuple[list[Fact], list[str]]:
+        facts: list[Fact] = []
+        problems: list[str] = []
+        for number, record in triples_records.records(text, media_type):
+            if isinstance(record, Exception):
+                problems.append(f"record {number}: {record}")
+            elif isinstance(record, dict):
+                facts += triples_records.mapped(record, self._rules)
+            else:
+                problems.append(f"record {number}: it is a {type(record).__name__}, not an object.")
+        return facts, problems
+
+    def _with(self, document: Document, facts: Iterable[Fact], problems: Sequence[str]) -> Document:
+        """The document with the facts whose predicates are allowed, as they are written in `relations`."""
+        if self._allowed:
+            allowed = ((fact, self._allowed.get(_folded(fact.predicate))) for fact in facts)
+            facts = [fact.replace(predicate=predicate) for fact, predicate in allowed if predicate]
+        metadata = {**document.metadata, "facts": (*document.metadata.get("facts", ()), *facts)}
+        if problems:
+            listed = list(problems[:_SHOWN]) + ([f"{len(problems) - _SHOWN} more lines"] if len(problems) > _SHOWN else [])
+            metadata["problems"] = (*document.metadata.get("problems", ()), *listed)
+        return document.replace(metadata=metadata)
 
 
-def _record(line: str) -> Mapping[str, Any]:
-    try:
-        record = json.loads(line, parse_constant=_no_number)
-    except RecursionError:
-        raise ValueError("The record is nested too deeply.") from None
-    except json.JSONDecodeError as error:
-        raise ValueError(f"The line is not JSON ({error.msg} at character {error.colno}).") from None
-    if not isinstance(record, dict):
-        raise ValueError(f"The record is a {type(record).__name__}, not an object.")
-    return record
-
-
-def _no_number(name: str) -> float:
-    raise ValueError(f"The record holds {name}, which is no JSON number.")
-
-
-def _text(record: Mapping[str, Any], key: str) -> str:
-    value = record.get(key)
-    if isinstance(value, bool) or not isinstance(value, (str, int, float)) or not str(value).strip():
-        raise ValueError(f"Key {key!r} is {'missing' if value is None else repr(value)[:80]}. Give a text.")
-    return str(value).strip()
-
-
-def _label(record: Mapping[str, Any], key: str) -> str | None:
-    value = record.get(key)
-    if value is not None and not (isinstance(value, str) and value.strip()):
-        raise ValueError(f"Key {key!r} is {value!r}. Give a name.")
-    return value
-
-
-def _confidence(record: Mapping[str, Any]) -> float:
-    value = record.get("confidence", 1.0)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0.0 <= value <= 1.0:
-        raise ValueError(f"Key 'confidence' is {value!r}. Give a number from 0 to 1.")
-    return float(value)
-
-
-def _instant(record: Mapping[str, Any], key: str) -> datetime | None:
-    value = record.get(key)
-    if value is None or value == "":
-        return None
-    try:
-        text = str(value).strip()
-        if len(text) <= 10:
-            return datetime.combine(date.fromisoformat(text), time.max if key == "valid_to" else time.min, UTC)
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(f"Key {key!r} is {value!r}. Give an ISO 8601 date such as 2024-12-31.") from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+def _folded(predicate: str) -> str:
+    return " ".join(predicate.casefold().replace("_", " ").split())

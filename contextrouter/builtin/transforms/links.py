@@ -1,0 +1,96 @@
+"""What a document links to, so that stores know which documents belong together."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Sequence
+from urllib.parse import unquote, urljoin, urlsplit
+
+from contextrouter.contracts import Transform
+from contextrouter.model import Document
+
+_TARGET = r"<([^<>\n]{1,2000})>|([^\s()<>]{1,2000}(?:\([^\s()<>]{0,200}\)[^\s()<>]{0,2000})?)"
+_INLINE = re.compile(rf"\]\(\s{{0,9}}(?:{_TARGET})")
+_REFERENCE = re.compile(r"^ {0,3}\[[^\]\n]{1,200}\]:[ \t]{0,9}(?:<([^<>\n]{1,2000})>|(\S{1,2000}))", re.M)
+_WIKI = re.compile(r"\[\[([^\[\]|#\n]{1,200})(?:[#|][^\[\]\n]{0,200})?\]\]")
+_HTML = re.compile(r"""<a\s[^<>]{0,500}?href\s{0,9}=\s{0,9}(?:"([^"<>]{1,2000})"|'([^'<>]{1,2000})')""", re.I)
+_RST = re.compile(r"`[^`<\n]{0,200}<([^`<>\n]{1,2000})>`_")
+_ADDRESS = re.compile(r"""https?://[^\s<>"'`\\^{}|]{1,2000}""")
+_CODE = re.compile(r"^ {0,3}(```|~~~).*?(?:^ {0,3}\1[^\n]*$|\Z)|`[^`\n]+`", re.M | re.S)
+_OF = {"text/x-rst": [_RST], "text/html": [_HTML]}
+_MARKDOWN = ("text/markdown", "text/x-markdown")
+_ENDS = ".,;:!?)]}'\"*_"
+
+
+class Links(Transform):
+    """Adds to `links` what a text links to, in its order: Markdown, HTML, reStructuredText and [[wiki]] links, and plain addresses.
+
+    Relative links are resolved against the document's `url`, so that a link from `guide/a.md` to `../b.md#part` is the document
+    `b.md`; [[Name]] is `Name.md` in the same folder. Parts after `#`, links to the document itself and to anything that is no page
+    (`mailto:`, `javascript:`, `data:`) are left out, and so is code. With `external = false` addresses of other hosts are, too.
+    At most `limit` links are taken.
+    """
+
+    def __init__(self, *, external: bool = True, limit: int = 500) -> None:
+        if limit < 1:
+            raise ValueError(f"limit {limit!r} is too small. Give 1 or more.")
+        self.external, self.limit = external, limit
+
+    async def transform(self, document: Document) -> Sequence[Document]:
+        """Return the document with its links; those it had stay, and come first."""
+        found = dict.fromkeys(document.links)
+        for target in _targets(document):
+            if len(found) >= self.limit:
+                break
+            link = resolved(target, document.url)
+            if link and (self.external or _near(link, document.url)):
+                found.setdefault(link)
+        return [document if len(found) == len(document.links) else document.replace(links=tuple(found))]
+
+
+def _targets(document: Document) -> Iterator[str]:
+    """What is linked to, as it is written, in the order of the text."""
+    text = document.content
+    if not any(mark in text for mark in ("](", "]:", "[[", "://", "href", ">`_")):
+        return
+    kind = document.media_type.partition(";")[0].strip().lower()
+    if kind in _MARKDOWN:
+        text = _CODE.sub(lambda code: " " * len(code[0]), text)
+    patterns = [_INLINE, _REFERENCE, _WIKI, _HTML] if kind in _MARKDOWN else _OF.get(kind, [])
+    places = [(match.start(), match) for pattern in (*patterns, _ADDRESS) for match in pattern.finditer(text)]
+    for _, match in sorted(places, key=lambda each: each[0]):
+        written = next((group for group in match.groups() if group), match[0] if match.re is _ADDRESS else "")
+        if match.re is _WIKI:
+            name = written.strip()
+            yield name if posixpath.splitext(name)[1] else f"{name}.md"
+        elif match.re is _ADDRESS:
+            yield _trimmed(written)
+        else:
+            yield written.strip()
+
+
+def _trimmed(address: str) -> str:
+    """A plain address without the punctuation of the sentence around it; a bracket that it opens itself belongs to it."""
+    while address and address[-1] in _ENDS and not (address[-1] == ")" and address.count("(") >= address.count(")")):
+        address = address[:-1]
+    return address
+
+
+def resolved(target: str, base: str) -> str:
+    """The id or address that a link means, seen from the document at `base`; "" for none, or for that document itself."""
+    try:
+        parts = urlsplit(target)
+        if parts.scheme not in ("", "http", "https") or (not parts.scheme and not parts.path and not parts.netloc):
+            return ""
+        if parts.scheme or parts.netloc or "://" in base:
+            link = urljoin(base, target).partition("#")[0]
+            return link if "://" in link and link != base.partition("#")[0] else ""
+    except ValueError:  # no address at all, such as http://[
+        return ""
+    link = posixpath.normpath(posixpath.join(posixpath.dirname(base), unquote(parts.path))).lstrip("/")
+    return "" if link == base or link.startswith("..") or link in ("", ".") else link
+
+
+def _near(link: str, base: str) -> bool:
+    return "://" not in link or ("://" in base and urlsplit(link).netloc == urlsplit(base).netloc)

@@ -1,0 +1,134 @@
+"""Leaves out what is no content: navigation, footers, and what many documents repeat."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+
+from contextrouter.contracts import Transform
+from contextrouter.model import Document
+from contextrouter.websearch import SEARCH_TEXT, atoms
+
+_ROWS, _CELLS = 4, 1 << 21
+_MARKS = re.compile(r"^[\s>*+|•·–-]+|[\s|]+$")
+_LINK = re.compile(r"!?\[([^\]\n]{0,300})\]\([^)\n]{0,2000}\)")
+_FENCE = re.compile(r" {0,3}(```|~~~)")
+_FOOTER = re.compile(
+    r"©|\(c\) ?\d{4}|all rights reserved|privacy (?:policy|notice)|terms (?:of (?:use|service)|and conditions)"
+    r"|cookie (?:policy|settings)|(?:uses|accept) (?:all )?cookies|powered by|skip to (?:main )?content|back to top"
+    r"|subscribe to our|follow us on|share this|impressum|datenschutz|mentions légales|política de privacidad"
+    r"|上一篇|下一篇|版权所有|プライバシーポリシー",
+    re.I,
+)
+_SHORT, _TELLING = 16, 4  # words of a footer at most; of a repeated line at least
+_PROSE = ("text/markdown", "text/x-markdown", "text/plain", "text/html", "text/x-rst", "application/pdf")
+
+
+class Quality(Transform):
+    """Finds lines that are no content, leaves them out of the search text, and drops what consists of little else.
+
+    No content are lines of links alone (navigation), short lines that say what footers say (©, cookies, privacy policy), and, with
+    `repeated` of 2 or more, lines of four words or more that so many documents of the source have in common (disclaimers). A
+    document, or a chunk where this stands behind `chunk`, of whose words less than `threshold` (0 to 1) are content is dropped.
+    Its share of content becomes `metadata["quality"]`. What is shown stays as it was. Code and data are left alone.
+
+    For `repeated` the whole source is read once before the run begins, which takes as long as reading it.
+    """
+
+    def __init__(self, *, threshold: float = 0.3, repeated: int = 0) -> None:
+        if not 0 <= threshold <= 1:
+            raise ValueError(f"threshold {threshold!r} is not between 0 and 1.")
+        if repeated < 0 or repeated == 1 or repeated > 255:
+            raise ValueError(f"repeated {repeated!r} is out of range. Give 2 to 255, or 0 to look for nothing.")
+        self.threshold, self.repeated = threshold, repeated
+        self._counts = bytearray()
+
+    @property
+    def surveys(self) -> bool:
+        """Whether it has to see every document before the first is worked on."""
+        return self.repeated > 0
+
+    def begin(self) -> None:
+        """Forget what was seen.
+
+        Counts take 8 MB, however much is read; that one is too high has odds below 1 : 10,000 at a million lines.
+        """
+        self._counts = bytearray(_ROWS * _CELLS) if self.repeated else bytearray()
+
+    def survey(self, document: Document) -> None:
+        """Count the lines of one document of the source, each once."""
+        for key in {_key(line) for line, _ in _lines(document) if _telling(line)}:
+            for cell in _cells(key):
+                self._counts[cell] = min(self._counts[cell] + 1, 255)
+
+    def mark(self, document: Document) -> str:
+        """What the survey found that changes this document: its fingerprint depends on that."""
+        found = {_key(line) for line, _ in _lines(document) if self._is_repeated(line)}
+        return blake2b(b"".join(sorted(found)), digest_size=16).hexdigest() if found else ""
+
+    async def transform(self, document: Document) -> Sequence[Document]:
+        """Return the document with its quality and its search text; nothing, or what carries its facts, when it is dropped."""
+        kept, good, every = [], 0, 0
+        for line, whole in _lines(document):
+            words = len(atoms(line))
+            bad = bool(words) and self._is_noise(line)
+            every += words
+            good += 0 if bad else words
+            if not bad:
+                kept.append(whole)
+        if not every:
+            return [document]
+        quality = good / every
+        if quality < self.threshold:
+            return [document.replace(content="")] if document.metadata.keys() & {"facts", "problems"} else []
+        metadata = {**document.metadata, "quality": round(quality, 3)}
+        if quality < 1.0:
+            metadata[SEARCH_TEXT] = "".join(kept)
+        return [document.replace(metadata=metadata)]
+
+    def _is_noise(self, line: str) -> bool:
+        return _navigates(line) or (bool(_FOOTER.search(line)) and len(atoms(line)) <= _SHORT) or self._is_repeated(line)
+
+    def _is_repeated(self, line: str) -> bool:
+        if not self._counts or not _telling(line):
+            return False
+        return min(self._counts[cell] for cell in _cells(_key(line))) >= self.repeated
+
+
+def _lines(document: Document) -> Iterator[tuple[str, str]]:
+    """The lines of prose without their marks, and as they stand; headings and code come with an empty text: they always stay."""
+    prose = document.media_type.partition(";")[0].strip().lower() in _PROSE
+    code = ""
+    for whole in document.content.splitlines(keepends=True):
+        fence = _FENCE.match(whole)
+        if fence and code in ("", fence[1]):
+            code = "" if code else fence[1]
+            yield "", whole
+        elif code or not prose or whole.lstrip().startswith("#"):
+            yield "", whole
+        else:
+            yield _MARKS.sub("", whole), whole
+
+
+def _navigates(line: str) -> bool:
+    """Whether a line is links and nothing else: two or more, or one with few words."""
+    links = _LINK.findall(line)
+    if not links:
+        return False
+    beside = len(atoms(_LINK.sub(" ", line)))
+    words = sum(len(atoms(text)) for text in links)
+    return beside * 4 <= words and (len(links) > 1 or words <= 3)
+
+
+def _telling(line: str) -> bool:
+    return len(line) >= 8 and len(atoms(line)) >= _TELLING
+
+
+def _key(line: str) -> bytes:
+    return blake2b(" ".join(line.casefold().split()).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _cells(key: bytes) -> Iterator[int]:
+    """One cell in each row, of a count-min sketch (Cormode, Muthukrishnan 2005)."""
+    return (row * _CELLS + int.from_bytes(key[row * 4 : row * 4 + 4], "little") % _CELLS for row in range(_ROWS))

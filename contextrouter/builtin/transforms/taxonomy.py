@@ -1,0 +1,49 @@
+"""Labels documents with the concepts of a taxonomy that they name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+from contextrouter.builtin.concepts import Concepts, read
+from contextrouter.contracts import FilePath, Transform
+from contextrouter.model import Document
+
+
+class Taxonomy(Transform):
+    """Adds to `labels` the concepts whose names or other words occur in title, headings or text, most often named first.
+
+    `concepts` maps a concept to other words for it, as for the interpreter `taxonomy`: `"AI / Machine Learning" = ["ml"]`. A name
+    with " / " in it is a path; its broader concepts are added with it. `path` is a TOML or JSON file with the same mapping. A
+    concept counts when it is named `minimum` times or more; of those, `limit` are taken.
+    """
+
+    def __init__(
+        self, *, concepts: dict[str, list[str]] | None = None, path: FilePath = "", minimum: int = 1, limit: int = 20
+    ) -> None:  # fmt: skip
+        for name, value in (("minimum", minimum), ("limit", limit)):
+            if value < 1:
+                raise ValueError(f"{name} {value!r} is too small. Give 1 or more.")
+        self.path, self.minimum, self.limit = path, minimum, limit
+        self._given = dict(concepts or {})
+        self.concepts = dict(self._given)
+        self._found = Concepts(self.concepts)
+
+    @classmethod
+    def example(cls) -> Self:
+        """Two concepts, one inside the other."""
+        return cls(concepts={"Sea / Tides": ["ebb", "flood"], "Moon": ["lunar"]})
+
+    async def open(self) -> None:
+        """Read the file. Raises SettingsError when it is missing or not such a mapping."""
+        if self.path:
+            self.concepts = {**read(Path(self.path)), **self._given}
+            self._found = Concepts(self.concepts)
+
+    async def transform(self, document: Document) -> Sequence[Document]:
+        """Return the document with its labels; those it had stay, and come first."""
+        counts = self._found.named("\n".join((document.title, *document.path, document.content)))
+        named = [concept for concept, count in counts.most_common() if count >= self.minimum]
+        labels = tuple(dict.fromkeys((*document.labels, *named[: self.limit])))
+        return [document if labels == document.labels else document.replace(labels=labels)]
