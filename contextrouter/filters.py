@@ -12,8 +12,7 @@ from typing import Any
 
 import msgspec
 
-from contextrouter.model import Document
-from contextrouter.websearch import SEARCH_TEXT
+from contextrouter.model import SEARCH_TEXT, Document
 
 FIELDS = (
     "id", "parent", "tenant", "compartment", "sensitivity", "kind", "trust", "language", "media_type", "title", "url", "labels",

@@ -21,9 +21,9 @@ Vector = Sequence[float]
 """One embedding: a sequence of finite floats (a list, or a one-dimensional numpy array)."""
 
 Status = Literal["ok", "partial", "timeout", "error", "skipped", "open"]
-SENSITIVITIES = ("public", "internal", "confidential", "restricted")
-"""Levels of sensitivity, lowest first. A level not listed here is above them all."""
+SENSITIVITIES = ("public", "internal", "confidential", "restricted")  # lowest first; a level not listed is above them all
 TRUSTS = ("authoritative", "reference", "volatile")  # highest first
+SEARCH_TEXT = "search_text"  # key of a document's metadata: what is searched instead of its content, where that differs
 SHARED = "*"
 """The tenant of what every tenant may see; only settings and ingestion give it, and on purpose."""
 _NONE: Mapping[str, Any] = {}

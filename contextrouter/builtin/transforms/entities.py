@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from contextrouter.builtin.concepts import Concepts
+from contextrouter.builtin.segments import aside, segments
 from contextrouter.builtin.transforms.keywords import names
 from contextrouter.builtin.transforms.nlp import Reader, checked
 from contextrouter.contracts import Transform
@@ -19,7 +19,6 @@ KINDS = {
 }  # fmt: skip
 """Labels of spaCy's models, and the kinds of entities they become; others (numbers, dates) name no entity."""
 _EMAIL = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{2,63}){1,4}")
-_SMALL = 20_000  # characters that are read faster than a thread is woken
 _READ = 100_000  # characters in which names are looked for by their capitals
 IS_A = "is a"
 
@@ -70,7 +69,7 @@ class Entities(Transform):
     async def transform(self, document: Document) -> Sequence[Document]:
         """Return the document with its entities."""
         found: dict[str, str] = {}
-        for name in await _aside(self._aliases.named, document.content):
+        for name in await aside(document.content, lambda: self._aliases.named(document.content)):
             if name in self.known:  # a name with " / " in it was taken for a path
                 found[name] = str(self.known[name].get("kind") or "name")
         told = {alias.casefold() for name in found for alias in (name, *_aliases(name, self.known[name]))}
@@ -88,15 +87,16 @@ class Entities(Transform):
     async def _told(self, text: str) -> AsyncIterator[tuple[str, str]]:
         """Names and kinds, in the order of the text: the model's, or those with capital letters; and addresses."""
         if self._reader is None:
-            for name in await _aside(names, text[:_READ]):
+            for name in await aside(text, lambda: names(text[:_READ])):
                 yield name, "name"
         else:
             for part in await self._reader.read(text):
                 for entity in part.ents:
                     if entity.label_ in KINDS and (name := _plain(entity.text)):
                         yield name, KINDS[entity.label_]
-        for address in await _aside(_EMAIL.findall, text):
-            yield address, "email"
+        for segment in segments(text) if "@" in text else ():
+            for address in _EMAIL.findall(segment):
+                yield address, "email"
 
     def _facts(self, name: str, kind: str) -> Iterator[Fact]:
         told = self.known.get(name, {})
@@ -106,13 +106,6 @@ class Entities(Transform):
             if key not in ("kind", "aliases"):
                 for each in value if isinstance(value, list) else [value]:
                     yield Fact(subject=name, predicate=key, object=str(each), confidence=certain)
-
-
-async def _aside(find: Callable[[str], Iterable[str]], text: str) -> list[str]:
-    """What is found in a text; in a long one by a thread."""
-    if len(text) <= _SMALL:
-        return list(find(text))
-    return await asyncio.to_thread(lambda: list(find(text)))
 
 
 def _aliases(name: str, told: Mapping[str, Any]) -> list[str]:

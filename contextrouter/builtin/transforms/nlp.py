@@ -6,9 +6,9 @@ import importlib.util
 import logging
 import re
 import threading
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from contextrouter.builtin.segments import segments
 from contextrouter.threads import Threads
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 SEGMENT = 20_000
 """Characters that are read at once: spaCy needs some 10 kB of memory for each."""
-_ENDS = (re.compile(r"\n\s*\n"), re.compile(r"[.!?。！？]\s+"), re.compile(r"\s+"))
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _log = logging.getLogger("contextrouter")
 _lock = threading.Lock()
@@ -69,21 +68,6 @@ class Reader:
         if self._threads is None:
             raise RuntimeError(f"Model {self.name!r} is not loaded; call open() first.")
         return await self._threads.run(_read, self.name, text)
-
-
-def segments(text: str, longest: int = SEGMENT) -> Iterator[str]:
-    """Cut a text after paragraphs, sentences or words into parts of at most `longest` characters; nothing is left out."""
-    start = 0
-    while len(text) - start > longest:
-        stop = start + longest
-        for pattern in _ENDS:
-            ends = [match.end() for match in pattern.finditer(text, start + longest // 2, stop)]
-            if ends:
-                stop = ends[-1]
-                break
-        yield text[start:stop]
-        start = stop
-    yield text[start:]
 
 
 def _load(name: str) -> Language:

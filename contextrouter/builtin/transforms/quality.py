@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 
+from contextrouter.builtin.segments import aside
 from contextrouter.contracts import Transform
-from contextrouter.model import Document
-from contextrouter.websearch import SEARCH_TEXT, atoms
+from contextrouter.model import SEARCH_TEXT, Document
+from contextrouter.websearch import atoms
 
 _ROWS, _CELLS = 4, 1 << 21
 _MARKS = re.compile(r"^[\s>*+|•·–-]+|[\s|]+$")
@@ -22,6 +23,7 @@ _FOOTER = re.compile(
     re.I,
 )
 _SHORT, _TELLING = 16, 4  # words of a footer at most; of a repeated line at least
+_LONGEST = 2_000  # characters of a line that may be no content
 _PROSE = ("text/markdown", "text/x-markdown", "text/plain", "text/html", "text/x-rst", "application/pdf")
 
 
@@ -69,14 +71,7 @@ class Quality(Transform):
 
     async def transform(self, document: Document) -> Sequence[Document]:
         """Return the document with its quality and its search text; nothing, or what carries its facts, when it is dropped."""
-        kept, good, every = [], 0, 0
-        for line, whole in _lines(document):
-            words = len(atoms(line))
-            bad = bool(words) and self._is_noise(line)
-            every += words
-            good += 0 if bad else words
-            if not bad:
-                kept.append(whole)
+        kept, good, every = await aside(document.content, lambda: self._read(document))
         if not every:
             return [document]
         quality = good / every
@@ -84,10 +79,24 @@ class Quality(Transform):
             return [document.replace(content="")] if document.metadata.keys() & {"facts", "problems"} else []
         metadata = {**document.metadata, "quality": round(quality, 3)}
         if quality < 1.0:
-            metadata[SEARCH_TEXT] = "".join(kept)
+            metadata[SEARCH_TEXT] = kept
         return [document.replace(metadata=metadata)]
 
+    def _read(self, document: Document) -> tuple[str, int, int]:
+        """The lines that are content, how many words they have, and how many there are in all but headings and code."""
+        kept, good, every = [], 0, 0
+        for line, whole in _lines(document):
+            words = _words(line)
+            bad = bool(words) and self._is_noise(line)
+            every += words
+            good += 0 if bad else words
+            if not bad:
+                kept.append(whole)
+        return "".join(kept), good, every
+
     def _is_noise(self, line: str) -> bool:
+        if len(line) > _LONGEST:
+            return False
         return _navigates(line) or (bool(_FOOTER.search(line)) and len(atoms(line)) <= _SHORT) or self._is_repeated(line)
 
     def _is_repeated(self, line: str) -> bool:
@@ -122,7 +131,11 @@ def _navigates(line: str) -> bool:
 
 
 def _telling(line: str) -> bool:
-    return len(line) >= 8 and len(atoms(line)) >= _TELLING
+    return 8 <= len(line) <= _LONGEST and len(atoms(line)) >= _TELLING
+
+
+def _words(line: str) -> int:
+    return len(atoms(line)) if len(line) <= _LONGEST else len(line.split())
 
 
 def _key(line: str) -> bytes:

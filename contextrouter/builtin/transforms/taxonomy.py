@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Self
 
 from contextrouter.builtin.concepts import Concepts, read
+from contextrouter.builtin.segments import aside
 from contextrouter.contracts import FilePath, Transform
 from contextrouter.model import Document
 
@@ -43,7 +44,8 @@ class Taxonomy(Transform):
 
     async def transform(self, document: Document) -> Sequence[Document]:
         """Return the document with its labels; those it had stay, and come first."""
-        counts = self._found.named("\n".join((document.title, *document.path, document.content)))
+        text = "\n\n".join((document.title, *document.path, document.content))
+        counts = await aside(text, lambda: self._found.named(text))
         named = [concept for concept, count in counts.most_common() if count >= self.minimum]
         labels = tuple(dict.fromkeys((*document.labels, *named[: self.limit])))
         return [document if labels == document.labels else document.replace(labels=labels)]

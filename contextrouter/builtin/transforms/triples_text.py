@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from contextrouter.builtin.transforms.nlp import segments
+from contextrouter.builtin.segments import segments
 from contextrouter.contracts import Generator
 from contextrouter.model import Fact
 
