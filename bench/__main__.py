@@ -16,12 +16,13 @@ from pathlib import Path
 from time import monotonic
 
 HERE = Path(__file__).resolve().parent
-ORDER = ("imports", "router", "faults", "concurrency", "stagger", "calibration", "cache", "store", "postgres", "chunking", "peers")
+ORDER = ("imports", "router", "faults", "concurrency", "stagger", "calibration", "cache", "store", "postgres", "chunking",
+         "ingestion", "peers")  # fmt: skip
 FULL = {"store": ["--generated", "100000"]}
 QUICK = {"imports": ["5"], "router": ["--quick"], "faults": ["5"], "concurrency": ["1"], "stagger": ["3"],
          "calibration": ["10"], "cache": ["3"],
          "store": ["--generated", "3000", "--questions", "20"], "postgres": ["--chunks", "3000", "--questions", "20"],
-         "chunking": ["--quick", "--rounds", "1"], "peers": ["--quick", "--rounds", "1"]}  # fmt: skip
+         "chunking": ["--quick", "--rounds", "1"], "ingestion": ["--quick"], "peers": ["--quick", "--rounds", "1"]}  # fmt: skip
 WIDTH = 132
 
 

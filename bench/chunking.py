@@ -2,7 +2,8 @@
 
     [BENCH_PEERS=1] python bench/chunking.py [--rounds 3] [--quick] [FOLDER ...]
 
-Of folders all files are read; without any, this package's own documents and code are cut. Every chunk of every document
+Of folders all files are read; without any, those of the collections chunker-docs, html-extraction and feeds in the folder that
+BENCH_DATA names, and without that, this package's own documents and code. Every chunk of every document
 is held to the laws: a slice of the text that was parsed, not blank, not above the maximum, nothing lost between, ids distinct.
 Times are CPU seconds of one pass over texts in memory, best of the rounds, the memory of words emptied before each. With
 BENCH_PEERS each peer is installed in an environment of its own, where it and this package cut the same texts in turns, with the
@@ -17,6 +18,7 @@ import asyncio
 import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -25,6 +27,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import process_time
 
+import corpora
 from peers import RESULT, environment
 
 from contextrouter import tokens
@@ -33,10 +36,11 @@ from contextrouter.builtin.transforms.chunk import Chunk, Fixed, Headings
 from contextrouter.model import Document
 
 HERE = Path(__file__).resolve().parent
+BUILD = HERE.parent / "build" / "collections"
 OWN = [HERE.parent / "docs", HERE.parent / "contextrouter"]
 PEERS = {"llamaindex": "llama-index-core>=0.14", "langchain": "langchain-text-splitters>=1.0"}
 TARGET, MAXIMUM, OVERLAP = 512, 1024, 50
-BETWEEN = " \t\r\n,\ufeff"
+BETWEEN = re.compile(r"[\s,\ufeff]+")
 """What may be left out: blank space everywhere, commas between records."""
 LIMITS = {"fixed": 1.0, "headings": 1.5}
 Cut = Callable[[str], Sequence[object]]
@@ -66,10 +70,10 @@ def broken(document: Document, chunks: Sequence[Document]) -> list[str]:
             found.append(f"chunk at {start} is blank")
         if (size := tokens.count(chunk.content)) > MAXIMUM:
             found.append(f"chunk at {start} has {size} tokens")
-        if lost := text[covered:start].strip(BETWEEN):
+        if lost := BETWEEN.sub("", text[covered:start]):
             found.append(f"{lost[:40]!r} before {start} is lost")
         covered = max(covered, end)
-    if lost := text[covered:].strip(BETWEEN):
+    if lost := BETWEEN.sub("", text[covered:]):
         found.append(f"{lost[:40]!r} at the end is lost")
     if len({chunk.id for chunk in chunks}) < len(chunks):
         found.append("two chunks have one id")
@@ -159,9 +163,12 @@ def main() -> int:
         contestants = {**ours(), **importlib.import_module(f"chunking_{peer}").contestants(TARGET, OVERLAP)}
         print(RESULT + json.dumps(race(texts, contestants, asked.rounds)))
         return 0
-    documents, problems = asyncio.run(read(asked.folders, ["*"]) if asked.folders else read(OWN, ["*.md", "*.py"]))
-    for problem in problems[:20]:
-        print(f"left out: {problem}")
+    data = os.environ.get("BENCH_DATA")
+    folders = asked.folders or (corpora.unpacked(Path(data), BUILD) if data else [])
+    documents, problems = asyncio.run(read(folders, ["*"]) if folders else read(OWN, ["*.md", "*.py"]))
+    for problem in problems[:5]:
+        print(f"reported: {problem}")
+    print(f"{len(documents)} documents, {len(problems)} problems reported while they were parsed")
     if asked.quick:
         documents = documents[::5]
     violations = laws(documents)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import json
 import os
 import re
 import subprocess
@@ -12,10 +14,14 @@ from contextlib import aclosing
 from pathlib import Path
 
 import pytest
+from example import CommandLine
 from postgres_server import opened
+from rich.console import Console
 
 from contextrouter.builtin.connectors.files import Files
 from contextrouter.builtin.providers.sqlite import Sqlite
+from contextrouter.cli import screen
+from contextrouter.cli.ingest import bar, keep_up
 from contextrouter.contracts import Connector, Entry, Transform
 from contextrouter.errors import IngestError, SettingsError, SourceError
 from contextrouter.ingest import Report, SupportsSize, SupportsTurns, ingest, run, watch
@@ -262,6 +268,77 @@ async def test_a_run_that_breaks_off_is_logged_and_tried_again(caplog: pytest.Lo
         await anext(watch("nowhere.toml", every=0.0))
     with pytest.raises(SettingsError):
         await anext(watch("nowhere.toml"))
+
+
+# From the terminal
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "texts").mkdir()
+    for number in range(25):
+        (tmp_path / "texts" / f"{number:02}.md").write_text(f"# Page {number}\n\nThe moon.\n")
+    (tmp_path / "settings.toml").write_text(SETTINGS)
+    return tmp_path
+
+
+def test_a_dry_run_names_what_would_change_the_first_of_each_kind(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cli = CommandLine(monkeypatch, capsys)
+    ran = cli("ingest", "--dry-run", cwd=home)
+    assert ran.code == 0
+    lines = ran.out.splitlines()
+    assert lines[2].split() == ["all", "25", "0", "0", "0", "25", "0", "150"]  # tokens: # page 0 the moon .
+    assert [line for line in lines if line.startswith("added")][:2] == ["added    all:00.md", "added    all:01.md"]
+    assert "added    5 more; --json lists them all" in lines
+    told = json.loads(cli("ingest", "--dry-run", "--json").out)["all"]
+    assert len(told["changes"]) == told["added"] == told["total"] == 25
+    assert cli("ingest").code == 0
+    (home / "texts" / "00.md").unlink()
+    (home / "texts" / "01.md").write_text("# Other\n")
+    lines = cli("ingest", "--dry-run").out.splitlines()
+    assert lines[2].split()[:5] == ["all", "0", "1", "23", "1"]
+    assert [line for line in lines if "all:" in line] == ["changed  all:01.md", "removed  all:00.md"]
+
+
+def test_flags_that_contradict_each_other_are_refused(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cli = CommandLine(monkeypatch, capsys)
+    for flags in (["--dry-run"], ["--rebuild"]):
+        ran = cli("ingest", "--watch", *flags, cwd=home)
+        assert (ran.code, "leave out --rebuild and --dry-run" in ran.err) == (2, True)
+    assert cli("ingest", "--watch", "--forget", "x", cwd=home).code == 2
+
+
+async def test_a_watch_that_is_interrupted_ends_well(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async with ContextRouter.from_toml(home / "settings.toml") as router:
+        watching = asyncio.ensure_future(keep_up(router, (), every=0.01, wait=0.0, as_json=True))
+        store = router.instances.all["provider", "store"]
+        assert isinstance(store, Sqlite)
+        for _ in range(1000):
+            if len(await store.fingerprints()) == 25:
+                break
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        watching.cancel()  # as Ctrl-C does
+        assert await watching == 0
+    assert json.loads(capsys.readouterr().out)["all"]["added"] == 25
+
+
+def test_the_bar_shows_rate_and_rest_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.StringIO()
+    monkeypatch.setattr(screen, "err", Console(file=written, force_terminal=True, width=120))
+    with bar() as progress:
+        progress("all", Report(documents=30, unchanged=20, chunks=90, read=50, total=200, seconds=5.0))
+    assert "50 of 200 documents, 90 chunks" in written.getvalue()
+    assert "10/s" in written.getvalue()
+    quiet = io.StringIO()
+    monkeypatch.setattr(screen, "err", Console(file=quiet, force_terminal=False))
+    with bar() as progress:
+        progress("all", Report(documents=30, total=200, seconds=5.0))
+    assert quiet.getvalue() == ""
 
 
 def _connector(pages: Pages) -> Connector:
