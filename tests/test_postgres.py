@@ -48,7 +48,8 @@ def test_it_has_the_abilities_it_claims() -> None:
     [
         ("schema", "x'); DROP"), ("schema", "pg_mine"), ("schema", ""), ("m", 1), ("ef_construction", 3),
         ("ef_construction", 31), ("ef_search", 0), ("exact_below", -1), ("pool_size", 0), ("pool_timeout", 0.0),
-        ("statement_timeout", float("nan")), ("statement_cache_size", -1), ("title_weight", -1.0), ("body_weight", float("inf")),
+        ("statement_timeout", float("nan")),
+        ("text_search", "german; --"), ("statement_cache_size", -1), ("title_weight", -1.0), ("body_weight", float("inf")),
     ],
 )  # fmt: skip
 def test_values_out_of_range_are_refused_by_name(keyword: str, value: Any) -> None:
@@ -170,6 +171,53 @@ async def test_no_phrase_reaches_from_one_field_into_the_next(store: Postgres) -
     assert await ids(store, '"sun red"') == ["b"]
     assert await ids(store, '"red moon"') == ["b"]
     assert await ids(store, '"full sun"') == ["a"]
+
+
+# Words of other languages.
+
+
+async def test_words_are_those_of_the_configuration_the_settings_name() -> None:
+    """German stems and stop words, in titles, phrases and negations, on every leg; a stop word keeps its place in a phrase."""
+    near: dict[str, Any] = {"vector": [1.0, 0.0]}
+    async with opened(text_search="german") as store:
+        await store.upsert([
+            entry("houses", "die alten Häuser am Fluss", vector=[1.0, 0.0]), entry("tree", "ein Baum", vector=[1.0, 0.1]),
+            entry("book", "nichts", title="Bücher", vector=[1.0, 0.2]), entry("tokyo", "東京都 Buch", vector=[1.0, 0.3]),
+        ])  # fmt: skip
+        assert await ids(store, "Haus") == ["houses"]
+        assert await ids(store, "buch") == ["book", "tokyo"]  # the title counts more
+        assert await ids(store, "京都") == ["tokyo"]
+        assert await ids(store, "die ein") == []
+        assert await ids(store, "") == []
+        for leg in store.legs:
+            assert await ids(store, '"Haus am Fluß"', leg, **near) == ["houses"]
+            assert await ids(store, '"Haus Fluss"', leg, **near) == []
+            assert (await ids(store, 'Baum Haus -"ein baum"', leg, **near))[:1] == ["houses"]
+            assert "tree" not in await ids(store, "baum bücher -bäume", leg, **near)
+        assert [(f.value, f.count) for f in await store.facets(Query(text='"Häuser"', leg="text"), ["kind"])] == [("document", 1)]
+        told = await store.statistics(["Häusern", "die"])
+        assert (told.documents, told.frequencies) == (4, {"Häusern": 1, "die": 0})
+        for text in HOSTILE[:40]:
+            await ids(store, text)
+
+
+async def test_a_store_has_the_words_of_one_configuration() -> None:
+    async with opened(text_search="french", embedder=None) as store:
+        await store.upsert([entry("a", "les journaux")])
+        place: dict[str, Any] = {"dsn": store.pool.dsn, "schema": store.pool.schema, "embedder": None}
+        said = "filled with text_search = 'french', the settings have ''; name the former, or run"
+        with pytest.raises(SourceError, match=said):
+            await Postgres(**place).open()
+        assert await ids(store, "journal") == ["a"]
+        await store.clear()
+        async with opened(**place) as other:
+            await other.upsert([entry("a", "les journaux")])
+            assert await ids(other, "journal") == []
+            with pytest.raises(SourceError, match="text_search = '', the settings have 'french'"):
+                await store.upsert([entry("b", "x")])
+    async with opened(text_search="klingon", embedder=None) as none:
+        with pytest.raises(SourceError, match='Postgres refused: text search configuration "klingon" does not exist'):
+            await none.upsert([entry("a", "x")])
 
 
 # Any text may be asked.

@@ -20,6 +20,7 @@ from contextrouter.builtin.providers.postgres_tune import Wanted, change, lists_
 from contextrouter.errors import SourceError
 from contextrouter.ingest import run as ingest
 
+NOW = postgres_schema.VERSION
 INDEXES = "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = $1 AND indexname LIKE '%_near%' ORDER BY 1"
 
 
@@ -53,7 +54,7 @@ async def test_the_first_upsert_lays_out_and_says_so(caplog: pytest.LogCaptureFi
     async with opened(embedder=None) as store:
         with pytest.raises(SourceError, match=r"No store is in schema 'test_\w+' of the database; ingest into it, or run"):
             await store.ping()
-        assert await store.status() | {"server": "", "pgvector": ""} == {"server": "", "pgvector": "", "schema": 0, "newest": 1}
+        assert await store.status() | {"server": "", "pgvector": ""} == {"server": "", "pgvector": "", "schema": 0, "newest": NOW}
         with caplog.at_level(logging.WARNING, "contextrouter"):
             await store.upsert([entry("a", "x")])
             await store.upsert([entry("b", "x")])
@@ -66,7 +67,7 @@ async def test_a_newer_schema_is_refused_and_never_altered() -> None:
     async with opened(embedder=None) as store:
         await store.upsert([entry("a", "x")])
         await run(f"UPDATE \"{store.pool.schema}\".meta SET value = '99' WHERE key = 'schema'")
-        said = "Store has schema version 99, this contextrouter knows 1; upgrade contextrouter"
+        said = f"Store has schema version 99, this contextrouter knows {NOW}; upgrade contextrouter"
         for attempt in (store.migrate, store.status):
             with pytest.raises(SourceError, match=said):
                 await attempt()
@@ -84,19 +85,33 @@ async def test_an_older_schema_is_brought_up_to_date_on_purpose_only(monkeypatch
         await store.upsert([entry("a", "x")])
         more = (*postgres_schema.MIGRATIONS, "CREATE TABLE later (n integer);")
         monkeypatch.setattr(postgres_schema, "MIGRATIONS", more)
-        monkeypatch.setattr(postgres_schema, "VERSION", 2)
-        with pytest.raises(SourceError, match="Store has schema version 1, 2 is needed; run `contextrouter db migrate`"):
+        monkeypatch.setattr(postgres_schema, "VERSION", NOW + 1)
+        said = f"Store has schema version {NOW}, {NOW + 1} is needed; run `contextrouter db migrate`"
+        with pytest.raises(SourceError, match=said):
             await store.upsert([entry("b", "x")])
         assert await ids(store, "x") == ["a"]
-        assert await store.migrate() == [2]
+        assert await store.migrate() == [NOW + 1]
         await store.upsert([entry("b", "x")])
         assert await ids(store, "x") == ["a", "b"]
+
+
+async def test_a_store_of_version_1_keeps_its_words_and_answers_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with opened(embedder=None) as store:
+        with monkeypatch.context() as older:
+            older.setattr(postgres_schema, "MIGRATIONS", postgres_schema.MIGRATIONS[:1])
+            older.setattr(postgres_schema, "VERSION", 1)
+            await store.upsert([entry("a", "suns")])
+            await run(f"DELETE FROM \"{store.pool.schema}\".meta WHERE key = 'text_search'")  # which version 1 did not note
+        assert await store.migrate() == list(range(2, NOW + 1))
+        assert await ids(store, "sun") == ["a"]
+        with pytest.raises(SourceError, match="filled with text_search = '', the settings have 'german'; name the former, or run"):
+            await Postgres(dsn=store.pool.dsn, schema=store.pool.schema, embedder=None, text_search="german").open()
 
 
 async def test_a_migration_that_fails_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     async with opened(embedder=None) as store:
         monkeypatch.setattr(postgres_schema, "MIGRATIONS", (*postgres_schema.MIGRATIONS, "CREATE TABLE; oops"))
-        monkeypatch.setattr(postgres_schema, "VERSION", 2)
+        monkeypatch.setattr(postgres_schema, "VERSION", NOW + 1)
         with pytest.raises(SourceError, match="Postgres refused: syntax error"):
             await store.migrate()
         assert (await store.status())["schema"] == 0

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Self
 
+from contextrouter import websearch
 from contextrouter.builtin.providers import postgres_lookup as lookup
 from contextrouter.builtin.providers import postgres_schema as schema
 from contextrouter.builtin.providers import postgres_text, postgres_tune, postgres_vectors, postgres_write
@@ -15,12 +17,15 @@ from contextrouter.builtin.providers.postgres_embedded import PREFIX, example_fo
 from contextrouter.builtin.providers.postgres_pool import NoStore, Pool, Session, clean
 from contextrouter.builtin.providers.postgres_turns import Turns
 from contextrouter.builtin.providers.postgres_vectors import Index, Precision
+from contextrouter.builtin.providers.postgres_words import Stemmed, Words
+from contextrouter.builtin.providers.postgres_words import refuse as refuse_other_words
 from contextrouter.builtin.providers.sqlite_write import document
 from contextrouter.contracts import Entry, Provider, TermStatistics
 from contextrouter.errors import IngestError, SourceError
 from contextrouter.model import Document, Facet, Hit, Query, Scope, Vector
 
 log = logging.getLogger("contextrouter")
+_CONFIGURATION = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)?")
 
 
 class Postgres(Provider):
@@ -28,11 +33,13 @@ class Postgres(Provider):
 
     `dsn` is a connection string; empty: `DATABASE_URL`, else the `PG*` variables; `embedded:FOLDER` starts a server of one's
     own, for trying out. `embedder` names the embedder of its vectors ("": text only). `title_weight`, `path_weight` and
-    `body_weight` say how often a term counts in each field. `index` is the vectors' approximate index, of `precision`, with
-    HNSW's `m` and `ef_construction`; a search looks at `ef_search` candidates at least, and measures all when no more than
-    `exact_below` are admitted. `pool_size` connections at most serve a process; a search waits `pool_timeout` seconds for one,
-    and `statement_timeout` seconds for an answer, unless its deadline is nearer. `statement_cache_size = 0` is for a pooler in
-    transaction mode; `target_session_attrs` chooses among several hosts. Raises ValueError for values out of range.
+    `body_weight` say how often a term counts in each field. `text_search` names a text-search configuration of Postgres
+    ("german") whose stems and stop words hold ("": those of all stores, English stems). `index` is the vectors' approximate
+    index, of `precision`, with HNSW's `m` and `ef_construction`; a search looks at `ef_search` candidates at least, and
+    measures all when no more than `exact_below` are admitted. `pool_size` connections at most serve a process; a search waits
+    `pool_timeout` seconds for one, and `statement_timeout` seconds for an answer, unless its deadline is nearer.
+    `statement_cache_size = 0` is for a pooler in transaction mode; `target_session_attrs` chooses among several hosts. Raises
+    ValueError for values out of range.
     """
 
     def __init__(
@@ -44,6 +51,7 @@ class Postgres(Provider):
         title_weight: float = 3.0,
         path_weight: float = 2.0,
         body_weight: float = 1.0,
+        text_search: str = "",
         index: Index = "hnsw",
         precision: Precision = "vector",
         m: int = 16,
@@ -61,6 +69,10 @@ class Postgres(Provider):
         self.vector_legs: Sequence[str] = postgres_write.LEGS if self.embedder else ()
         self.score_range = {leg: (-1.0, 1.0) for leg in self.vector_legs}
         self._weights, self._factor = _checked_weights(title_weight, path_weight, body_weight)
+        self._usual = (title_weight, path_weight, body_weight) == postgres_tune.COUNTED
+        if text_search and not _CONFIGURATION.fullmatch(text_search):
+            raise ValueError(f"text_search {text_search!r} is no name of a text-search configuration, such as 'german'.")
+        self._words = Words(text_search)
         for name, value, least, most in (
             ("m", m, 2, 100), ("ef_construction", ef_construction, 4, 1000), ("ef_search", ef_search, 1, 1000),
             ("exact_below", exact_below, 0, 10_000_000),
@@ -93,7 +105,9 @@ class Postgres(Provider):
         await self.pool.open(self)
         try:
             async with self.pool.transaction() as connection:
-                await schema.version(connection)
+                if await schema.version(connection):
+                    filled = await schema.note(connection, "text_search", missing=self._words.configuration)
+                    refuse_other_words(filled, self._words.configuration, schema.REBUILD)
             given, self._given = self._given, ()
             if given:
                 await self.upsert(given)
@@ -130,14 +144,20 @@ class Postgres(Provider):
         if query.limit < 1:
             return []
         async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
+            asked = await self._words.parsed(connection, query.text)
             if query.leg == "text":
-                rows = await postgres_text.search(connection, query, self._weights, self._factor)
+                rows = await postgres_text.ranked(connection, query, asked, self.pool.schema) if self._ranks else []
+                rows = rows or await postgres_text.search(connection, query, asked, self._weights, self._factor)
                 return [Hit(document=document(row["payload"]), score=row["score"]) for row in rows]
             rows = await postgres_vectors.search(
-                connection, query, self._model, exact_below=self._exact_below, ef_search=self._ef_search
+                connection, query, asked, self._model, exact_below=self._exact_below, ef_search=self._ef_search
             )
         values_of = postgres_vectors.values_of
         return [Hit(document=document(row["payload"]), score=row["score"], vector=values_of(row["sent"])) for row in rows]
+
+    @property
+    def _ranks(self) -> bool:
+        return self.pool.ranks and self._usual
 
     async def upsert(self, entries: Sequence[Entry]) -> None:
         """Replace documents, their chunks, vectors, links and facts: all entries in one transaction, durable on return.
@@ -145,12 +165,15 @@ class Postgres(Provider):
         The first one lays out the schema. Raises IngestError for an entry that cannot be stored, SourceError when the store
         was filled by another model.
         """
-        rows = [postgres_write.prepare(entry, self.vector_legs) for entry in entries]
-        if not rows:
+        if not entries:
             return
+        stemmed = await self._stemmed(entries) if self._words.configuration else None
+        rows = [postgres_write.prepare(entry, self.vector_legs, stemmed) for entry in entries]
         await self._laid_out()
         try:
             async with self.pool.transaction(write=True) as connection:
+                await schema.keep_note(connection, "text_search", self._words.configuration)
+                refuse_other_words(await schema.note(connection, "text_search"), self._words.configuration, schema.REBUILD)
                 first = await postgres_write.sized(connection, rows, *self._model)
                 if first:
                     for sql in postgres_tune.first_indexes(first, self._wanted):
@@ -168,6 +191,11 @@ class Postgres(Provider):
     async def end_turn(self) -> None:
         """Let another process fill the schema."""
         await self._turns.end()
+
+    async def _stemmed(self, entries: Sequence[Entry]) -> Stemmed | None:
+        texts = [text for entry in entries for chunk in entry.chunks for text in websearch.fields(chunk)]
+        async with self.pool.transaction() as connection:
+            return await self._words.stemmed(connection, texts)
 
     async def _laid_out(self) -> None:
         """An empty database is laid out; what has an older schema is brought up to date on purpose only."""
@@ -243,7 +271,8 @@ class Postgres(Provider):
         Scope, period, filters, labels, phrases and negations narrow; plain words do not, as in a search, where any suffices.
         """
         async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
-            return await lookup.facets(connection, query, dimensions)
+            asked = await self._words.parsed(connection, query.text)
+            return await lookup.facets(connection, query, asked, dimensions)
 
     async def version(self) -> str:
         """A string that changes with every write, by whichever process; "" while there is no store."""
@@ -256,7 +285,8 @@ class Postgres(Provider):
     async def statistics(self, terms: Sequence[str], scope: Scope | None = None) -> TermStatistics:
         """Counts over the chunks that `scope` shows; a term of several words has the frequency of the rarest, 20,000 at most."""
         async with self.pool.transaction(scope) as connection:
-            return await postgres_text.statistics(connection, terms, scope)
+            stemmed = await self._words.stemmed(connection, terms)
+            return await postgres_text.statistics(connection, terms, scope, stemmed)
 
     async def stats(self) -> Mapping[str, int | str]:
         """Counts of documents, chunks, vectors, links and facts; generation, dimensions, model; and bytes on disk."""
@@ -276,7 +306,7 @@ class Postgres(Provider):
     async def tune(self, *, apply: bool = False) -> Sequence[str]:
         """Say what should change in the vectors' indexes for the present rows; with `apply` do it, while searches go on."""
         async with self.pool.transaction() as connection:
-            found = await postgres_tune.changes(connection, self._wanted)
+            found = await postgres_tune.changes(connection, self._wanted, ranks=self._ranks)
         if apply and found:
             await postgres_tune.apply(self.pool, found, self._wanted)
         return [f"{each.leg}: {each.reason}{'; ' + each.definition if each.definition else ''}" for each in found]

@@ -95,7 +95,17 @@ def _phrases(asked: WebQuery, values: Values) -> list[str]:
 
 def any_of(phrases: Sequence[Phrase]) -> str:
     """A tsquery for any of the phrases, written out: nothing in it is parsed as a text of a user again."""
-    return " | ".join("(" + " <-> ".join(lexeme(term) for term in phrase) + ")" for phrase in phrases)
+    return " | ".join(f"({_side_by_side(phrase)})" for phrase in phrases)
+
+
+def _side_by_side(phrase: Phrase) -> str:
+    """The terms of a phrase at their distances: a stop word ("") is not looked for and keeps its place."""
+    parts, apart = [lexeme(phrase[0])], 1
+    for term in phrase[1:]:
+        if term:
+            parts.append(f"<{apart}> {lexeme(term)}")
+        apart = 1 if term else apart + 1
+    return " ".join(parts)
 
 
 def lexeme(term: str) -> str:

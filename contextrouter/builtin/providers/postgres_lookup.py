@@ -7,12 +7,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from contextrouter import websearch
 from contextrouter.builtin.providers.filtering import COLUMNS
 from contextrouter.builtin.providers.postgres_filter import Values, admitted, beginning, value_of, visible
 from contextrouter.builtin.providers.postgres_pool import clean
 from contextrouter.builtin.providers.sqlite_write import document
 from contextrouter.model import SHARED, Document, Facet, Hit, Query, Scope, Vector
+from contextrouter.websearch import WebQuery
 
 if TYPE_CHECKING:
     from contextrouter.builtin.providers.postgres_pool import Connection
@@ -78,7 +78,7 @@ async def neighbours(connection: Connection, ids: Sequence[str], limit: int, sco
     return [Hit(document=document(row["payload"]), score=float(row["strength"])) for row in rows]
 
 
-async def facets(connection: Connection, query: Query, dimensions: Sequence[str]) -> list[Facet]:
+async def facets(connection: Connection, query: Query, asked: WebQuery, dimensions: Sequence[str]) -> list[Facet]:
     """How many admitted documents have each value of each dimension, most first."""
     found: list[Facet] = []
     for dimension in dict.fromkeys(dimensions):
@@ -87,7 +87,7 @@ async def facets(connection: Connection, query: Query, dimensions: Sequence[str]
         start = "" if column else values.bound(beginning(dimension), "text")
         each = f"(SELECT c.{dimension} AS value)" if column else "unnest(c.filters)"
         wanted = "f.value <> ''" if column else f"starts_with(f.value, {start})"
-        condition = admitted(query, websearch.parse(query.text), values)
+        condition = admitted(query, asked, values)
         rows = await connection.fetch(
             f"SELECT f.value, count(DISTINCT (c.owner, c.document)) AS many FROM chunks c CROSS JOIN LATERAL {each} f (value)"
             f" WHERE {wanted}{' AND ' + condition if condition else ''} GROUP BY f.value",

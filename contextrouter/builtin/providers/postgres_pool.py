@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("contextrouter")
 Session = Literal["any", "read-write", "read-only", "primary", "standby", "prefer-standby"]
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,39}")
+_EXTENSIONS = (
+    "SELECT e.extname, quote_ident(n.nspname) FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace"
+    " WHERE e.extname IN ('vector', 'pg_textsearch')"
+)
 _PAUSE = 0.1  # seconds between two attempts to reach a server that went away
 _SETTINGS = (
     "SELECT set_config('search_path', $1, true), set_config('statement_timeout', $2, true),"
@@ -76,6 +80,7 @@ class Pool:
         self._holders: tuple[int, ...] = ()
         self._path = self._address = ""
         self.extension = "public"  # the schema of pgvector, quoted
+        self.ranks = False  # whether the database has pg_textsearch
 
     async def open(self, holder: object) -> None:
         """Connect, and say so to the pool's other holders. Raises MissingDependency, or SourceError when there is no server."""
@@ -221,15 +226,14 @@ class Pool:
             threads.close()
 
     async def refresh(self) -> None:
-        """Find out anew where the extension `vector` is, after it was created."""
+        """Find out anew where the extensions are, after one was created."""
         async with self._pool.acquire(timeout=self._wait) as connection:
             await self._find_extension(connection)
 
     async def _find_extension(self, connection: Connection) -> None:
-        sql = "SELECT n.nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'vector'"
-        place = await connection.fetchval(sql) or "public"
-        self.extension = '"' + place.replace('"', '""') + '"'
-        self._path = f'"{self.schema}", {self.extension}'
+        found = dict(await connection.fetch(_EXTENSIONS))
+        self.extension, self.ranks = found.get("vector", "public"), "pg_textsearch" in found
+        self._path = ", ".join(dict.fromkeys([f'"{self.schema}"', self.extension, *found.values()]))
 
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[Connection]:

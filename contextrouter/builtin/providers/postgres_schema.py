@@ -78,6 +78,17 @@ CREATE INDEX facts_object ON facts USING hash (object_key);
 """
 
 
+_SECOND = """
+INSERT INTO meta SELECT 'text_search', '' WHERE EXISTS (SELECT FROM chunks);
+
+-- What the index of pg_textsearch is given of a chunk: its terms as words of its own, as often as they count in their fields.
+CREATE FUNCTION counted_words(terms tsvector) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+  SELECT coalesce(string_agg(repeat('x' || encode(convert_to(t.lexeme, 'UTF8'), 'hex') || ' ',
+    (SELECT sum(CASE w WHEN 'A' THEN 3 WHEN 'B' THEN 2 ELSE 1 END)::int FROM unnest(t.weights) w)), ''), '') FROM unnest(terms) t
+$$;
+"""
+
+
 def _wall(table: str, column: str, *, labelled: bool) -> str:
     """Row-level security of a table: its owner sees all, everybody else what the transaction's scope allows; unset, nothing."""
     scope = "nullif(current_setting('contextrouter.scope', true), '')::jsonb"
@@ -100,6 +111,7 @@ MIGRATIONS: tuple[str, ...] = (
     _FIRST
     + "".join(_wall(table, "tenant", labelled=True) for table in LABELLED)
     + _wall("links", "tenant", labelled=False),
+    _SECOND,
 )
 """What makes version n of version n - 1, in order. Applied ones never change."""
 VERSION = len(MIGRATIONS)
@@ -138,9 +150,15 @@ async def migrate(pool: Pool) -> list[int]:
     return made
 
 
-async def note(connection: Connection, key: str) -> str:
-    """A value from `meta`; empty where there is none yet."""
-    return str(await connection.fetchval("SELECT value FROM meta WHERE key = $1", key) or "")
+async def note(connection: Connection, key: str, missing: str = "") -> str:
+    """A value from `meta`; `missing` where there is none yet."""
+    found = await connection.fetchval("SELECT value FROM meta WHERE key = $1", key)
+    return missing if found is None else str(found)
+
+
+async def keep_note(connection: Connection, key: str, value: str) -> None:
+    """Set a value in `meta`, unless there is one."""
+    await connection.execute("INSERT INTO meta VALUES ($1, $2) ON CONFLICT (key) DO NOTHING", key, value)
 
 
 async def set_note(connection: Connection, key: str, value: str) -> None:

@@ -13,6 +13,7 @@ from contextrouter.builtin.providers import postgres_schema as schema
 from contextrouter.builtin.providers.postgres_vectors import MOST_DIMENSIONS, Index, Precision, index_sql
 from contextrouter.builtin.providers.postgres_write import LEGS
 from contextrouter.errors import SourceError
+from contextrouter.websearch import K1, B
 
 if TYPE_CHECKING:
     from contextrouter.builtin.providers.postgres_pool import Connection, Pool
@@ -22,6 +23,9 @@ FEW = 1_000
 MOST_LISTS = 32_768
 DRIFT = 2.0
 """How many times too many or too few an index's lists may be before it is built again."""
+COUNTED = (3.0, 2.0, 1.0)
+"""How often terms of title, heading path and body count in the index of pg_textsearch."""
+_RANKED = f"bm25 WITH (text_config = 'pg_catalog.simple', k1 = {K1}, b = {B})"
 _OPTION = re.compile(r"(\w+)='?(\d+)'?")
 
 
@@ -99,8 +103,8 @@ def first_indexes(size: int, wanted: Wanted) -> list[str]:
     return [index_sql(leg, size, definition, wanted.precision) for leg in LEGS if indexable]
 
 
-async def changes(connection: Connection, wanted: Wanted) -> list[Change]:
-    """What should change for the present number of rows."""
+async def changes(connection: Connection, wanted: Wanted, *, ranks: bool = False) -> list[Change]:
+    """What should change for the present number of rows; `ranks`: pg_textsearch is there to be used."""
     size = int(await schema.note(connection, "dimensions") or 0)
     found = []
     for leg in LEGS:
@@ -111,6 +115,10 @@ async def changes(connection: Connection, wanted: Wanted) -> list[Change]:
             f"chunks_{leg}_near",
         )
         found.append(change(leg, rows, size, row["definition"] if row else "", row["valid"] if row else True, wanted))
+    valid = await connection.fetchval("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('chunks_words')")
+    if ranks and not valid:
+        why = "pg_textsearch is there and not used" if valid is None else "building the index broke off"
+        found.append(Change(leg="text", reason=why, definition=_RANKED))
     return [each for each in found if each is not None]
 
 
@@ -130,6 +138,14 @@ async def apply(pool: Pool, given: list[Change], wanted: Wanted) -> None:
 
 def _statements(pool: Pool, given: Change, size: int, precision: str) -> list[Any]:
     place, name = f'"{pool.schema}"', f"chunks_{given.leg}_near"
+    if given.leg == "text":
+        _, _, options = given.definition.partition(" ")
+        column = f"words text GENERATED ALWAYS AS ({place}.counted_words(terms)) STORED"
+        return [
+            f"DROP INDEX CONCURRENTLY IF EXISTS {place}.chunks_words",
+            f"ALTER TABLE {place}.chunks ADD COLUMN IF NOT EXISTS {column}",
+            f"CREATE INDEX CONCURRENTLY chunks_words ON {place}.chunks USING bm25 (words) {options}",
+        ]
     if not given.definition:
         return [f"DROP INDEX CONCURRENTLY IF EXISTS {place}.{name}"]
     if size < 1:

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from sys import byteorder
 from typing import TYPE_CHECKING, Any, Literal
 
-from contextrouter import websearch
 from contextrouter.builtin.providers.postgres_filter import Values, admitted
 from contextrouter.builtin.providers.postgres_schema import REBUILD
 from contextrouter.builtin.providers.postgres_write import LEGS, refuse, unit
 from contextrouter.errors import SourceError
 from contextrouter.model import Query
+from contextrouter.websearch import WebQuery
 
 if TYPE_CHECKING:
     from contextrouter.builtin.providers.postgres_pool import Connection
@@ -26,7 +26,7 @@ _MOST_SEARCH = 1_000  # what hnsw.ef_search may be at most
 
 
 async def search(
-    connection: Connection, query: Query, model: tuple[str, int], *, exact_below: int, ef_search: int
+    connection: Connection, query: Query, asked: WebQuery, model: tuple[str, int], *, exact_below: int, ef_search: int
 ) -> list[Any]:
     """The nearest admitted chunks (payload, score, vector as bytes), nearest first, ties by id and tenant.
 
@@ -34,7 +34,7 @@ async def search(
     """
     if query.vector is None:
         raise SourceError(f"Leg {query.leg!r} needs a query vector and got none; set `embedder` to a defined embedder.")
-    known, size, definition, few = await _prepared(connection, query, exact_below, max(ef_search, query.limit))
+    known, size, definition, few = await _prepared(connection, query, asked, exact_below, max(ef_search, query.limit))
     refuse(known, size, *model)
     try:
         vector = unit(query.vector)
@@ -48,10 +48,10 @@ async def search(
             f"use the embedder the store was filled with, or build it again with {REBUILD}."
         )
     if few:
-        return await _exact(connection, query, vector)
+        return await _exact(connection, query, asked, vector)
     precision = "halfvec" if "halfvec_cosine_ops" in definition else "vector"
-    found = await _near(connection, query, vector, precision, size)
-    return found if len(found) >= query.limit else await _exact(connection, query, vector)
+    found = await _near(connection, query, asked, vector, precision, size)
+    return found if len(found) >= query.limit else await _exact(connection, query, asked, vector)
 
 
 def values_of(sent: bytes) -> Sequence[float]:
@@ -79,7 +79,9 @@ def index_sql(
     )
 
 
-async def _prepared(connection: Connection, query: Query, most: int, ef_search: int) -> tuple[str, int, str, bool]:
+async def _prepared(
+    connection: Connection, query: Query, asked: WebQuery, most: int, ef_search: int
+) -> tuple[str, int, str, bool]:
     """Model and length of the vectors stored, the definition of the leg's index ("": none), and whether to measure all.
 
     That is so without an index, and where no more than `most` chunks are admitted. Tells Postgres for this transaction how
@@ -87,7 +89,7 @@ async def _prepared(connection: Connection, query: Query, most: int, ef_search: 
     """
     values = Values()
     name = values.bound(f"chunks_{query.leg}_near", "text")
-    condition = admitted(query, websearch.parse(query.text), values)
+    condition = admitted(query, asked, values)
     few = "(SELECT coalesce(sum(chunks), 0) <= {0} FROM counts)"
     if condition:
         few = f"(SELECT count(*) <= {{0}} FROM (SELECT FROM chunks c WHERE {condition} LIMIT {{0}} + 1) s)"
@@ -108,9 +110,9 @@ async def _prepared(connection: Connection, query: Query, most: int, ef_search: 
     return row["model"] or "", int(row["size"] or 0), row["definition"] or "", row["few"]
 
 
-async def _exact(connection: Connection, query: Query, vector: Sequence[float]) -> list[Any]:
+async def _exact(connection: Connection, query: Query, asked: WebQuery, vector: Sequence[float]) -> list[Any]:
     values = Values()
-    condition = admitted(query, websearch.parse(query.text), values)
+    condition = admitted(query, asked, values)
     column = _column(query.leg)
     found: list[Any] = await connection.fetch(
         f"SELECT payload, {_SCORE}, vector_send({column}) AS sent FROM (SELECT c.id, c.tenant, c.payload, {column},"
@@ -122,19 +124,21 @@ async def _exact(connection: Connection, query: Query, vector: Sequence[float]) 
     return found
 
 
-async def _near(connection: Connection, query: Query, vector: Sequence[float], precision: str, size: int) -> list[Any]:
+async def _near(
+    connection: Connection, query: Query, asked: WebQuery, vector: Sequence[float], precision: str, size: int
+) -> list[Any]:
     """By the index: ordered by the bare operator, as it must be to be used; distances are taken of the vectors themselves."""
     values = Values()
-    condition = admitted(query, websearch.parse(query.text), values)
+    condition = admitted(query, asked, values)
     column = _column(query.leg)
-    asked = values.bound(vector, "real[]")
+    near = values.bound(vector, "real[]")
     limit = values.bound(query.limit, "bigint")
     wider = f"{limit} * 2" if precision == "halfvec" else limit
     found: list[Any] = await connection.fetch(
         f"SELECT payload, {_SCORE}, vector_send({column}) AS sent FROM (SELECT id, tenant, payload, {column},"
-        f" round(({column} <=> {asked}::vector) * 1e6) / 1e6 AS distance FROM (SELECT c.id, c.tenant, c.payload, c.{column}"
+        f" round(({column} <=> {near}::vector) * 1e6) / 1e6 AS distance FROM (SELECT c.id, c.tenant, c.payload, c.{column}"
         f" FROM chunks c WHERE c.{column} IS NOT NULL{' AND ' + condition if condition else ''}"
-        f" ORDER BY c.{column}::{precision}({size}) <=> {asked}::{precision}({size}) LIMIT {wider}) n) s"
+        f" ORDER BY c.{column}::{precision}({size}) <=> {near}::{precision}({size}) LIMIT {wider}) n) s"
         f" ORDER BY distance, id, tenant LIMIT {limit}",
         *values,
     )

@@ -14,6 +14,7 @@ from contextrouter.builtin.providers import postgres_schema as schema
 from contextrouter.builtin.providers.filtering import aligned, indexed, labelled, microseconds
 from contextrouter.builtin.providers.postgres_filter import entries, lexeme
 from contextrouter.builtin.providers.postgres_pool import clean
+from contextrouter.builtin.providers.postgres_words import Stemmed
 from contextrouter.builtin.providers.sqlite_write import name_key, payload
 from contextrouter.contracts import Entry
 from contextrouter.errors import IngestError, SourceError
@@ -62,13 +63,13 @@ class Rows(NamedTuple):
     dimensions: tuple[int, ...]  # of the vectors in it, each length once
 
 
-def prepare(entry: Entry, legs: Sequence[str]) -> Rows:
+def prepare(entry: Entry, legs: Sequence[str], stemmed: Stemmed | None = None) -> Rows:
     """Turn an entry into rows. Raises IngestError that names the document and what is wrong with it."""
     document = entry.document
     if not document.id:
         raise IngestError("Document without an id cannot be stored; give it one.")
     try:
-        return _prepared(entry, legs)
+        return _prepared(entry, legs, stemmed)
     except UnicodeEncodeError as error:
         what = "holds a lone surrogate, which is no character; decode its text with errors='replace'"
         raise IngestError(f"Document {document.id!r} {what}.", document=document.id) from error
@@ -76,7 +77,7 @@ def prepare(entry: Entry, legs: Sequence[str]) -> Rows:
         raise IngestError(f"Document {document.id!r} {error}.", document=document.id) from error
 
 
-def _prepared(entry: Entry, legs: Sequence[str]) -> Rows:
+def _prepared(entry: Entry, legs: Sequence[str], stemmed: Stemmed | None) -> Rows:
     document = entry.document
     chunks = labelled(document, entry.chunks)
     aligned(entry, legs)
@@ -92,7 +93,7 @@ def _prepared(entry: Entry, legs: Sequence[str]) -> Rows:
             clean(document.url), list(map(clean, document.labels)), microseconds(document.updated_at),
             microseconds(document.synced_at), clean(entry.fingerprint), "" if chunks == [document] else payload(document),
         ),
-        chunks=tuple((*owner, n, *_chunk(chunk, vectors[n])) for n, chunk in enumerate(chunks)),
+        chunks=tuple((*owner, n, *_chunk(chunk, vectors[n], stemmed)) for n, chunk in enumerate(chunks)),
         links=tuple((*owner, clean(link)) for link in dict.fromkeys(document.links) if link),
         facts=tuple((*owner, n, *_fact(fact, document)) for n, fact in enumerate(entry.facts)),
         dimensions=tuple({len(v) for held in vectors for v in held.values() if v is not None}),
@@ -121,14 +122,16 @@ def unit(vector: Vector | None) -> list[float] | None:
     return [value / length for value in values]
 
 
-def index_terms(chunk: Document) -> tuple[str, int]:
+def index_terms(chunk: Document, stemmed: Stemmed | None = None) -> tuple[str, int]:
     """A chunk as a weighted tsvector, written out, and how many of its terms are no stop words."""
     places: dict[str, list[str]] = {}
-    fields = [websearch.analyse(text) for text in websearch.fields(chunk)]
+    fields = [websearch.analyse(text, stemmed) for text in websearch.fields(chunk)]
     position = 0
     for terms, weight in zip(fields, "ABC", strict=True):
         for term in terms:
             position += 1
+            if not term:
+                continue
             places.setdefault(lexeme(term), []).append(f"{position}{weight}")
         position += _GAP
     parts, size = [], 0
@@ -140,8 +143,8 @@ def index_terms(chunk: Document) -> tuple[str, int]:
     return " ".join(parts), websearch.length(fields)
 
 
-def _chunk(chunk: Document, vectors: Mapping[str, list[float] | None]) -> tuple[Any, ...]:
-    terms, length = index_terms(chunk)
+def _chunk(chunk: Document, vectors: Mapping[str, list[float] | None], stemmed: Stemmed | None) -> tuple[Any, ...]:
+    terms, length = index_terms(chunk, stemmed)
     legs = (vectors.get(leg) for leg in LEGS)
     labels = (chunk.tenant or "", chunk.compartment or "", chunk.sensitivity or "")
     return (chunk.id, *labels, microseconds(chunk.updated_at), length, entries(indexed(chunk)), terms, *legs, payload(chunk))
@@ -193,7 +196,7 @@ async def clear(connection: Connection, store: str) -> None:
     """Remove everything, and forget which embedder filled the store. `store` is its new identity."""
     await connection.execute("TRUNCATE documents, chunks, links, facts")
     await connection.execute("UPDATE counts SET chunks = 0, length = 0, generation = generation + 1")
-    await connection.execute("DELETE FROM meta WHERE key IN ('model', 'dimensions')")
+    await connection.execute("DELETE FROM meta WHERE key IN ('model', 'dimensions', 'text_search')")
     for leg in LEGS:
         await connection.execute(f"DROP INDEX IF EXISTS chunks_{leg}_near")
     await schema.set_note(connection, "store", store)
