@@ -16,7 +16,7 @@ from contextrouter.contracts import FactSource, Source, TermStatistics
 from contextrouter.dedupe import Pool
 from contextrouter.fusion import leg_weight
 from contextrouter.model import Document, Envelope, Hit, RankedList, Scope
-from contextrouter.reported import Reported, words_of
+from contextrouter.reported import Reported
 from contextrouter.settings import CALIBRATED, Rag
 from contextrouter.stem import begins, stem
 
@@ -47,7 +47,7 @@ async def calibrate(
     if not isinstance(envelopes, Pool) or not apart(envelopes):
         return ""
     lists = [ranked for ranked in envelopes.lists if ranked.hits]
-    words = words_of({ranked.query: None for ranked in envelopes.lists})
+    words = websearch.words_of({ranked.query: None for ranked in envelopes.lists})
     told = await reported.of(list(dict.fromkeys(ranked.source for ranked in lists)), words, scope, until)
     # The whole question has more words than any part of it; the name only says what the list is about.
     longest = max([ranked.query for ranked in lists], key=len)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from contextrouter import websearch
 from contextrouter.contracts import ENTITIES, FACETS, FACTS, FactSource, Source, TermStatistics
 from contextrouter.model import Call, Plan
-from contextrouter.reported import Reported, words_of
+from contextrouter.reported import Reported
 from contextrouter.settings import Selection
 
 HALF = 2.0
@@ -25,10 +25,10 @@ async def choose(
     """Return the plan without calls that cannot help. `until` is on `time.monotonic()`; who reports nothing by then is asked."""
     asked = [call for call in plan.calls if call.query.leg not in (FACTS, FACETS, ENTITIES)]
     names = list(dict.fromkeys(call.source for call in asked))
-    if selection.sources == "all" or len(names) < 2:
+    if len(names) < 2:
         return plan
     texts = dict.fromkeys(call.query.text for call in asked)
-    told = await reported.of(names, words_of(texts), asked[0].query.scope, until)
+    told = await reported.of(names, websearch.words_of(texts), asked[0].query.scope, until)
     why = unpromising(told, selection, texts)
     excluded = dict(plan.excluded)
     calls = []

@@ -7,25 +7,15 @@ heavy, `open()` does. A plugin says *what* it found; the router stamps *where fr
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from math import isfinite
 from typing import Annotated, Any, Protocol, Self, runtime_checkable
 
 import msgspec
 
-from contextrouter.model import (
-    Document,
-    Entity,
-    Envelope,
-    Facet,
-    Fact,
-    Hit,
-    Intent,
-    Query,
-    Scope,
-    Vector,
-)
+from contextrouter.model import Document, Entity, Envelope, Facet, Fact, Hit, Intent, Query, Scope, Vector
 
 FilePath = Annotated[str, "path"]
 """A constructor keyword so annotated is a path; in TOML it is relative to the settings file."""
@@ -118,6 +108,7 @@ class StageContext(msgspec.Struct, frozen=True, kw_only=True):
     facts: Sequence[Fact]
     now: datetime
     seal: Callable[..., Envelope | None]  # seal(hit, source=…); None: the scope forbids it
+    scores: Callable[..., Awaitable[Sequence[float]]] | None = None  # scores(reranker, query, documents): kept, or made now
 
 
 class Stage(Plugin):
@@ -134,7 +125,9 @@ class Stage(Plugin):
 
 
 class Reranker(Stage):
-    """A stage that scores documents against the question; `apply` is given."""
+    """A stage that scores documents against the question; `apply` is given, and scores are kept for the next equal list."""
+
+    model: str = ""  # name and version of what scores; kept scores are those of this one
 
     @abstractmethod
     async def score(self, query: str, documents: Sequence[Document]) -> Sequence[float]:
@@ -145,7 +138,8 @@ class Reranker(Stage):
         full = [e for e in envelopes if e.document.content.strip()]
         if not full:
             return list(envelopes)
-        scores = await self.score(context.intent.question, [e.document for e in full])
+        made = partial(context.scores, self) if context.scores else self.score
+        scores = await made(context.intent.question, [e.document for e in full])
         if len(scores) != len(full):
             raise ValueError(f"score() returned {len(scores)} scores for {len(full)} documents.")
         if not all(map(isfinite, scores)):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from time import monotonic
 
 from contextrouter.contracts import Stage, StageContext
@@ -78,7 +79,7 @@ async def _apply(
 
     if head:
         async with asyncio.timeout_at(until):
-            returned = await stage.apply(tuple(head), _with_seal(context, seal))
+            returned = await stage.apply(tuple(head), _with_seal(name, context, seal))
     else:
         returned = ()
     went_on, lost = _sifted(name, head, list(returned), sealed, context.scope)
@@ -86,10 +87,11 @@ async def _apply(
     return kept, lost + cut
 
 
-def _with_seal(context: StageContext, seal: object) -> StageContext:
+def _with_seal(name: str, context: StageContext, seal: object) -> StageContext:
+    scores = partial(context.scores, name, context.scope) if context.scores else None
     return StageContext(
         intent=context.intent, scope=context.scope, profile=context.profile, sources=context.sources, facts=context.facts,
-        now=context.now, seal=seal,  # type: ignore[arg-type]
+        now=context.now, seal=seal, scores=scores,  # type: ignore[arg-type]
     )  # fmt: skip
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from time import monotonic
 
-from contextrouter import websearch
 from contextrouter.contracts import FactSource, Source, SupportsStatistics, TermStatistics
 from contextrouter.model import Scope
 
@@ -24,17 +23,6 @@ WORDS = 20_000
 
 SCOPES = 32
 """Scopes whose reports are kept; what was not asked for longest goes first."""
-
-
-def words_of(texts: Iterable[str]) -> list[str]:
-    """The words of queries that are scored, folded: what sources are asked statistics of."""
-    asked: dict[str, None] = {}
-    for text in texts:
-        scored = {*websearch.parse(text).terms}
-        for word in websearch.words(text[: websearch.LONGEST]):
-            if scored.intersection(websearch.analyse(word)):
-                asked[word] = None
-    return list(asked)
 
 
 class Reported:

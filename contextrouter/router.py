@@ -20,21 +20,10 @@ from zoneinfo import ZoneInfo
 
 from contextrouter import tokens
 from contextrouter.assembly import assemble
-from contextrouter.cache import Embedding, EmbeddingCache, ResultCache, SingleFlight, Versions, of_router, tiers_of
+from contextrouter.cache import Embedding, EmbeddingCache, ResultCache, ScoreCache, SingleFlight, Versions, of_router, tiers_of
 from contextrouter.checks import check_sources, with_given
-from contextrouter.choosing import choose
 from contextrouter.closing import Running, looked_at
-from contextrouter.contracts import (
-    Connector,
-    Embedder,
-    FactSource,
-    Generator,
-    Interpreter,
-    Plugin,
-    Provider,
-    Stage,
-    StageContext,
-)
+from contextrouter.contracts import Connector, Embedder, FactSource, Generator, Interpreter, Plugin, Provider, Stage, StageContext
 from contextrouter.dedupe import dedupe
 from contextrouter.errors import AllSourcesFailed, ContextRouterError, RequestRefused
 from contextrouter.fanout import OnReport, fan_out
@@ -112,6 +101,8 @@ class ContextRouter:
         token = secrets.token_hex(16)  # what instances made by hand had a part in is shared with no other router
         own = of_router(self.settings, self.instances.given, version=_version(), token=token)
         self._results = ResultCache(self.cache, router=own, ttl=self.settings.rag.cache_ttl_seconds)
+        ttl = self.settings.rag.cache_ttl_seconds
+        self._scores = ScoreCache(self.cache, router=own, ttl=ttl) if self.settings.rag.cache_enabled else None
         self._embeddings = EmbeddingCache.of(self.cache, self.settings, self.instances.given, token)
         self._zone = ZoneInfo(self.settings.rag.timezone)
 
@@ -263,6 +254,10 @@ class ContextRouter:
 
     async def _plan(self, intent: Intent, request: Request, until: float) -> Plan:
         plan = make_plan(intent, request, self.settings, self._sources)
+        if self.settings.selection.sources == "all":
+            return plan
+        from contextrouter.choosing import choose  # whoever asks all sources does not load it
+
         return await choose(plan, self.settings.selection, self._sources, self._reported, until)
 
     async def _compute(self, request: Request, until: float, on_report: OnReport | None = None) -> Context:
@@ -310,7 +305,7 @@ class ContextRouter:
         facts, beyond = distinct_facts(harvest.facts, rag.max_graph_facts)
         if beyond:
             steps.add("facts", len(facts), note=f"{len(beyond)} facts beyond max_graph_facts", facts=beyond)
-        told = stage_context(request, intent, facts, self.settings, self._sources) if stages else None
+        told = stage_context(request, intent, facts, self.settings, self._sources, self._scores) if stages else None
         harvest, selected = await self._selected(harvest, rag, stages, told, request, until, steps)
         gated, harvest, facts = behind_gate(selected, harvest, facts, steps)
         done = assemble(selected, facts, budget=rag.token_budget, count=tokens.count, truncate=tokens.truncate)

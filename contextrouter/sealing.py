@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from contextrouter.arrival import Arrival
+from contextrouter.cache import ScoreCache
 from contextrouter.contracts import FactSource, Source, StageContext
 from contextrouter.errors import ContractError
 from contextrouter.model import Envelope, Fact, Hit, Intent, Provenance, Query, Request
@@ -14,10 +15,16 @@ from contextrouter.soundness import flaw
 
 
 def stage_context(
-    request: Request, intent: Intent, facts: Sequence[Fact], settings: Settings, sources: Mapping[str, Source | FactSource]
+    request: Request,
+    intent: Intent,
+    facts: Sequence[Fact],
+    settings: Settings,
+    sources: Mapping[str, Source | FactSource],
+    scores: ScoreCache | None = None,
 ) -> StageContext:
-    """Return the context of one request's stages. Its `seal` labels and checks a hit as if its source had returned it.
+    """Return the context of one request's stages. `scores` keeps what rerankers say.
 
+    Its `seal` labels and checks a hit as if its source had returned it.
     `seal` gives None for what the scope, the kinds, the filters or the period keep out; it raises ContractError for a source that
     does not exist, or a hit that is not what its types say.
     """
@@ -41,5 +48,5 @@ def stage_context(
 
     return StageContext(
         intent=intent, scope=request.scope, profile=request.profile, sources=documents, facts=facts, now=datetime.now(UTC),
-        seal=seal,
+        seal=seal, scores=scores.score if scores else None,
     )  # fmt: skip

@@ -167,6 +167,17 @@ def parse(text: str, stemmed: Callable[[str], str] | None = None) -> WebQuery:
     return WebQuery(_scored(groups), tuple(dict.fromkeys(required)), tuple(excluded))
 
 
+def words_of(texts: Iterable[str]) -> list[str]:
+    """The words of queries that are scored, folded: what sources are asked statistics of."""
+    asked: dict[str, None] = {}
+    for text in texts:
+        scored = {*parse(text).terms}
+        for word in words(text[: LONGEST]):
+            if scored.intersection(analyse(word)):
+                asked[word] = None
+    return list(asked)
+
+
 def weight(documents: int, frequency: int) -> float:
     """Inverse document frequency as Lucene has it: never negative, whatever the counts."""
     return log(1.0 + (max(documents, frequency) - frequency + 0.5) / (frequency + 0.5))

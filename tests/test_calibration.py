@@ -15,7 +15,7 @@ from contextrouter.calibration import Calibration, Reader, apart
 from contextrouter.contracts import TermStatistics
 from contextrouter.dedupe import dedupe
 from contextrouter.fusion import fuse
-from contextrouter.reported import Reported, words_of
+from contextrouter.reported import Reported
 from contextrouter.stem import begins, stem
 from contextrouter.testing import Fixed, Legs
 
@@ -155,7 +155,7 @@ def test_terms_are_counted_as_analysis_finds_them(words: list[str], asked: list[
 def test_one_source_is_not_calibrated():
     assert not apart(dedupe([listed("a", text("x")), listed("a", text("y"), "vector"), listed("b", [])]))
     assert apart(dedupe([listed("a", text("x")), listed("b", text("y"))]))
-    assert words_of(['The Moons and -tides, "high water"']) == ["moons", "high", "water"]
+    assert websearch.words_of(['The Moons and -tides, "high water"']) == ["moons", "high", "water"]
 
 
 class Told(Fixed):

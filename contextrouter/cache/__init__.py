@@ -10,6 +10,7 @@ from contextrouter.cache.flight import SingleFlight
 from contextrouter.cache.keys import of_router
 from contextrouter.cache.memory import MemoryCache
 from contextrouter.cache.results import ResultCache
+from contextrouter.cache.scores import ScoreCache
 from contextrouter.cache.tiers import Tier, Tiers, TierStats
 from contextrouter.cache.versions import Versions
 
@@ -18,6 +19,7 @@ __all__ = [
     "EmbeddingCache",
     "MemoryCache",
     "ResultCache",
+    "ScoreCache",
     "SingleFlight",
     "Tier",
     "TierStats",

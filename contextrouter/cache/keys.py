@@ -6,7 +6,7 @@ Where an encoding cannot be exact, there is no key, and what has no key is not c
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from hashlib import sha256
@@ -17,7 +17,7 @@ from uuid import UUID
 import msgspec
 
 from contextrouter.contracts import Embedder, Plugin
-from contextrouter.model import Request, Scope
+from contextrouter.model import Document, Request, Scope
 from contextrouter.settings import Instance, Settings
 
 FORMAT = 1
@@ -111,6 +111,17 @@ def of_embedder(embedder: Embedder, instance: Instance | None, *, namespace: str
     """A digest of whose vectors they are: the plugin with its settings (None: made by hand), model and dimensions."""
     made = identity(embedder, token) if instance is None else [instance.use, plain(instance.options)]
     return sha256(_encode((FORMAT, namespace, made, embedder.model, embedder.dimensions))).digest()
+
+
+def of_scores(
+    router: bytes, stage: str, model: str, scope: Scope | None, query: str, documents: Sequence[Document]
+) -> bytes:
+    """The key of the scores that one stage gave to a list of documents."""
+    digest = sha256(_encode((stage, model, None if scope is None else _scope(scope), len(documents))))
+    for part in (query, *[text for document in documents for text in (document.title, document.content)]):
+        data = part.encode("utf-8", "surrogatepass")
+        digest.update(b"%d:" % len(data) + data)
+    return b"r" + router + digest.digest()
 
 
 def of_text(embedder: bytes, text: str, *, query: bool) -> bytes:

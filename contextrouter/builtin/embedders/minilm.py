@@ -36,7 +36,7 @@ class MiniLM(Embedder):
     gets zeros, which are similar to nothing.
     """
 
-    leg_weights: Mapping[str, float] = {"vector": 1.0, "keywords": 0.5}
+    leg_weights: Mapping[str, float] = {"vector": 0.8, "keywords": 0.4}
 
     def __init__(self, *, max_tokens: int = 256, threads: int = 1) -> None:
         if not 3 <= max_tokens <= 512:

@@ -1,0 +1,72 @@
+"""The best few compared by a stronger embedder than the one that found them, with a word of the words."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Self
+
+from contextrouter import websearch
+from contextrouter.contracts import Embedder, Reranker
+from contextrouter.errors import ContractError
+from contextrouter.model import Document, Vector
+
+_READ = 20_000
+
+
+class Similarity(Reranker):
+    """Scores by `weight` × cosine + (1 − `weight`) × the share of the question's terms that a document has.
+
+    Terms are weighed by their rarity among the documents.
+    `embedder` names the embedder; with `minilm` nothing leaves the process. A term counts as BM25 has it saturate. Cosines below
+    0 count as 0, so that scores lie between 0 and 1. Set `top_n` as low as the time allows: each text is embedded.
+    """
+
+    def __init__(self, *, embedder: Embedder, weight: float = 0.5) -> None:
+        if not 0 <= weight <= 1:
+            raise ValueError(f"weight {weight!r} is not between 0 and 1.")
+        self._embedder, self._weight = embedder, weight
+
+    @classmethod
+    def example(cls) -> Self:
+        """With an embedder that counts words."""
+        from contextrouter.builtin.stages.reranking_example import Words  # nobody else needs it
+
+        return cls(embedder=Words())
+
+    async def open(self) -> None:
+        """Note which model the embedder, which is open by now, has."""
+        self.model = self._embedder.model
+
+    async def score(self, query: str, documents: Sequence[Document]) -> Sequence[float]:
+        """One score in [0, 1] per document."""
+        texts = [f"{document.title}\n{document.content}" if document.title else document.content for document in documents]
+        (asked,) = await self._embedder.embed([query], query=True)
+        vectors = await self._embedder.embed(texts)
+        if len(vectors) != len(texts):
+            raise ContractError(f"embedder returned {len(vectors)} vectors for {len(texts)} texts", law="one vector per text")
+        near = [max(0.0, cosine(asked, vector)) for vector in vectors]
+        return [self._weight * a + (1 - self._weight) * b for a, b in zip(near, shares(query, texts), strict=True)]
+
+
+def cosine(one: Vector, other: Vector) -> float:
+    """The cosine of two vectors; 0 where one has no direction."""
+    a, b = [float(value) for value in one], [float(value) for value in other]
+    lengths = math.hypot(*a) * math.hypot(*b)
+    return sum(map(float.__mul__, a, b)) / lengths if lengths else 0.0
+
+
+def shares(query: str, texts: Sequence[str]) -> list[float]:
+    """How much of the question each text has, in [0, 1]: its terms, each saturated and weighed by its rarity among the texts."""
+    counted = [Counter(websearch.analyse(text[:_READ])) for text in texts]
+    average = sum([counts.total() for counts in counted]) / len(counted) if counted else 0.0
+    terms = [term for term in websearch.parse(query).terms if not term.endswith(websearch.FURTHEST)]
+    rarity = {term: websearch.weight(len(texts), sum([term in counts for counts in counted])) for term in terms}
+    most = sum(rarity.values()) * (websearch.K1 + 1.0)
+    if not most:
+        return [0.0] * len(texts)
+    return [
+        sum([rarity[t] * websearch.saturation(counts[t], counts.total() / (average or 1.0)) for t in terms if t in counts]) / most
+        for counts in counted
+    ]
