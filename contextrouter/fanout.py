@@ -86,6 +86,7 @@ class _Run:
         self.to_make = iter(enumerate(plan.calls))  # calls that nobody has begun
         self.left: int
         self.over: asyncio.Future[None]
+        self.timer: asyncio.TimerHandle | None = None
         self.ending = False
 
     async def harvest(self) -> Harvest:
@@ -103,13 +104,12 @@ class _Run:
         self.left, self.over = len(self.plan.calls), loop.create_future()
         self.tasks.append(loop.create_task(self._in_turn()))
         loop.call_soon(self._spread)  # runs after the first step of that task
-        timer = None if self.deadline is None else loop.call_later(self.deadline - monotonic(), self._cut)
         try:
             await self.over
         finally:
             self.ending = True
-            if timer is not None:
-                timer.cancel()
+            if self.timer is not None:
+                self.timer.cancel()
             late = [task for task in self.tasks if not task.done()]
             if late or self.vectors:
                 await self._end({*late, *self.vectors.values()})
@@ -129,9 +129,14 @@ class _Run:
                 return
 
     def _spread(self) -> None:
-        """A call waits: give each of those behind it a task, so that all wait at once."""
-        for index, call in () if self.ending else self.to_make:
-            self.tasks.append(asyncio.get_running_loop().create_task(self._ask(index, call)))
+        """A call waits: give each of those behind it a task, so that all wait at once, until the deadline."""
+        if self.ending or not self.left:
+            return
+        loop = asyncio.get_running_loop()
+        if self.deadline is not None:
+            self.timer = loop.call_later(self.deadline - monotonic(), self._cut)
+        for index, call in self.to_make:
+            self.tasks.append(loop.create_task(self._ask(index, call)))
 
     def _cut(self) -> None:
         """No longer wait: every call has ended, or the time is over."""

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain, zip_longest
+from itertools import chain, repeat, zip_longest
+from operator import add
 from typing import Protocol, overload
 
 from contextrouter.dedupe import Pool
@@ -240,10 +241,9 @@ class _Sum:
     def _second_level(self, lists: Sequence[_List], weight: float, scores: list[float]) -> None:
         """Fuse the lists of one source; its order, in which equal scores share a rank, gives to the whole."""
         within = dict(zip(lists[0].numbers, self._values(lists[0], lists[0].weight), strict=False))
-        get = within.get
         for entry in lists[1:]:
-            for number, value in zip(entry.numbers, self._values(entry, entry.weight), strict=False):
-                within[number] = get(number, 0.0) + value
+            before = map(within.get, entry.numbers, repeat(0.0))
+            within.update(zip(entry.numbers, map(add, before, self._values(entry, entry.weight)), strict=False))
         if not self.rrf:
             most = sum([entry.weight for entry in lists])
             for number, value in within.items():
@@ -255,11 +255,11 @@ class _Sum:
             for number, value in zip(ordered, shares, strict=False):
                 scores[number] += value
             return
-        rank, before = 0, -1.0
+        rank, last = 0, -1.0
         for index, number in enumerate(ordered):
             value = within[number]
-            if value != before:
-                rank, before = index, value
+            if value != last:
+                rank, last = index, value
             scores[number] += shares[rank]
 
 

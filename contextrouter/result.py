@@ -53,6 +53,8 @@ def distinct_facts(facts: Sequence[Fact], limit: int) -> tuple[list[Fact], list[
     Each source's own order holds, for it alone knows how well a fact fits. The sources take turns, in the order of the
     settings: the first of each, the second of each, and so on.
     """
+    if not facts:
+        return [], []
     by_source: dict[str, list[Fact]] = {}
     for fact in facts:
         by_source.setdefault(fact.source, []).append(fact)
