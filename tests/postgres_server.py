@@ -31,16 +31,17 @@ with warnings.catch_warnings():
 def uri() -> str:
     """The server's connection string, for its superuser."""
     address = postgres_embedded.start(postgres_embedded.example_folder())
-
-    async def hurry() -> None:
-        connection = await asyncpg.connect(address)
-        for setting in ("fsync", "full_page_writes", "synchronous_commit"):
-            await connection.execute(f"ALTER SYSTEM SET {setting} = off")
-        await connection.execute("SELECT pg_reload_conf()")
-        await connection.close()
-
-    asyncio.run(hurry())
+    asyncio.run(hurried(address, "synchronous_commit", "autovacuum"))
     return address
+
+
+async def hurried(address: str, *more: str) -> None:
+    """Have a server not wait for the disk: what it said was written outlives its processes, not the machine."""
+    connection = await asyncpg.connect(address)
+    for setting in ("fsync", "full_page_writes", *more):
+        await connection.execute(f"ALTER SYSTEM SET {setting} = off")
+    await connection.execute("SELECT pg_reload_conf()")
+    await connection.close()
 
 
 class Server:
@@ -49,6 +50,7 @@ class Server:
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="contextrouter-pg-"))
         self.dsn = postgres_embedded.start(str(self.folder / "data"))
+        asyncio.run(hurried(self.dsn))
         self._server = get_server(self.folder / "data")
 
     def kill(self) -> None:

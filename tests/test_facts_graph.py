@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 from example import CommandLine
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from postgres_server import opened
+from postgres_server import opened, run
 
 from contextrouter import ContextRouter, Interpreter
 from contextrouter.builtin.facts import walk
@@ -228,3 +231,104 @@ def test_graph_commands_show_ways_neighbours_and_counts(
     refused = cli("graph", "path", "Ada", "Rome", "--source", "other")
     assert refused.code != 0
     assert "Those that do: graph." in " ".join(refused.err.split())
+
+
+# Stores that are shared, and what a crash leaves of them.
+
+
+def another(store: Any) -> Graph:
+    """The facts of the same store, reached as another process would."""
+    if isinstance(store, Sqlite):
+        return SqliteFacts(path=store.path)
+    return PostgresFacts(dsn=store.pool.dsn, schema=store.pool.schema, pool_size=2)
+
+
+async def test_gra_09_many_ask_one_graph_at_once_while_it_is_written(graph: tuple[Any, Graph]) -> None:
+    """No reader waits for a lock, in one process or several; each sees the facts of before or of after, whole."""
+    store, source = graph
+    whole = [{f"Ada knows {name}{n}" for n in range(3)} for name in ("Old", "New")]
+    await fill(store, *map(fact, sorted(whole[0])))
+    other = another(store)
+    await other.open()
+
+    async def asked(of: Graph) -> set[str]:
+        return set(said(await of.facts(Query(text="Ada"))))
+
+    async with asyncio.TaskGroup() as tasks:
+        readers = [tasks.create_task(asked(of)) for _ in range(15) for of in (source, other)]
+        tasks.create_task(fill(store, *map(fact, sorted(whole[1]))))
+    assert all(each.result() in whole for each in readers)
+    assert await asked(other) == await asked(source) == whole[1]
+    await other.aclose()
+
+
+async def test_gra_10_a_writer_that_dies_leaves_no_lock_and_no_half_of_its_work(graph: tuple[Any, Graph]) -> None:
+    store, source = graph
+    await fill(store, fact("Ada knows Bob"))
+    if isinstance(store, Sqlite):
+        script = "BEGIN IMMEDIATE; DELETE FROM facts"
+        code = f"import os, sqlite3; c = sqlite3.connect({store.path!r}); c.executescript({script!r}); os._exit(9)"
+        process = await asyncio.create_subprocess_exec(sys.executable, "-S", "-c", code)
+        assert await process.wait() == 9
+    else:
+        connection = await asyncpg.connect(store.pool.dsn)
+        await connection.execute(f'BEGIN; LOCK TABLE "{store.pool.schema}".facts; DELETE FROM "{store.pool.schema}".facts')
+        connection.terminate()  # the socket is shut without a word, as of a process that was killed
+    assert said(await source.facts(Query(text="Ada"))) == ["Ada knows Bob"]
+    await fill(store, fact("Ada knows Cyd"))
+    assert said(await source.facts(Query(text="Ada"))) == ["Ada knows Cyd"]
+
+
+async def test_gra_10_a_graph_that_cannot_be_asked_degrades_the_answer(tmp_path: Path) -> None:
+    store = Sqlite(path=str(tmp_path / "store.db"), embedder=None)
+    (tmp_path / "graph.db").write_bytes(b"no database" * 500)
+    await store.open()
+    await fill(store)
+    await store.aclose()
+    router = ContextRouter(providers={"docs": store}, facts={"graph": SqliteFacts(path=str(tmp_path / "graph.db"))})
+    async with router:
+        context = await router.route("text")
+    assert [envelope.document.id for envelope in context.envelopes] == ["d"]
+    assert context.degraded
+    (report,) = [report for report in context.coverage if report.source == "graph"]
+    assert report.status == "error"
+    assert "graph.db" in report.error
+
+
+def test_gra_11_the_graph_of_the_embedded_store_needs_nothing_but_the_standard_library() -> None:
+    code = """
+import asyncio, sys
+for name in ("numpy", "simsimd", "asyncpg", "networkx", "kuzu", "pydantic"):
+    sys.modules[name] = None
+from contextrouter.builtin.facts.sqlite import SqliteFacts
+from contextrouter.model import Query
+async def main():
+    source = SqliteFacts.example()
+    await source.open()
+    everything = Query(text="Who founded OpenAI?")
+    (fact,) = await source.facts(everything)
+    assert [fact] == list(await source.path("Sam Altman", "OpenAI", everything))
+    await source.aclose()
+asyncio.run(main())
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+async def test_gra_12_nothing_points_to_what_was_deleted_or_replaced(graph: tuple[Any, Graph]) -> None:
+    """Facts, links and chunks go in the transaction of their document: none is left behind, whichever way it went."""
+    store, source = graph
+    for round in range(3):
+        await fill(store, fact(f"Ada knows Bob{round}"), fact("Bob knows Cyd"), links=("e", f"f{round}"))
+        await fill(store, fact("Bob knows Cyd"), id="e", links=("d",))
+    assert [(await store.stats())[key] for key in ("documents", "chunks", "links", "facts")] == [2, 2, 3, 3]
+    assert [f.count for f in await source.facets(EVERYTHING, ["predicate"])] == [2]
+    assert await store.delete(["d"]) == 1
+    assert [(await store.stats())[key] for key in ("documents", "chunks", "links", "facts")] == [1, 1, 1, 1]
+    assert said(await source.path("Bob", "Cyd", EVERYTHING)) == ["Bob knows Cyd"]
+    assert await source.related("Ada", EVERYTHING) == []
+    assert await store.delete(["e"]) == 1
+    assert [(await store.stats())[key] for key in ("documents", "chunks", "links", "facts")] == [0] * 4
+    if not isinstance(store, Sqlite):
+        orphan = f"INSERT INTO \"{store.pool.schema}\".links VALUES ('', 'nobody', 'd')"
+        with pytest.raises(asyncpg.ForeignKeyViolationError):
+            await run(orphan)

@@ -127,7 +127,7 @@ def test_it_finds_what_the_store_in_memory_finds() -> None:
         context = opened()
         store = runner.run(context.__aenter__())
 
-        @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+        @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
         @given(documents=_STORED, removed=st.sets(st.integers(0, 7)), queries=st.lists(_QUERIES, min_size=1, max_size=8))
         def all_are_alike(**drawn: Any) -> None:
             runner.run(compare(store, **drawn))
@@ -259,7 +259,7 @@ def test_pg_02_arbitrary_text_is_asked_and_stored() -> None:
         store = runner.run(context.__aenter__())
         runner.run(store.upsert([entry("sea", "the sea")]))
 
-        @settings(max_examples=60, deadline=None)
+        @settings(max_examples=25, deadline=None)
         @given(texts=st.lists(_TEXTS, min_size=1, max_size=8))
         def any_text(texts: list[str]) -> None:
             runner.run(ask(store, texts))
@@ -329,7 +329,7 @@ async def test_very_long_chunks_are_stored_and_found(store: Postgres) -> None:
 async def test_acl_02_pg_13_pg_14_pg_25_the_limit_is_filled_from_what_qualifies() -> None:
     """With the approximate index in use, too: it is read on until the limit is full, or all that qualify are measured."""
     chance = random.Random(3)
-    hidden = [entry(f"h{n:04}", "plan", vector=[1.0, chance.random() / 9, 0.0], tenant="b") for n in range(1500)]
+    hidden = [entry(f"h{n:04}", "plan", vector=[1.0, chance.random() / 9, 0.0], tenant="b") for n in range(500)]
     seen = [entry(f"s{n}", "plan and more", vector=[0.0, 0.5, 1.0], tenant="a", compartment="hr") for n in range(30)]
     async with opened(exact_below=0, ef_search=10) as store:
         await store.upsert([*hidden, *seen])
@@ -344,7 +344,7 @@ async def test_acl_02_pg_13_pg_14_pg_25_the_limit_is_filled_from_what_qualifies(
 
 async def test_approximate_search_finds_nearly_what_the_exact_one_finds() -> None:
     chance = random.Random(7)
-    rows = [entry(f"d{n:03}", "x", vector=[chance.gauss(0, 1) for _ in range(8)]) for n in range(600)]
+    rows = [entry(f"d{n:03}", "x", vector=[chance.gauss(0, 1) for _ in range(8)]) for n in range(400)]
     asked = [[chance.gauss(0, 1) for _ in range(8)] for _ in range(20)]
     found: dict[str, list[set[str]]] = {}
     forms: dict[str, dict[str, Any]] = {"exact": {}, "hnsw": {"exact_below": 0}, "half": {"exact_below": 0, "precision": "halfvec"}}

@@ -37,7 +37,7 @@ def everything() -> list[Entry]:
 # The server goes away.
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def server() -> Any:
     server = Server()
     yield server
@@ -50,7 +50,7 @@ def full(context: Context) -> bool:
 
 async def test_a_server_killed_amid_two_hundred_questions_costs_no_more_than_what_was_under_way(server: Server) -> None:
     """Nobody hangs; each answer is whole, or says what is missing; whole answers and the same connections soon after."""
-    docs = Postgres(dsn=server.dsn, pool_size=8, pool_timeout=30.0)
+    docs = Postgres(dsn=server.dsn, schema=schema(), pool_size=8, pool_timeout=30.0)
     router = ContextRouter(
         settings={"rag": {"timeout_seconds": 60.0, "cache_enabled": False, "max_retrieval_queries": 1}}, providers={"docs": docs},
         facts={"graph": PostgresFacts(store=docs)}, connectors={"other": Fixed("x y z")},
@@ -59,16 +59,16 @@ async def test_a_server_killed_amid_two_hundred_questions_costs_no_more_than_wha
     async with router:
         await docs.upsert(everything())
 
-        async def asked() -> list[Context]:
+        async def asked(many: int) -> list[Context]:
             async with asyncio.TaskGroup() as tasks:
-                made = [tasks.create_task(router.route(f"tides of the sea {n}", scope=Scope(tenant="a"))) for n in range(200)]
+                made = [tasks.create_task(router.route(f"tides of the sea {n}", scope=Scope(tenant="a"))) for n in range(many)]
             return [each.result() for each in made]
 
-        assert all(map(full, await asked()))
+        assert all(map(full, await asked(30)))
         before = docs.pool.figures
         assert before == {"size": 8, "idle": 8}
         started = monotonic()
-        under_way = asyncio.create_task(asked())
+        under_way = asyncio.create_task(asked(200))
         await asyncio.sleep(0.3)
         assert docs.pool.figures["idle"] < 8
         await asyncio.to_thread(server.kill)
@@ -80,12 +80,12 @@ async def test_a_server_killed_amid_two_hundred_questions_costs_no_more_than_wha
             assert full(context) or (context.degraded and failed and all(report.error for report in failed))
             assert all(report.source != "other" for report in failed)
         assert sum(map(full, answers)) >= 180
-        assert all(map(full, await asked()))
+        assert all(map(full, await asked(30)))
         assert docs.pool.figures == before
 
 
 async def test_a_server_that_is_away_for_good_is_said_in_time(server: Server) -> None:
-    store = Postgres(dsn=server.dsn, embedder=None, pool_timeout=0.5)
+    store = Postgres(dsn=server.dsn, schema=schema(), embedder=None, pool_timeout=0.5)
     await store.open()
     await store.upsert([entry("a", "sea")])
     await asyncio.to_thread(server.kill)
