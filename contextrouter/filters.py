@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from contextrouter.model import SEARCH_TEXT, Document
+from contextrouter.model import SEARCH_TEXT, Document, Request
 
 FIELDS = (
     "id", "parent", "tenant", "compartment", "sensitivity", "kind", "trust", "language", "media_type", "title", "url", "labels",
@@ -27,6 +27,17 @@ def passes(document: Document, filters: Mapping[str, Any], labels: Sequence[str]
     if labels and not any(label in document.labels for label in labels):
         return False
     return all(not set(forms(value)).isdisjoint(forms(value_of(document, key))) for key, value in filters.items())
+
+
+def wanted(request: Request) -> Mapping[str, Any]:
+    """What a request wants filtered: its filters, and its kinds; of kinds that both name, those on which they agree."""
+    if request.kinds is None:
+        return request.filters
+    kinds = list(request.kinds)
+    if "kind" in request.filters:
+        named = set(forms(request.filters["kind"]))
+        kinds = [kind for kind in kinds if not named.isdisjoint(forms(kind))]
+    return {**request.filters, "kind": kinds}
 
 
 def value_of(document: Document, key: str) -> Any:

@@ -7,6 +7,7 @@ from typing import cast
 
 from contextrouter.contracts import ENTITIES, FACETS, FACTS, FactSource, Source, SupportsEntities, SupportsFacets
 from contextrouter.errors import RequestRefused
+from contextrouter.filters import wanted
 from contextrouter.model import Call, Document, Intent, Plan, Query, Request
 from contextrouter.settings import FactKeys, Instance, Rag, Route, Settings, SourceKeys
 
@@ -145,7 +146,7 @@ class _Queries:
 
     def __init__(self, intent: Intent, request: Request) -> None:
         self.intent, self.scope = intent, request.scope
-        self.filters = request.filters if request.kinds is None else {**request.filters, "kind": list(request.kinds)}
+        self.filters = wanted(request)
         self.made: dict[tuple[str, str, int], Query] = {}
 
     def __call__(self, text: str, leg: str, limit: int) -> Query:

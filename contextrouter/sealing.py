@@ -9,6 +9,7 @@ from contextrouter.arrival import Arrival
 from contextrouter.cache import ScoreCache
 from contextrouter.contracts import FactSource, Source, StageContext
 from contextrouter.errors import ContractError
+from contextrouter.filters import wanted
 from contextrouter.model import Envelope, Fact, Hit, Intent, Provenance, Query, Request
 from contextrouter.settings import Settings
 from contextrouter.soundness import flaw
@@ -29,7 +30,7 @@ def stage_context(
     does not exist, or a hit that is not what its types say.
     """
     documents = {name: source for name, source in sources.items() if isinstance(source, Source)}
-    filters = request.filters if request.kinds is None else {**request.filters, "kind": list(request.kinds)}
+    filters = wanted(request)
     asked = Query(
         text=intent.question, leg="stage", scope=request.scope, labels=intent.labels, period=intent.period, filters=filters
     )

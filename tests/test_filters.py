@@ -15,7 +15,7 @@ from contextrouter.builtin.connectors import matching
 from contextrouter.builtin.providers import filtering
 from contextrouter.builtin.providers.memory import Memory
 from contextrouter.contracts import Entry
-from contextrouter.filters import FIELDS, attributes, forms, passes
+from contextrouter.filters import FIELDS, attributes, forms, passes, wanted
 from contextrouter.testing import Fixed
 
 BOOK = Document(
@@ -88,3 +88,15 @@ async def test_a_request_s_filter_on_a_field_is_not_met_by_metadata() -> None:
         for filters, expected in (({"kind": "book"}, ["t"]), ({"id": "f"}, ["f"])):
             context = await router.route(Request(question="tides", filters=filters))
             assert [envelope.document.id for envelope in context.envelopes] == expected
+
+
+@pytest.mark.parametrize(
+    ("kinds", "named", "both"),
+    [
+        (None, "book", "book"), (("book", "video"), None, ["book", "video"]), (("book", "video"), "video", ["video"]),
+        (("book",), ["video", "qa"], []), ((), "book", []),
+    ],
+)  # fmt: skip
+def test_kinds_and_a_filter_for_kinds_both_hold(kinds: tuple[str, ...] | None, named: Any, both: Any) -> None:
+    filters = {"year": 2020} if named is None else {"year": 2020, "kind": named}
+    assert wanted(Request(question="q", kinds=kinds, filters=filters)) == {"year": 2020, "kind": both}
