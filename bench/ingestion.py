@@ -127,12 +127,16 @@ async def changes(folder: Path, at: Path, embedder: Embedder) -> list[str]:
     return wrong
 
 
-async def ranked(collection: Collection, documents: Sequence[Document], way: Sequence[Transform], at: Path, embedder: Embedder) -> (
-    dict[str, list[Document]]
-):  # fmt: skip
-    """What is found for each judged question: chunks, best first, their parents' ids those of the collection."""
-    store = Sqlite(path=str(at))
+Found = dict[str, list[Document]]
+"""Question -> chunks, best first; their parents' ids are those of the collection."""
+
+
+async def ranked(collection: Collection, documents: Sequence[Document], way: Sequence[Transform], at: Path) -> Found:
+    """What is found for each judged question."""
+    store, embedder = Sqlite(path=str(at)), Static()
     await store.open()
+    await embedder.open()
+    await store.embedded_by(embedder.model, embedder.dimensions)
     await ingest(Given(documents), store, way, embedder, origin="c")
     rag = {"cache_enabled": False, "token_budget": 0, "candidates": DEPTH, "general_retrieval_final_count": DEPTH,
            "timeout_seconds": 60.0}  # fmt: skip
@@ -144,7 +148,7 @@ async def ranked(collection: Collection, documents: Sequence[Document], way: Seq
     return found
 
 
-def gains(found: dict[str, list[Document]], collection: Collection) -> dict[str, float]:
+def gains(found: Found, collection: Collection) -> dict[str, float]:
     """nDCG@10 of each question over documents, each at the rank of its best chunk."""
     values = {}
     for question, hits in found.items():
@@ -159,7 +163,7 @@ def _discounted(grades: Sequence[int]) -> float:
     return sum(grade / math.log2(rank + 2) for rank, grade in enumerate(grades))
 
 
-def holds(found: dict[str, list[Document]], collection: Collection, texts: dict[str, str]) -> dict[str, float]:
+def holds(found: Found, collection: Collection, texts: dict[str, str]) -> dict[str, float]:
     """Whether the first 2,000 tokens of what was found hold the text of a relevant document; whole ones are cut there."""
     values = {}
     for question, hits in found.items():
@@ -191,7 +195,7 @@ def compared(name: str, values: dict[str, dict[str, float]]) -> list[str]:
     return worse
 
 
-async def retrieval(data: Path, at: Path, embedder: Embedder, *, quick: bool) -> list[str]:
+async def retrieval(data: Path, at: Path, *, quick: bool) -> list[str]:
     """Hold chunks against whole documents and fixed windows on the collections there are; where they are worse."""
     ways: dict[str, Sequence[Transform]] = {"chunks": [Chunk()], "whole": [], "windows": [Windows()]}
     worse: list[str] = []
@@ -201,11 +205,11 @@ async def retrieval(data: Path, at: Path, embedder: Embedder, *, quick: bool) ->
         collection = read(data / name)
         if quick:
             collection.questions = collection.questions[::10]
-        asked = {w: await ranked(collection, collection.documents, way, at / f"{name}-{w}.db", embedder) for w, way in ways.items()}
+        asked = {w: await ranked(collection, collection.documents, way, at / f"{name}-{w}.db") for w, way in ways.items()}
         worse += compared(f"{name}, nDCG@10", {way: gains(found, collection) for way, found in asked.items()})
         if name == "kgpacks-faq":
             joined = books(collection)
-            asked = {w: await ranked(collection, joined, way, at / f"books-{w}.db", embedder) for w, way in ways.items()}
+            asked = {w: await ranked(collection, joined, way, at / f"books-{w}.db") for w, way in ways.items()}
             texts = {document.id: document.content for document in collection.documents}
             answered = {way: holds(found, collection, texts) for way, found in asked.items()}
             worse += compared(f"{name} joined, answer in {BUDGET:,} tokens", answered)
@@ -248,7 +252,7 @@ async def main() -> int:
         await speeds(folder, at, embedder)
         wrong = await changes(folder, at, embedder)
         if data:
-            wrong += await retrieval(data, at, embedder, quick=quick)
+            wrong += await retrieval(data, at, quick=quick)
     await embedder.aclose()
     found = "chunks are no worse than whole documents or windows" if data else "retrieval is measured with BENCH_DATA"
     print("; ".join(wrong) or f"a second run did nothing, a change only what changed; {found}")

@@ -12,9 +12,11 @@ import pptx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pdfminer import layout
 
 from contextrouter.builtin.connectors.files import Files
 from contextrouter.builtin.connectors.parsing import media, process, worker
+from contextrouter.builtin.connectors.parsing import pdf as pdf_parser
 from contextrouter.builtin.connectors.parsing.parsed import Parsed, Unreadable, markdown_line, markdown_table
 from contextrouter.builtin.connectors.parsing.text import decode
 from contextrouter.builtin.transforms.chunk import Chunk
@@ -254,3 +256,11 @@ def test_an_encoding_that_is_named_is_kept_to() -> None:
     assert decode("é".encode("latin-1"), "latin-1") == ("é", "")
     assert decode(b"a\xffb", "utf-8") == ("a\ufffdb", "byte 1 is no utf-8; undecodable bytes were replaced.")
     assert decode(b"a\0b", "")[0] is None
+
+
+def test_boxes_of_a_pdf_that_are_equally_far_apart_are_grouped_by_their_order_not_by_their_addresses() -> None:
+    """A paper whose lines stood on a grid said something else in each process, and was ingested again each time."""
+    pdf_parser.read(pdf([["one", "two"]]))
+    first, second = sorted((object(), object()), key=id, reverse=True)
+    number = layout.id(first)
+    assert [layout.id(each) for each in (first, second, first)] == [number, number + 1, number]

@@ -36,6 +36,7 @@ def read(data: bytes) -> Parsed:
 
 def _pages(document: Any) -> Any:
     """Yield each page's paragraphs."""
+    from pdfminer import layout
     from pdfminer.converter import PDFPageAggregator
     from pdfminer.layout import LAParams, LTTextContainer
     from pdfminer.pdfinterp import PDFPageInterpreter, PDFResourceManager
@@ -44,7 +45,11 @@ def _pages(document: Any) -> Any:
     resources = PDFResourceManager()
     device = PDFPageAggregator(resources, laparams=LAParams())
     interpreter = PDFPageInterpreter(resources, device)
+    numbers: dict[int, int] = {}
+    # Boxes that are equally far apart are grouped by their addresses in memory, so that a file says something else each time.
+    layout.id = lambda box: numbers.setdefault(id(box), len(numbers))  # type: ignore[attr-defined]
     for page in PDFPage.create_pages(document):
+        numbers.clear()
         interpreter.process_page(page)
         boxes = (box.get_text() for box in device.get_result() if isinstance(box, LTTextContainer))
         yield [paragraph for paragraph in map(_paragraph, boxes) if paragraph]
