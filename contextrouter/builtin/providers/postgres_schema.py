@@ -89,6 +89,9 @@ $$;
 """
 
 
+_THIRD = "ALTER TABLE chunks ALTER COLUMN terms SET STORAGE MAIN;"  # in the row: scoring fetches nothing for each term of it
+
+
 def _wall(table: str, column: str, *, labelled: bool) -> str:
     """Row-level security of a table: its owner sees all, everybody else what the transaction's scope allows; unset, nothing."""
     scope = "nullif(current_setting('contextrouter.scope', true), '')::jsonb"
@@ -112,6 +115,7 @@ MIGRATIONS: tuple[str, ...] = (
     + "".join(_wall(table, "tenant", labelled=True) for table in LABELLED)
     + _wall("links", "tenant", labelled=False),
     _SECOND,
+    _THIRD,
 )
 """What makes version n of version n - 1, in order. Applied ones never change."""
 VERSION = len(MIGRATIONS)

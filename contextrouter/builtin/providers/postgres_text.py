@@ -83,8 +83,9 @@ async def search(connection: Connection, query: Query, asked: WebQuery, weights:
     score = f"({' + '.join(parts)}) * {values.bound(factor, 'float8')} * {_share(length)}"
     found: list[Any] = await connection.fetch(
         f"SELECT payload, score FROM (SELECT c.id, c.tenant, c.payload, round({score} * 1e6) / 1e6 AS score FROM chunks c"
-        f" WHERE c.terms @@ {any_term}::tsquery{' AND ' + condition if condition else ''}) s"
-        f" WHERE score > 0 ORDER BY score DESC, id, tenant LIMIT {values.bound(query.limit, 'bigint')}",
+        f" WHERE c.terms @@ {any_term}::tsquery{' AND ' + condition if condition else ''}"
+        f" ORDER BY score DESC, id, tenant LIMIT {values.bound(query.limit, 'bigint')}) s"  # scored once, so not in a WHERE
+        " WHERE score > 0 ORDER BY score DESC, id, tenant",
         *values,
     )
     return found
