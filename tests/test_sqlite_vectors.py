@@ -206,3 +206,18 @@ async def test_a_package_that_is_missing_is_said_when_the_store_is_opened(tmp_pa
     await text_only.upsert([Entry(document=document, chunks=[document])])
     assert len(await text_only.search(Query(text="sun", leg="text"))) == 1
     await text_only.aclose()
+
+
+async def test_a_thousand_searches_leave_none_alone(tmp_path: Path) -> None:
+    """Where None is counted, a call that takes one reference too many ends the process after some ten thousand searches."""
+    store = Sqlite(path=str(tmp_path / "s.db"))
+    await store.open()
+    document = Document(id="a", content="moon")
+    await store.upsert([Entry(document=document, chunks=[document], vectors={"vector": [[1.0, 0.0]]})])
+    query = Query(text="moon", leg="vector", vector=[1.0, 0.0])
+    await store.search(query)
+    before = sys.getrefcount(None)
+    for _ in range(1000):
+        await store.search(query)
+    assert sys.getrefcount(None) > before - 500
+    await store.aclose()

@@ -216,9 +216,8 @@ def _scan(state: _State, vector: Rows) -> tuple[Rows, float]:
     """Cosines of all rows, nearly; and how far apart the codes may put two that are equal."""
     np = numpy()
     levels, scale = _quantised(vector)
-    rough = np.empty((1, len(state.codes)), "<f4")
-    simsimd().cdist(levels[None], state.codes, "dot", out=rough)
-    rough = rough[0]
+    # Not with `out`: up to simsimd 6.5 that takes a reference from None each time, and in the end the interpreter dies of it.
+    rough = np.asarray(simsimd().cdist(levels[None], state.codes, "dot", out_dtype="float32"))[0]
     rough *= state.scales
     rough *= scale
     # A value is off by up to half a level, evenly: scale / sqrt(12) in the mean square, and so is a product with a unit vector.
