@@ -8,8 +8,10 @@ what the fence means.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from contextrouter.hygiene import Fence, clean
 from contextrouter.lanes import split
@@ -32,6 +34,9 @@ _UNSPACED = (
 )
 """Scripts that write words together, or with their endings: a pair of signs is looked for in place of a word."""
 _MARGIN = _UNSEEN + "#"
+NEEDED, LEAST, SLOPE = (0.65, 9.0), (0.4, 7.0), 3.0
+"""The share of a question's n content words that one document holds: at least min(first, (second ÷ n)^1.5)."""
+_BY_MEANING = frozenset(("vector", "keywords"))
 _INFLECTED = frozenset(("", "s", "es", "d", "ed", "ing"))
 _LONGEST = 3
 _STOP = frozenset(
@@ -209,9 +214,11 @@ def _shortened(block: str, envelope: Envelope, budget: int, count: Count, trunca
 
 
 def answerability(question: str, assembled: Assembled, *, searched: bool = True) -> Answerability:
-    """How well the context can answer: the share of the question's content words that its best three documents hold as words.
+    """How well the context can answer: by the share of the question's content words that one of its best three documents holds.
 
-    "strong" from 0.6 on. It says that the words are there, not that the answer is.
+    The more words a question has, the fewer of them stand together in one text. "strong": the share reaches `NEEDED`; "none": it
+    does not even reach `LEAST`, and no leg by meaning found anything; else "weak". `confidence` is how many of as many questions
+    with and without an answer had one at that share. All are fitted to judged collections; docs/ranking.md has the figures.
     """
     if not searched:
         return Answerability(level="skipped", confidence=0.0, reason="the question needs no search")
@@ -220,20 +227,27 @@ def answerability(question: str, assembled: Assembled, *, searched: bool = True)
     words = _content_words(question.casefold())
     if not words:
         return Answerability(level="weak", confidence=0.0, reason="the question has no content words to look for")
-    best = assembled.envelopes[:3]
-    missing = sorted(words)
-    for envelope in best:
-        document = envelope.document
+    held: set[str] = set()
+    for document in [envelope.document for envelope in assembled.envelopes[:3]]:
         text = " ".join((document.title, *document.path, document.content)).casefold()
-        missing = [word for word in missing if not _holds(text, word)]
-        if not missing:
+        held = max(held, {word for word in words if _holds(text, word)}, key=len)
+        if len(held) == len(words):
             break
-    held = len(words) - len(missing)
-    share = held / len(words)
-    reason = f"{held} of {len(words)} content words of the question are in the best {len(best)}"
-    if missing:
+    share = len(held) / len(words)
+    needed, least = (_reached(len(words), *bound) for bound in (NEEDED, LEAST))
+    by_meaning = any(seal.leg in _BY_MEANING for envelope in assembled.envelopes for seal in envelope.provenance)
+    level: Literal["strong", "weak", "none"] = "strong" if share >= needed else "weak" if share >= least or by_meaning else "none"
+    enough = math.ceil(needed * len(words))
+    reason = f"{len(held)} of {len(words)} content words of the question are in one of the best three, {enough} speak for an answer"
+    if missing := sorted(words - held):
         reason += f"; missing: {', '.join(missing)}"
-    return Answerability(level="strong" if share >= 0.6 else "weak", confidence=share, reason=reason)
+    return Answerability(level=level, confidence=1.0 / (1.0 + math.exp(-SLOPE * (share / needed - 1.0))), reason=reason)
+
+
+def _reached(words: int, most: float, half: float) -> float:
+    """The share that a question of so many content words is asked for."""
+    share: float = (half / words) ** 1.5
+    return min(most, share)
 
 
 def _content_words(question: str) -> set[str]:
