@@ -214,6 +214,10 @@ async def _seen(store: Postgres, facts: PostgresFacts) -> dict[str, Any]:
     found["facets"] = sorted((f.dimension, f.value, f.count) for f in await store.facets(query, ["labels", "topic"]))
     found["facts"] = sorted({(fact.subject, fact.object) for fact in await facts.facts(query)})
     found["entities"] = sorted({entity.name for entity in await facts.entities(query)})
+    plain = query.replace(entities=())
+    found["related"] = [(entity.name, entity.attributes["degree"]) for entity in await facts.related("sun", plain)]
+    found["way"] = [fact.object for fact in await facts.path("sun", CANARY, plain)]
+    found["statements"] = [(facet.value, facet.count) for facet in await facts.facets(plain, ["entity"])]
     return found
 
 
@@ -221,6 +225,7 @@ EXPECTED = {
     "vector": ["hr", "own", "shared"], "text": ["hr", "own", "shared"], "keywords": ["hr", "own", "shared"],
     "fetch": ["hr", "own", "shared"], "neighbours": ["hr", "shared"], "facets": [("labels", "sky", 3), ("topic", "sky", 3)],
     "facts": [("sun", "tide"), ("tide", "moon")], "entities": ["sun", "tide"],
+    "related": [("tide", 2)], "way": [], "statements": [("tide", 2), ("moon", 1), ("sun", 1)],
 }  # fmt: skip
 
 

@@ -153,8 +153,11 @@ class PostgresFacts(FactSource):
         Scope and period narrow, and `query.entities`: then those about them count. Other dimensions are none of facts.
         """
         found: list[Facet] = []
+        asked = dict.fromkeys(each for each in dimensions if each in counting.DIMENSIONS)
+        if not asked:
+            return found
         async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
-            for dimension in dict.fromkeys(each for each in dimensions if each in counting.DIMENSIONS):
+            for dimension in asked:
                 values = Values()
                 sql = counting.by_dimension(dimension, _about_given(query, values), _COLLATE)
                 found.extend(counting.facets(dimension, await connection.fetch(sql, *values)))
