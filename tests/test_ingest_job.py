@@ -20,15 +20,16 @@ from rich.console import Console
 
 from contextrouter.builtin.connectors.files import Files
 from contextrouter.builtin.providers.sqlite import Sqlite
+from contextrouter.builtin.transforms.chunk import Headings
 from contextrouter.cli import screen
 from contextrouter.cli.ingest import bar, keep_up
-from contextrouter.contracts import Connector, Entry, Transform
+from contextrouter.contracts import Connector, Embedder, Entry, Transform
 from contextrouter.errors import IngestError, SettingsError, SourceError
 from contextrouter.ingest import Report, SupportsSize, SupportsTurns, ingest, run, watch
 from contextrouter.ingest.job import Run
 from contextrouter.ingest.turns import turn
 from contextrouter.ingest.work import AHEAD, Room
-from contextrouter.model import Document, Hit, Query
+from contextrouter.model import Document, Hit, Query, Vector
 from contextrouter.router import ContextRouter
 
 SETTINGS = '[providers.store]\nuse = "sqlite"\npath = "s.db"\nembedder = ""\n[ingest.all]\nfrom = "texts"\nto = "store"\n'
@@ -160,6 +161,25 @@ async def test_progress_knows_how_many_files_there_are(tmp_path: Path) -> None:
     await ingest(source, Shut(free=True), [], None, origin="x", progress=lambda report: seen.append((report.total, report.read)))
     assert seen[-1] == (3, 3)
     await source.aclose()
+
+
+async def test_the_store_is_told_the_model_so_that_a_changed_document_embeds_what_changed_alone(tmp_path: Path) -> None:
+    class Fixed(Embedder):
+        dimensions, model = 2, "fixed-1"
+
+        async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[Vector]:
+            return [(1.0, float(len(text))) for text in texts]
+
+    store, embedder = Sqlite(path=str(tmp_path / "s.db")), Fixed()
+    await store.open()
+    text = "# A\n\nOne.\n\n# B\n\nTwo.\n\n# C\n\n"
+    first = await ingest(Pages(text + "Three."), store, [Headings()], embedder, origin="x")
+    second = await ingest(Pages(text + "Four."), store, [Headings()], embedder, origin="x")
+    assert (first.embedded, second.chunks, second.embedded) == (3, 3, 1)
+    embedder.model = "other-1"
+    with pytest.raises(IngestError, match=r"does not take vectors of 'other-1': Store was filled by .*'fixed-1'"):
+        await ingest(Pages(text), store, [Headings()], embedder, origin="x")
+    await store.aclose()
 
 
 # One run at a time

@@ -22,6 +22,7 @@ from contextrouter.ingest.report import Report, SupportsProblems, SupportsSize
 from contextrouter.ingest.survey import survey, surveying
 from contextrouter.ingest.turns import turn
 from contextrouter.ingest.work import AHEAD, Prepared, Room
+from contextrouter.lifecycle import SupportsModel
 from contextrouter.model import Document, Vector
 
 _ORIGIN = re.compile(r"[\w.-]+")
@@ -91,10 +92,20 @@ class Run:
         """Read the source to its end, and remove what it has no more."""
         if isinstance(source, SupportsSize):
             self.report.total = await _size(source)
+        await self._name_model()
         await self.take(source)
         await self.remove_vanished(source)
         self.tell()
         return self.report
+
+    async def _name_model(self) -> None:
+        """Tell the store whose vectors come: only then does it refuse those of others, and give back its own."""
+        if self.embedder is None or self.dry_run or not isinstance(self.store, SupportsModel):
+            return
+        try:
+            await self.store.embedded_by(self.embedder.model, self.embedder.dimensions)
+        except Exception as error:
+            raise IngestError(f"The store does not take vectors of {self.embedder.model!r}: {error}") from error
 
     async def take(self, source: SupportsCrawl) -> None:
         """Read the whole source; keep what came when it breaks off."""
