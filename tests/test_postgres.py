@@ -202,19 +202,24 @@ async def test_words_are_those_of_the_configuration_the_settings_name() -> None:
 
 
 async def test_a_store_has_the_words_of_one_configuration() -> None:
-    async with opened(text_search="french", embedder=None) as store:
-        await store.upsert([entry("a", "les journaux")])
-        place: dict[str, Any] = {"dsn": store.pool.dsn, "schema": store.pool.schema, "embedder": None}
+    """Whoever asks it by other words is refused, where words count, until it is filled anew."""
+    near: dict[str, Any] = {"vector": [1.0, 0.0]}
+    async with opened(text_search="french") as store, opened(schema=store.pool.schema) as other:
+        await store.upsert([entry("a", "les journaux", vector=[1.0, 0.0])])
         said = "filled with text_search = 'french', the settings have ''; name the former, or run"
-        with pytest.raises(SourceError, match=said):
-            await Postgres(**place).open()
+        for refused in (
+            ids(other, "journal"), ids(other, '"les journaux"', "vector", **near), other.upsert([entry("b", "x")]),
+            other.facets(Query(text="", leg="text"), ["kind"]),
+        ):  # fmt: skip
+            with pytest.raises(SourceError, match=said):
+                await refused
+        assert await ids(other, "journal", "vector", **near) == ["a"]
         assert await ids(store, "journal") == ["a"]
-        await store.clear()
-        async with opened(**place) as other:
-            await other.upsert([entry("a", "les journaux")])
-            assert await ids(other, "journal") == []
-            with pytest.raises(SourceError, match="text_search = '', the settings have 'french'"):
-                await store.upsert([entry("b", "x")])
+        await other.clear()
+        await other.upsert([entry("a", "les journaux")])
+        assert await ids(other, "journal") == []
+        with pytest.raises(SourceError, match="text_search = '', the settings have 'french'"):
+            await store.upsert([entry("b", "x")])
     async with opened(text_search="klingon", embedder=None) as none:
         with pytest.raises(SourceError, match='Postgres refused: text search configuration "klingon" does not exist'):
             await none.upsert([entry("a", "x")])

@@ -105,7 +105,8 @@ async def test_a_store_of_version_1_keeps_its_words_and_answers_as_before(monkey
         assert await store.migrate() == list(range(2, NOW + 1))
         assert await ids(store, "sun") == ["a"]
         with pytest.raises(SourceError, match="filled with text_search = '', the settings have 'german'; name the former, or run"):
-            await Postgres(dsn=store.pool.dsn, schema=store.pool.schema, embedder=None, text_search="german").open()
+            async with opened(schema=store.pool.schema, embedder=None, text_search="german") as other:
+                await ids(other, "sun")
 
 
 async def test_a_migration_that_fails_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,7 +107,7 @@ async def test_it_is_used_only_where_nothing_is_hidden_and_the_limit_is_filled(s
     assert [id for id, _ in hidden] == [id for id, _ in alone]
     async with store.pool.transaction() as connection:
         asked = await store._words.parsed(connection, "sun")
-        one_by_one = await postgres_text.search(connection, scoped, asked, store._weights, store._factor)
+        one_by_one = await postgres_text.search(connection, scoped, asked, store._words, store._weights, store._factor)
     assert hidden == [(f"a{n}", row["score"]) for n, row in zip((8, 7, 6), one_by_one, strict=True)]
     await store.upsert([entry(f"c{n}", "sun", tenant="b") for n in range(300)])
     assert [(h.document.id, h.score) for h in await store.search(scoped)] == hidden  # others' chunks weigh nothing
@@ -129,7 +129,7 @@ async def test_a_role_held_by_row_level_security_is_scored_one_by_one(store: Pos
     asked = Query(text="sun", leg="text", limit=1, scope=Scope(tenant="a"))
     async with reader.pool.transaction(asked.scope) as reading:
         parsed = await reader._words.parsed(reading, asked.text)
-        assert await postgres_text.ranked(reading, asked, parsed, place) == []
+        assert await postgres_text.ranked(reading, asked, parsed, reader._words, place) == []
     assert await ids(reader, "sun", limit=1, scope=Scope(tenant="a")) == ["a"]
     await reader.aclose()
 

@@ -18,7 +18,6 @@ from contextrouter.builtin.providers.postgres_pool import NoStore, Pool, Session
 from contextrouter.builtin.providers.postgres_turns import Turns
 from contextrouter.builtin.providers.postgres_vectors import Index, Precision
 from contextrouter.builtin.providers.postgres_words import Stemmed, Words
-from contextrouter.builtin.providers.postgres_words import refuse as refuse_other_words
 from contextrouter.builtin.providers.sqlite_write import document
 from contextrouter.contracts import Entry, Provider, TermStatistics
 from contextrouter.errors import IngestError, SourceError
@@ -105,9 +104,7 @@ class Postgres(Provider):
         await self.pool.open(self)
         try:
             async with self.pool.transaction() as connection:
-                if await schema.version(connection):
-                    filled = await schema.note(connection, "text_search", missing=self._words.configuration)
-                    refuse_other_words(filled, self._words.configuration, schema.REBUILD)
+                await schema.version(connection)
             given, self._given = self._given, ()
             if given:
                 await self.upsert(given)
@@ -146,11 +143,13 @@ class Postgres(Provider):
         async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
             asked = await self._words.parsed(connection, query.text)
             if query.leg == "text":
-                rows = await postgres_text.ranked(connection, query, asked, self.pool.schema) if self._ranks else []
-                rows = rows or await postgres_text.search(connection, query, asked, self._weights, self._factor)
+                rows = await postgres_text.ranked(connection, query, asked, self._words, self.pool.schema) if self._ranks else []
+                rows = rows or await postgres_text.search(
+                    connection, query, asked, self._words, self._weights, self._factor
+                )
                 return [Hit(document=document(row["payload"]), score=row["score"]) for row in rows]
             rows = await postgres_vectors.search(
-                connection, query, asked, self._model, exact_below=self._exact_below, ef_search=self._ef_search
+                connection, query, asked, self._words, self._model, exact_below=self._exact_below, ef_search=self._ef_search
             )
         values_of = postgres_vectors.values_of
         return [Hit(document=document(row["payload"]), score=row["score"], vector=values_of(row["sent"])) for row in rows]
@@ -173,7 +172,7 @@ class Postgres(Provider):
         try:
             async with self.pool.transaction(write=True) as connection:
                 await schema.keep_note(connection, "text_search", self._words.configuration)
-                refuse_other_words(await schema.note(connection, "text_search"), self._words.configuration, schema.REBUILD)
+                self._words.refuse_others(await schema.note(connection, "text_search"))
                 first = await postgres_write.sized(connection, rows, *self._model)
                 if first:
                     for sql in postgres_tune.first_indexes(first, self._wanted):
@@ -271,6 +270,7 @@ class Postgres(Provider):
         Scope, period, filters, labels, phrases and negations narrow; plain words do not, as in a search, where any suffices.
         """
         async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
+            self._words.refuse_others(await schema.note(connection, "text_search", missing=self._words.configuration))
             asked = await self._words.parsed(connection, query.text)
             return await lookup.facets(connection, query, asked, dimensions)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from contextrouter import websearch
 from contextrouter.builtin.providers.postgres_filter import Values, admitted, lexeme, visible
-from contextrouter.builtin.providers.postgres_words import Stemmed
+from contextrouter.builtin.providers.postgres_words import Stemmed, Words
 from contextrouter.contracts import TermStatistics
 from contextrouter.model import Query, Scope
 from contextrouter.websearch import WebQuery
@@ -26,6 +26,7 @@ _FIRST = 6 / 3.141592653589793**2
 _RANKS = (
     "SELECT coalesce((SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('chunks_words')), false)"
     " AND (SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = 'chunks'::regclass)"
+    " AND (SELECT value FROM meta WHERE key = 'text_search') = {}"
     " AND (SELECT coalesce(sum(chunks) = sum(chunks) FILTER (WHERE {}), false) FROM counts c)"
     " AND set_config('enable_sort', 'off', true) = 'off'"
 )
@@ -39,7 +40,7 @@ def rank_weights(title: float, path: float, body: float) -> tuple[list[float], f
     return [0.0, body, path, title], most / _FIRST
 
 
-async def ranked(connection: Connection, query: Query, asked: WebQuery, schema: str) -> list[Any]:
+async def ranked(connection: Connection, query: Query, asked: WebQuery, words: Words, schema: str) -> list[Any]:
     """As `search()`, by the index of pg_textsearch; nothing where it cannot fill the limit.
 
     That index reads what scores best, whoever may see it, and weighs terms by all chunks there are. So it is asked only in a
@@ -48,13 +49,14 @@ async def ranked(connection: Connection, query: Query, asked: WebQuery, schema: 
     if not asked.terms or any(term.endswith(websearch.FURTHEST) for term in asked.terms):
         return []
     values = Values()
-    if not await connection.fetchval(_RANKS.format(visible(query.scope, "c", values) or "true"), *values):
+    filled = values.bound(words.configuration, "text")
+    if not await connection.fetchval(_RANKS.format(filled, visible(query.scope, "c", values) or "true"), *values):
         return []
     values = Values()
     condition = admitted(query, asked, values)
-    words = values.bound(" ".join("x" + term.encode().hex() for term in asked.terms[:_MOST_COUNTED]), "text")
+    terms = values.bound(" ".join("x" + term.encode().hex() for term in asked.terms[:_MOST_COUNTED]), "text")
     limit = values.bound(query.limit, "bigint")
-    distance = f"c.words <@> to_bm25query({words}, '{schema}.chunks_words')"
+    distance = f"c.words <@> to_bm25query({terms}, '{schema}.chunks_words')"
     found: list[Any] = await connection.fetch(
         f"SELECT payload, score FROM (SELECT c.id, c.tenant, c.payload, round((-({distance}))::numeric, 6)::float8 AS score"
         f" FROM chunks c{' WHERE ' + condition if condition else ''} ORDER BY {distance} LIMIT {limit}) s"
@@ -64,9 +66,15 @@ async def ranked(connection: Connection, query: Query, asked: WebQuery, schema: 
     return found if len(found) >= query.limit else []
 
 
-async def search(connection: Connection, query: Query, asked: WebQuery, weights: Sequence[float], factor: float) -> list[Any]:
-    """The best admitted chunks (payload, score), best first, ties by id and tenant; none without a term to look for."""
-    frequencies, total, average = await counted(connection, asked.terms[:_MOST_COUNTED], query.scope)
+async def search(
+    connection: Connection, query: Query, asked: WebQuery, words: Words, weights: Sequence[float], factor: float
+) -> list[Any]:
+    """The best admitted chunks (payload, score), best first, ties by id and tenant; none without a term to look for.
+
+    Raises SourceError when the store was filled with other words than those of `asked`.
+    """
+    frequencies, total, average, filled = await counted(connection, asked.terms[:_MOST_COUNTED], query.scope)
+    words.refuse_others(filled)
     if not any(frequencies.values()):
         return []
     nominating = websearch.rarest(list(frequencies.items()), BUDGET)
@@ -97,10 +105,13 @@ def _share(length: str) -> str:
     return f"{1.0 + k1} / ({1.0 + k1 * (1.0 - b)} + {k1 * b} * {length})"
 
 
-async def counted(connection: Connection, terms: Sequence[str], scope: Scope | None) -> tuple[dict[str, int], int, float]:
+async def counted(
+    connection: Connection, terms: Sequence[str], scope: Scope | None
+) -> tuple[dict[str, int], int, float, str | None]:
     """In how many chunks that the scope shows each term occurs, how many it shows, and how many terms they have on average.
 
-    Counted no further than `BUDGET`, within the scope: rarity is no hint at what others have.
+    And with which words the store was filled. Counted no further than `BUDGET`, within the scope: rarity is no hint at what
+    others have.
     """
     values = Values()
     given = values.bound([lexeme(term) for term in terms], "text[]")
@@ -110,12 +121,14 @@ async def counted(connection: Connection, terms: Sequence[str], scope: Scope | N
         f"{' AND ' + shown if shown else ''} LIMIT {BUDGET}) s)"
         f" FROM unnest({given}) WITH ORDINALITY AS t (term, place) ORDER BY t.place) AS many,"
         " coalesce(sum(c.chunks), 0)::bigint AS chunks, coalesce(sum(c.length), 0)::bigint AS length"
+        ", (SELECT value FROM meta WHERE key = 'text_search') AS filled"
         f" FROM counts c WHERE {shown or 'true'}",
         *values,
     )
     assert row is not None
     chunks = row["chunks"]
-    return dict(zip(terms, row["many"], strict=True)), chunks, row["length"] / chunks if chunks else 0.0
+    average = row["length"] / chunks if chunks else 0.0
+    return dict(zip(terms, row["many"], strict=True)), chunks, average, row["filled"]
 
 
 async def statistics(
@@ -124,7 +137,7 @@ async def statistics(
     """Counts over the chunks that the scope shows; a term that is several words has the frequency of the rarest of them."""
     analysed: Mapping[str, list[str]] = {term: list(filter(None, websearch.analyse(term, stemmed))) for term in terms}
     words = list(dict.fromkeys(word for found in analysed.values() for word in found))
-    counts, total, average = await counted(connection, words, scope)
+    counts, total, average, _ = await counted(connection, words, scope)
     return TermStatistics(
         documents=total,
         average_length=average,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from contextrouter.builtin.providers.postgres_filter import Values, admitted
 from contextrouter.builtin.providers.postgres_schema import REBUILD
+from contextrouter.builtin.providers.postgres_words import Words
 from contextrouter.builtin.providers.postgres_write import LEGS, refuse, unit
 from contextrouter.errors import SourceError
 from contextrouter.model import Query
@@ -26,7 +27,8 @@ _MOST_SEARCH = 1_000  # what hnsw.ef_search may be at most
 
 
 async def search(
-    connection: Connection, query: Query, asked: WebQuery, model: tuple[str, int], *, exact_below: int, ef_search: int
+    connection: Connection, query: Query, asked: WebQuery, words: Words, model: tuple[str, int], *, exact_below: int,
+    ef_search: int,
 ) -> list[Any]:
     """The nearest admitted chunks (payload, score, vector as bytes), nearest first, ties by id and tenant.
 
@@ -34,8 +36,10 @@ async def search(
     """
     if query.vector is None:
         raise SourceError(f"Leg {query.leg!r} needs a query vector and got none; set `embedder` to a defined embedder.")
-    known, size, definition, few = await _prepared(connection, query, asked, exact_below, max(ef_search, query.limit))
+    known, size, definition, few, filled = await _prepared(connection, query, asked, exact_below, max(ef_search, query.limit))
     refuse(known, size, *model)
+    if asked.required or asked.excluded:
+        words.refuse_others(filled)
     try:
         vector = unit(query.vector)
     except (ValueError, TypeError) as error:
@@ -81,10 +85,10 @@ def index_sql(
 
 async def _prepared(
     connection: Connection, query: Query, asked: WebQuery, most: int, ef_search: int
-) -> tuple[str, int, str, bool]:
-    """Model and length of the vectors stored, the definition of the leg's index ("": none), and whether to measure all.
+) -> tuple[str, int, str, bool, str | None]:
+    """Model and length of the vectors stored, the leg's index ("": none), whether to measure all, and the store's words.
 
-    That is so without an index, and where no more than `most` chunks are admitted. Tells Postgres for this transaction how
+    All are measured without an index, and where no more than `most` chunks are admitted. Tells Postgres for this transaction how
     far to read an index, too: one way there and back for all of it. ivfflat reads the square root of its lists first.
     """
     values = Values()
@@ -101,13 +105,14 @@ async def _prepared(
         f" WHERE indexrelid = to_regclass({name}) AND indisvalid) AS definition)"
         " SELECT (SELECT value FROM meta WHERE key = 'model') AS model,"
         " (SELECT value FROM meta WHERE key = 'dimensions') AS size, definition,"
+        " (SELECT value FROM meta WHERE key = 'text_search') AS filled,"
         f" CASE WHEN definition IS NULL THEN true ELSE {few} END AS few, set_config('hnsw.ef_search', {searched}, true),"
         " set_config('hnsw.iterative_scan', 'relaxed_order', true), set_config('ivfflat.iterative_scan', 'relaxed_order', true),"
         f" set_config('ivfflat.probes', {_PROBES}, true), {sort} FROM near",
         *values,
     )
     assert row is not None
-    return row["model"] or "", int(row["size"] or 0), row["definition"] or "", row["few"]
+    return row["model"] or "", int(row["size"] or 0), row["definition"] or "", row["few"], row["filled"]
 
 
 async def _exact(connection: Connection, query: Query, asked: WebQuery, vector: Sequence[float]) -> list[Any]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from contextrouter import websearch
+from contextrouter.builtin.providers.postgres_schema import REBUILD
 from contextrouter.errors import SourceError
 from contextrouter.websearch import WebQuery
 
@@ -46,11 +47,10 @@ class Words:
         """A question of a user, in index terms."""
         return websearch.parse(text, await self.stemmed(connection, [text[: websearch.LONGEST]]))
 
-
-def refuse(known: str | None, configuration: str, rebuild: str) -> None:
-    """Raise SourceError when the store was filled with the words of another configuration (None: it is empty)."""
-    if known is not None and known != configuration:
-        raise SourceError(
-            f"Store was filled with text_search = {known!r}, the settings have {configuration!r};"
-            f" name the former, or run {rebuild}."
-        )
+    def refuse_others(self, known: str | None) -> None:
+        """Raise SourceError when the store was filled with the words of another configuration (None: it is empty)."""
+        if known is not None and known != self.configuration:
+            raise SourceError(
+                f"Store was filled with text_search = {known!r}, the settings have {self.configuration!r};"
+                f" name the former, or run {REBUILD}."
+            )
