@@ -12,6 +12,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from example import CommandLine
@@ -19,8 +20,11 @@ from postgres_server import opened
 from rich.console import Console
 
 from contextrouter.builtin.connectors.files import Files
+from contextrouter.builtin.connectors.parsing.parsed import Parsed
+from contextrouter.builtin.providers.memory import Memory
 from contextrouter.builtin.providers.sqlite import Sqlite
 from contextrouter.builtin.transforms.chunk import Headings
+from contextrouter.builtin.transforms.quality import Quality
 from contextrouter.cli import screen
 from contextrouter.cli.ingest import bar, keep_up
 from contextrouter.contracts import Connector, Embedder, Entry, Transform
@@ -180,6 +184,69 @@ async def test_the_store_is_told_the_model_so_that_a_changed_document_embeds_wha
     with pytest.raises(IngestError, match=r"does not take vectors of 'other-1': Store was filled by .*'fixed-1'"):
         await ingest(Pages(text), store, [Headings()], embedder, origin="x")
     await store.aclose()
+
+
+# Documents that are known without being parsed
+
+
+class Counted(Files):
+    """Says which files it parsed."""
+
+    def __init__(self, **keys: Any) -> None:
+        super().__init__(**keys)
+        self.parsed: list[str] = []
+
+    def _parsed(self, name: str, data: bytes) -> Parsed:
+        self.parsed.append(name)
+        return super()._parsed(name, data)
+
+
+async def again(source: Counted, store: Memory, *transforms: Transform, **more: Any) -> tuple[list[str], Report]:
+    """What a run parses, and its report."""
+    source.parsed.clear()
+    report = await ingest(source, store, transforms, None, **{"origin": "x", **more})
+    return sorted(source.parsed), report
+
+
+@pytest.fixture
+async def source(tmp_path: Path) -> AsyncIterator[Counted]:
+    (tmp_path / "a.md").write_text("moon")
+    (tmp_path / "b.md").write_text("---\ntenant: acme\n---\ntides")
+    (tmp_path / "odd.md").write_text("---\nkind: x\nno pair\n---\nsalt")
+    counted = Counted(path=str(tmp_path))
+    await counted.open()
+    yield counted
+    await counted.aclose()
+
+
+async def test_a_file_of_the_same_bytes_is_parsed_again_only_if_something_was_wrong_with_it(
+    source: Counted, tmp_path: Path
+) -> None:  # fmt: skip
+    store = Memory()
+    parsed, first = await again(source, store)
+    assert (parsed, first.added) == (["a.md", "b.md", "odd.md"], 3)
+    parsed, second = await again(source, store)
+    assert (parsed, second.unchanged, second.deleted, second.documents) == (["odd.md"], 3, 0, 0)
+    assert first.skipped == second.skipped == [("x", "odd.md: front matter line 'no pair' is not `key: value`.")]
+    os.utime(tmp_path / "a.md", (1, 1))
+    (tmp_path / "b.md").unlink()
+    parsed, third = await again(source, store)
+    assert (parsed, third.unchanged, third.deleted) == (["odd.md"], 2, 1)
+    (tmp_path / "a.md").write_text("moon\n")  # other bytes, the same text
+    parsed, fourth = await again(source, store)
+    assert (parsed, fourth.unchanged, fourth.documents) == (["a.md", "odd.md"], 2, 0)
+
+
+async def test_other_labels_transforms_and_a_rebuild_parse_everything_again(source: Counted) -> None:
+    store = Memory()
+    await again(source, store)
+    everything = ["a.md", "b.md", "odd.md"]
+    parsed, report = await again(source, store, labels={"kind": "book"})
+    assert (parsed, report.changed) == (everything, 2)  # the third says what it is itself
+    assert (await again(source, store, Headings(), labels={"kind": "book"}))[0] == everything
+    assert (await again(source, store, Headings(), labels={"kind": "book"}))[0] == ["odd.md"]
+    assert (await again(source, store, Headings(), labels={"kind": "book"}, rebuild=True))[0] == everything
+    assert (await again(source, store, Headings(), Quality(repeated=2), labels={"kind": "book"}))[0] == sorted(everything * 2)
 
 
 # One run at a time

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -21,6 +21,7 @@ from contextrouter.ingest.prepare import check_labels, configuration, fingerprin
 from contextrouter.ingest.report import Report, SupportsProblems, SupportsSize
 from contextrouter.ingest.survey import survey, surveying
 from contextrouter.ingest.turns import turn
+from contextrouter.ingest.versions import SupportsVersions, listed, maker, marked, said, versions
 from contextrouter.ingest.work import AHEAD, Prepared, Room
 from contextrouter.lifecycle import SupportsModel
 from contextrouter.model import Document, Vector
@@ -81,7 +82,7 @@ class Run:
         self.origin, self.batch, self.dry_run, self.rebuild, self.progress = origin, batch, dry_run, rebuild, progress
         self.report = Report()
         self.made_by = configuration(transforms, embedder, store.vector_legs)
-        self.surveyors = surveying(transforms)
+        self.maker, self.surveyors = maker(self.made_by, labels), surveying(transforms)
         self.begun = self.told = time.monotonic()
         self.seen: set[tuple[str | None, str]] = set()
         self.stored: dict[str | None, Mapping[str, str]] = {}
@@ -130,38 +131,41 @@ class Run:
         self, source: SupportsCrawl, queue: asyncio.Queue[asyncio.Task[Prepared] | None], group: asyncio.TaskGroup
     ) -> Exception | None:  # fmt: skip
         """Put every document that is new or changed into work; return what the source broke off with, if it did."""
-        crawl, broken = source.crawl(), None
+        known, owner = await self._versions(source)
+        crawl, broken = listed(source, known, every=self.rebuild or bool(self.surveyors)), None
         try:
             while True:
                 try:
-                    given = await anext(crawl)
+                    id, version, given = await anext(crawl)
                 except StopAsyncIteration:
                     break
                 except Exception as error:  # the source's, not ours: reported once all that came before is stored
                     broken = error
                     break
                 self.report.read += 1
-                wanted = await self._wanted(given)
-                if wanted is not None:
-                    await self._into_work(*wanted, queue, group)
-                elif time.monotonic() - self.told >= _OFTEN:
+                if given is None:
+                    self._unread(id, owner[id])
+                elif (wanted := await self._wanted(given)) is not None:
+                    await self._into_work(*wanted, version, queue, group)
+                if time.monotonic() - self.told >= _OFTEN:
                     self.tell()
         finally:
-            if isinstance(crawl, AsyncGenerator):
-                await crawl.aclose()
+            await crawl.aclose()
         await queue.put(None)
         await queue.put(None)
         return broken
 
     async def _into_work(
-        self, document: Document, mark: str, queue: asyncio.Queue[asyncio.Task[Prepared] | None], group: asyncio.TaskGroup
-    ) -> None:
+        self, document: Document, mark: str, version: str, queue: asyncio.Queue[asyncio.Task[Prepared] | None],
+        group: asyncio.TaskGroup,
+    ) -> None:  # fmt: skip
         """Begin with a document as soon as there is room for it."""
         if not self.room.fits(len(document.content)):
             await queue.put(None)
         await self.room.take(len(document.content))
         known = document.id in await self._known(document.tenant or None)
-        await queue.put(group.create_task(Prepared(document, known).by(self.transforms, mark)))
+        prepared = Prepared(document, known).by(self.transforms, marked(mark, self.maker, version))
+        await queue.put(group.create_task(prepared))
 
     async def _store(self, queue: asyncio.Queue[asyncio.Task[Prepared] | None]) -> None:
         """Take what is ready, in order. None: store what waits, for room is needed; twice: nothing comes any more."""
@@ -177,6 +181,19 @@ class Run:
                 if sum(max(1, len(each.entry.chunks)) for each in self.waiting if each.entry) >= self.batch:
                     await self._flush()
             ended = task is None
+
+    async def _versions(self, source: SupportsCrawl) -> tuple[Mapping[str, str], Mapping[str, str | None]]:
+        """The versions that the store knows of this origin's documents, and whose they are."""
+        if not isinstance(source, SupportsVersions):
+            return {}, {}
+        for tenant in await self._tenants():
+            await self._known(tenant)
+        return versions(self.stored, self.origin, self.maker)
+
+    def _unread(self, id: str, tenant: str | None) -> None:
+        """Count a document that its source knows to be what it was."""
+        self.seen.add((tenant, f"{self.origin}:{id}"))
+        self.report.unchanged += 1
 
     async def _known(self, tenant: str | None) -> Mapping[str, str]:
         """What the store has of a tenant: id -> fingerprint."""
@@ -209,7 +226,7 @@ class Run:
         except Exception as error:  # one document's failure must not end the run; it is reported, and what is stored stays
             self._skip(document.id, f"{type(error).__name__}: {error}")
             return None
-        if known.get(document.id) == mark and not self.rebuild:
+        if said(known.get(document.id, "")) == mark and not self.rebuild:
             self.report.unchanged += 1
             return None
         return document, mark

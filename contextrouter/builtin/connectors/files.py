@@ -6,7 +6,8 @@ import asyncio
 import codecs
 import threading
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -25,6 +26,8 @@ from contextrouter.errors import SourceError, SourceTimeout
 from contextrouter.model import Document, Hit, Query, Scope
 from contextrouter.threads import Threads
 
+PARSED_BY = 1
+"""Goes up when a file of the same bytes becomes another text."""
 TITLE, HEADING, BODY = 3.0, 2.0, 1.0
 """How often a term counts by where it stands: title over heading path over body."""
 SNIPPET_CHARACTERS = 200
@@ -38,6 +41,7 @@ class _File(NamedTuple):
     document: Document | None
     passages: tuple[Document, ...]
     problems: tuple[str, ...]
+    version: str = ""  # "": something was wrong with it
 
 
 class _Snapshot(NamedTuple):
@@ -130,14 +134,24 @@ class Files(Connector):
 
         The texts are read one by one and not kept.
         """
+        async with aclosing(self.crawl_since({})) as every:
+            async for _, _, found in every:
+                if found:
+                    yield found
+
+    async def crawl_since(self, known: Mapping[str, str]) -> AsyncGenerator[tuple[str, str, Document | None], None]:
+        """As `crawl`, with each file's id and version, a digest of its bytes; None for one whose version is known.
+
+        A file that something was wrong with has the version "".
+        """
         threads = self._threads(self._scans)
         listing = await self._listed()
         problems, unread = list(listing.problems), list(listing.unread)
         for name, listed in listing.files.items():
-            file = await threads.run(self._read, name, listed, False)
+            file = await threads.run(self._read, name, listed, False, known.get(name, ""))
             problems += file.problems
-            if file.document:
-                yield file.document
+            if file.document or file.version:
+                yield name, file.version, file.document
             else:
                 unread.append(name)
         self.problems, self.unread = problems, unread
@@ -220,16 +234,24 @@ class Files(Connector):
         known = old.files.get(name) if old else None
         return known if known and known.listed == listed else self._read(name, listed, True)
 
-    def _read(self, name: str, listed: Listed, cut: bool) -> _File:
-        """Read one file, with its passages when `cut`; what is wrong with it is said, not raised."""
+    def _read(self, name: str, listed: Listed, cut: bool, known: str = "") -> _File:
+        """Read one file, with its passages when `cut`; what is wrong with it is said, not raised.
+
+        One whose version is known is not parsed.
+        """
         try:
-            parsed = self._parsed(name, self._folder.read(listed))
+            data = self._folder.read(listed)
+            version = sha256(repr((PARSED_BY, self._kind, self._encoding)).encode() + data).hexdigest()[:32]
+            if version == known:
+                return _File(listed, None, (), (), version)
+            parsed = self._parsed(name, data)
         except OSError as error:
             return _File(listed, None, (), (f"{name}: cannot be read ({error.strerror or error}).",))
         except Unreadable as error:
             return _File(listed, None, (), (f"{name}: {error}",))
         whole, problems = document(name, parsed, listed.modified, self._kind)
-        return _File(listed, whole, _passages(whole) if cut else (), tuple(f"{name}: {reason}" for reason in problems))
+        told = tuple(f"{name}: {reason}" for reason in problems)
+        return _File(listed, whole, _passages(whole) if cut else (), told, "" if told else version)
 
     def _parsed(self, name: str, data: bytes) -> Parsed:
         """The text of a file. Raises Unreadable."""
