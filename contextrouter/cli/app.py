@@ -13,6 +13,7 @@ from contextrouter.cli import (
     check,
     db,
     demo,
+    evaluate,
     fetch,
     graph,
     ingest,
@@ -57,6 +58,8 @@ def _root(
 for module in (demo, init, check, settings, ingest, route, plan, serve, mcp, fetch):
     name = module.__name__.rpartition(".")[2]
     app.command(name)(getattr(module, name))
+app.command("eval")(evaluate.evaluate)
+app.command("tune")(evaluate.tune)
 app.add_typer(plugins.app, name="plugins")
 app.add_typer(cache.app, name="cache")
 app.add_typer(db.app, name="db")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 
 from contextrouter.cli import screen
 from contextrouter.model import Context, Envelope, Intent, Plan
+from contextrouter.why import above
 
 _NAME = 44
 """Characters of a document's name that are shown in a table."""
@@ -68,6 +70,11 @@ def _scores(context: Context) -> None:
         score, share = f"{envelope.score:.4f}", f"{envelope.normalized:.2f}"
         screen.row(made, screen.styled((f"[{number}]", "bold cyan")), _name(envelope), score, share, signals)
     screen.show(made)
+    if len(context.envelopes) > 1:
+        screen.out.print()
+        screen.say(("Why each stands above the next: what speaks for it, and what against.", "dim"))
+        for number, (one, other) in enumerate(itertools.pairwise(context.envelopes), 1):
+            screen.say((f"[{number}] ", "bold cyan"), above(one, other), indent=2)
 
 
 def _signal(signal: tuple[str, float]) -> str:
