@@ -49,6 +49,8 @@ Amount = TypeVar("Amount", bound=Any)
 """A number, or an array of them."""
 Phrase = tuple[str, ...]
 """Index terms that stand side by side; one term is a word."""
+Stemmed = Callable[[str], str]
+"""A folded word -> its index term; "" for a stop word."""
 
 
 class _Letters(dict[int, "int | str | None"]):
@@ -120,7 +122,7 @@ def spaced(text: str) -> Iterator[str]:
             yield from (run for run in _RUNS.findall(word) if not _HAS_UNSPACED.match(run))
 
 
-def analyse(text: str, stemmed: Callable[[str], str] | None = None) -> list[str]:
+def analyse(text: str, stemmed: Stemmed | None = None) -> list[str]:
     """Turn a text into index terms, in order: stems of words, and pairs of characters where a script has no spaces.
 
     A run of such characters is followed by its last one alone, so that every character begins some term. `stemmed` makes terms
@@ -138,11 +140,12 @@ def analyse(text: str, stemmed: Callable[[str], str] | None = None) -> list[str]
     return terms
 
 
-def parse(text: str, stemmed: Callable[[str], str] | None = None) -> WebQuery:
+def parse(text: str, ways: Sequence[Stemmed | None] = (None,)) -> WebQuery:
     """Read a question as web searches are: `"a phrase"`, `one OR other`, `-without`, and plain words.
 
     Words are alternatives, the rarer the weightier; a phrase is required; OR between phrases asks for one of them. Stop words
-    are scored only when nothing else is left. Whatever has no meaning is ignored; nothing raises. `stemmed` as in `analyse`.
+    are scored only when nothing else is left. Whatever has no meaning is ignored; nothing raises. `ways` are the stemmers of
+    `analyse` that a text may have been indexed with: any of them may find it.
     """
     text = text[:LONGEST].translate(_QUOTES)
     groups: list[list[tuple[Phrase, bool]]] = []
@@ -153,15 +156,16 @@ def parse(text: str, stemmed: Callable[[str], str] | None = None) -> WebQuery:
             alternative = bool(groups)
             continue
         quoted = token["phrase"] is not None
-        phrase = _phrase(token["phrase"] if quoted else token["word"], stemmed)
-        if not phrase:
+        spoken = token["phrase"] if quoted else token["word"]
+        phrases = [phrase for stemmed in ways if (phrase := _phrase(spoken, stemmed))]
+        if not phrases:
             continue
         if token["no"]:
-            excluded[phrase] = None
+            excluded.update(dict.fromkeys(phrases))
         elif alternative:
-            groups[-1].append((phrase, quoted))
+            groups[-1].extend((phrase, quoted) for phrase in phrases)
         else:
-            groups.append([(phrase, quoted)])
+            groups.append([(phrase, quoted) for phrase in phrases])
         alternative = False
     required = [tuple(phrase for phrase, _ in group) for group in groups if any(quoted for _, quoted in group)]
     return WebQuery(_scored(groups), tuple(dict.fromkeys(required)), tuple(excluded))
@@ -220,7 +224,7 @@ def _pairs(run: str) -> list[str]:
     return [run[i : i + 2] for i in range(len(run))]
 
 
-def _phrase(text: str, stemmed: Callable[[str], str] | None) -> Phrase:
+def _phrase(text: str, stemmed: Stemmed | None) -> Phrase:
     """The terms of a phrase; a single character of a script without spaces stands for all terms it begins."""
     terms = analyse(text, stemmed)
     while terms and not terms[-1]:

@@ -19,6 +19,7 @@ from contextrouter import websearch
 from contextrouter.builtin.providers import postgres_text, postgres_write
 from contextrouter.builtin.providers.memory import Memory
 from contextrouter.builtin.providers.postgres import Postgres
+from contextrouter.builtin.providers.postgres_words import CONFIGURATIONS
 from contextrouter.contracts import (
     Entry,
     SupportsFacets,
@@ -201,12 +202,51 @@ async def test_words_are_those_of_the_configuration_the_settings_name() -> None:
             await ids(store, text)
 
 
+async def test_each_chunk_has_the_words_of_its_language() -> None:
+    """Found by its own stems alone, in phrases and negations, too; what another language makes of a word finds nothing in it."""
+    near: dict[str, Any] = {"vector": [1.0, 0.0]}
+    async with opened(languages=["fr", "de"]) as store:
+        await store.upsert([
+            entry("de", "die alten Häuser am Fluss", language="de-AT", vector=[1.0, 0.0]),
+            entry("fr", "les vieux journaux", language="FR", vector=[1.0, 0.1]),
+            entry("en", "old houses, die, haus, journal", language="en", vector=[1.0, 0.2]),
+            entry("none", "houses of the hill, Häuser", vector=[1.0, 0.3]),
+        ])  # fmt: skip
+        for text, found in [
+            ("Haus", ["de", "en"]), ("Häusern", ["de"]), ("journal", ["en", "fr"]), ("house", ["en", "none"]), ("die", ["en"]),
+            ("alte", ["de"]), ("the of", ["none"]), ("vieille vieux", ["fr"]),
+        ]:  # fmt: skip
+            assert sorted(await ids(store, text)) == found, text
+        for leg in store.legs:
+            assert await ids(store, '"Haus am Fluss"', leg, **near) == ["de"]
+            assert await ids(store, '"houses of the hill"', leg, **near) == ["none"]
+            assert sorted(await ids(store, 'houses haus journal -"häuser am"', leg, **near)) == ["en", "fr", "none"]
+        told = await store.statistics(["journal", "Häuser"])
+        assert (told.documents, told.frequencies) == (4, {"journal": 2, "Häuser": 2})
+        assert [(f.value, f.count) for f in await store.facets(Query(text='"journal"', leg="text"), ["kind"])] == [("document", 2)]
+        for text in HOSTILE[:40]:
+            await ids(store, text)
+        said = r"filled with languages = \['de', 'fr'\], the settings have languages = \['de'\]; name the former, or run"
+        async with opened(schema=store.pool.schema, languages=["de"]) as other:
+            with pytest.raises(SourceError, match=said):
+                await ids(other, "haus")
+    with pytest.raises(ValueError, match=r"languages 'tlh' is none that Postgres has words of\. It has: ar, ca, "):
+        Postgres(languages=["de", "tlh"])
+    with pytest.raises(ValueError, match=r"text_search 'german' and languages \['de'\] are both given"):
+        Postgres(text_search="german", languages=["de"])
+
+
+async def test_every_language_has_its_configuration(store: Postgres) -> None:
+    found = {row[0] for row in await run("SELECT cfgname FROM pg_ts_config WHERE cfgnamespace = 'pg_catalog'::regnamespace")}
+    assert set(CONFIGURATIONS.values()) <= found
+
+
 async def test_a_store_has_the_words_of_one_configuration() -> None:
     """Whoever asks it by other words is refused, where words count, until it is filled anew."""
     near: dict[str, Any] = {"vector": [1.0, 0.0]}
     async with opened(text_search="french") as store, opened(schema=store.pool.schema) as other:
         await store.upsert([entry("a", "les journaux", vector=[1.0, 0.0])])
-        said = "filled with text_search = 'french', the settings have ''; name the former, or run"
+        said = "filled with text_search = 'french', the settings have text_search = ''; name the former, or run"
         for refused in (
             ids(other, "journal"), ids(other, '"les journaux"', "vector", **near), other.upsert([entry("b", "x")]),
             other.facets(Query(text="", leg="text"), ["kind"]),
@@ -218,7 +258,7 @@ async def test_a_store_has_the_words_of_one_configuration() -> None:
         await other.clear()
         await other.upsert([entry("a", "les journaux")])
         assert await ids(other, "journal") == []
-        with pytest.raises(SourceError, match="text_search = '', the settings have 'french'"):
+        with pytest.raises(SourceError, match="text_search = '', the settings have text_search = 'french'"):
             await store.upsert([entry("b", "x")])
     async with opened(text_search="klingon", embedder=None) as none:
         with pytest.raises(SourceError, match='Postgres refused: text search configuration "klingon" does not exist'):

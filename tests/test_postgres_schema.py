@@ -104,7 +104,8 @@ async def test_a_store_of_version_1_keeps_its_words_and_answers_as_before(monkey
             await run(f"DELETE FROM \"{store.pool.schema}\".meta WHERE key = 'text_search'")  # which version 1 did not note
         assert await store.migrate() == list(range(2, NOW + 1))
         assert await ids(store, "sun") == ["a"]
-        with pytest.raises(SourceError, match="filled with text_search = '', the settings have 'german'; name the former, or run"):
+        said = "filled with text_search = '', the settings have text_search = 'german'; name the former, or run"
+        with pytest.raises(SourceError, match=said):
             async with opened(schema=store.pool.schema, embedder=None, text_search="german") as other:
                 await ids(other, "sun")
 

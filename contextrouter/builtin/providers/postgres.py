@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Self
 
-from contextrouter import websearch
 from contextrouter.builtin.providers import postgres_lookup as lookup
 from contextrouter.builtin.providers import postgres_schema as schema
 from contextrouter.builtin.providers import postgres_text, postgres_tune, postgres_vectors, postgres_write
@@ -17,7 +16,7 @@ from contextrouter.builtin.providers.postgres_embedded import PREFIX, example_fo
 from contextrouter.builtin.providers.postgres_pool import NoStore, Pool, Session, clean
 from contextrouter.builtin.providers.postgres_turns import Turns
 from contextrouter.builtin.providers.postgres_vectors import Index, Precision
-from contextrouter.builtin.providers.postgres_words import Stemmed, Words
+from contextrouter.builtin.providers.postgres_words import Words
 from contextrouter.builtin.providers.sqlite_write import document
 from contextrouter.contracts import Entry, Provider, TermStatistics
 from contextrouter.errors import IngestError, SourceError
@@ -33,12 +32,12 @@ class Postgres(Provider):
     `dsn` is a connection string; empty: `DATABASE_URL`, else the `PG*` variables; `embedded:FOLDER` starts a server of one's
     own, for trying out. `embedder` names the embedder of its vectors ("": text only). `title_weight`, `path_weight` and
     `body_weight` say how often a term counts in each field. `text_search` names a text-search configuration of Postgres
-    ("german") whose stems and stop words hold ("": those of all stores, English stems). `index` is the vectors' approximate
-    index, of `precision`, with HNSW's `m` and `ef_construction`; a search looks at `ef_search` candidates at least, and
-    measures all when no more than `exact_below` are admitted. `pool_size` connections at most serve a process; a search waits
-    `pool_timeout` seconds for one, and `statement_timeout` seconds for an answer, unless its deadline is nearer.
-    `statement_cache_size = 0` is for a pooler in transaction mode; `target_session_attrs` chooses among several hosts. Raises
-    ValueError for values out of range.
+    ("german") whose stems and stop words hold for all ("": those of all stores, English stems); `languages` (["de", "fr"])
+    those of chunks whose `language` they are. `index` is the vectors' approximate index, of `precision`, with HNSW's `m` and
+    `ef_construction`; a search looks at `ef_search` candidates at least, and measures all when no more than `exact_below` are
+    admitted. `pool_size` connections at most serve a process; a search waits `pool_timeout` seconds for one, and
+    `statement_timeout` seconds for an answer, unless its deadline is nearer. `statement_cache_size = 0` is for a pooler in
+    transaction mode; `target_session_attrs` chooses among several hosts. Raises ValueError for values out of range.
     """
 
     def __init__(
@@ -51,6 +50,7 @@ class Postgres(Provider):
         path_weight: float = 2.0,
         body_weight: float = 1.0,
         text_search: str = "",
+        languages: Sequence[str] = (),
         index: Index = "hnsw",
         precision: Precision = "vector",
         m: int = 16,
@@ -71,7 +71,7 @@ class Postgres(Provider):
         self._usual = (title_weight, path_weight, body_weight) == postgres_tune.COUNTED
         if text_search and not _CONFIGURATION.fullmatch(text_search):
             raise ValueError(f"text_search {text_search!r} is no name of a text-search configuration, such as 'german'.")
-        self._words = Words(text_search)
+        self._words = Words(text_search, languages)
         for name, value, least, most in (
             ("m", m, 2, 100), ("ef_construction", ef_construction, 4, 1000), ("ef_search", ef_search, 1, 1000),
             ("exact_below", exact_below, 0, 10_000_000),
@@ -166,12 +166,12 @@ class Postgres(Provider):
         """
         if not entries:
             return
-        stemmed = await self._stemmed(entries) if self._words.configuration else None
-        rows = [postgres_write.prepare(entry, self.vector_legs, stemmed) for entry in entries]
+        words = await self._words_of(entries) if self._words.note else None
+        rows = [postgres_write.prepare(entry, self.vector_legs, words) for entry in entries]
         await self._laid_out()
         try:
             async with self.pool.transaction(write=True) as connection:
-                await schema.keep_note(connection, "text_search", self._words.configuration)
+                await schema.keep_note(connection, "text_search", self._words.note)
                 self._words.refuse_others(await schema.note(connection, "text_search"))
                 first = await postgres_write.sized(connection, rows, *self._model)
                 if first:
@@ -191,10 +191,9 @@ class Postgres(Provider):
         """Let another process fill the schema."""
         await self._turns.end()
 
-    async def _stemmed(self, entries: Sequence[Entry]) -> Stemmed | None:
-        texts = [text for entry in entries for chunk in entry.chunks for text in websearch.fields(chunk)]
+    async def _words_of(self, entries: Sequence[Entry]) -> postgres_write.Way:
         async with self.pool.transaction() as connection:
-            return await self._words.stemmed(connection, texts)
+            return await self._words.of_chunks(connection, [chunk for entry in entries for chunk in entry.chunks])
 
     async def _laid_out(self) -> None:
         """An empty database is laid out; what has an older schema is brought up to date on purpose only."""
@@ -270,7 +269,7 @@ class Postgres(Provider):
         Scope, period, filters, labels, phrases and negations narrow; plain words do not, as in a search, where any suffices.
         """
         async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
-            self._words.refuse_others(await schema.note(connection, "text_search", missing=self._words.configuration))
+            self._words.refuse_others(await schema.note(connection, "text_search", missing=self._words.note))
             asked = await self._words.parsed(connection, query.text)
             return await lookup.facets(connection, query, asked, dimensions)
 
@@ -285,8 +284,7 @@ class Postgres(Provider):
     async def statistics(self, terms: Sequence[str], scope: Scope | None = None) -> TermStatistics:
         """Counts over the chunks that `scope` shows; a term of several words has the frequency of the rarest, 20,000 at most."""
         async with self.pool.transaction(scope) as connection:
-            stemmed = await self._words.stemmed(connection, terms)
-            return await postgres_text.statistics(connection, terms, scope, stemmed)
+            return await postgres_text.statistics(connection, terms, scope, await self._words.ways(connection, terms))
 
     async def stats(self) -> Mapping[str, int | str]:
         """Counts of documents, chunks, vectors, links and facts; generation, dimensions, model; and bytes on disk."""

@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from contextrouter import websearch
 from contextrouter.builtin.providers.postgres_filter import Values, admitted, lexeme, visible
-from contextrouter.builtin.providers.postgres_words import Stemmed, Words
+from contextrouter.builtin.providers.postgres_words import Words
 from contextrouter.contracts import TermStatistics
 from contextrouter.model import Query, Scope
-from contextrouter.websearch import WebQuery
+from contextrouter.websearch import Stemmed, WebQuery
 
 if TYPE_CHECKING:
     from contextrouter.builtin.providers.postgres_pool import Connection
@@ -49,7 +49,7 @@ async def ranked(connection: Connection, query: Query, asked: WebQuery, words: W
     if not asked.terms or any(term.endswith(websearch.FURTHEST) for term in asked.terms):
         return []
     values = Values()
-    filled = values.bound(words.configuration, "text")
+    filled = values.bound(words.note, "text")
     if not await connection.fetchval(_RANKS.format(filled, visible(query.scope, "c", values) or "true"), *values):
         return []
     values = Values()
@@ -132,14 +132,17 @@ async def counted(
 
 
 async def statistics(
-    connection: Connection, terms: Sequence[str], scope: Scope | None, stemmed: Stemmed | None = None
+    connection: Connection, terms: Sequence[str], scope: Scope | None, ways: Sequence[Stemmed | None] = (None,)
 ) -> TermStatistics:
     """Counts over the chunks that the scope shows; a term that is several words has the frequency of the rarest of them."""
-    analysed: Mapping[str, list[str]] = {term: list(filter(None, websearch.analyse(term, stemmed))) for term in terms}
-    words = list(dict.fromkeys(word for found in analysed.values() for word in found))
+    analysed = {term: [[*filter(None, websearch.analyse(term, stemmed))] for stemmed in ways] for term in terms}
+    words = list(dict.fromkeys(word for ways in analysed.values() for found in ways for word in found))
     counts, total, average, _ = await counted(connection, words, scope)
     return TermStatistics(
         documents=total,
         average_length=average,
-        frequencies={term: min((counts.get(word, 0) for word in found), default=0) for term, found in analysed.items()},
+        frequencies={
+            term: sum(min((counts.get(word, 0) for word in found), default=0) for found in ways)
+            for term, ways in analysed.items()
+        },
     )

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -14,16 +14,18 @@ from contextrouter.builtin.providers import postgres_schema as schema
 from contextrouter.builtin.providers.filtering import aligned, indexed, labelled, microseconds
 from contextrouter.builtin.providers.postgres_filter import entries, lexeme
 from contextrouter.builtin.providers.postgres_pool import clean
-from contextrouter.builtin.providers.postgres_words import Stemmed
 from contextrouter.builtin.providers.sqlite_write import name_key, payload
 from contextrouter.contracts import Entry
 from contextrouter.errors import IngestError, SourceError
 from contextrouter.model import Document, Fact, Vector
+from contextrouter.websearch import Stemmed
 
 if TYPE_CHECKING:
     from contextrouter.builtin.providers.postgres_pool import Connection
 
 LEGS = ("vector", "keywords")
+Way: TypeAlias = Callable[[Document], Stemmed | None]
+"""A chunk -> how its words are stemmed; None: in the way of all stores."""
 _Counts: TypeAlias = dict[tuple[str, str, str], list[int]]
 """(tenant, compartment, sensitivity) -> chunks and length, more or less."""
 _GAP = 16  # positions between fields, so that no phrase reaches from one into the next
@@ -63,13 +65,13 @@ class Rows(NamedTuple):
     dimensions: tuple[int, ...]  # of the vectors in it, each length once
 
 
-def prepare(entry: Entry, legs: Sequence[str], stemmed: Stemmed | None = None) -> Rows:
+def prepare(entry: Entry, legs: Sequence[str], words: Way | None = None) -> Rows:
     """Turn an entry into rows. Raises IngestError that names the document and what is wrong with it."""
     document = entry.document
     if not document.id:
         raise IngestError("Document without an id cannot be stored; give it one.")
     try:
-        return _prepared(entry, legs, stemmed)
+        return _prepared(entry, legs, words)
     except UnicodeEncodeError as error:
         what = "holds a lone surrogate, which is no character; decode its text with errors='replace'"
         raise IngestError(f"Document {document.id!r} {what}.", document=document.id) from error
@@ -77,7 +79,7 @@ def prepare(entry: Entry, legs: Sequence[str], stemmed: Stemmed | None = None) -
         raise IngestError(f"Document {document.id!r} {error}.", document=document.id) from error
 
 
-def _prepared(entry: Entry, legs: Sequence[str], stemmed: Stemmed | None) -> Rows:
+def _prepared(entry: Entry, legs: Sequence[str], words: Way | None) -> Rows:
     document = entry.document
     chunks = labelled(document, entry.chunks)
     aligned(entry, legs)
@@ -93,7 +95,7 @@ def _prepared(entry: Entry, legs: Sequence[str], stemmed: Stemmed | None) -> Row
             clean(document.url), list(map(clean, document.labels)), microseconds(document.updated_at),
             microseconds(document.synced_at), clean(entry.fingerprint), "" if chunks == [document] else payload(document),
         ),
-        chunks=tuple((*owner, n, *_chunk(chunk, vectors[n], stemmed)) for n, chunk in enumerate(chunks)),
+        chunks=tuple((*owner, n, *_chunk(chunk, vectors[n], words(chunk) if words else None)) for n, chunk in enumerate(chunks)),
         links=tuple((*owner, clean(link)) for link in dict.fromkeys(document.links) if link),
         facts=tuple((*owner, n, *_fact(fact, document)) for n, fact in enumerate(entry.facts)),
         dimensions=tuple({len(v) for held in vectors for v in held.values() if v is not None}),
