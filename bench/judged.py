@@ -1,7 +1,8 @@
 """Judged collections, read from a folder, and stores made of them once.
 
 A collection is a folder with `corpus.jsonl.gz` (lines of {"id", "title", "text"}, perhaps "source"), `queries.dev.jsonl` or
-`queries.jsonl` ({"id", "text"}, perhaps "answerable"), and `qrels.dev.tsv` or `qrels.tsv` (query, document, grade; a head line).
+`queries.jsonl` ({"id", "text"}, perhaps "answerable"; "conversation" in both is a tenant), and `qrels.dev.tsv` or `qrels.tsv`
+(query, document, grade; a head line).
 A folder with `sources.json` instead of a corpus names other collections as its sources, each with a prefix of ids.
 """
 
@@ -21,7 +22,7 @@ import numpy as np
 from contextrouter.builtin.providers.sqlite import Sqlite
 from contextrouter.contracts import Embedder, Entry
 from contextrouter.ingest.prepare import leg_text
-from contextrouter.model import Document, Vector
+from contextrouter.model import Document, Scope, Vector
 
 BATCH = 500
 
@@ -34,6 +35,7 @@ class Question:
     text: str
     answerable: bool = True
     group: str = ""  # the source that holds its answers, where the collection says so
+    scope: Scope | None = None  # of the conversation that it is about, where documents belong to one
 
 
 @dataclass
@@ -66,7 +68,10 @@ def read(folder: Path) -> Collection:
         split, documents = _documents(folder / "corpus.jsonl.gz", "")
         sources = split if name == "kgpacks-faq" else {"docs": documents}
     questions = [
-        Question(r["id"], r["text"], r.get("answerable", True) is not False, _word(r.get("gold_source") or r.get("pack") or ""))
+        Question(
+            r["id"], r["text"], r.get("answerable", True) is not False, _word(r.get("gold_source") or r.get("pack") or ""),
+            Scope(tenant=r["conversation"]) if r.get("conversation") else None,
+        )
         for r in map(json.loads, _first(folder, "queries.dev.jsonl", "queries.jsonl").read_text(encoding="utf-8").splitlines())
     ]
     grades: dict[str, dict[str, int]] = {}
@@ -83,7 +88,8 @@ def _documents(path: Path, prefix: str) -> tuple[dict[str, list[Document]], list
     with gzip.open(path, "rb") as lines:
         for row in map(msgspec.json.decode, lines):
             title = row.get("title") or ""
-            made = Document(id=prefix + str(row["id"]), title=title, content=row.get("text") or title)
+            text, tenant = row.get("text") or title, row.get("conversation")
+            made = Document(id=prefix + str(row["id"]), title=title, content=text, tenant=tenant)
             if made.content.strip():
                 every.append(made)
                 split.setdefault(_word(row.get("source") or "docs"), []).append(made)
@@ -141,7 +147,7 @@ async def stores(collection: Collection, folder: Path, embedder: Embedder | None
         await store.open()
         if embedder is not None:
             await store.embedded_by(embedder.model, embedder.dimensions)
-        if await store.fingerprints():
+        if await store.tenants():
             continue
         for start in range(0, len(documents), BATCH):
             await store.upsert(await entries_of(documents[start : start + BATCH], embedder))

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import bm25s
 import Stemmer
-from judged import Collection, Kept, stores
+from judged import Collection, Kept, Question, stores
 
 from contextrouter import ContextRouter
 from contextrouter.builtin.embedders.minilm import MiniLM
@@ -42,7 +42,7 @@ class System:
     async def aclose(self) -> None:
         """Let go."""
 
-    async def answer(self, question: str) -> Answer:
+    async def answer(self, question: Question) -> Answer:
         """The best DEPTH documents, timed."""
         raise NotImplementedError
 
@@ -66,9 +66,9 @@ class MergedIndex(System):
     def _tokens(self, texts: Sequence[str]) -> Any:
         return bm25s.tokenize(list(texts), stopwords="en", stemmer=self.stemmer, show_progress=False)
 
-    async def answer(self, question: str) -> Answer:
+    async def answer(self, question: Question) -> Answer:
         started = perf_counter()
-        places, scores = self.index.retrieve(self._tokens([question]), k=min(DEPTH, len(self.ids)), show_progress=False)
+        places, scores = self.index.retrieve(self._tokens([question.text]), k=min(DEPTH, len(self.ids)), show_progress=False)
         found = [(self.ids[place], float(score)) for place, score in zip(places[0], scores[0], strict=True) if score > 0]
         return found, perf_counter() - started
 
@@ -105,9 +105,9 @@ class Routed(System):
     async def aclose(self) -> None:
         await self.router.aclose()
 
-    async def answer(self, question: str) -> Answer:
+    async def answer(self, question: Question) -> Answer:
         started = perf_counter()
-        context = await self.router.route(question, legs=self.legs)
+        context = await self.router.route(question.text, legs=self.legs, scope=question.scope)
         took = perf_counter() - started
         return [(e.document.id, 1.0 / rank) for rank, e in enumerate(context.envelopes, 1)], took
 
