@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 KILLS, BATCH = 20, 16
+GIGABYTES = float(os.environ.get("INGEST_GIGABYTES", "2"))  # all of them take twenty minutes
 WORDS = "tide moon sea wave shore sand harbour keel mast sail rope anchor gull storm cloud rain wind salt depth reef".split()
 SETTINGS = """
 [plugins]
@@ -131,7 +132,7 @@ def test_two_gigabytes_pass_through_half_a_gigabyte_of_memory(tmp_path: Path) ->
     big.mkdir()
     pool = [" ".join(sentences(chance, 40)) for _ in range(250)]
     written = number = 0
-    while written < 2_000_000_000:
+    while written < GIGABYTES * 1e9:
         size = (4_000, 60_000, 400_000, 3_000_000, 18_000_000)[number % 5]
         line = "\n\n" if number != 4 else " "
         count = max(size // 3200, 1)
