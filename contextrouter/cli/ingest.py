@@ -54,7 +54,7 @@ async def ingest(
         raise SettingsError("--watch stores what changes; leave out --rebuild and --dry-run.")
     async with options.opened(settings) as router:
         if origins:
-            show_forgotten(await forget(router, origins, dry_run=dry_run), dry_run=dry_run, as_json=as_json)
+            show_forgotten(await forget(router, origins, dry_run=dry_run, wait=wait), dry_run=dry_run, as_json=as_json)
             return OK
         if watching:
             return await keep_up(router, names or (), every=every, wait=wait, as_json=as_json)

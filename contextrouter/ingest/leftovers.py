@@ -15,6 +15,7 @@ import msgspec
 
 from contextrouter.contracts import SupportsTenants, SupportsUpsert
 from contextrouter.errors import IngestError, SettingsError
+from contextrouter.ingest.turns import turn
 from contextrouter.ingest.wiring import Wiring
 from contextrouter.router import ContextRouter
 from contextrouter.schema import nearest
@@ -54,23 +55,26 @@ async def leftovers(router: ContextRouter | str | Path) -> list[Leftover]:
     return found
 
 
-async def forget(router: ContextRouter | str | Path, origins: Sequence[str], *, dry_run: bool = False) -> list[Leftover]:
+async def forget(
+    router: ContextRouter | str | Path, origins: Sequence[str], *, dry_run: bool = False, wait: float = 60.0
+) -> list[Leftover]:
     """Remove what jobs called `origins` left in stores that no job of that name fills, under every tenant; return what it was.
 
-    `dry_run` only says what would be removed. Raises SettingsError for an origin that left nothing, before anything is
-    removed; IngestError when a store fails.
+    `dry_run` only says what would be removed. `wait` is for how many seconds a run may be filling a store. Raises
+    SettingsError for an origin that left nothing, before anything is removed; IngestError when a store fails.
     """
     if not isinstance(router, ContextRouter):
         async with ContextRouter.from_toml(router) as opened:
-            return await forget(opened, origins, dry_run=dry_run)
+            return await forget(opened, origins, dry_run=dry_run, wait=wait)
     every = await leftovers(router)
     for origin in origins:
         _check(origin, router, sorted({each.origin for each in every}))
     if not dry_run:
         async with AsyncExitStack() as stack:
             async for name, store in _stores(router, stack):
-                async for tenant, ids in _left(router, name, store):
-                    await _remove(name, store, tenant, [id for id in ids if id.partition(":")[0] in origins])
+                async with turn(store, name, wait):
+                    async for tenant, ids in _left(router, name, store):
+                        await _remove(name, store, tenant, [id for id in ids if id.partition(":")[0] in origins])
     return [each for each in every if each.origin in origins]
 
 
