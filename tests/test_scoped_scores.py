@@ -117,3 +117,37 @@ def test_others_documents_move_no_calibrated_score(mine: list[Document], others:
         assert seen(await routed(mine, others)) == seen(await routed(mine))
 
     asyncio.run(compare())
+
+
+async def test_counts_by_label_follow_what_comes_goes_and_is_replaced(tmp_path: Path):
+    """Beside a reader that looks anew each time, one that only counts what is new says the same after every write."""
+    path = str(tmp_path / "s.db")
+    writer, kept = Sqlite(path=path, embedder=None), Sqlite(path=path, embedder=None)
+    for store in (writer, kept):
+        await store.open()
+
+    async def same() -> int:
+        fresh = Sqlite(path=path, embedder=None)
+        await fresh.open()
+        told = await fresh.statistics(["sun"], SCOPE)
+        assert await kept.statistics(["sun"], SCOPE) == told
+        await fresh.aclose()
+        return told.documents
+
+    await writer.upsert(entries([Document(content="sun", tenant="a"), Document(content="sun moon", tenant="b")], "x"))
+    assert await same() == 1
+    await writer.upsert(entries([Document(content="sun tide", tenant="a"), Document(content="moon", tenant=SHARED)], "y"))
+    assert await same() == 3
+    await writer.upsert(entries([Document(content="sun sun moon tide", tenant="a")], "y"))  # y0 is replaced
+    assert await same() == 3
+    await writer.delete(["x0"], "a")
+    assert await same() == 2
+    await writer.vacuum()
+    await writer.upsert(entries([Document(content="comet", tenant="a")], "z"))
+    assert await same() == 3
+    await writer.clear()
+    assert await same() == 0
+    await writer.upsert(entries([Document(content="comet", tenant="a")], "z"))
+    assert await same() == 1
+    for store in (writer, kept):
+        await store.aclose()

@@ -122,22 +122,25 @@ class Shown(NamedTuple):
 
 
 class Sizes:
-    """How many chunks have which labels, and how long they are together; counted once for each state of the store."""
+    """How many chunks have which labels, and how long they are together.
+
+    What was counted is counted again when chunks are gone; of new ones only these are.
+    """
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._version = ""
-        self._labelled: dict[str, list[tuple[Document, int, int]]] = {}
+        self._state = ""  # of the store, as far as chunks went
+        self._last = 0  # the last chunk counted
+        self._labelled: dict[str, dict[tuple[str, str], tuple[Document, int, int]]] = {}  # by tenant, then by the other labels
 
     def of(self, connection: sqlite3.Connection, scope: Scope | None) -> Shown:
         """What `scope` shows in the snapshot of `connection`."""
         chunks, length = schema.number(connection, "chunks"), schema.number(connection, "length")
         if scope is not None:
-            version = schema.version(connection)
             with self._lock:
-                if self._version != version:
-                    self._labelled, self._version = _labelled(connection), version
-                labelled = [each for tenant in {scope.tenant or "", SHARED} for each in self._labelled.get(tenant, ())]
+                self._count(connection)
+                found = [self._labelled.get(tenant, {}) for tenant in {scope.tenant or "", SHARED}]
+                labelled = [each for by_labels in found for each in by_labels.values()]
             counts = [(count, words) for labels, count, words in labelled if scope.allows(labels)]
             shown, length = sum([count for count, _ in counts]), sum([words for _, words in counts])
             if shown < chunks:
@@ -147,19 +150,25 @@ class Sizes:
     def forget(self) -> None:
         """Let go of everything."""
         with self._lock:
-            self._version, self._labelled = "", {}
+            self._state, self._last, self._labelled = "", 0, {}
 
-
-def _labelled(connection: sqlite3.Connection) -> dict[str, list[tuple[Document, int, int]]]:
-    """Tenant -> labels as a document has them, chunks, and terms in them."""
-    rows = connection.execute(
-        "SELECT tenant, compartment, sensitivity, count(*), sum(length) FROM chunks GROUP BY tenant, compartment, sensitivity"
-    )
-    found: dict[str, list[tuple[Document, int, int]]] = {}
-    for tenant, compartment, sensitivity, count, length in rows:
-        labels = Document(content="", tenant=tenant, compartment=compartment, sensitivity=sensitivity)
-        found.setdefault(tenant, []).append((labels, count, length))
-    return found
+    def _count(self, connection: sqlite3.Connection) -> None:
+        """Bring the counts to the snapshot of `connection`."""
+        state = ":".join([schema.text(connection, key) for key in ("store", "log", "removed")])
+        last = connection.execute("SELECT coalesce(max(number), 0) FROM chunks").fetchone()[0]
+        if self._state != state or self._last > last:
+            self._state, self._last, self._labelled = state, 0, {}
+        rows = connection.execute(
+            "SELECT tenant, compartment, sensitivity, count(*), sum(length) FROM chunks WHERE number > ?"
+            " GROUP BY tenant, compartment, sensitivity",
+            (self._last,),
+        ).fetchall()
+        for tenant, compartment, sensitivity, count, length in rows:
+            labels = Document(content="", tenant=tenant, compartment=compartment, sensitivity=sensitivity)
+            known = self._labelled.setdefault(tenant, {})
+            _, before, long = known.get((compartment, sensitivity), (labels, 0, 0))
+            known[compartment, sensitivity] = (labels, before + count, long + length)
+        self._last = last
 
 
 class Lengths:
