@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from example import CommandLine, filled
 
-from contextrouter import ContextRouter, Document, Hit, Scope, SettingsError, why
+from contextrouter import ContextRouter, Document, Hit, Rag, Scope, SettingsError, why
 from contextrouter.evaluation import Asked, Judged, abstention, ask, compare, measure, picture, read, save, tune
 from contextrouter.evaluation.asking import OVERRIDES, name_of
+from contextrouter.evaluation.tuning import Case, Trial, bare
 from contextrouter.testing import Fixed, Legs, Ones, doc, envelope, hits
 
 
@@ -243,3 +244,23 @@ def test_why_above_names_scores_ranks_and_signals_for_and_against():
         "freshness – against 0.9, rerank – against 1"
     )
     assert why.above(one.scored(0.1), one.scored(0.2)) == "in spite of its score 0.1 against 0.2"
+
+
+async def test_fusing_again_as_it_is_set_gives_the_order_of_the_router_and_another_weight_another():
+    stores = {
+        name: {"use": "memory", "documents": [{"id": f"{name}{n}", "content": text} for n, text in enumerate(texts)]}
+        for name, texts in {
+            "one": ["moon rock of the moon", "the tides of the sea", "rock"], "two": ["tides and the moon", "moon", "sea and sand"],
+        }.items()
+    }  # fmt: skip
+    settings = {"rag": {**OVERRIDES, "general_retrieval_final_count": 1000}, "providers": stores}
+    judged = [Judged(id=q, question=q, relevant={"one1": 1}) for q in ("What are the tides of the moon?", "rock and sea", "moon")]
+    async with ContextRouter(settings) as router:
+        answers = await ask(router, judged, whole=True)
+        trial = Trial(router, [Case(answer=bare(each), named=frozenset({"one1"})) for each in answers], "RR")
+    for answer, case in zip(answers, trial.cases, strict=True):
+        assert case.again(trial.base, trial.profiles, trial.sources).ranked == answer.ranked
+    plain = Rag(calibrate_weight=0.0, leg_weights=trial.base.leg_weights)
+    orders = [case.again(plain, trial.profiles, trial.sources).ranked for case in trial.cases]
+    assert orders != [answer.ranked for answer in answers]
+    assert "calibrate_weight" in trial.keys

@@ -75,8 +75,8 @@ def tune(
     The answers are those of `ask`, of a router whose settings keep everything that was found. Raises what `measure` raises.
     """
     named = frozenset(name for each in answers for name in each.question.relevant)
-    cases = [Case(answer=_bare(each), named=named) for each in answers if each.question.counts]
-    trial = _Trial(router, cases, metric)
+    cases = [Case(answer=bare(each), named=named) for each in answers if each.question.counts]
+    trial = Trial(router, cases, metric)
     order = list(range(len(cases)))
     random.Random(FOLDS).shuffle(order)  # noqa: S311  (no secret)
     folds = [order[at::FOLDS] for at in range(FOLDS)] if len(cases) >= 2 * FOLDS else []
@@ -99,14 +99,16 @@ def tune(
     )  # fmt: skip
 
 
-def _bare(answer: Asked) -> Asked:
+def bare(answer: Asked) -> Asked:
     """Without what later steps did: only documents that sources found, alive again."""
     found = [envelope.replace(dropped=None, signals={}) for envelope in answer.found if envelope.provenance]
     found = [envelope for envelope in found if all(seal.leg != "stage" for seal in envelope.provenance)]
     return msgspec.structs.replace(answer, found=tuple({id(e.provenance): e for e in found}.values()))
 
 
-class _Trial:
+class Trial:
+    """Cases of one router, and what other settings would make of them."""
+
     def __init__(self, router: ContextRouter, cases: Sequence[Case], metric: str) -> None:
         self.cases, self.metric = cases, metric
         self.sources = list(router.instances.sources)
