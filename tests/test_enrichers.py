@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from contextrouter.builtin.transforms.quality import Quality
 from contextrouter.builtin.transforms.taxonomy import Taxonomy
 from contextrouter.builtin.transforms.triples import Triples
 from contextrouter.contracts import Completion, Generator, Transform
-from contextrouter.errors import IngestError, SettingsError
+from contextrouter.errors import IngestError, MissingDependency, SettingsError
 from contextrouter.filters import attributes
 from contextrouter.ingest import Report, SupportsSurvey, ingest
 from contextrouter.ingest.prepare import configuration, leg_text, prepare
@@ -397,3 +398,11 @@ def test_search_text_holds_lines_of_the_text_in_their_order(parts: list[str]) ->
     lines = iter(document.content.splitlines())
     assert all(line in lines for line in made.metadata.get(SEARCH_TEXT, "").splitlines())
     assert made.content == document.content
+
+
+async def test_without_py3langid_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "py3langid.langid", None)
+    transform = Language()
+    with pytest.raises(MissingDependency, match=r"Telling languages apart needs the extra 'language': pip install"):
+        await transform.open()
+    await transform.aclose()
