@@ -31,6 +31,7 @@ from contextrouter.contracts import Connector, Embedder, Entry, Transform
 from contextrouter.errors import IngestError, SettingsError, SourceError
 from contextrouter.ingest import Report, SupportsSize, SupportsTurns, ingest, run, watch
 from contextrouter.ingest.job import Run
+from contextrouter.ingest.prepare import AT_ONCE, prepare
 from contextrouter.ingest.turns import turn
 from contextrouter.ingest.work import AHEAD, Room
 from contextrouter.model import Document, Hit, Query, Vector
@@ -122,6 +123,32 @@ async def test_documents_are_enriched_several_at_once_and_stored_in_their_order(
     await ingest(Pages(*"abcdefghij"), store, [slow], None, origin="x", batch=4)
     assert 2 <= slow.most <= AHEAD + 2
     assert store.calls == [[f"x:p{n}" for n in group] for group in ((0, 1, 2, 3), (4, 5, 6, 7), (8, 9))]
+
+
+async def test_chunks_of_one_document_are_with_a_transform_several_at_once_and_stay_in_their_order() -> None:
+    class Waiting(Transform):
+        now = most = 0
+
+        async def transform(self, document: Document) -> Sequence[Document]:
+            self.now += 1
+            self.most = max(self.most, self.now)
+            for _ in range(30 - len(document.content)):
+                await asyncio.sleep(0)
+            self.now -= 1
+            if len(document.content) == 30:
+                raise LookupError("thirty")
+            return [document, document]
+
+    class Cut(Transform):
+        async def transform(self, document: Document) -> Sequence[Document]:
+            return [document.replace(content="x" * n) for n in range(1, int(document.content))]
+
+    waiting, document = Waiting(), Document(id="d", content="12")
+    entry, _ = await prepare(document, [Cut(), waiting], "")
+    assert [len(chunk.content) for chunk in entry.chunks] == [n for n in range(1, 12) for _ in range(2)]
+    assert waiting.most == AT_ONCE
+    with pytest.raises(LookupError, match="thirty"):
+        await prepare(document.replace(content="40"), [Cut(), Waiting()], "")
 
 
 async def test_what_is_in_work_is_bounded_by_length_and_a_longer_document_is_in_work_alone() -> None:

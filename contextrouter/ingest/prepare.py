@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 from collections import Counter
@@ -20,6 +21,9 @@ from contextrouter.websearch import body
 LABELS = ("kind", "trust", "tenant", "compartment", "sensitivity")
 TRUSTS = ("authoritative", "reference", "volatile")
 """Levels of trust, highest first."""
+AT_ONCE = 4
+"""Chunks of a document that are with one transform at the same time."""
+_BREATH = 64
 _OWN = ("facts", "problems")  # what transforms leave in the metadata for ingestion
 # Times are left out: a file that was only touched, or copied, says what it said before.
 _HASHED = (
@@ -124,7 +128,7 @@ async def prepare(document: Document, transforms: Sequence[Transform], mark: str
     """Run the transforms over a document and return what goes into the store, with the problems they reported."""
     chunks: Sequence[Document] = [document]
     for transform in transforms:
-        chunks = [made for chunk in chunks for made in await transform.transform(chunk)]
+        chunks = await _through(transform, chunks)
     problems: list[str] = []
     facts: dict[tuple[Any, ...], Fact] = {}
     for chunk in chunks:
@@ -137,6 +141,28 @@ async def prepare(document: Document, transforms: Sequence[Transform], mark: str
     whole = _enriched(document, chunks).replace(metadata=_without(document.metadata))
     entry = Entry(document=whole, chunks=_chunks(whole, chunks), facts=tuple(facts.values()), fingerprint=mark)
     return entry, problems
+
+
+async def _through(transform: Transform, chunks: Sequence[Document]) -> list[Document]:
+    """What a transform makes of chunks, in their order; several are with it at once, for it may wait for a model elsewhere."""
+    made: list[Sequence[Document]] = [()] * len(chunks)
+    places = iter(range(len(chunks)))
+
+    async def work() -> None:
+        for place in places:
+            made[place] = await transform.transform(chunks[place])
+            if place % _BREATH == 0:
+                await asyncio.sleep(0)  # most never wait: let others have a turn
+
+    if len(chunks) == 1:
+        return list(await transform.transform(chunks[0]))
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(AT_ONCE, len(chunks))):
+                group.create_task(work())
+    except* Exception as several:
+        raise several.exceptions[0] from several.exceptions[0].__cause__
+    return [each for documents in made for each in documents]
 
 
 def _enriched(document: Document, chunks: Sequence[Document]) -> Document:
