@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from contextrouter import ContextRouter
+from contextrouter.builtin.connectors.files import Files
 from contextrouter.builtin.providers import sqlite_text
 from contextrouter.builtin.providers.memory import Memory
 from contextrouter.builtin.providers.sqlite import Sqlite
@@ -151,3 +152,24 @@ async def test_counts_by_label_follow_what_comes_goes_and_is_replaced(tmp_path: 
     assert await same() == 1
     for store in (writer, kept):
         await store.aclose()
+
+
+async def test_files_of_others_move_no_score_of_mine(tmp_path: Path):
+    def write(name: str, labels: str, text: str) -> None:
+        (tmp_path / name).write_text(f"---\n{labels}\n---\n{text}\n", "utf-8")
+
+    write("mine.md", "tenant: a", "The sun and the moon.")
+    write("tide.md", "tenant: a", "The tide of the moon, and much more of it.")
+
+    async def found() -> list[tuple[str, float | None]]:
+        source = Files(path=str(tmp_path))
+        await source.open()
+        hits = await source.search(Query(text="sun moon tide", scope=SCOPE))
+        await source.aclose()
+        return [(hit.document.id, hit.score) for hit in hits]
+
+    before = await found()
+    assert len(before) == 2
+    write("theirs.md", "tenant: b", "The sun, the sun, the sun " + "and the sun " * 30)
+    write("secret.md", "tenant: a\nsensitivity: restricted", "sun")
+    assert await found() == before

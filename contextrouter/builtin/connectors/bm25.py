@@ -11,7 +11,7 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 K1 = 0.9
 B = 0.4
@@ -121,17 +121,25 @@ class Bm25:
         for term, weight in weights.items():
             self._postings.setdefault(term, []).append((number, weight))
 
-    def search(self, text: str, limit: int, keep: Callable[[int], bool] = lambda _: True) -> list[tuple[int, float]]:
+    def search(
+        self,
+        text: str,
+        limit: int,
+        keep: Callable[[int], bool] = lambda _: True,
+        among: Collection[int] | None = None,
+    ) -> list[tuple[int, float]]:
         """Return at most `limit` (passage number, score > 0), best first; equal scores in the passages' order.
 
-        `keep` is asked before the limit. Any text is a question: there is no syntax to get wrong.
+        `keep` is asked before the limit. `among` are the numbers of passages that are there at all for who asks (None: all): the
+        others are neither found nor counted, so that they move no score. Any text is a question: there is no syntax to get wrong.
         """
         if limit <= 0:
             return []
         terms, excluded = parse(text)
         scores: dict[int, float] = {}
+        average = self._average if among is None else sum([self._lengths[n] for n in among]) / len(among) if among else 0.0
         for term in terms:
-            self._score(term, scores)
+            self._score(term, scores, among, average)
         found = []
         for number, score in sorted(scores.items(), key=lambda pair: (-pair[1], pair[0])):
             if keep(number) and not any(self._has(number, phrase) for phrase in excluded):
@@ -140,11 +148,14 @@ class Bm25:
                     break
         return found
 
-    def _score(self, term: str, scores: dict[int, float]) -> None:
-        postings = self._postings.get(term, ())
-        idf = math.log(1 + (len(self) - len(postings) + 0.5) / (len(postings) + 0.5))
+    def _score(self, term: str, scores: dict[int, float], among: Collection[int] | None, average: float) -> None:
+        postings: Sequence[tuple[int, float]] = self._postings.get(term, ())
+        if among is not None:
+            postings = [each for each in postings if each[0] in among]
+        total = len(self) if among is None else len(among)
+        idf = math.log(1 + (total - len(postings) + 0.5) / (len(postings) + 0.5))
         for number, frequency in postings:
-            norm = K1 * (1 - B + B * self._lengths[number] / self._average)
+            norm = K1 * (1 - B + B * self._lengths[number] / average)
             scores[number] = scores.get(number, 0.0) + idf * frequency * (K1 + 1) / (frequency + norm)
 
     def _has(self, number: int, phrase: list[str]) -> bool:

@@ -281,5 +281,6 @@ def _fields(passage: Document) -> tuple[tuple[str, float], ...]:
 
 def _rank(snapshot: _Snapshot, query: Query) -> list[Hit]:
     passages = snapshot.passages
-    found = snapshot.ranking.search(query.text, query.limit, lambda number: matches(passages[number], query))
+    shown = None if query.scope is None else {n for n, passage in enumerate(passages) if visible(passage, query.scope)}
+    found = snapshot.ranking.search(query.text, query.limit, lambda number: matches(passages[number], query), shown)
     return [Hit(document=passages[number], score=score) for number, score in found]

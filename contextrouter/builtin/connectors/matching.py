@@ -11,7 +11,7 @@ def visible(document: Document, scope: Scope | None) -> bool:
 
     A document that names no tenant takes its source's, which only the router knows and checks on arrival: it is let through.
     """
-    if scope is None:
+    if scope is None or not (document.tenant or document.compartment or document.sensitivity):
         return True
     return scope.allows(document if document.tenant else document.replace(tenant=scope.tenant))
 
