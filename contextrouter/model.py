@@ -1,8 +1,7 @@
 """The nouns: everything that moves through the router, on one page.
 
-A question is a `Request`; interpreted, an `Intent`; planned, a `Plan` of `Call`s, each carrying a `Query`. Sources answer
-with `Hit`s around `Document`s; the router makes `RankedList`s of them, dedupe seals them into `Envelope`s with `Provenance`,
-and the `Context` that comes back holds those selected, numbered and cited. All are frozen; mappings inside are never mutated.
+A question is a `Request`; interpreted, an `Intent`; planned, a `Plan` of `Call`s, each with a `Query`. Sources answer with `Hit`s
+around `Document`s; they become `RankedList`s, then `Envelope`s with `Provenance`; the `Context` holds the best. All are frozen.
 """
 
 from __future__ import annotations
@@ -353,6 +352,7 @@ class Step(_Noun, frozen=True, kw_only=True):
     lost: Sequence[Envelope] = ()
     note: str = ""
     lost_facts: tuple[Fact, ...] = ()
+    order: tuple[str, ...] = ()  # ids (or URLs) of the first 50, best first; where stages run: behind the fusion, and behind each
 
     @property
     def dropped(self) -> dict[str, tuple[str, ...]]:

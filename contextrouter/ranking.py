@@ -18,6 +18,9 @@ from contextrouter.model import Document, Envelope, Scope, Step
 from contextrouter.settings import StageKeys
 from contextrouter.soundness import flaw
 
+SHOWN = 50
+"""Documents whose place behind each step the trace keeps."""
+
 
 async def rank(
     envelopes: Sequence[Envelope],
@@ -33,10 +36,12 @@ async def rank(
     """Return the envelopes best first, those dropped (each with its reason) behind the live ones.
 
     `deadline` is on the loop's clock. `ready`, where given, opens a stage that is not open yet. `steps`, where given, gets one
-    Step per stage. Raises StageError for a stage whose `on_error` is "raise".
+    Step per stage; the last one in it made the order given. Raises StageError for a stage whose `on_error` is "raise".
     """
     before, gone = split(envelopes)
     live, dropped = list(before), list(gone)
+    if steps:
+        steps[-1] = steps[-1].replace(order=_order(live))
     for name, stage in stages.items():
         own = (keys or {}).get(name) or StageKeys()
         if not own.enabled:
@@ -57,8 +62,13 @@ async def rank(
             live, lost = _kept(name, live, own)
         dropped.extend(lost)
         if steps is not None:
-            steps.append(Step(name=name, elapsed=monotonic() - started, live=len(live), lost=tuple(lost), note=note))
+            took = monotonic() - started
+            steps.append(Step(name=name, elapsed=took, live=len(live), lost=tuple(lost), note=note, order=_order(live)))
     return Lane(live, dropped)
+
+
+def _order(live: Sequence[Envelope]) -> tuple[str, ...]:
+    return tuple([envelope.document.id or envelope.document.url for envelope in live[:SHOWN]])
 
 
 async def _apply(

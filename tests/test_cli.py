@@ -54,7 +54,8 @@ def test_route_shows_context_citations_facts_and_coverage(cli: CommandLine, exam
 
 def test_explain_adds_plan_scores_steps_and_every_lost_document(cli: CommandLine, example: Path):
     ran = cli("route", QUESTION, "--explain", cwd=example)
-    for word in ("Plan", "Scores", "Steps", "Lost", "freshness", "concepts: AI, Machine Learning, Education"):
+    words = ("Plan", "Scores", "[1] score", "fuse   freshness", "Steps", "Lost", "concepts: AI, Machine Learning, Education")
+    for word in words:
         assert word in ran.out
     told = json.loads(cli("route", QUESTION, "--json").out)
     lost = [envelope for step in told["trace"]["steps"] for envelope in step["lost"]]

@@ -27,6 +27,7 @@ from contextrouter import (
 from contextrouter.builtin.stages.freshness import Freshness
 from contextrouter.dedupe import dedupe
 from contextrouter.fusion import fuse
+from contextrouter.model import Step
 from contextrouter.ranking import rank
 from contextrouter.settings import StageKeys
 from contextrouter.testing import Fixed, doc, ranked
@@ -219,3 +220,13 @@ async def test_negative_scores_are_no_trouble():
     first, second = aged(0, 0)
     result = await rank([first.scored(-1.0), second.scored(-3.0)], {"f": Freshness()}, CONTEXT)
     assert [(e.document.id, e.score) for e in result] == [("0", pytest.approx(1.1)), ("1", pytest.approx(0.1))]
+
+
+async def test_the_trace_keeps_the_order_behind_the_fusion_and_behind_each_stage():
+    steps = [Step(name="fuse", elapsed=0.0, live=4)]
+    stages = {"turn": Does(lambda envelopes, context: envelopes[::-1]), "cut": Does(lambda envelopes, context: envelopes[:2])}
+    await rank(pool(), stages, CONTEXT, steps=steps)
+    assert [(step.name, "".join(step.order)) for step in steps] == [("fuse", "abcd"), ("turn", "dcba"), ("cut", "dc")]
+    many = fuse(dedupe([ranked("s", " ".join(f"d{n}" for n in range(60)))]), Rag())
+    await rank(many, {"none": Does(lambda envelopes, context: envelopes)}, CONTEXT, steps=steps)
+    assert len(steps[-1].order) == 50

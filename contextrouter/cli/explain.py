@@ -75,6 +75,22 @@ def _scores(context: Context) -> None:
         screen.say(("Why each stands above the next: what speaks for it, and what against.", "dim"))
         for number, (one, other) in enumerate(itertools.pairwise(context.envelopes), 1):
             screen.say((f"[{number}] ", "bold cyan"), above(one, other), indent=2)
+    _places(context)
+
+
+def _places(context: Context) -> None:
+    """Where each document stood behind the fusion and behind each stage: what the stages did."""
+    steps = [step for step in context.trace.steps if step.order]
+    if len(steps) < 2:
+        return
+    screen.out.print()
+    screen.say(("Where each stood behind each step; – is behind the first 50, or not there yet.", "dim"))
+    made = screen.table("", "document", *[screen.right(step.name) for step in steps])
+    for number, envelope in enumerate(context.envelopes, 1):
+        name = envelope.document.id or envelope.document.url
+        places = [str(step.order.index(name) + 1) if name in step.order else "–" for step in steps]
+        screen.row(made, screen.styled((f"[{number}]", "bold cyan")), _name(envelope), *places)
+    screen.show(made)
 
 
 def _signal(signal: tuple[str, float]) -> str:
