@@ -2,20 +2,22 @@
 
 Each source scores on its own scale and has its own number one, so that neither scores nor ranks say which of two number ones is
 better. Here all candidates are scored alike: by BM25 with the term statistics of all sources together, which gives the scores that
-one index over everything would give; and by the similarity that vector legs report, where all of them asked the same embedder.
-What comes of it is the source `calibrated`, with a list for each leg and query, which fusion weighs like any other.
+one index over everything would give; and by the similarity of vectors, where all sources have the same embedder. Where candidates
+bring their vectors along, both make one score. What comes of it is the source `calibrated`, with a list for each scale, which
+fusion weighs like any other.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from contextrouter import websearch
 from contextrouter.contracts import FactSource, Source, TermStatistics
 from contextrouter.dedupe import Pool
 from contextrouter.fusion import leg_weight
-from contextrouter.model import Document, Envelope, Hit, RankedList, Scope
+from contextrouter.model import Document, Envelope, Hit, RankedList, Scope, Vector
+from contextrouter.nearness import Near, can_compare
 from contextrouter.reported import Reported
 from contextrouter.settings import CALIBRATED, Rag
 from contextrouter.stem import begins, stem
@@ -38,11 +40,12 @@ async def calibrate(
     scope: Scope | None,
     profiles: dict[str, Mapping[str, float]],
     until: float,
+    asked: Mapping[str, Vector] = {},
 ) -> str:
     """Put documents that come from `dedupe` on one scale; return what was done, "" where one source answered.
 
     Statistics are those of what `scope` allows. `profiles` maps a source to the leg weights of its embedder; those of the lists
-    that are added are put there as well.
+    that are added are put there as well. `asked` is the question's vector by the name of the embedder.
     """
     if not isinstance(envelopes, Pool) or not apart(envelopes):
         return ""
@@ -51,7 +54,7 @@ async def calibrate(
     told = await reported.of(list(dict.fromkeys(ranked.source for ranked in lists)), words, scope, until)
     # The whole question has more words than any part of it; the name only says what the list is about.
     longest = max([ranked.query for ranked in lists], key=len)
-    calibration = Calibration(envelopes, longest, rag, sources, told, profiles)
+    calibration = Calibration(envelopes, longest, rag, sources, told, profiles, asked)
     note = calibration.add()
     profiles[CALIBRATED] = calibration.profile
     return note
@@ -78,8 +81,10 @@ class Calibration:
         sources: Mapping[str, Source | FactSource],
         statistics: Mapping[str, TermStatistics],
         profiles: Mapping[str, Mapping[str, float]],
+        asked: Mapping[str, Vector] = {},
     ) -> None:
         self.pool, self.question, self.rag, self.sources, self.statistics = pool, question, rag, sources, statistics
+        self.asked = asked
         self.lists: list[tuple[RankedList, Sequence[int]]] = []
         for ranked, numbers in zip(pool.lists, pool.numbers, strict=True):
             weight = ranked.weight * leg_weight(ranked.source, ranked.leg, rag, profiles.get(ranked.source, {}))
@@ -92,7 +97,16 @@ class Calibration:
         """Add the lists to the pool; return what the trace should say."""
         if len(self.names) < 2:
             return "ranks alone: no two sources with a weight found something"
-        made = [*self._texts(), *self._vectors()]
+        weights = self._weights()
+        found_by = {number: names for number, (_, names) in weights.items()}
+        texts = self._texts(weights)
+        if near := self._near(weights) if texts else None:
+            scores = {n: score * weights[n][0] for n, score in self._together(texts, near, found_by).items()}
+            made = [self._ranked("text+vector", self.question, _in_evidence(scores, found_by))]
+        else:
+            scores = {n: score * weights[n][0] for n, score in texts.items()}
+            words = [self._ranked("text", self.question, _in_evidence(scores, found_by))] if scores else []
+            made = [*words, *self._vectors()]
         for ranked, numbers in made:
             self.pool.also(ranked, numbers)
         if not made:
@@ -123,14 +137,13 @@ class Calibration:
                 found[number] = own if known is None else (max(known[0], own[0]), known[1] | own[1])
         return found
 
-    def _texts(self) -> Iterable[tuple[RankedList, Sequence[int]]]:
-        """The list of BM25 scores, where some leg looks for words: of each document by the query that fits it best."""
+    def _texts(self, weights: Mapping[int, tuple[float, frozenset[str]]]) -> dict[int, float]:
+        """The BM25 scores above 0, where some leg looks for words: of each candidate by the query that fits it best."""
         asked = {ranked.query: None for ranked, _ in self.lists if not self._by_vector(ranked)}
         terms = {query: [t for t in websearch.parse(query).terms if not t.endswith(websearch.FURTHEST)] for query in asked}
         place = {term: at for at, term in enumerate(dict.fromkeys(term for found in terms.values() for term in found))}
         if not place:
-            return
-        weights = self._weights()
+            return {}
         reader = Reader(place)
         read = {number: reader.read(self.pool.documents[number]) for number in weights}
         idf = self._idf(place, {n: weights[n][1] for n in weights}, read)
@@ -142,9 +155,46 @@ class Calibration:
             parts = {at: idf[at] * websearch.saturation(times, length / average) for at, times in counts.items()}
             score = max([sum([parts[at] for at in own if at in parts]) for own in queries])
             if score > 0:
-                scores[number] = score * weights[number][0]
-        if scores:
-            yield self._ranked("text", self.question, _in_evidence(scores, {n: weights[n][1] for n in scores}))
+                scores[number] = score
+        return scores
+
+    def _near(self, candidates: Collection[int]) -> Near | None:
+        """The vectors that candidates brought along, where all sources have one embedder and most candidates have one."""
+        embedders = {self._embedder(name) for name in self.names}
+        question = self.asked.get(embedders.pop() or "")
+        if embedders or question is None or not can_compare():
+            return None
+        vectors: dict[int, Vector] = {}
+        for ranked, numbers in self.lists:
+            if ranked.leg == "vector" or not self._by_vector(ranked):  # those of other vector legs are not of the text
+                for number, hit in zip(numbers, ranked.hits, strict=True):
+                    if hit.vector is not None and number in candidates:
+                        vectors.setdefault(number, hit.vector)
+        near = Near(question, vectors)
+        return near if 2 * len(near.numbers) > len(candidates) else None
+
+    def _together(
+        self, texts: Mapping[int, float], near: Near, found_by: Mapping[int, frozenset[str]]
+    ) -> dict[int, float]:
+        """Words and vectors as one score, of which either gives at most 1; vectors near to the question and what fits it best.
+
+        A candidate without a vector was in no list of vectors, so it counts as the farthest that its sources found.
+        """
+        highest = max(texts.values())
+        words = {number: texts.get(number, 0.0) / highest for number in found_by}
+
+        def both(cosines: Mapping[int, float]) -> dict[int, float]:
+            most = max(max(cosines.values()), 1e-9)
+            least: dict[str, float] = {}
+            for number, cosine in cosines.items():
+                for name in found_by[number]:
+                    least[name] = min(cosine, least.get(name, cosine))
+            far = {n: max([least.get(name, 0.0) for name in names]) for n, names in found_by.items() if n not in cosines}
+            return {n: word + max(0.0, cosines[n] if n in cosines else far[n]) / most for n, word in words.items()}
+
+        first = both(near.cosines())
+        examples = sorted(near.numbers, key=lambda number: (-first[number], number))[:BEST]
+        return both(near.cosines(examples))
 
     def _idf(
         self,

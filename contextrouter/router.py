@@ -306,7 +306,7 @@ class ContextRouter:
         if beyond:
             steps.add("facts", len(facts), note=f"{len(beyond)} facts beyond max_graph_facts", facts=beyond)
         told = stage_context(request, intent, facts, self.settings, self._sources, self._scores) if stages else None
-        harvest, selected = await self._selected(harvest, rag, stages, told, request, until, steps)
+        harvest, selected = await self._selected(harvest, rag, stages, told, request, embedding, until, steps)
         gated, harvest, facts = behind_gate(selected, harvest, facts, steps)
         done = assemble(selected, facts, budget=rag.token_budget, count=tokens.count, truncate=tokens.truncate)
         steps.add("assemble", len(done.envelopes), done.lost, done.note, done.lost_facts)
@@ -316,7 +316,7 @@ class ContextRouter:
 
     async def _selected(
         self, harvest: Harvest, rag: Rag, stages: Mapping[str, Stage], context: StageContext | None, request: Request,
-        until: float, steps: Steps,
+        embedding: Embedding, until: float, steps: Steps,
     ) -> tuple[Harvest, Lane]:
         """Dedupe, fuse, rank and select. A hit that is not what its types say is left out, and its source's report names it.
 
@@ -326,7 +326,7 @@ class ContextRouter:
         sound = without_flawed(harvest) if stages else harvest
         before = len(steps.all)
         try:
-            selected = await self._ranked(sound, rag, stages, context, request, until, steps)
+            selected = await self._ranked(sound, rag, stages, context, request, embedding, until, steps)
             if stages or all_sound([envelope.document for envelope in selected.live]):
                 return sound, selected
         except (TypeError, AttributeError, ValueError, OverflowError):
@@ -335,21 +335,21 @@ class ContextRouter:
                 raise  # a fault of this program
         del steps.all[before:]
         sound = without_flawed(harvest)
-        return sound, await self._ranked(sound, rag, stages, context, request, until, steps)
+        return sound, await self._ranked(sound, rag, stages, context, request, embedding, until, steps)
 
     async def _ranked(
         self, harvest: Harvest, rag: Rag, stages: Mapping[str, Stage], context: StageContext | None, request: Request,
-        until: float, steps: Steps,
+        embedding: Embedding, until: float, steps: Steps,
     ) -> Lane:
         envelopes = dedupe(harvest.lists, rag.identity)
         steps.add("dedupe", len(envelopes))
-        profiles = self._profiles()
+        profiles, asked = self._profiles(), request.question.strip()
         if rag.calibrate and len(harvest.lists) > 1:
             from contextrouter.calibration import calibrate  # whoever asks one source does not load it
 
-            if note := await calibrate(envelopes, rag, self._sources, self._reported, request.scope, profiles, until):
+            vectors = {name: vector for (name, text), vector in embedding.vectors.items() if text == asked}
+            if note := await calibrate(envelopes, rag, self._sources, self._reported, request.scope, profiles, until, vectors):
                 steps.add("calibrate", len(envelopes), note=note)
-        asked = request.question.strip()
         live = steps.split("fuse", fuse(envelopes, rag, profiles=profiles, sources=self._order, question=asked))
         if context is not None:
             ranked = await rank(

@@ -15,6 +15,7 @@ from contextrouter.calibration import Calibration, Reader, apart
 from contextrouter.contracts import TermStatistics
 from contextrouter.dedupe import dedupe
 from contextrouter.fusion import fuse
+from contextrouter.nearness import Near
 from contextrouter.reported import Reported
 from contextrouter.stem import begins, stem
 from contextrouter.testing import Fixed, Legs
@@ -37,12 +38,13 @@ def calibrated(
     lists: Sequence[RankedList],
     said: Mapping[str, TermStatistics] = SAID,
     sources: Mapping[str, object] | None = None,
+    asked: Mapping[str, Sequence[float]] = {},
     **rag: object,
 ) -> tuple[str, dict[str, dict[str, float]]]:
     """The note, and for each leg the scores by content."""
     pool = dedupe(lists)
     named = sources or {ranked.source: Fixed([]) for ranked in lists}
-    note = Calibration(pool, "moon tides", Rag(**rag), named, said, {}).add()  # type: ignore[arg-type]
+    note = Calibration(pool, "moon tides", Rag(**rag), named, said, {}, asked).add()  # type: ignore[arg-type]
     added = [ranked for ranked in pool.lists if ranked.source == "calibrated"]
     return note, {r.leg: {h.document.content: h.score or 0.0 for h in r.hits} for r in added}
 
@@ -103,6 +105,47 @@ def test_nothing_to_go_by_degrades_to_ranks_and_says_so():
     lists = [listed("a", text("x")), listed("b", text("y"))]
     note, scores = calibrated(lists)
     assert (scores, note) == ({}, "ranks alone: no candidate has a word of the question, and no vectors can be compared")
+
+
+def test_words_and_vectors_make_one_score_where_candidates_bring_their_vectors():
+    """Words: 0.2145 and 3.6988 ÷ 3.6988, as above. Vectors: [1, 0] and [0.6, 0.8] have the cosines 1 and 0.6 with [1, 0].
+
+    Both are among the best five, so they are compared with [1, 0] + their mean [0.8, 0.4] = [1.8, 0.4], of length l: 1.8 ÷ l and
+    1.4 ÷ l, of the highest 1 and 1.4 ÷ 1.8. A document without a vector counts as the farthest of its source.
+    """
+    moon = math.log(1 + 19.5 / 81.5) / math.log(1 + 98.5 / 2.5)
+    rock, rise, fall = (Document(id=name, content=name) for name in ("moon rock", "tide rise", "tide fall"))
+    lists = [
+        listed("a", [Hit(document=rock, score=1.0, vector=[2.0, 0.0])]),
+        listed("b", [Hit(document=rise, score=0.2, vector=[0.6, 0.8])], "vector"),
+        listed("b", [Hit(document=rise, score=9.0), Hit(document=fall, score=8.0)]),
+        listed("b", [Hit(document=fall, score=0.9, vector=[1.0, 0.0])], "keywords"),
+    ]
+    stores = {name: Legs({"vector": [], "text": [], "keywords": []}, embedder="e") for name in "ab"}
+    for store in stores.values():
+        store.vector_legs = ("vector", "keywords")
+    note, scores = calibrated(lists, sources=stores, asked={"e": [1.0, 0.0]})
+    first, second = moon + 1, 1 + 1.4 / 1.8
+    evidence = math.sqrt(2 * second / 5)
+    assert note == "by text+vector"
+    assert scores == {
+        "text+vector": {
+            "tide rise": pytest.approx(second * evidence), "tide fall": pytest.approx(second * evidence),
+            "moon rock": pytest.approx(first * math.sqrt(first / 5)),
+        }
+    }  # fmt: skip
+    for other in ({"a": stores["a"], "b": Legs({"vector": []}, embedder="f")}, {"a": stores["a"], "b": Legs({"text": []})}):
+        assert calibrated(lists, sources=other, asked={"e": [1.0, 0.0], "f": [1.0, 0.0]})[1].keys() == {"text"}
+    assert "text+vector" not in calibrated(lists, sources=stores)[1]
+    assert "text+vector" not in calibrated(lists, sources=stores, asked={"e": [1.0, 0.0, 0.0]})[1]
+
+
+@given(st.lists(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=3), max_size=6), st.floats(0, 1), st.floats(0, 1))
+def test_cosines_are_cosines_whatever_the_vectors(vectors: list[list[float]], x: float, y: float):
+    near = Near([x, y], dict(enumerate(vectors)))
+    assert near.numbers == [number for number, vector in enumerate(vectors) if len(vector) == 2]
+    for examples in ([], near.numbers[:2]):
+        assert all(-1.0001 <= cosine <= 1.0001 for cosine in near.cosines(examples).values())
 
 
 def test_vectors_of_one_embedder_are_one_list_by_what_the_sources_scored():

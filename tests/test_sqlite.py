@@ -236,7 +236,10 @@ async def test_vector_hits_carry_their_unit_vector_and_cosine(store: Sqlite) -> 
     assert (first.document.id, first.score, second.document.id, second.score) == ("b", 1.0, "a", 0.8)
     assert second.vector is not None
     assert [round(float(v), 6) for v in second.vector] == [0.6, 0.8]
-    assert [hit.vector for hit in await store.search(Query(text="x", leg="text"))] == [None]
+    (by_word,) = await store.search(Query(text="x", leg="text"))
+    assert by_word.vector is not None
+    assert [round(float(v), 6) for v in by_word.vector] == [0.6, 0.8]
+    assert [hit.vector for hit in await store.search(Query(text="z", leg="text"))] == [None]
 
 
 async def test_ties_in_vectors_go_by_id_whatever_the_order_of_writing(store: Sqlite) -> None:

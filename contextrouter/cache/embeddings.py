@@ -20,12 +20,13 @@ class Embedding:
     def __init__(self, cache: EmbeddingCache | None = None) -> None:
         self._cache = cache
         self.embedded = 0
+        self.vectors: dict[tuple[str, str], Vector] = {}  # of this request, by embedder and text
 
     async def __call__(self, name: str, embedder: Embedder, texts: Sequence[str]) -> Sequence[Vector]:
         """Return one vector per query text, from the cache where there is one."""
-        if self._cache is None:
-            return await self.fresh(embedder, texts)
-        return await self._cache.embed(name, embedder, texts, self)
+        made = await self.fresh(embedder, texts) if self._cache is None else await self._cache.embed(name, embedder, texts, self)
+        self.vectors.update(((name, text), vector) for text, vector in zip(texts, made, strict=False))
+        return made
 
     async def fresh(self, embedder: Embedder, texts: Sequence[str]) -> Sequence[Vector]:
         """Have all of `texts` embedded."""

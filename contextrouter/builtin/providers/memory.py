@@ -86,7 +86,8 @@ class Memory(Provider):
         ]  # fmt: skip
         found.sort(key=lambda pair: (-pair[0], pair[1][2], pair[1]))
         best = [(score, self._chunks[key]) for score, key in found[: max(query.limit, 0)]]
-        return [Hit(document=chunk.document, score=score, vector=chunk.vectors.get(query.leg)) for score, chunk in best]
+        leg = "vector" if query.leg == "text" else query.leg
+        return [Hit(document=chunk.document, score=score, vector=chunk.vectors.get(leg)) for score, chunk in best]
 
     async def upsert(self, entries: Sequence[Entry]) -> None:
         """Replace documents; all entries are checked before the first is stored. Facts are not kept here."""

@@ -232,7 +232,10 @@ class Sqlite(Provider):
         asked = websearch.parse(query.text)
         condition = admitted(query, asked)
         best = self._index.search(connection, asked.terms, query.scope, condition, query.limit, stop)
-        return _hits(connection, best, query.limit, {})
+        vectors: Mapping[int, Vector] = {}
+        if "vector" in self._nearby and sqlite_write.is_of_model(connection, self._model, self._dimensions):
+            vectors = self._nearby["vector"].vectors_of(connection, [number for number, _ in best])
+        return _hits(connection, best, query.limit, vectors)
 
     def _nearest(self, connection: sqlite3.Connection, query: Query, stop: Stop) -> list[Hit]:
         if query.vector is None:

@@ -125,6 +125,12 @@ class CodeIndex:
         vectors: dict[int, Vector] = dict(zip(found.tolist(), rows, strict=True))
         return Nearest(best(found, scores, limit, 6), vectors)
 
+    def vectors_of(self, connection: sqlite3.Connection, chunks: Sequence[int]) -> dict[int, Vector]:
+        """The vectors of these chunks, where they have one."""
+        np = numpy()
+        sql = f"SELECT chunk, {self._leg} FROM vectors WHERE chunk IN (SELECT value FROM json_each(?)) AND {self._leg} IS NOT NULL"
+        return {chunk: np.frombuffer(blob, "<f4") for chunk, blob in connection.execute(sql, (json.dumps(list(chunks)),))}
+
     def forget(self) -> None:
         """Let go of everything."""
         with self._lock:

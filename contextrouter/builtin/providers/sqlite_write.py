@@ -145,12 +145,18 @@ def reanalyse(connection: sqlite3.Connection) -> None:
 
 def refuse_other_model(connection: sqlite3.Connection, model: str, dimensions: int) -> None:
     """Raise SourceError when the store was filled by another embedding model, or with vectors of another length."""
-    known, size = schema.text(connection, "model"), schema.number(connection, "dimensions")
-    if (known and model and known != model) or (size and dimensions and size != dimensions):
+    if not is_of_model(connection, model, dimensions):
+        known, size = schema.text(connection, "model"), schema.number(connection, "dimensions")
         raise SourceError(
             f"Store was filled by the embedding model {known or 'unknown'!r} with {size} dimensions, the settings name "
             f"{model or 'unknown'!r} with {dimensions}; name the former as its `embedder`, or run {schema.REBUILD}."
         )
+
+
+def is_of_model(connection: sqlite3.Connection, model: str, dimensions: int) -> bool:
+    """Whether nothing says that another model than `model` filled the store."""
+    known, size = schema.text(connection, "model"), schema.number(connection, "dimensions")
+    return not ((known and model and known != model) or (size and dimensions and size != dimensions))
 
 
 def _vectors(entry: Entry, number: int) -> dict[str, tuple[bytes, bytes]]:
