@@ -9,11 +9,14 @@ fusion weighs like any other.
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
+from time import monotonic
 
 from contextrouter import websearch
-from contextrouter.contracts import FactSource, Source, TermStatistics
+from contextrouter.contracts import Embedder, FactSource, Source, TermStatistics
 from contextrouter.dedupe import Pool
 from contextrouter.fusion import leg_weight
 from contextrouter.model import Document, Envelope, Hit, RankedList, Scope, Vector
@@ -41,11 +44,13 @@ async def calibrate(
     profiles: dict[str, Mapping[str, float]],
     until: float,
     asked: Mapping[str, Vector] = {},
+    embedders: Mapping[str, Embedder] = {},
 ) -> str:
     """Put documents that come from `dedupe` on one scale; return what was done, "" where one source answered.
 
     Statistics are those of what `scope` allows. `profiles` maps a source to the leg weights of its embedder; those of the lists
-    that are added are put there as well. `asked` is the question's vector by the name of the embedder.
+    that are added are put there as well. `asked` is the question's vector by the name of the embedder; with
+    `[rag] calibrate_embed` that one of `embedders` is asked for vectors that are missing.
     """
     if not isinstance(envelopes, Pool) or not apart(envelopes):
         return ""
@@ -55,7 +60,8 @@ async def calibrate(
     # The whole question has more words than any part of it; the name only says what the list is about.
     longest = max([ranked.query for ranked in lists], key=len)
     calibration = Calibration(envelopes, longest, rag, sources, told, profiles, asked)
-    note = calibration.add()
+    trouble = await calibration.embed(embedders, until) if rag.calibrate_embed else ""
+    note = calibration.add() + trouble
     profiles[CALIBRATED] = calibration.profile
     return note
 
@@ -85,6 +91,7 @@ class Calibration:
     ) -> None:
         self.pool, self.question, self.rag, self.sources, self.statistics = pool, question, rag, sources, statistics
         self.asked = asked
+        self.embedded: dict[int, Vector] = {}
         self.lists: list[tuple[RankedList, Sequence[int]]] = []
         for ranked, numbers in zip(pool.lists, pool.numbers, strict=True):
             weight = ranked.weight * leg_weight(ranked.source, ranked.leg, rag, profiles.get(ranked.source, {}))
@@ -93,13 +100,31 @@ class Calibration:
         self.names = {ranked.source for ranked, _ in self.lists}
         self.profile = next((profiles[name] for name in sorted(self.names) if name in profiles), {})
 
+    async def embed(self, embedders: Mapping[str, Embedder], until: float) -> str:
+        """Have the best candidates that brought no vector embedded; return what went wrong, for the trace."""
+        named = {self._embedder(name) for name in self.names} - {None}
+        name = named.pop() if named else None
+        if named or name is None or name not in self.asked or name not in embedders or not self.lists:
+            return ""
+        known = self._brought(self.weights)
+        lacking = sorted((n for n in self.texts if n not in known), key=lambda number: (-self.texts[number], number))
+        best = lacking[: self.rag.calibrate_embed]
+        documents = [self.pool.documents[number] for number in best]
+        texts = ["\n".join(filter(None, (d.title, " > ".join(d.path), d.content[:READ]))) for d in documents]
+        try:
+            async with asyncio.timeout(None if until == math.inf else until - monotonic()):
+                vectors = await embedders[name].embed(texts) if texts else []
+        except Exception as error:  # the order of words stands, whatever keeps the embedder from its work
+            return f"; {len(best)} candidates were not embedded ({type(error).__name__})"
+        self.embedded = dict(zip(best, vectors, strict=False))
+        return ""
+
     def add(self) -> str:
         """Add the lists to the pool; return what the trace should say."""
         if len(self.names) < 2:
             return "ranks alone: no two sources with a weight found something"
-        weights = self._weights()
+        weights, texts = self.weights, self.texts
         found_by = {number: names for number, (_, names) in weights.items()}
-        texts = self._texts(weights)
         if near := self._near(weights) if texts else None:
             scores = {n: score * weights[n][0] for n, score in self._together(texts, near, found_by).items()}
             made = [self._ranked("text+vector", self.question, _in_evidence(scores, found_by))]
@@ -126,7 +151,8 @@ class Calibration:
         )  # fmt: skip
         return made, ordered
 
-    def _weights(self) -> dict[int, tuple[float, frozenset[str]]]:
+    @cached_property
+    def weights(self) -> dict[int, tuple[float, frozenset[str]]]:
         """Candidate -> the largest weight of the sources that found it, and their names."""
         found: dict[int, tuple[float, frozenset[str]]] = {}
         share = max(1, MOST // len(self.lists))
@@ -137,13 +163,15 @@ class Calibration:
                 found[number] = own if known is None else (max(known[0], own[0]), known[1] | own[1])
         return found
 
-    def _texts(self, weights: Mapping[int, tuple[float, frozenset[str]]]) -> dict[int, float]:
+    @cached_property
+    def texts(self) -> dict[int, float]:
         """The BM25 scores above 0, where some leg looks for words: of each candidate by the query that fits it best."""
         asked = {ranked.query: None for ranked, _ in self.lists if not self._by_vector(ranked)}
         terms = {query: [t for t in websearch.parse(query).terms if not t.endswith(websearch.FURTHEST)] for query in asked}
         place = {term: at for at, term in enumerate(dict.fromkeys(term for found in terms.values() for term in found))}
         if not place:
             return {}
+        weights = self.weights
         reader = Reader(place)
         read = {number: reader.read(self.pool.documents[number]) for number in weights}
         idf = self._idf(place, {n: weights[n][1] for n in weights}, read)
@@ -159,19 +187,24 @@ class Calibration:
         return scores
 
     def _near(self, candidates: Collection[int]) -> Near | None:
-        """The vectors that candidates brought along, where all sources have one embedder and most candidates have one."""
-        embedders = {self._embedder(name) for name in self.names}
-        question = self.asked.get(embedders.pop() or "")
+        """The vectors that candidates brought along, where all sources have one embedder and most with a word have a vector."""
+        embedders = {self._embedder(name) for name in self.names} - ({None} if self.rag.calibrate_embed else set())
+        question = self.asked.get((embedders.pop() if embedders else None) or "")
         if embedders or question is None or not can_compare():
             return None
+        near = Near(question, self._brought(candidates) | self.embedded)
+        with_words = len(self.texts.keys() & near.numbers)
+        return near if 2 * with_words > len(self.texts) else None
+
+    def _brought(self, candidates: Collection[int]) -> dict[int, Vector]:
+        """The vectors that candidates brought along."""
         vectors: dict[int, Vector] = {}
         for ranked, numbers in self.lists:
             if ranked.leg == "vector" or not self._by_vector(ranked):  # those of other vector legs are not of the text
                 for number, hit in zip(numbers, ranked.hits, strict=True):
                     if hit.vector is not None and number in candidates:
                         vectors.setdefault(number, hit.vector)
-        near = Near(question, vectors)
-        return near if 2 * len(near.numbers) > len(candidates) else None
+        return vectors
 
     def _together(
         self, texts: Mapping[int, float], near: Near, found_by: Mapping[int, frozenset[str]]

@@ -348,7 +348,8 @@ class ContextRouter:
             from contextrouter.calibration import calibrate  # whoever asks one source does not load it
 
             vectors = {name: vector for (name, text), vector in embedding.vectors.items() if text == asked}
-            if note := await calibrate(envelopes, rag, self._sources, self._reported, request.scope, profiles, until, vectors):
+            told = (self._reported, request.scope, profiles, until, vectors, self._embedders)
+            if note := await calibrate(envelopes, rag, self._sources, *told):
                 steps.add("calibrate", len(envelopes), note=note)
         live = steps.split("fuse", fuse(envelopes, rag, profiles=profiles, sources=self._order, question=asked))
         if context is not None:

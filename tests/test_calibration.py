@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextrouter import ContextRouter, Document, Hit, Rag, RankedList, Scope, SettingsError, websearch
-from contextrouter.calibration import Calibration, Reader, apart
-from contextrouter.contracts import TermStatistics
+from contextrouter.calibration import Calibration, Reader, apart, calibrate
+from contextrouter.contracts import Embedder, TermStatistics
 from contextrouter.dedupe import dedupe
 from contextrouter.fusion import fuse
 from contextrouter.nearness import Near
@@ -138,6 +138,36 @@ def test_words_and_vectors_make_one_score_where_candidates_bring_their_vectors()
         assert calibrated(lists, sources=other, asked={"e": [1.0, 0.0], "f": [1.0, 0.0]})[1].keys() == {"text"}
     assert "text+vector" not in calibrated(lists, sources=stores)[1]
     assert "text+vector" not in calibrated(lists, sources=stores, asked={"e": [1.0, 0.0, 0.0]})[1]
+
+
+class Counting(Embedder):
+    """Embeds every text as [0, 1], counting them, or fails."""
+
+    dimensions, model = 2, "counting"
+
+    def __init__(self, *, broken: bool = False) -> None:
+        self.broken, self.texts = broken, []  # type: ignore[var-annotated]
+
+    async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[Sequence[float]]:
+        if self.broken:
+            raise OSError("gone")
+        self.texts += texts
+        return [[0.0, 1.0] for _ in texts]
+
+
+@pytest.mark.parametrize(("most", "broken"), [(0, False), (1, False), (40, False), (40, True)])
+async def test_the_best_candidates_without_a_vector_are_embedded_on_request(most: int, broken: bool):
+    contents = ("tides rise", "moon rock", "moon moon")
+    pages = [Hit(document=Document(id=content, title="Page", path=("Part",), content=content)) for content in contents]
+    known = Hit(document=Document(id="t", content="tides"), score=1.0, vector=[1.0, 0.0])
+    pool = dedupe([listed("a", [known]), listed("feed", pages)])
+    sources = {"a": Legs({"text": [], "vector": []}, embedder="e"), "feed": Fixed([])}
+    embedder, rag = Counting(broken=broken), Rag(calibrate_embed=most)
+    note = await calibrate(pool, rag, sources, Reported(sources), None, {}, math.inf, {"e": [1.0, 0.0]}, {"e": embedder})
+    assert embedder.texts[:1] == ([] if broken else ["Page\nPart\nmoon moon"][:most])
+    assert len(embedder.texts) == (0 if broken else min(most, 3))
+    assert note.startswith("by text+vector" if most == 40 and not broken else "by text;")
+    assert ("3 candidates were not embedded (OSError)" in note) == broken
 
 
 @given(st.lists(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=3), max_size=6), st.floats(0, 1), st.floats(0, 1))

@@ -56,6 +56,7 @@ class Rag(msgspec.Struct, frozen=True, kw_only=True):
     derived_query_weight: Weight = 0.01  # of a query made of the question, beside the question itself
     calibrate: bool = True
     calibrate_weight: Weight = 30.0
+    calibrate_embed: Count = 0  # candidates that brought no vector, the best ones, that are embedded to be compared
     identity: Literal["exact", "content", "url", "id", "title"] = "exact"
     # Selection.
     general_retrieval_enabled: bool = True
