@@ -432,6 +432,10 @@ async def test_vector_hits_carry_their_unit_vector_and_cosine(store: Postgres) -
     assert (first.document.id, first.score, second.document.id, second.score) == ("b", 1.0, "a", 0.8)
     assert second.vector is not None
     assert [round(float(v), 6) for v in second.vector] == [0.6, 0.8]
+    (by_word,) = await store.search(Query(text="x", leg="text"))
+    assert by_word.vector is not None
+    assert [round(float(v), 6) for v in by_word.vector] == [0.6, 0.8]
+    assert [hit.vector for hit in await store.search(Query(text="z", leg="text"))] == [None]
 
 
 async def test_r12_chunks_without_keywords_are_absent_from_that_leg_alone(store: Postgres) -> None:
@@ -466,6 +470,7 @@ async def test_pg_19_pg_20_another_model_is_refused_by_name_with_the_remedy(stor
     for model, size in (("static-2", 2), ("static-1", 3)):
         with pytest.raises(SourceError, match=f"model 'static-1' with 2 dimensions.*'{model}' with {size}.*ingest --rebuild"):
             await other.embedded_by(model, size)
+        assert model == "static-1" or [hit.vector for hit in await other.search(Query(text="x", leg="text"))] == [None]
     with pytest.raises(SourceError, match="static-1"):
         await other.search(Query(text="x", leg="vector", vector=[1.0, 0.0, 0.0]))
     with pytest.raises(SourceError, match="static-1"):

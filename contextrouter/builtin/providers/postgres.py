@@ -7,7 +7,7 @@ import math
 import re
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
 from contextrouter.builtin.providers import postgres_lookup as lookup
 from contextrouter.builtin.providers import postgres_schema as schema
@@ -21,6 +21,10 @@ from contextrouter.builtin.providers.sqlite_write import document
 from contextrouter.contracts import Entry, Provider, TermStatistics
 from contextrouter.errors import IngestError, SourceError
 from contextrouter.model import Document, Facet, Hit, Query, Scope, Vector
+from contextrouter.websearch import WebQuery
+
+if TYPE_CHECKING:
+    from contextrouter.builtin.providers.postgres_pool import Connection
 
 log = logging.getLogger("contextrouter")
 _CONFIGURATION = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)?")
@@ -143,16 +147,24 @@ class Postgres(Provider):
         async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
             asked = await self._words.parsed(connection, query.text)
             if query.leg == "text":
-                rows = await postgres_text.ranked(connection, query, asked, self._words, self.pool.schema) if self._ranks else []
-                rows = rows or await postgres_text.search(
-                    connection, query, asked, self._words, self._weights, self._factor
+                rows = await self._by_words(connection, query, asked)
+            else:
+                rows = await postgres_vectors.search(
+                    connection, query, asked, self._words, self._model, exact_below=self._exact_below, ef_search=self._ef_search
                 )
-                return [Hit(document=document(row["payload"]), score=row["score"]) for row in rows]
-            rows = await postgres_vectors.search(
-                connection, query, asked, self._words, self._model, exact_below=self._exact_below, ef_search=self._ef_search
-            )
         values_of = postgres_vectors.values_of
-        return [Hit(document=document(row["payload"]), score=row["score"], vector=values_of(row["sent"])) for row in rows]
+        return [
+            Hit(document=document(row["payload"]), score=row["score"], vector=values_of(row["sent"]) if row["sent"] else None)
+            for row in rows
+        ]
+
+    async def _by_words(self, connection: Connection, query: Query, asked: WebQuery) -> list[Any]:
+        model = self._model[0] if self.embedder else None
+        if self._ranks and (
+            rows := await postgres_text.ranked(connection, query, asked, self._words, self.pool.schema, model)
+        ):
+            return rows
+        return await postgres_text.search(connection, query, asked, self._words, self._weights, self._factor, model)
 
     @property
     def _ranks(self) -> bool:

@@ -40,7 +40,18 @@ def rank_weights(title: float, path: float, body: float) -> tuple[list[float], f
     return [0.0, body, path, title], most / _FIRST
 
 
-async def ranked(connection: Connection, query: Query, asked: WebQuery, words: Words, schema: str) -> list[Any]:
+def _sent(model: str | None, values: Values) -> str:
+    """The vector of a chunk as pgvector sends it, where `model`, which the settings name, filled the store; None: no vectors."""
+    if model is None:
+        return "NULL::bytea"
+    named = values.bound(model, "text")
+    known = "coalesce((SELECT value FROM meta WHERE key = 'model'), '')"
+    return f"CASE WHEN {named} = '' OR {known} IN ('', {named}) THEN vector_send(vector) END"
+
+
+async def ranked(
+    connection: Connection, query: Query, asked: WebQuery, words: Words, schema: str, model: str | None = None
+) -> list[Any]:
     """As `search()`, by the index of pg_textsearch; nothing where it cannot fill the limit.
 
     That index reads what scores best, whoever may see it, and weighs terms by all chunks there are. So it is asked only in a
@@ -58,7 +69,8 @@ async def ranked(connection: Connection, query: Query, asked: WebQuery, words: W
     limit = values.bound(query.limit, "bigint")
     distance = f"c.words <@> to_bm25query({terms}, '{schema}.chunks_words')"
     found: list[Any] = await connection.fetch(
-        f"SELECT payload, score FROM (SELECT c.id, c.tenant, c.payload, round((-({distance}))::numeric, 6)::float8 AS score"
+        f"SELECT payload, score, {_sent(model, values)} AS sent"
+        f" FROM (SELECT c.id, c.tenant, c.payload, c.vector, round((-({distance}))::numeric, 6)::float8 AS score"
         f" FROM chunks c{' WHERE ' + condition if condition else ''} ORDER BY {distance} LIMIT {limit}) s"
         " WHERE score > 0 ORDER BY score DESC, id, tenant",
         *values,
@@ -67,11 +79,12 @@ async def ranked(connection: Connection, query: Query, asked: WebQuery, words: W
 
 
 async def search(
-    connection: Connection, query: Query, asked: WebQuery, words: Words, weights: Sequence[float], factor: float
+    connection: Connection, query: Query, asked: WebQuery, words: Words, weights: Sequence[float], factor: float,
+    model: str | None = None,
 ) -> list[Any]:
-    """The best admitted chunks (payload, score), best first, ties by id and tenant; none without a term to look for.
+    """The best admitted chunks (payload, score, vector as bytes or None), best first, ties by id and tenant.
 
-    Raises SourceError when the store was filled with other words than those of `asked`.
+    There are none without a term to look for. Raises SourceError when the store was filled with other words than those of `asked`.
     """
     frequencies, total, average, filled = await counted(connection, asked.terms[:_MOST_COUNTED], query.scope)
     words.refuse_others(filled)
@@ -90,7 +103,8 @@ async def search(
     length = f"c.length / {values.bound(average or 1.0, 'float8')}"
     score = f"({' + '.join(parts)}) * {values.bound(factor, 'float8')} * {_share(length)}"
     found: list[Any] = await connection.fetch(
-        f"SELECT payload, score FROM (SELECT c.id, c.tenant, c.payload, round({score} * 1e6) / 1e6 AS score FROM chunks c"
+        f"SELECT payload, score, {_sent(model, values)} AS sent"
+        f" FROM (SELECT c.id, c.tenant, c.payload, c.vector, round({score} * 1e6) / 1e6 AS score FROM chunks c"
         f" WHERE c.terms @@ {any_term}::tsquery{' AND ' + condition if condition else ''}"
         f" ORDER BY score DESC, id, tenant LIMIT {values.bound(query.limit, 'bigint')}) s"  # scored once, so not in a WHERE
         " WHERE score > 0 ORDER BY score DESC, id, tenant",
