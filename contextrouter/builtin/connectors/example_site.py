@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from typing import Any
+
+from contextrouter.builtin.loopback import Loopback
 
 HOST = "site.example"
 _PAGES = {
@@ -15,48 +15,18 @@ _PAGES = {
 }  # fmt: skip
 
 
-class ExampleSite:
+class ExampleSite(Loopback):
     """Serves two pages, and a JSON API at `/items`."""
 
     urls = tuple(f"http://{HOST}{path}" for path in _PAGES)
 
-    def __init__(self) -> None:
-        self._server: asyncio.Server | None = None
-        self._connections: dict[asyncio.Task[Any], asyncio.StreamWriter] = {}
-
     async def open(self) -> dict[str, tuple[str, int]]:
-        """Listen on a free port of 127.0.0.1; return where the host of `urls` is."""
-        self._server = self._server or await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        return {HOST: ("127.0.0.1", self._server.sockets[0].getsockname()[1])}
+        """Listen; return where the host of `urls` is."""
+        return {HOST: ("127.0.0.1", await self.listen())}
 
-    async def aclose(self) -> None:
-        """Stop listening, close the connections, and wait for what serves them."""
-        server, self._server = self._server, None
-        if server is None:
-            return
-        server.close()
-        serving = dict(self._connections)
-        for writer in serving.values():
-            writer.close()
-        if serving:
-            await asyncio.wait(serving)
-        await server.wait_closed()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._connections[task] = writer
-        try:
-            while head := await reader.readuntil(b"\r\n\r\n"):
-                path = head.split(b" ")[1].decode("ascii", "replace")
-                kind, body = _items() if path.startswith("/items") else _page(path)
-                writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: %s\r\ncontent-length: %d\r\n\r\n" % (kind, len(body)) + body)
-                await writer.drain()
-        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
-            pass  # the client has closed
-        finally:
-            del self._connections[task]
-            writer.close()
+    def answer(self, path: str, body: bytes) -> tuple[bytes, bytes]:
+        """A page, or the items."""
+        return _items() if path.startswith("/items") else _page(path)
 
 
 def _items() -> tuple[bytes, bytes]:

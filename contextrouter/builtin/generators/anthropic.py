@@ -3,38 +3,31 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any, Self
 
 from contextrouter.builtin.generators.example_server import ExampleServer
-from contextrouter.builtin.generators.options import address, positive, sound
-from contextrouter.contracts import Completion, Generator, Writing
-from contextrouter.errors import ContractError, MissingDependency, PluginError, mask
-
-if TYPE_CHECKING:
-    from anthropic import AsyncAnthropic
+from contextrouter.builtin.generators.options import positive, sound
+from contextrouter.builtin.generators.remote import Remote
+from contextrouter.contracts import Completion, Writing
+from contextrouter.errors import ContractError, MissingDependency, PluginError
 
 _TOOL = "answer"
 
 
-class Anthropic(Generator):
+class Anthropic(Remote):
     """Asks `model` at `base_url` (empty: Anthropic's own), for at most `max_tokens` tokens where the request does not say.
 
     `request_timeout` is in seconds, for one answer to begin.
     """
 
+    service, such_as = "Anthropic", "claude-haiku-4-5"
+
     def __init__(
         self, *, model: str, base_url: str = "", api_key: str = "", max_tokens: int = 1024, request_timeout: float = 60.0
     ) -> None:
-        if not model.strip():
-            raise ValueError("model is empty. Give the name of a model, such as 'claude-haiku-4-5'.")
-        self.model, self.base_url = model, address(base_url)
+        super().__init__(model, base_url, api_key, request_timeout)
         self.max_tokens = int(positive("max_tokens", max_tokens))
-        self.request_timeout = positive("request_timeout", request_timeout)
-        self._api_key = api_key
-        self._client: AsyncAnthropic | None = None
-        self._server: ExampleServer | None = None
 
     @classmethod
     def example(cls) -> Self:
@@ -60,14 +53,6 @@ class Anthropic(Generator):
             max_retries=1,
         )
 
-    async def aclose(self) -> None:
-        """Close the connections."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.close()
-        if self._server is not None:
-            await self._server.aclose()
-
     async def complete(self, messages: Sequence[Mapping[str, str]], *, schema: Mapping[str, Any] | None = None) -> Completion:
         """The answer; with a schema as an object in `data`. Raises PluginError when the server fails."""
         asked: dict[str, Any] = {}
@@ -86,17 +71,6 @@ class Anthropic(Generator):
             )  # fmt: skip
         except (AttributeError, TypeError) as error:
             raise self._failed(f"answered in another shape ({type(error).__name__})") from None
-
-    async def stream(self, messages: Sequence[Mapping[str, str]]) -> AsyncIterator[str]:
-        """The answer in pieces."""
-        async with aclosing(self._written(messages, Writing())) as pieces:
-            async for piece in pieces:
-                if isinstance(piece, str):
-                    yield piece
-
-    def write(self, messages: Sequence[Mapping[str, str]], writing: Writing) -> AsyncIterator[str | Completion]:
-        """The answer in pieces, and last the Completion. Raises PluginError when the server fails."""
-        return self._written(messages, writing)
 
     async def _written(
         self, messages: Sequence[Mapping[str, str]], writing: Writing
@@ -141,11 +115,6 @@ class Anthropic(Generator):
         except AnthropicError as error:
             # The chain is cut: the client's own exceptions carry the request and with it the key.
             raise self._failed(f"{type(error).__name__}: {error}") from None
-
-    def _failed(self, what: str) -> PluginError:
-        server = self.base_url or "Anthropic"
-        message = f"Model {self.model!r} at {server} failed: {what.rstrip('.')}. Check base_url, model and api_key."
-        return PluginError(mask(message, [self._api_key]))
 
 
 def _turns(messages: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:

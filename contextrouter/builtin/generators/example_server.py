@@ -6,57 +6,32 @@ list of texts for each property.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator
 from typing import Any
 
+from contextrouter.builtin.loopback import Loopback
 
-class ExampleServer:
+
+class ExampleServer(Loopback):
     """Answers `POST …/chat/completions` and `POST …/messages`."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.asked: list[dict[str, Any]] = []  # the bodies that came, oldest first
-        self._server: asyncio.Server | None = None
-        self._connections: dict[asyncio.Task[Any], asyncio.StreamWriter] = {}
 
     async def open(self) -> str:
-        """Listen on a free port of 127.0.0.1; return the address."""
-        self._server = self._server or await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        """Listen; return the address."""
+        return f"http://127.0.0.1:{await self.listen()}"
 
-    async def aclose(self) -> None:
-        """Stop listening, close the connections, and wait for what serves them."""
-        server, self._server = self._server, None
-        if server is None:
-            return
-        server.close()
-        serving = dict(self._connections)
-        for writer in serving.values():
-            writer.close()
-        if serving:
-            await asyncio.wait(serving)
-        await server.wait_closed()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._connections[task] = writer
-        try:
-            while head := await reader.readuntil(b"\r\n\r\n"):
-                body = json.loads(await reader.readexactly(_length(head)))
-                self.asked.append(body)
-                events = _anthropic(body) if b"/messages " in head.split(b"\r\n")[0] else _openai(body)
-                answer = "".join(events).encode() if body.get("stream") else json.dumps(_whole(body, head)).encode()
-                media = b"text/event-stream" if body.get("stream") else b"application/json"
-                writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: %s\r\ncontent-length: %d\r\n\r\n" % (media, len(answer)))
-                writer.write(answer)
-                await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # the client has closed
-        finally:
-            del self._connections[task]
-            writer.close()
+    def answer(self, path: str, body: bytes) -> tuple[bytes, bytes]:
+        """The answer whole, or as events."""
+        asked = json.loads(body)
+        self.asked.append(asked)
+        anthropic = path.endswith("/messages")
+        if asked.get("stream"):
+            return b"text/event-stream", "".join(_anthropic(asked) if anthropic else _openai(asked)).encode()
+        return b"application/json", json.dumps(_whole(asked, anthropic)).encode()
 
 
 def _text(body: dict[str, Any]) -> str:
@@ -67,8 +42,8 @@ def _made(schema: dict[str, Any]) -> dict[str, Any]:
     return {name: ["example"] for name in schema.get("properties", {})}
 
 
-def _whole(body: dict[str, Any], head: bytes) -> dict[str, Any]:
-    if b"/messages " in head.split(b"\r\n")[0]:
+def _whole(body: dict[str, Any], anthropic: bool) -> dict[str, Any]:
+    if anthropic:
         content: list[dict[str, Any]] = [{"type": "text", "text": _text(body)}]
         for tool in body.get("tools", ()):
             content = [{"type": "tool_use", "id": "t", "name": tool["name"], "input": _made(tool["input_schema"])}]
@@ -118,11 +93,3 @@ def _data(value: dict[str, Any]) -> str:
 
 def _event(kind: str, **fields: Any) -> str:
     return f"event: {kind}\n" + _data({"type": kind, **fields})
-
-
-def _length(head: bytes) -> int:
-    for line in head.lower().split(b"\r\n"):
-        name, _, value = line.partition(b":")
-        if name == b"content-length":
-            return int(value)
-    return 0

@@ -4,36 +4,30 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any, Self
 
 from contextrouter.builtin.generators.example_server import ExampleServer
-from contextrouter.builtin.generators.options import address, positive, sound
-from contextrouter.contracts import Completion, Generator, Writing
-from contextrouter.errors import ContractError, MissingDependency, PluginError, mask
-
-if TYPE_CHECKING:
-    from openai import AsyncOpenAI
+from contextrouter.builtin.generators.options import sound
+from contextrouter.builtin.generators.remote import Remote
+from contextrouter.contracts import Completion, Writing
+from contextrouter.errors import ContractError, MissingDependency, PluginError
 
 
-class OpenAI(Generator):
+class OpenAI(Remote):
     """Asks `model` at `base_url` (empty: OpenAI's own). `request_timeout` is in seconds, for one answer to begin.
 
     `older_names` is for servers that know the cap of an answer as `max_tokens` only.
     """
 
+    service, such_as = "OpenAI", "gpt-5-mini"
+
     def __init__(
         self, *, model: str, base_url: str = "", api_key: str = "", request_timeout: float = 60.0,
         older_names: bool = False,
     ) -> None:  # fmt: skip
-        if not model.strip():
-            raise ValueError("model is empty. Give the name of a model, such as 'gpt-5-mini'.")
-        self.model, self.base_url, self.older_names = model, address(base_url), older_names
-        self.request_timeout = positive("request_timeout", request_timeout)
-        self._api_key = api_key
-        self._client: AsyncOpenAI | None = None
-        self._server: ExampleServer | None = None
+        super().__init__(model, base_url, api_key, request_timeout)
+        self.older_names = older_names
 
     @classmethod
     def example(cls) -> Self:
@@ -59,14 +53,6 @@ class OpenAI(Generator):
             timeout=self.request_timeout, max_retries=1,
         )  # fmt: skip
 
-    async def aclose(self) -> None:
-        """Close the connections."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.close()
-        if self._server is not None:
-            await self._server.aclose()
-
     async def complete(self, messages: Sequence[Mapping[str, str]], *, schema: Mapping[str, Any] | None = None) -> Completion:
         """The answer; with a schema as an object in `data`. Raises PluginError when the server fails."""
         asked: dict[str, Any] = {}
@@ -85,17 +71,6 @@ class OpenAI(Generator):
             text=text, data=data, model=answer.model or self.model, finish="length" if choice.finish_reason == "length" else "stop",
             tokens_in=getattr(usage, "prompt_tokens", None), tokens_out=getattr(usage, "completion_tokens", None),
         )  # fmt: skip
-
-    async def stream(self, messages: Sequence[Mapping[str, str]]) -> AsyncIterator[str]:
-        """The answer in pieces."""
-        async with aclosing(self._written(messages, Writing())) as pieces:
-            async for piece in pieces:
-                if isinstance(piece, str):
-                    yield piece
-
-    def write(self, messages: Sequence[Mapping[str, str]], writing: Writing) -> AsyncIterator[str | Completion]:
-        """The answer in pieces, and last the Completion. Raises PluginError when the server fails."""
-        return self._written(messages, writing)
 
     async def _written(
         self, messages: Sequence[Mapping[str, str]], writing: Writing
@@ -136,8 +111,3 @@ class OpenAI(Generator):
         except OpenAIError as error:
             # The chain is cut: the client's own exceptions carry the request and with it the key.
             raise self._failed(f"{type(error).__name__}: {error}") from None
-
-    def _failed(self, what: str) -> PluginError:
-        server = self.base_url or "OpenAI"
-        message = f"Model {self.model!r} at {server} failed: {what.rstrip('.')}. Check base_url, model and api_key."
-        return PluginError(mask(message, [self._api_key]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import zlib
@@ -12,6 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from contextrouter.builtin.loopback import Loopback
 from contextrouter.contracts import Completion, Embedder, Generator
 from contextrouter.model import Vector
 from contextrouter.websearch import words
@@ -70,49 +70,21 @@ class Chooser(Generator):
         return Completion(text=json.dumps(data), data=data, model="chooser")
 
 
-class RerankServer:
+class RerankServer(Loopback):
     """Answers `POST /rerank` as Cohere does."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.asked: list[dict[str, Any]] = []  # the bodies that came, oldest first
-        self._server: asyncio.Server | None = None
-        self._connections: dict[asyncio.Task[Any], asyncio.StreamWriter] = {}
 
     async def open(self) -> dict[str, tuple[str, int]]:
-        """Listen on a free port of 127.0.0.1; return where `HOST` is."""
-        self._server = self._server or await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        return {HOST: ("127.0.0.1", self._server.sockets[0].getsockname()[1])}
+        """Listen; return where `HOST` is."""
+        return {HOST: ("127.0.0.1", await self.listen())}
 
-    async def aclose(self) -> None:
-        """Stop listening, close the connections, and wait for what serves them."""
-        server, self._server = self._server, None
-        if server is None:
-            return
-        server.close()
-        serving = dict(self._connections)
-        for writer in serving.values():
-            writer.close()
-        if serving:
-            await asyncio.wait(serving)
-        await server.wait_closed()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._connections[task] = writer
-        try:
-            while head := await reader.readuntil(b"\r\n\r\n"):
-                length = re.search(rb"(?i)content-length: *(\d+)", head)
-                body = json.loads(await reader.readexactly(int(length[1]) if length else 0))
-                self.asked.append(body)
-                found = [{"index": n, "relevance_score": share(body["query"], text)} for n, text in enumerate(body["documents"])]
-                found.sort(key=lambda each: -each["relevance_score"])
-                answer = json.dumps({"results": found}).encode()
-                head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(answer)
-                writer.write(head + answer)
-                await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # the client has closed
-        finally:
-            del self._connections[task]
-            writer.close()
+    def answer(self, path: str, body: bytes) -> tuple[bytes, bytes]:
+        """Scores, best first."""
+        asked = json.loads(body)
+        self.asked.append(asked)
+        found = [{"index": n, "relevance_score": share(asked["query"], text)} for n, text in enumerate(asked["documents"])]
+        found.sort(key=lambda each: -each["relevance_score"])
+        return b"application/json", json.dumps({"results": found}).encode()
