@@ -7,6 +7,7 @@ To read the code, start with `model.py` (the nouns), then `contracts.py` (the pl
 order), and the steps: `intent.py`, `plan.py`, `fanout.py`, `dedupe.py`, `fusion.py`, `ranking.py`, `selection.py`, `assembly.py`.
 """
 
+from contextrouter.answerable import Answerability
 from contextrouter.contracts import (
     Completion,
     Connector,
@@ -56,7 +57,6 @@ from contextrouter.errors import (
     StageError,
 )
 from contextrouter.model import (
-    Answerability,
     Call,
     Citation,
     Context,

@@ -18,6 +18,8 @@ _NAMES = ("sources", "legs", "kinds")
 
 def checked(request: Any) -> dict[str, Any]:
     """Fields of a Request that are right in another form: lists of names as tuples. Raises RequestRefused for what is wrong."""
+    if type(request.question) is str and type(request.history) is tuple and not request.history and _nothing_more(request):
+        return {}
     if not isinstance(request.question, str):
         raise RequestRefused(f"Request.question is a text, not {_said(request.question)}.")
     deadline = request.deadline
@@ -44,6 +46,14 @@ def checked(request: Any) -> dict[str, Any]:
         if not isinstance(value, tuple):
             changes[name] = tuple(sorted(value)) if isinstance(value, Set) else tuple(value)
     return changes
+
+
+def _nothing_more(request: Any) -> bool:
+    """Whether there is a question and nothing else, as in most requests."""
+    return (
+        request.scope is request.sources is request.legs is request.kinds is request.deadline is request.mode is None
+        and type(request.profile) is type(request.filters) is dict
+    )
 
 
 def _said(value: object) -> str:

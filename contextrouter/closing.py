@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from contextrouter.errors import ContextRouterError
@@ -26,57 +24,53 @@ def looked_at(task: asyncio.Task[Any]) -> None:
         task.exception()
 
 
-class _Entry:
-    __slots__ = ("before", "ended", "task")
+class Computation:
+    """One computation in the task that enters it."""
 
-    def __init__(self, task: asyncio.Task[object]) -> None:
-        self.task, self.before, self.ended = task, task.cancelling(), False
+    __slots__ = ("before", "ended", "running", "task")
+
+    def __init__(self, running: Running, task: asyncio.Task[Any]) -> None:
+        self.running, self.task, self.before, self.ended = running, task, task.cancelling(), False
+
+    def __enter__(self) -> None:
+        self.running.entries.add(self)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        self.running.entries.discard(self)
+        if not self.ended:
+            return
+        self.running.one_less()
+        # A task that ended in its own way goes on, and is not cancelled any more.
+        if self.task.uncancel() <= self.before and isinstance(error, asyncio.CancelledError):
+            raise closed() from None  # nobody but the router asked for it
 
 
 class Running:
     """The computations of one open router."""
 
     def __init__(self) -> None:
-        self._entries: set[_Entry] = set()
+        self.entries: set[Computation] = set()
         self._closed = False
         self._over = asyncio.Event()
 
-    @contextmanager
-    def one(self) -> Iterator[None]:
+    def one(self) -> Computation:
         """A computation in the current task. Raises ContextRouterError once the router is closed, at once where it is already."""
         if self._closed:
             raise closed()
         task = asyncio.current_task()
         assert task is not None
-        entry = _Entry(task)
-        self._entries.add(entry)
-        try:
-            yield
-        except asyncio.CancelledError:
-            if entry.ended and task.uncancel() <= entry.before:
-                raise closed() from None  # nobody but the router asked for it
-            raise
-        except BaseException:
-            self._taken_back(entry)
-            raise
-        else:
-            self._taken_back(entry)
-        finally:
-            self._entries.discard(entry)
-            if not any(other.ended for other in self._entries):
-                self._over.set()
+        return Computation(self, task)
 
-    @staticmethod
-    def _taken_back(entry: _Entry) -> None:
-        """A task that ended in its own way goes on, and is not cancelled any more."""
-        if entry.ended:
-            entry.task.uncancel()
+    def one_less(self) -> None:
+        """One that was ended has ended."""
+        if not any(entry.ended for entry in self.entries):
+            self._over.set()
 
     async def aclose(self) -> None:
         """End every computation but one that closes the router itself, and wait for them, though not for ever."""
         self._closed = True
         here = asyncio.current_task()
-        running = [entry for entry in self._entries if entry.task is not here]
+        running = [entry for entry in self.entries if entry.task is not here]
         if not running:
             return
         self._over.clear()
@@ -87,5 +81,5 @@ class Running:
             async with asyncio.timeout(PATIENCE):
                 await self._over.wait()
         except TimeoutError:
-            left = len(self._entries.intersection(running))
+            left = len(self.entries.intersection(running))
             _log.warning("Router was closed while %d requests did not end; a plugin swallows its cancellation.", left)

@@ -4,17 +4,32 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from operator import attrgetter
+from itertools import compress
+from operator import attrgetter, is_not
 from types import CoroutineType, coroutine
 from typing import Any
 
 from contextrouter.contracts import Interpreter
 from contextrouter.errors import PluginError, RequestRefused, mask
-from contextrouter.model import Intent, Period, Request
+from contextrouter.model import Intent, Period, Request, Scope
 from contextrouter.settings import InterpreterKeys
 
 FAILED = "failed_interpreters"
 """Key in `Intent.attributes`: name of each interpreter that failed and was passed over -> why."""
+
+
+def request_of(
+    question: str | Request, scope: Scope | None, sources: Sequence[str] | None, legs: Sequence[str] | None, deadline: float | None
+) -> Request:
+    """The request that a call makes; arguments lie over what a Request says. Raises RequestRefused for a blank question."""
+    request = question if isinstance(question, Request) else Request(question=question)
+    if not request.question.strip():
+        raise RequestRefused("The question is empty. Ask with at least one word.")
+    if scope is None and sources is None and legs is None and deadline is None:
+        return request
+    given: dict[str, Any] = {"scope": scope, "deadline": deadline, "sources": sources, "legs": legs}
+    changes = {name: value for name, value in given.items() if value is not None}
+    return request.replace(**changes)
 
 
 async def interpret(
@@ -58,6 +73,12 @@ async def interpret(
     if failed or FAILED in intent.attributes:
         intent = intent.replace(attributes={**intent.attributes, FAILED: failed})
     return _settled(intent, question, request, max_queries)
+
+
+def failures(intent: Intent) -> str:
+    """Which interpreters failed, for the trace; empty: none."""
+    failed = intent.attributes.get(FAILED)
+    return "failed: " + "; ".join(f"{name}: {why}" for name, why in failed.items()) if failed else ""
 
 
 async def _within(answer: Awaitable[Intent], until: float | None) -> Intent:
@@ -116,9 +137,8 @@ def _checked(found: object, given: Intent) -> Intent:
     if not isinstance(found, Intent):
         raise TypeError(f"interpret() returned {type(found).__name__}, not Intent")
     changes = {}
-    for name, value, before in zip(_FIELDS, _VALUES(found), _VALUES(given), strict=True):
-        if value is before:
-            continue
+    for name in compress(_FIELDS, map(is_not, _VALUES(found), _VALUES(given))):
+        value = getattr(found, name)
         if name not in _TEXTS:
             types, wanted = _TYPES[name]
             if not isinstance(value, types):

@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from contextrouter import asked
+from contextrouter.answerable import Answerability, judged
 
 Vector = Sequence[float]
 """One embedding: a sequence of finite floats (a list, or a one-dimensional numpy array)."""
@@ -325,14 +326,6 @@ class Citation(_Noun, frozen=True, kw_only=True, gc=False):
     tokens: int | None = None  # of its block; None: there is no budget, so none are counted
 
 
-class Answerability(_Noun, frozen=True, kw_only=True, gc=False):
-    """How well the context can answer, and what was read to say so."""
-
-    level: Literal["strong", "weak", "none", "skipped"]
-    confidence: float
-    reason: str
-
-
 class Usage(_Noun, frozen=True, kw_only=True, gc=False):
     """What one request cost; `cache` names the tier it came from, or "joined". `tokens` None: no budget, none were counted."""
     calls: int = 0
@@ -387,7 +380,6 @@ class Context(_Noun, frozen=True, kw_only=True):
     facts: tuple[Fact, ...] = ()
     facets: tuple[Facet, ...] = ()
     entities: tuple[Entity, ...] = ()
-    answerability: Answerability
     coverage: tuple[SourceReport, ...] = ()
     usage: Usage
     trace: Trace
@@ -398,3 +390,8 @@ class Context(_Noun, frozen=True, kw_only=True):
         """Whether some source, or a part of one, is missing from the answer, or a stage was skipped because it failed."""
         failed = ("timeout", "error", "open", "partial")
         return any(r.status in failed for r in self.coverage) or any(s.note.startswith("failed") for s in self.trace.steps)
+
+    @property
+    def answerability(self) -> Answerability:
+        """How well this can answer the question; judged anew each time it is asked for."""
+        return judged(self.intent.question, self.envelopes, searched=self.intent.should_search)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import cast
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 from contextrouter.contracts import ENTITIES, FACETS, FACTS, FactSource, Source, SupportsEntities, SupportsFacets
 from contextrouter.errors import RequestRefused
 from contextrouter.filters import wanted
-from contextrouter.model import Call, Document, Intent, Plan, Query, Request
+from contextrouter.model import Call, Document, Intent, Plan, Query, Request, Scope
 from contextrouter.settings import FactKeys, Instance, Rag, Route, Settings, SourceKeys
+
+KEPT = 256
+"""Outlines of plans that a router keeps; when there are more, all are made anew."""
+_Line = tuple[str, str, int, int, float, float | None]
+"""Source, leg, how many of the queries (0: the question itself), limit, weight, timeout."""
 
 
 def make_plan(intent: Intent, request: Request, settings: Settings, sources: Mapping[str, Source | FactSource]) -> Plan:
@@ -18,26 +23,98 @@ def make_plan(intent: Intent, request: Request, settings: Settings, sources: Map
     Of `sources` only `legs` and `default_queries` are read. Raises RequestRefused when the request names a source or a leg that
     does not exist.
     """
-    rag, route = settings.for_route(intent.kind)
-    _known(request, settings, sources)
-    calls: list[Call] = []
-    excluded: dict[str, str] = {}
-    queries = _Queries(intent, request)
-    for name, instance in settings.sources.items():
-        if name not in sources:
-            continue
-        why = _not_asked(name, instance, intent, request, rag, route)
-        if why:
-            excluded[name] = why
-            continue
-        source = sources[name]
-        if instance.kind == "fact":
-            if why := _facts_not_asked(request, rag, route):
-                excluded[f"{name}/{FACTS}"] = why
-            calls += _fact_calls(name, cast(FactSource, source), instance.keys, intent, rag, queries, facts=not why)
+    return Planner(settings, sources).plan(intent, request)
+
+
+class Planner:
+    """Makes plans. What the words of the question do not change is worked out once for requests that are alike, and kept."""
+
+    def __init__(self, settings: Settings, sources: Mapping[str, Source | FactSource]) -> None:
+        self._settings, self._sources = settings, sources
+        self._outlines: dict[Any, _Outline] = {}
+
+    def plan(self, intent: Intent, request: Request) -> Plan:
+        """As `make_plan`."""
+        scope = request.scope
+        key = intent.kind, intent.should_search, not intent.facets, not intent.lookup, request.sources, request.legs, scope
+        kept = scope is None or type(scope) is Scope  # of another class nobody knows what it takes for equal
+        outline = self._outlines.get(key) if kept else None
+        if outline is None or not outline.holds():
+            outline = _Outline(intent, request, self._settings, self._sources)
+            if kept:
+                if len(self._outlines) >= KEPT:
+                    self._outlines.clear()
+                self._outlines[key] = outline
+        return outline.plan(intent, request)
+
+
+class _Outline:
+    """Which source is asked on which leg, for requests that are alike: same route, sources, legs and scope."""
+
+    def __init__(self, intent: Intent, request: Request, settings: Settings, sources: Mapping[str, Source | FactSource]) -> None:
+        self.rag, self.route = settings.for_route(intent.kind)
+        self.excluded: dict[str, str] = {}
+        self.lines: list[_Line] = []
+        self._read: list[tuple[Source, Sequence[str], int | None]] = []
+        _known(request, settings, sources)
+        for name, instance in settings.sources.items():
+            if name not in sources:
+                continue
+            why = _not_asked(name, instance, intent, request, self.rag, self.route)
+            source = sources[name]
+            if why:
+                self.excluded[name] = why
+            elif instance.kind == "fact":
+                self._ask_facts(name, cast(FactSource, source), instance.keys, intent, request)
+            else:
+                self._ask(name, cast(Source, source), instance.keys, intent, request)
+
+    def holds(self) -> bool:
+        """Whether the sources still have the legs that were read; opening one may tell it what it can do."""
+        return all([source.legs is legs and source.default_queries == queries for source, legs, queries in self._read])
+
+    def plan(self, intent: Intent, request: Request) -> Plan:
+        """The plan for the words of one request. Sources that are asked the same thing share a query."""
+        filters = wanted(request)
+        made: dict[tuple[str, str, int], Query] = {}
+        calls: list[Call] = []
+        question = (intent.question,)
+        for source, leg, count, limit, weight, timeout in self.lines:
+            for text in intent.queries[:count] if count else question:
+                query = made.get((text, leg, limit))
+                if query is None:
+                    query = made[text, leg, limit] = Query(
+                        text=text, leg=leg, limit=limit, concepts=intent.concepts, labels=intent.labels, entities=intent.entities,
+                        period=intent.period, language=intent.language, scope=request.scope, filters=filters,
+                    )  # fmt: skip
+                calls.append(Call(source=source, query=query, weight=weight, timeout=timeout))
+        return Plan(intent=intent, route=intent.kind, calls=tuple(calls), excluded=dict(self.excluded))
+
+    def _ask(self, name: str, source: Source, keys: SourceKeys, intent: Intent, request: Request) -> None:
+        rag, legs, queries = self.rag, source.legs, source.default_queries
+        self._read.append((source, legs, queries))
+        limit = keys.limit or rag.candidates
+        count = min(rag.queries, keys.queries or queries or 3)
+        for leg in legs:
+            why = _leg_not_asked(leg, keys, request, rag, self.route)
+            if why:
+                self.excluded[f"{name}/{leg}"] = why
+            else:
+                self.lines.append((name, leg, count, limit, keys.weight, keys.timeout))
+        if intent.facets and isinstance(source, SupportsFacets):
+            self.lines.append((name, FACETS, 0, limit, 1.0, keys.timeout))
+
+    def _ask_facts(self, name: str, source: FactSource, keys: FactKeys, intent: Intent, request: Request) -> None:
+        rag = self.rag
+        if why := _facts_not_asked(request, rag, self.route):
+            self.excluded[f"{name}/{FACTS}"] = why
         else:
-            calls.extend(_calls(name, cast(Source, source), instance.keys, intent, request, rag, route, excluded, queries))
-    return Plan(intent=intent, route=intent.kind, calls=tuple(calls), excluded=excluded)
+            self.lines.append((name, FACTS, 0, keys.limit or rag.max_graph_facts, 1.0, keys.timeout))
+        limit = keys.limit or rag.candidates
+        if intent.lookup and isinstance(source, SupportsEntities):
+            self.lines.append((name, ENTITIES, 0, limit, 1.0, keys.timeout))
+        if intent.facets and isinstance(source, SupportsFacets):
+            self.lines.append((name, FACETS, 0, limit, 1.0, keys.timeout))
 
 
 def _known(request: Request, settings: Settings, sources: Mapping[str, Source | FactSource]) -> None:
@@ -77,33 +154,6 @@ def _not_asked(name: str, instance: Instance, intent: Intent, request: Request, 
     return ""
 
 
-def _calls(
-    name: str,
-    source: Source,
-    keys: SourceKeys,
-    intent: Intent,
-    request: Request,
-    rag: Rag,
-    route: Route,
-    excluded: dict[str, str],
-    queries: _Queries,
-) -> list[Call]:
-    calls = []
-    texts = intent.queries[: min(rag.queries, keys.queries or source.default_queries or 3)]
-    limit = keys.limit or rag.candidates
-    for leg in source.legs:
-        why = _leg_not_asked(leg, keys, request, rag, route)
-        if why:
-            excluded[f"{name}/{leg}"] = why
-            continue
-        for text in texts:
-            calls.append(Call(source=name, query=queries(text, leg, limit), weight=keys.weight, timeout=keys.timeout))
-    if intent.facets and isinstance(source, SupportsFacets):
-        query = queries(intent.question, FACETS, limit)
-        calls.append(Call(source=name, query=query, timeout=keys.timeout))
-    return calls
-
-
 def _leg_not_asked(leg: str, keys: SourceKeys, request: Request, rag: Rag, route: Route) -> str:
     if leg == "text" and not rag.enable_fts:
         return "[rag] enable_fts is false"
@@ -123,39 +173,3 @@ def _facts_not_asked(request: Request, rag: Rag, route: Route) -> str:
     if not rag.max_graph_facts:
         return "[rag] max_graph_facts is 0"
     return _not_among(FACTS, request, route) if rag.graph_facts_enabled else "[rag] graph_facts_enabled is false"
-
-
-def _fact_calls(
-    name: str, source: FactSource, keys: FactKeys, intent: Intent, rag: Rag, queries: _Queries, *, facts: bool
-) -> list[Call]:
-    calls = []
-    if facts:
-        query = queries(intent.question, FACTS, keys.limit or rag.max_graph_facts)
-        calls.append(Call(source=name, query=query, timeout=keys.timeout))
-    if intent.lookup and isinstance(source, SupportsEntities):
-        query = queries(intent.question, ENTITIES, keys.limit or rag.candidates)
-        calls.append(Call(source=name, query=query, timeout=keys.timeout))
-    if intent.facets and isinstance(source, SupportsFacets):
-        query = queries(intent.question, FACETS, keys.limit or rag.candidates)
-        calls.append(Call(source=name, query=query, timeout=keys.timeout))
-    return calls
-
-
-class _Queries:
-    """The queries of one request. Sources that are asked the same thing share one."""
-
-    def __init__(self, intent: Intent, request: Request) -> None:
-        self.intent, self.scope = intent, request.scope
-        self.filters = wanted(request)
-        self.made: dict[tuple[str, str, int], Query] = {}
-
-    def __call__(self, text: str, leg: str, limit: int) -> Query:
-        key = (text, leg, limit)
-        query = self.made.get(key)
-        if query is None:
-            intent = self.intent
-            query = self.made[key] = Query(
-                text=text, leg=leg, limit=limit, concepts=intent.concepts, labels=intent.labels, entities=intent.entities,
-                period=intent.period, language=intent.language, scope=self.scope, filters=self.filters,
-            )  # fmt: skip
-        return query

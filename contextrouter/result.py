@@ -7,7 +7,7 @@ from itertools import zip_longest
 from time import monotonic
 from typing import Any
 
-from contextrouter.assembly import Assembled, answerability
+from contextrouter.assembly import Assembled
 from contextrouter.errors import AllSourcesFailed
 from contextrouter.lanes import Lane, split
 from contextrouter.model import Context, Envelope, Fact, Harvest, Intent, Plan, Request, SourceReport, Step, Trace, Usage
@@ -98,7 +98,6 @@ def context_of(
     return Context(
         question=request.question, intent=intent, outcome=outcome, text=done.text, envelopes=tuple(done.envelopes),
         citations=tuple(done.citations), facts=tuple(done.facts), facets=harvest.facets, entities=harvest.entities,
-        answerability=answerability(intent.question, done, searched=intent.should_search),
         coverage=harvest.reports, usage=usage, trace=Trace(plan=plan, steps=tuple(steps)),
     )  # fmt: skip
 

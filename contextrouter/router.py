@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Self, TypeVar, cast
 from zoneinfo import ZoneInfo
 
 from contextrouter import tokens
@@ -25,14 +25,14 @@ from contextrouter.checks import check_sources, with_given
 from contextrouter.closing import Running, looked_at
 from contextrouter.contracts import Connector, Embedder, FactSource, Generator, Interpreter, Plugin, Provider, Stage, StageContext
 from contextrouter.dedupe import dedupe
-from contextrouter.errors import AllSourcesFailed, ContextRouterError, RequestRefused
+from contextrouter.errors import AllSourcesFailed, ContextRouterError
 from contextrouter.fanout import OnReport, fan_out
 from contextrouter.fusion import fuse
-from contextrouter.intent import FAILED, interpret
+from contextrouter.intent import failures, interpret, request_of
 from contextrouter.lanes import Lane, split
 from contextrouter.lifecycle import Instances, embedded
 from contextrouter.model import Context, Harvest, Intent, Plan, Request, Scope, SourceReport
-from contextrouter.plan import make_plan
+from contextrouter.plan import Planner
 from contextrouter.plugins import Registry
 from contextrouter.pressure import Limits
 from contextrouter.ranking import rank
@@ -49,6 +49,9 @@ log = logging.getLogger("contextrouter")
 
 FAN_OUT_SHARE = 0.9
 """Share of the request's time that the sources may use when ranking stages follow."""
+
+
+P = TypeVar("P", bound=Plugin)
 
 
 class ContextRouter:
@@ -87,7 +90,10 @@ class ContextRouter:
         self._sources = self.instances.sources
         self._order = list(self._sources)
         self._reported = Reported(self._sources)
-        self._interpreters, self._all_stages = self.instances.interpreters, self.instances.stages
+        self._planner = Planner(self.settings, self._sources)
+        self._interpreters = _named(self.settings.rag.interpreters, self.instances.interpreters)
+        self._ways = {kind: self._way(kind) for kind in self.settings.routes}
+        self._usual = self._way("")
         self._embedders = self.instances.embedders
         self._embedded = embedded(self._sources, self._embedders)
         self._keys = {kind: {n: i.keys for n, i in self.settings.instances(kind).items()} for kind in ("interpreter", "stage")}
@@ -189,7 +195,7 @@ class ContextRouter:
 
         Raises RequestRefused (nothing ran), or AllSourcesFailed when every source that was asked failed.
         """
-        request = _request(question, scope, sources, legs, deadline)
+        request = request_of(question, scope, sources, legs, deadline)
         if self._open_in is not asyncio.get_running_loop():
             await self.open()
         until = monotonic() + (request.deadline or self.settings.rag.timeout_seconds)
@@ -209,7 +215,7 @@ class ContextRouter:
         deadline: float | None = None,
     ) -> Plan:
         """Return the plan for `question` without a search; sources that report statistics may be asked for these."""
-        request = _request(question, scope, sources, legs, deadline)
+        request = request_of(question, scope, sources, legs, deadline)
         await self.open()
         until = monotonic() + (request.deadline or self.settings.rag.timeout_seconds)
         with self._running.one():
@@ -226,7 +232,7 @@ class ContextRouter:
         deadline: float | None = None,
     ) -> AsyncIterator[SourceReport | Context]:
         """Yield source reports as they come, then the Context. Does not read the cache, so that there is something to see."""
-        request = _request(question, scope, sources, legs, deadline)
+        request = request_of(question, scope, sources, legs, deadline)
         await self.open()
         until = monotonic() + (request.deadline or self.settings.rag.timeout_seconds)
         reports: asyncio.Queue[SourceReport | None] = asyncio.Queue()
@@ -243,17 +249,15 @@ class ContextRouter:
                 await asyncio.wait([task])
 
     async def _interpret(self, request: Request, until: float) -> Intent:
-        rag, named = self.settings.rag, self._interpreters
-        now = monotonic()
-        until = now + (until - now) * INTERPRET_SHARE
+        left = (until - monotonic()) * INTERPRET_SHARE
         return await interpret(
-            request, {name: named[name] for name in rag.interpreters if name in named}, keys=self._keys["interpreter"],
-            deadline=_on_loop(until), max_queries=rag.queries,
+            request, self._interpreters, keys=self._keys["interpreter"],
+            deadline=asyncio.get_running_loop().time() + left, max_queries=self.settings.rag.queries,
             ready=self.instances.ready if self.instances.closed else None, secrets=self.settings.secrets,
         )  # fmt: skip
 
     async def _plan(self, intent: Intent, request: Request, until: float) -> Plan:
-        plan = make_plan(intent, request, self.settings, self._sources)
+        plan = self._planner.plan(intent, request)
         if self.settings.selection.sources == "all":
             return plan
         from contextrouter.choosing import choose  # whoever asks all sources does not load it
@@ -284,11 +288,10 @@ class ContextRouter:
         started = monotonic()
         steps = Steps()
         intent = await self._interpret(request, until)
-        steps.add("interpret", note=_failed(intent))
+        steps.add("interpret", note=failures(intent))
         plan = await self._plan(intent, request, until)
         steps.add("plan")
-        rag, _ = self.settings.for_route(intent.kind)
-        stages = self._stages(rag)
+        rag, stages = self._ways.get(intent.kind, self._usual)
         share = FAN_OUT_SHARE if stages else 1.0
         harvest = await fan_out(
             plan,
@@ -365,22 +368,15 @@ class ContextRouter:
         """Source -> leg weights of its embedder's profile."""
         return {name: embedder.leg_weights for name, embedder in self._embedded.items()}
 
-    def _stages(self, rag: Rag) -> dict[str, Stage]:
-        stages = {name: self._all_stages[name] for name in rag.stages if name in self._all_stages}
-        return {name: stage for name, stage in stages.items() if rag.runs(stage.switch)}
+    def _way(self, kind: str) -> tuple[Rag, dict[str, Stage]]:
+        """`[rag]` and the stages for questions of this kind."""
+        rag, _ = self.settings.for_route(kind)
+        stages = _named(rag.stages, self.instances.stages)
+        return rag, {name: stage for name, stage in stages.items() if rag.runs(stage.switch)}
 
 
-def _request(
-    question: str | Request, scope: Scope | None, sources: Sequence[str] | None, legs: Sequence[str] | None, deadline: float | None
-) -> Request:
-    request = question if isinstance(question, Request) else Request(question=question)
-    if not request.question.strip():
-        raise RequestRefused("The question is empty. Ask with at least one word.")
-    if scope is None and sources is None and legs is None and deadline is None:
-        return request
-    given: dict[str, Any] = {"scope": scope, "deadline": deadline, "sources": sources, "legs": legs}
-    changes = {name: value for name, value in given.items() if value is not None}
-    return request.replace(**changes)
+def _named(names: Sequence[str], plugins: Mapping[str, P]) -> dict[str, P]:
+    return {name: plugins[name] for name in names if name in plugins}
 
 
 def _version() -> str:
@@ -391,8 +387,3 @@ def _version() -> str:
 
 def _on_loop(until: float) -> float:
     return asyncio.get_running_loop().time() + (until - monotonic())
-
-
-def _failed(intent: Intent) -> str:
-    failed = intent.attributes.get(FAILED)
-    return "failed: " + "; ".join(f"{name}: {why}" for name, why in failed.items()) if failed else ""

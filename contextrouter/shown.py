@@ -14,7 +14,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, Context):
         trace = value.trace.replace(steps=tuple(_light(step) for step in value.trace.steps), plan=_light(value.trace.plan))
         light = value.replace(envelopes=tuple(_light(envelope) for envelope in value.envelopes), trace=trace)
-        return {**msgspec.to_builtins(light, enc_hook=_encoded), "degraded": value.degraded}
+        judged = msgspec.to_builtins(value.answerability)
+        return {**msgspec.to_builtins(light, enc_hook=_encoded), "answerability": judged, "degraded": value.degraded}
     return msgspec.to_builtins(_light(value), enc_hook=_encoded)
 
 

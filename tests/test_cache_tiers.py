@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 from resp import RespServer, resp_server
 
 from contextrouter import (
-    Answerability,
     Call,
     Citation,
     Context,
@@ -70,7 +69,6 @@ def context(**changes: Any) -> Context:
         question="q", intent=intent, outcome="answered", text="### [1]", envelopes=(envelope,),
         citations=(Citation(number=1, title="T", url="u", source="s"),), facts=(Fact(subject="s", predicate="p", object="o"),),
         facets=(Facet(dimension="d", value="v", count=3),), entities=(Entity(id="e", name="E", attributes={"born": 1912}),),
-        answerability=Answerability(level="strong", confidence=0.9, reason="r"),
         coverage=(SourceReport(source="s", leg="vector", query="q", status="ok", count=1),), usage=Usage(calls=1, tokens=7),
         trace=Trace(plan=plan, steps=(Step(name="select", elapsed=0.1, live=1, lost=(envelope.drop("why"),)),)),
     )  # fmt: skip

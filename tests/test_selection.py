@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextrouter import Document, Envelope, Fact, Provenance, Rag
-from contextrouter.assembly import CUT, OVER, answerability, assemble
+from contextrouter.answerable import judged
+from contextrouter.assembly import CUT, OVER, assemble
 from contextrouter.selection import select
 
 
@@ -208,7 +209,7 @@ def test_budget_0_counts_nothing():
 )  # fmt: skip
 def test_c39_answerability_is_by_the_share_of_the_question_s_words(content: str, level: str, confidence: float):
     """Of 5 words 4, 3, 1 and 0; needed are 0.65: 1 ÷ (1 + e^(−3 (0.8 ÷ 0.65 − 1))) = 0.6665."""
-    found = answerability("What books talk about machine learning for beginners?", assemble([env("t", content=content)]))
+    found = judged("What books talk about machine learning for beginners?", [env("t", content=content)])
     assert (found.level, found.confidence) == (level, pytest.approx(confidence, abs=5e-5))
 
 
@@ -231,7 +232,7 @@ def test_c39_answerability_is_by_the_share_of_the_question_s_words(content: str,
 def test_a_word_of_the_question_is_held_as_a_word_or_where_words_are_not_parted_by_its_pairs_of_signs(
     question: str, content: str, confidence: float
 ):
-    found = answerability(question, assemble([env("", content=content)]))
+    found = judged(question, [env("", content=content)])
     held, whole = map(int, re.findall(r"\d+", found.reason)[:2])
     assert held / whole == pytest.approx(confidence)
 
@@ -241,7 +242,7 @@ def test_c39_a_long_question_needs_a_smaller_share_and_all_of_it_in_one_document
     question = " ".join(f"word{n}x" for n in range(16))
     for count, level in ((7, "strong"), (6, "weak"), (5, "weak"), (4, "none")):
         whole, half = question.split()[:count], question.split()[8 : 8 + count // 2]
-        found = answerability(question, assemble([env("a", content=" ".join(half)), env("b", content=" ".join(whole))]))
+        found = judged(question, [env("a", content=" ".join(half)), env("b", content=" ".join(whole))])
         assert (count, found.level) == (count, level)
         said = f"{count} of 16 content words of the question are in one of the best three, 7 speak for an answer"
         assert found.reason.startswith(said)
@@ -249,13 +250,13 @@ def test_c39_a_long_question_needs_a_smaller_share_and_all_of_it_in_one_document
 
 def test_c39_what_was_found_by_meaning_is_weak_at_least():
     seal = Provenance(source="s", leg="vector", query="q", rank=1, score=0.9)
-    found = answerability("Quo vadis?", assemble([env("a", content="Whither?").replace(provenance=(seal,))]))
+    found = judged("Quo vadis?", [env("a", content="Whither?").replace(provenance=(seal,))])
     assert found.level == "weak"
 
 
 def test_answerability_of_nothing():
-    assert answerability("q", assemble([])).level == "none"
-    assert answerability("q", assemble([]), searched=False).level == "skipped"
+    assert judged("q", []).level == "none"
+    assert judged("q", [], searched=False).level == "skipped"
 
 
 def test_each_citation_says_what_its_block_takes_of_the_budget():

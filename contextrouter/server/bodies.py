@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from contextrouter import model
+from contextrouter.answerable import Answerability
 from contextrouter.model import Period, Request, Scope
 from contextrouter.server.problems import Refused
 
@@ -130,7 +131,7 @@ def described(noun: type[msgspec.Struct]) -> type[msgspec.Struct]:
         hint = _described(hints[field.name])
         fields.append((field.name, hint) if field.required else (field.name, hint, msgspec.field(default=None)))
     if noun is model.Context:
-        fields.append(("degraded", bool))
+        fields += [("answerability", described(Answerability)), ("degraded", bool)]
     made = msgspec.defstruct(noun.__name__, fields, kw_only=True)
     made.__doc__ = noun.__doc__
     return made
