@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import compress
 from math import isfinite
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, overload
 
 from contextrouter.model import Document, Envelope, Hit, Provenance, RankedList
@@ -172,8 +173,8 @@ class Pool(Sequence[Envelope]):
                 n = bisect_right(starts, number) - 1
                 places[number] = [(n, number - starts[n])]
         wanted = {*numbers}.intersection(self.again)
-        for number, position in zip(self.again, self.again_at, strict=True) if wanted else ():
-            if number in wanted:
+        if wanted:
+            for number, position in compress(zip(self.again, self.again_at, strict=True), map(wanted.__contains__, self.again)):
                 n = bisect_right(starts, position) - 1
                 if places[number][-1][0] < n:
                     places[number].append((n, position - starts[n]))
@@ -228,6 +229,7 @@ class Pool(Sequence[Envelope]):
         """The envelopes of these documents, with these scores. `most` is what each source can give to a score at best."""
         self.look_up(numbers)
         lists, stamp = self.lists, self._stamp
+        standing: Any = self._standing if len(lists) > self._given else _RANK
         made: list[Envelope] = []
         for number, score in zip(numbers, scores, strict=True):
             places = self.places[number]
@@ -239,7 +241,7 @@ class Pool(Sequence[Envelope]):
                     if lists[n].source != source:
                         source = lists[n].source
                         possible += most.get(source, 0.0)
-                places = sorted(places, key=self._standing)
+                places = sorted(places, key=standing)
                 n, index = places[0]
             best = lists[n].hits[index]
             stamps: tuple[Provenance, ...] = (stamp(n, index, best),)
@@ -264,12 +266,14 @@ class Pool(Sequence[Envelope]):
     def _stamp(self, n: int, index: int, hit: Hit) -> Provenance:
         ranked = self.lists[n]
         scores, low, spread = self._scales.get(n) or self._scale(n)
-        if scores is not None and spread > 0:
+        if scores is None:
+            normalized = (spread - index) / spread
+        elif spread > 0:
             normalized = (scores[index] - low) / spread
             if not 0.0 <= normalized <= 1.0:
                 normalized = min(1.0, max(0.0, normalized))
         else:
-            normalized = 1.0 if scores is not None else (spread - index) / spread
+            normalized = 1.0
         return Provenance(
             source=ranked.source, leg=ranked.leg, query=ranked.query, rank=index + 1, score=hit.score,
             normalized=normalized, weight=ranked.weight, retrieved_at=ranked.retrieved_at,
@@ -277,6 +281,7 @@ class Pool(Sequence[Envelope]):
 
 
 _NAME = attrgetter("source", "leg", "query")
+_RANK = itemgetter(1)
 
 
 def _text(document: Document) -> tuple[str, str, str]:
