@@ -340,10 +340,11 @@ class Ranked(Sequence[Envelope]):
         better. So beside those of several lists only the first `count` of each list can be among the best.
         """
         scores, heads = self._scores, self._by_rank(count)
-        deep = {*(self._shared or ())}.difference(heads)
-        worst = sorted([*map(scores.__getitem__, heads), *map(scores.__getitem__, deep)])[-count]
-        if not any(scores[number] >= worst for number in deep):
+        worst = sorted(map(scores.__getitem__, heads))[-count]
+        deep = {number for number in self._shared or () if scores[number] >= worst}.difference(heads)
+        if not deep:
             return [number for number in heads if scores[number] >= worst]
+        worst = sorted([*map(scores.__getitem__, heads), *map(scores.__getitem__, deep)])[-count]
         best = {number for number in (*heads, *deep) if scores[number] >= worst}
         return [number for number in self._by_rank() if number in best]
 
