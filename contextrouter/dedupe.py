@@ -39,11 +39,13 @@ class Pool(Sequence[Envelope]):
     `lists` are in the order of their names. Hits are counted through them all: the one at `position` holds `documents[position]`,
     and `starts[n]` is the position of the first hit of list n. The number of a document is the position at which it is first met;
     `numbers[n]` are those of list n, a range where all are met for the first time. `again` are the numbers of documents that are
-    met again, at the positions `again_at`. `places[number]` is where a document stood, as (list, index), once it was looked up.
+    met again, at the positions `again_at`; `copied` are the lists that hold one of their own documents again. `places[number]` is
+    where a document stood, as (list, index), once it was looked up.
     """
 
     __slots__ = (
-        "_firsts", "_given", "_scales", "_sealed", "again", "again_at", "documents", "lists", "numbers", "places", "starts",
+        "_firsts", "_given", "_scales", "_sealed", "again", "again_at", "copied", "documents", "lists", "numbers", "places",
+        "starts",
     )  # fmt: skip
 
     def __init__(self, lists: Iterable[RankedList]) -> None:
@@ -61,6 +63,7 @@ class Pool(Sequence[Envelope]):
         self.numbers: list[Sequence[int]] = []
         self.again: list[int] = []
         self.again_at: list[int] = []
+        self.copied: set[int] = set()
         self.starts.clear()
 
     def number_by_text(self) -> bool:
@@ -68,50 +71,57 @@ class Pool(Sequence[Envelope]):
         index: dict[Any, int] = {}
         by_id: dict[str, int] = {}
         own = 0  # where the hits of the source begin
+        everything, number_of = self.documents, index.setdefault
         names = [None, *[ranked.source for ranked in self.lists], None]
         for n, ranked in enumerate(self.lists):
             documents = [hit.document for hit in ranked.hits]
-            start, known = len(self.documents), len(index)
-            end = start + len(documents)
+            start, known = len(everything), len(index)
             if names[n] != ranked.source:
                 by_id, own = {}, start
             self.starts.append(start)
-            self.documents += documents
+            everything += documents
+            positions = range(start, len(everything))
             keys = [document.url or document.snippet or document.content for document in documents]
-            numbers = [*map(index.setdefault, keys, range(start, end))]
+            numbers = [*map(number_of, keys, positions)]
             fresh = len(index) - known == len(documents)
-            named = numbers
-            if not fresh:
-                documents, named = self._compare(index, numbers, start, own)
-            ids = [document.id for document in documents]
-            only = names[n] != ranked.source != names[n + 2]  # the only list of its source
-            if not (only and len({*ids}) == len(ids)) and not _agree(ids, named, by_id):
+            self.numbers.append(positions if fresh else numbers)
+            unlike = () if fresh else self._compare(n, index, numbers, positions, own)
+            if not (fresh or unlike or len(index) > known):
+                continue  # all go by an id that is known
+            ids, named = [document.id for document in documents], numbers
+            if names[n] != ranked.source != names[n + 2]:  # the only list of its source
+                if len({*ids}) == len(ids):
+                    continue
+            elif not fresh:
+                chosen = {*unlike}
+                new = [number == at or at in chosen for number, at in zip(numbers, positions, strict=True)]
+                ids, named = [*compress(ids, new)], [*compress(numbers, new)]
+            if not _agree(ids, named, by_id):
                 return False
-            self.numbers.append(range(start, end) if fresh else numbers)
         return True
 
-    def _compare(self, index: dict[Any, int], numbers: list[int], start: int, own: int) -> tuple[list[Document], list[int]]:
-        """Compare the documents of a list with those that stand under the same key; where they differ, the whole text decides.
+    def _compare(self, n: int, index: dict[Any, int], numbers: list[int], positions: range, own: int) -> Sequence[int]:
+        """Compare the documents of list n with those that stand under the same key; where they differ, the whole text decides.
 
-        Return the documents, with their numbers, that do not go by the id of the one that the same source gave from `own` on.
+        Return the positions of those met again that do not go by the id of the one that the same source gave, from `own` on.
         """
-        documents, again, again_at = self.documents, self.again.append, self.again_at.append
-        unlike: list[Document] = []
-        named: list[int] = []
+        documents, again, again_at, start = self.documents, self.again.append, self.again_at.append, positions.start
+        unlike: list[int] = []
         for position, number in enumerate(numbers, start):
-            document = documents[position]
-            if number != position:
-                other = documents[number]
-                if other.content != document.content or other.snippet != document.snippet or other.url != document.url:
-                    number = numbers[position - start] = index.setdefault(_text(document), position)
-                if number != position:
-                    again(number)
-                    again_at(position)
-                    if number >= own and documents[number].id == document.id:
-                        continue
-            unlike.append(document)
-            named.append(number)
-        return unlike, named
+            if number == position:
+                continue
+            document, other = documents[position], documents[number]
+            if other.content != document.content or other.snippet != document.snippet or other.url != document.url:
+                number = numbers[position - start] = index.setdefault(_text(document), position)
+                if number == position:
+                    continue
+            again(number)
+            again_at(position)
+            if number >= start:
+                self.copied.add(n)
+            if number < own or documents[number].id != document.id:
+                unlike.append(position)
+        return unlike
 
     def number_by_id(self, key_of: Callable[[Document], Any] | None) -> None:
         """Number documents by id within a source, then their best-ranked copies by `key_of`, or by text where that is None."""
@@ -122,8 +132,11 @@ class Pool(Sequence[Envelope]):
         for first, document in copies.items():
             key = key_of(document) if key_of else None
             number_of[first] = index.setdefault(_text(document) if key is None else key, first)
-        for start, ranked in zip(self.starts, self.lists, strict=True):
-            self.numbers.append([number_of[first] for first in firsts[start : start + len(ranked.hits)]])
+        for n, (start, ranked) in enumerate(zip(self.starts, self.lists, strict=True)):
+            numbers = [number_of[first] for first in firsts[start : start + len(ranked.hits)]]
+            self.numbers.append(numbers)
+            if len({*numbers}) < len(numbers):
+                self.copied.add(n)
         for position, first in enumerate(firsts):
             if number_of[first] != position:
                 self.again.append(number_of[first])
@@ -288,7 +301,7 @@ def _text(document: Document) -> tuple[str, str, str]:
     return document.url, document.snippet, document.content
 
 
-def _agree(ids: list[str], numbers: list[int], by_id: dict[str, int]) -> bool:
+def _agree(ids: Sequence[str], numbers: Sequence[int], by_id: dict[str, int]) -> bool:
     """Whether every id names one document, here and in the lists of the same source before; a blank id names none."""
     named = [*map(by_id.setdefault, ids, numbers)]
     return named == numbers or all(not i or first == number for i, first, number in zip(ids, named, numbers, strict=True))

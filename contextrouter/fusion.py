@@ -66,12 +66,10 @@ class _List:
     __slots__ = ("leg_of", "n", "numbers", "query", "ranks", "source", "source_weight", "weight")
 
     def __init__(
-        self, n: int, name: tuple[str, str, str], weight: float, numbers: Sequence[int], ranks: Sequence[int] | None = None
+        self, n: int, source: str, leg: str, query: str, weight: float, numbers: Sequence[int], ranks: Sequence[int] | None = None
     ) -> None:
-        self.n, self.numbers, self.ranks = n, numbers, ranks
-        self.source, _, self.query = name
-        self.leg_of = name[:2]
-        self.source_weight = weight
+        self.n, self.source, self.leg_of, self.query = n, source, (source, leg), query
+        self.source_weight, self.numbers, self.ranks = weight, numbers, ranks
         self.weight = 1.0  # within its source
 
     def by_rank(self, count: int | None = None) -> Sequence[int | None]:
@@ -108,16 +106,18 @@ class _PoolTable:
     def lists(self) -> list[_List]:
         """The lists of the sources that found something: a query that found nothing on a leg has its share of the leg's weight."""
         made = []
-        answered = {ranked.source for ranked in self.pool.lists if ranked.hits}
-        for n, (ranked, numbers) in enumerate(zip(self.pool.lists, self.pool.numbers, strict=True)):
+        pool = self.pool
+        answered = {ranked.source for ranked in pool.lists if ranked.hits}
+        for n, (ranked, numbers) in enumerate(zip(pool.lists, pool.numbers, strict=True)):
+            if ranked.source not in answered:
+                continue
             ranks: list[int] | None = None
-            if not isinstance(numbers, range) and len({*numbers}) < len(numbers):
+            if n in pool.copied:
                 best: dict[int, int] = {}  # several copies in one list count once, at their best rank
                 for rank, number in enumerate(numbers, 1):
                     best.setdefault(number, rank)
                 numbers, ranks = list(best), list(best.values())
-            if ranked.source in answered:
-                made.append(_List(n, (ranked.source, ranked.leg, ranked.query), ranked.weight, numbers, ranks))
+            made.append(_List(n, ranked.source, ranked.leg, ranked.query, ranked.weight, numbers, ranks))
         return made
 
     def shared(self) -> Collection[int] | None:
@@ -145,7 +145,7 @@ class _SealedTable:
         made = []
         for n, (name, (weight, words)) in enumerate(sorted(found.items())):
             numbers, ranks, scaled = map(list, zip(*words, strict=True))
-            made.append(_List(n, name, weight, numbers, ranks))
+            made.append(_List(n, *name, weight, numbers, ranks))
             self._scaled.append(scaled)
         return made
 
@@ -170,13 +170,16 @@ class _SealedTable:
 
 def _weigh(lists: Sequence[_List], rag: Rag, profiles: Mapping[str, Mapping[str, float]], question: str) -> None:
     """Give each list its weight: the leg's, shared by the queries that were answered on it."""
-    shares = [rag.derived_query_weight if question and entry.query != question else 1.0 for entry in lists]
+    derived = rag.derived_query_weight if question else 1.0
     sums: dict[tuple[str, str], float] = {}
-    for entry, share in zip(lists, shares, strict=True):
-        sums[entry.leg_of] = sums.get(entry.leg_of, 0.0) + share
-    weights = {name: leg_weight(*name, rag, profiles.get(name[0], _NO_PROFILE)) for name in sums}
-    for entry, share in zip(lists, shares, strict=True):
-        entry.weight = weights[entry.leg_of] * share / (sums[entry.leg_of] or 1.0)
+    for entry in lists:
+        if entry.query != question:
+            entry.weight = derived
+        sums[entry.leg_of] = sums.get(entry.leg_of, 0.0) + entry.weight
+    for name, total in sums.items():
+        sums[name] = leg_weight(*name, rag, profiles.get(name[0], _NO_PROFILE)) / (total or 1.0)
+    for entry in lists:
+        entry.weight *= sums[entry.leg_of]
 
 
 def leg_weight(source: str, leg: str, rag: Rag, profile: Mapping[str, float]) -> float:
@@ -202,6 +205,7 @@ class _Sum:
         self.by_source: dict[str, list[_List]] = {}
         for entry in lists:
             self.by_source.setdefault(entry.source, []).append(entry)
+        self._shares: dict[float, Sequence[float]] = {}  # by the weight of a list
         self.single = len(self.by_source) == 1
         self.flat = rag.levels == 1 or self.single
 
@@ -220,7 +224,9 @@ class _Sum:
             for entry in lists:
                 own = entry.weight * weight if self.flat else weight
                 total += own
-                numbers, values = entry.numbers, self._values(entry, own)
+                numbers, values = entry.numbers, self._shares.get(own) if entry.ranks is None else None
+                if values is None:
+                    values = self._values(entry, own)
                 if isinstance(numbers, range):  # met for the first time, so nothing stands there yet
                     scores[numbers.start : numbers.stop] = values[: len(numbers)]
                 else:
@@ -236,7 +242,8 @@ class _Sum:
         if entry.ranks is not None:
             k = self.k
             return [weight / (k + rank) for rank in entry.ranks]
-        return _reciprocal(weight, self.k, self.longest)
+        shares = self._shares[weight] = _reciprocal(weight, self.k, self.longest)
+        return shares
 
     def _second_level(self, lists: Sequence[_List], weight: float, scores: list[float]) -> None:
         """Fuse the lists of one source; its order, in which equal scores share a rank, gives to the whole."""
