@@ -167,19 +167,19 @@ def _cited(number: int, envelope: Envelope) -> tuple[Citation, str]:
     if document.untrusted:
         parts = {name: clean(getattr(document, name))[0] for name in ("title", "url", "id", "content")}
         document = document.replace(**parts, path=tuple([clean(part)[0] for part in document.path]))
-    title = _one_line(document.title) or _one_line(document.url) or _one_line(document.id) or "untitled"
-    heading, source = f"### [{number}] {title}", ""
-    if provenance:
-        source = provenance[0].source
-        heading += " — " + _one_line(source)
+    title = " ".join(document.title.split()) or _one_line(document.url) or _one_line(document.id) or "untitled"
+    source = provenance[0].source if provenance else ""
+    block = f"### [{number}] {title} — {source}" if source else f"### [{number}] {title}"
     if document.compartment:
-        heading += " — " + _one_line(document.compartment)
+        block += " — " + _one_line(document.compartment)
     below = document.content.strip()
     if document.path:
         below = " > ".join([_one_line(part) for part in document.path]) + ("\n" + below if below else "")
     if "#" in below:
         below = re.sub(_FORGED, _escaped, below)
-    return Citation(number=number, title=title, url=document.url, source=source), f"{heading}\n{below}" if below else heading
+    if below:
+        block = f"{block}\n{below}"
+    return Citation(number=number, title=title, url=document.url, source=source), block
 
 
 def _escaped(match: re.Match[str]) -> str:

@@ -15,7 +15,7 @@ from math import isfinite
 from operator import attrgetter, itemgetter
 from typing import Any, overload
 
-from contextrouter.model import Document, Envelope, Hit, Provenance, RankedList
+from contextrouter.model import Document, Envelope, Provenance, RankedList
 
 _NOTHING: Mapping[str, float] = {}
 
@@ -53,7 +53,7 @@ class Pool(Sequence[Envelope]):
         self._given = len(self.lists)
         self.starts: list[int] = []
         self.places: dict[int, list[tuple[int, int]]] = {}
-        self._scales: dict[int, tuple[list[float] | None, float, float]] = {}
+        self._scales: dict[int, tuple[Sequence[float], float, float]] = {}
         self._sealed: dict[int, Envelope] = {}
         self._firsts: Sequence[int] | None = None
         self._clear()
@@ -194,15 +194,11 @@ class Pool(Sequence[Envelope]):
 
     def scaled(self, n: int, indexes: Iterable[int]) -> list[float]:
         """The scores of these hits of list n, scaled to [0, 1] within the list."""
-        scores, low, spread = self._scales.get(n) or self._scale(n)
-        if scores is None:
-            return [(spread - index) / spread for index in indexes]
-        if not spread > 0:
-            return [1.0 for _ in indexes]
-        return [min(1.0, max(0.0, (scores[index] - low) / spread)) for index in indexes]
+        values, low, spread = self._scales.get(n) or self._scale(n)
+        return [min(1.0, max(0.0, (values[index] - low) / spread)) if spread else 1.0 for index in indexes]
 
-    def _scale(self, n: int) -> tuple[list[float] | None, float, float]:
-        """How the scores of a list are brought to [0, 1]: they, the lowest, and the spread; or None, and how many there are.
+    def _scale(self, n: int) -> tuple[Sequence[float], float, float]:
+        """How what speaks for the hits of a list is brought to [0, 1]: their scores, the lowest, and the spread (0: all are 1.0).
 
         A declared range beats min-max; a list of one, or of equal scores, is all 1.0. Where a score is missing or not finite, the
         whole list is scaled by rank instead: no arithmetic on what is not there, and the source's order holds.
@@ -216,10 +212,11 @@ class Pool(Sequence[Envelope]):
         if finite and scores:
             ordered = sorted(scores)
             low, high = ranked.score_range or (ordered[0], ordered[-1])
-            scale = self._scales[n] = scores, low, high - low
-            return scale
-        by_rank = self._scales[n] = None, 0.0, len(scores)
-        return by_rank
+            scale: tuple[Sequence[float], float, float] = scores, low, high - low
+        else:
+            scale = range(len(scores), 0, -1), 0.0, len(scores)
+        self._scales[n] = scale
+        return scale
 
     def __len__(self) -> int:
         return len(self.documents) - len(self.again)
@@ -241,33 +238,39 @@ class Pool(Sequence[Envelope]):
     def seal(self, numbers: Sequence[int], scores: Sequence[float], most: Mapping[str, float] = _NOTHING) -> list[Envelope]:
         """The envelopes of these documents, with these scores. `most` is what each source can give to a score at best."""
         self.look_up(numbers)
-        lists, stamp = self.lists, self._stamp
+        lists, scales, scale_of = self.lists, self._scales, self._scale
         standing: Any = self._standing if len(lists) > self._given else _RANK
         made: list[Envelope] = []
         for number, score in zip(numbers, scores, strict=True):
             places = self.places[number]
-            n, index = places[0]
-            possible = most.get(lists[n].source, 0.0)
-            if len(places) > 1:
-                source = lists[n].source
-                for n, _ in places:  # in the order of names, so those of one source follow each other
-                    if lists[n].source != source:
-                        source = lists[n].source
-                        possible += most.get(source, 0.0)
-                places = sorted(places, key=standing)
-                n, index = places[0]
-            best = lists[n].hits[index]
-            stamps: tuple[Provenance, ...] = (stamp(n, index, best),)
-            highlights, vector = best.highlights, best.vector
-            for n, index in places[1:]:
-                hit = lists[n].hits[index]
-                stamps += (stamp(n, index, hit),)
+            possible, source = 0.0, None
+            for n, _ in places:  # in the order of names, so those of one source follow each other
+                if lists[n].source != source:
+                    source = lists[n].source
+                    possible += most.get(source, 0.0)
+            stamps: list[Provenance] = []
+            highlights: tuple[str, ...] = ()
+            vector, best = None, None
+            for n, index in places if len(places) == 1 else sorted(places, key=standing):
+                ranked = lists[n]
+                hit = ranked.hits[index]
+                values, low, spread = scales.get(n) or scale_of(n)
+                normalized = (values[index] - low) / spread if spread else 1.0
+                stamps.append(Provenance(
+                    source=ranked.source, leg=ranked.leg, query=ranked.query, rank=index + 1, score=hit.score,
+                    normalized=normalized if 0.0 <= normalized <= 1.0 else min(1.0, max(0.0, normalized)),
+                    weight=ranked.weight, retrieved_at=ranked.retrieved_at,
+                ))  # fmt: skip
+                if best is None:
+                    best, highlights, vector = hit.document, hit.highlights, hit.vector
+                    continue
                 if hit.highlights:
                     highlights = tuple(dict.fromkeys((*highlights, *hit.highlights)))
                 if vector is None:
                     vector = hit.vector
+            assert best is not None
             made.append(Envelope(
-                document=best.document, provenance=stamps, score=score,
+                document=best, provenance=tuple(stamps), score=score,
                 normalized=min(1.0, score / possible) if possible else 0.0, highlights=highlights, vector=vector,
             ))  # fmt: skip
         return made
@@ -275,22 +278,6 @@ class Pool(Sequence[Envelope]):
     def _standing(self, place: tuple[int, int]) -> tuple[bool, int]:
         """By rank; behind all sources what was added."""
         return place[0] >= self._given, place[1]
-
-    def _stamp(self, n: int, index: int, hit: Hit) -> Provenance:
-        ranked = self.lists[n]
-        scores, low, spread = self._scales.get(n) or self._scale(n)
-        if scores is None:
-            normalized = (spread - index) / spread
-        elif spread > 0:
-            normalized = (scores[index] - low) / spread
-            if not 0.0 <= normalized <= 1.0:
-                normalized = min(1.0, max(0.0, normalized))
-        else:
-            normalized = 1.0
-        return Provenance(
-            source=ranked.source, leg=ranked.leg, query=ranked.query, rank=index + 1, score=hit.score,
-            normalized=normalized, weight=ranked.weight, retrieved_at=ranked.retrieved_at,
-        )  # fmt: skip
 
 
 _NAME = attrgetter("source", "leg", "query")
