@@ -89,12 +89,13 @@ class Arrival:
 
 def checked(found: Sequence[Hit]) -> Sequence[Hit]:
     """Return what `search()` returned. Raises ContractError for what is no answer at all."""
-    if not isinstance(found, list | tuple) or not {*map(type, found)} <= _HIT:
+    if not isinstance(found, _LISTED) or not {*map(type, found)} <= _HIT:
         raise ContractError("search() must return a sequence of hits", law="search returns hits")
     return found
 
 
 _HIT = {Hit}
+_LISTED = (list, tuple)
 
 
 def _level(sensitivity: str | None) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from math import isfinite
 from time import monotonic
-from typing import Any, cast
+from typing import Any
 
 from contextrouter.arrival import Arrival, checked
 from contextrouter.contracts import (
@@ -73,7 +73,8 @@ class _Run:
         on_report: OnReport | None,
         embed: Embed | None = None,
     ) -> None:
-        self.plan, self.sources, self.embedders = plan, sources, embedders
+        self.plan, self.embedders = plan, embedders
+        self.sources: Mapping[str, Any] = sources  # what a call asks of one is what its leg says it has
         self.deadline, self.limits, self.on_report, self.embed = deadline, limits, on_report, embed
         self.started = monotonic()
         left = None if deadline is None else max(0.0, deadline - self.started)
@@ -91,8 +92,9 @@ class _Run:
 
     async def harvest(self) -> Harvest:
         skipped = [_skipped(name, why, self.plan.intent) for name, why in self.plan.excluded.items()]
-        for report in skipped:
-            self._tell(report)
+        if self.on_report is not None:
+            for report in skipped:
+                self.on_report(report)
         if self.plan.calls:
             await self._run()
         return self._gathered(skipped)
@@ -161,7 +163,7 @@ class _Run:
         for call in self.plan.calls:
             if call.query.leg in _STRUCTURED:
                 continue
-            source = cast(Source, self.sources[call.source])
+            source = self.sources[call.source]
             if source.embedder and call.query.leg in source.vector_legs:
                 texts.setdefault(source.embedder, {})[call.query.text] = None
         return {name: list(found) for name, found in texts.items()}
@@ -243,7 +245,6 @@ class _Run:
                 if call.query.leg in _STRUCTURED:
                     answer = await self._structured(source, self._told(call.query, call.timeout, None))
                 else:
-                    source = cast(Source, source)
                     vector = await self._vector(source, call.query) if source.embedder else None
                     answer = await source.search(self._told(call.query, call.timeout, vector))
             finally:
@@ -270,7 +271,7 @@ class _Run:
             hits = checked(found)
             if len(hits) > query.limit:
                 hits = hits[: query.limit]
-        scale = _scale(cast(Source, self.sources[name]), query.leg)
+        scale = _scale(self.sources[name], query.leg)
         self.results[index] = RankedList(
             source=name, leg=query.leg, query=query.text, hits=hits, weight=call.weight,
             score_range=scale, retrieved_at=datetime.now(UTC),
@@ -331,9 +332,6 @@ class _Run:
             elapsed=monotonic() - (self.started if started is None else started), withheld=withheld,
         )  # fmt: skip
         self.reports[index] = report
-        self._tell(report)
-
-    def _tell(self, report: SourceReport) -> None:
         if self.on_report is not None:
             self.on_report(report)
 
@@ -359,10 +357,12 @@ class _Run:
 def _scale(source: Source, leg: str) -> tuple[float, float] | None:
     """The range of a leg's scores, where its source declares one. Raises ContractError for what is no range."""
     declared: Any = source.score_range
-    if isinstance(declared, Mapping):
-        declared = declared.get(leg)
     if declared is None:
         return None
+    if isinstance(declared, Mapping):
+        declared = declared.get(leg)
+        if declared is None:
+            return None
     try:
         low, high = declared
         if isfinite(low) and isfinite(high) and low <= high:

@@ -119,6 +119,7 @@ def _earlier(deadline: float | None, timeout: float | None) -> float | None:
     return own if deadline is None else min(own, deadline)
 
 
+_LISTED = (tuple, list)
 _TEXTS = ("queries", "concepts", "labels", "entities", "facets")
 _TYPES: dict[str, tuple[type | tuple[type, ...], str]] = {
     "kind": (str, "a text"),
@@ -143,7 +144,7 @@ def _checked(found: object, given: Intent) -> Intent:
             types, wanted = _TYPES[name]
             if not isinstance(value, types):
                 raise TypeError(f"interpret() returned {name} {value!r}, not {wanted}")
-        elif not isinstance(value, tuple | list) or not all(isinstance(text, str) for text in value):
+        elif not isinstance(value, _LISTED) or not all([isinstance(text, str) for text in value]):
             raise TypeError(f"interpret() returned {name} {value!r}, not a tuple of texts")
         elif isinstance(value, list):
             changes[name] = tuple(value)
