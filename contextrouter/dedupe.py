@@ -81,47 +81,45 @@ class Pool(Sequence[Envelope]):
             self.starts.append(start)
             everything += documents
             positions = range(start, len(everything))
-            keys = [document.url or document.snippet or document.content for document in documents]
+            # What has no url is never under a key with what has one.
+            keys = [document.url or (document.snippet or document.content,) for document in documents]
             numbers = [*map(number_of, keys, positions)]
             fresh = len(index) - known == len(documents)
             self.numbers.append(positions if fresh else numbers)
-            unlike = () if fresh else self._compare(n, index, numbers, positions, own)
-            if not (fresh or unlike or len(index) > known):
-                continue  # all go by an id that is known
-            ids, named = [document.id for document in documents], numbers
-            if names[n] != ranked.source != names[n + 2]:  # the only list of its source
-                if len({*ids}) == len(ids):
-                    continue
-            elif not fresh:
-                chosen = {*unlike}
-                new = [number == at or at in chosen for number, at in zip(numbers, positions, strict=True)]
-                ids, named = [*compress(ids, new)], [*compress(numbers, new)]
-            if not _agree(ids, named, by_id):
+            several = names[n] == ranked.source or names[n + 2] == ranked.source  # lists of the source
+            if not fresh and not self._compare(n, index, numbers, own, by_id if several else None):
                 return False
+            if fresh or not several:
+                ids = [document.id for document in documents]
+                if (several or len({*ids}) < len(ids)) and not _agree(ids, numbers, by_id):
+                    return False
         return True
 
-    def _compare(self, n: int, index: dict[Any, int], numbers: list[int], positions: range, own: int) -> Sequence[int]:
+    def _compare(self, n: int, index: dict[Any, int], numbers: list[int], own: int, by_id: dict[str, int] | None) -> bool:
         """Compare the documents of list n with those that stand under the same key; where they differ, the whole text decides.
 
-        Return the positions of those met again that do not go by the id of the one that the same source gave, from `own` on.
+        False when the source, whose hits begin at `own`, gives one id to two of them; not looked for where `by_id` is None.
         """
-        documents, again, again_at, start = self.documents, self.again.append, self.again_at.append, positions.start
-        unlike: list[int] = []
+        documents, again, again_at = self.documents, self.again.append, self.again_at.append
+        start = self.starts[n]
         for position, number in enumerate(numbers, start):
-            if number == position:
-                continue
-            document, other = documents[position], documents[number]
-            if other.content != document.content or other.snippet != document.snippet or other.url != document.url:
-                number = numbers[position - start] = index.setdefault(_text(document), position)
-                if number == position:
-                    continue
-            again(number)
-            again_at(position)
-            if number >= start:
-                self.copied.add(n)
-            if number < own or documents[number].id != document.id:
-                unlike.append(position)
-        return unlike
+            document = documents[position]
+            if number != position:
+                other = documents[number]
+                if other.content != document.content or other.snippet != document.snippet:
+                    number = numbers[position - start] = index.setdefault(_text(document), position)
+                    other = documents[number]
+                if number != position:
+                    again(number)
+                    again_at(position)
+                    if number >= own:
+                        if number >= start:
+                            self.copied.add(n)
+                        if other.id == document.id:
+                            continue
+            if by_id is not None and by_id.setdefault(document.id, number) != number and document.id:
+                return False
+        return True
 
     def number_by_id(self, key_of: Callable[[Document], Any] | None) -> None:
         """Number documents by id within a source, then their best-ranked copies by `key_of`, or by text where that is None."""
