@@ -353,7 +353,11 @@ class Ranked(Sequence[Envelope]):
             return [number for number in heads if scores[number] >= worst]
         worst = sorted([*map(scores.__getitem__, heads), *map(scores.__getitem__, deep)])[-count]
         best = {number for number in (*heads, *deep) if scores[number] >= worst}
-        return [number for number in self._by_rank() if number in best]
+        while True:
+            count *= 4  # few of them stand far down in every list
+            found = [number for number in self._by_rank(count) if number in best]
+            if len(found) == len(best) or count >= len(scores):
+                return found
 
     def _envelopes(self, numbers: Sequence[int]) -> list[Envelope]:
         sealed, scores = self._sealed, self._scores
