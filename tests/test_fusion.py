@@ -221,6 +221,23 @@ def test_every_envelope_comes_out_once_scored_in_0_1_and_in_order(raw: list):
     assert [e.score for e in result] == sorted((e.score for e in result), reverse=True)
 
 
+_long = st.lists(
+    st.tuples(
+        st.sampled_from(["s1", "s2", "s3"]), st.sampled_from(["q", "q1"]),
+        st.lists(st.integers(0, 60).map(str), unique=True, min_size=4, max_size=40),
+    ),
+    min_size=1, max_size=5, unique_by=lambda x: x[:2],
+)  # fmt: skip
+
+
+@given(raw=_long, count=st.integers(1, 6), levels=st.sampled_from([1, 2]))
+def test_the_best_few_are_the_same_whether_only_they_or_all_are_put_in_order(raw: list, count: int, levels: int):
+    lists = [RankedList(source=s, leg="default", query=q, hits=hits(names)) for s, q, names in raw]
+    rag = Rag(levels=levels, derived_query_weight=0.7)
+    few = fuse(dedupe(lists), rag, question="q").live[:count]
+    assert [(e.id, e.score) for e in few] == [(e.id, e.score) for e in fuse(dedupe(lists), rag, question="q")][:count]
+
+
 @given(raw=_lists)
 def test_a_better_rank_never_hurts(raw: list):
     lists = _made(raw)
