@@ -182,6 +182,15 @@ def test_ties_are_broken_by_best_rank_then_source_order_then_name_of_the_list():
     assert [e.document.id for e in fuse(dedupe(deep), Rag(), sources=["t", "s"])] == ["c", "d", "a", "b", "e"]
 
 
+@pytest.mark.parametrize("again", [Document(id="a", content="a"), Document(id="a", content="other"), Document(id="b", content="a")])
+def test_fus_04_a_document_that_stands_twice_in_a_list_is_given_its_best_rank_once(again: Document):
+    x = Document(id="x", content="x")
+    twice = RankedList(source="s", leg="l", query="q", hits=[Hit(document=d) for d in (Document(id="a", content="a"), x, again)])
+    lists = [twice, RankedList(source="t", leg="l", query="q", hits=[Hit(document=d) for d in (Document(content="y"), x)])]
+    scores = [(e.document.id, e.score) for e in fuse(dedupe(lists), Rag())]
+    assert scores == [("x", pytest.approx(2 / 62)), ("a", pytest.approx(1 / 61)), ("", pytest.approx(1 / 61))]
+
+
 _lists = st.lists(
     st.tuples(
         st.sampled_from(["s1", "s2", "s3"]), st.sampled_from(["vector", "text"]), st.sampled_from(["q1", "q2"]),
