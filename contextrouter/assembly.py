@@ -120,7 +120,9 @@ def _cost(text: str, left: int, count: Count) -> int:
 
 def _fact_lines(facts: Sequence[Fact], budget: int, count: Count | None, done: Assembled) -> tuple[list[str], int]:
     lines: list[str] = []
-    used = _cost(FACTS_HEADING, budget, count) + 1 if facts and count is not None else 0
+    if not facts:
+        return lines, 0
+    used = _cost(FACTS_HEADING, budget, count) + 1 if count is not None else 0
     for fact in facts:
         line = f"- {_one_line(fact.subject)} — {_one_line(fact.predicate)} — {_one_line(fact.object)}{_validity(fact)}"
         if count is not None:

@@ -49,9 +49,11 @@ def fuse(
     counting = [entry for entry in lists if entry.weight > 0 and entry.source_weight > 0]
     added = _Sum(table, counting, rag)
     scores, most = added.of(table.size)
-    place = {name: index for index, name in enumerate(sources)}
-    named = sorted(added.by_source, key=lambda name: place.get(name, len(place)))  # those not given last, by name
-    ordered = [entry for name in named for entry in added.by_source[name]]
+    ordered: list[_List] = counting
+    if not added.single:
+        place = {name: index for index, name in enumerate(sources)}
+        named = sorted(added.by_source, key=lambda name: place.get(name, len(place)))  # those not given last, by name
+        ordered = [entry for name in named for entry in added.by_source[name]]
     if len(counting) == len(lists):
         shared = table.shared() if rag.hybrid_fusion == "rrf" else None
         return Lane(Ranked(table, scores, most, ordered, len(envelopes), shared))

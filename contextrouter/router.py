@@ -31,7 +31,7 @@ from contextrouter.fusion import fuse
 from contextrouter.intent import failures, interpret, request_of
 from contextrouter.lanes import Lane, split
 from contextrouter.lifecycle import Instances, embedded
-from contextrouter.model import Context, Harvest, Intent, Plan, Request, Scope, SourceReport
+from contextrouter.model import Context, Harvest, Plan, Request, Scope, SourceReport
 from contextrouter.plan import Planner
 from contextrouter.plugins import Registry
 from contextrouter.pressure import Limits
@@ -219,8 +219,7 @@ class ContextRouter:
         await self.open()
         until = monotonic() + (request.deadline or self.settings.rag.timeout_seconds)
         with self._running.one():
-            intent = await self._interpret(request, until)
-            return await self._plan(intent, request, until)
+            return await self._planned(request, until, Steps())
 
     async def stream(
         self,
@@ -248,30 +247,18 @@ class ContextRouter:
                 task.cancel()
                 await asyncio.wait([task])
 
-    async def _interpret(self, request: Request, until: float) -> Intent:
-        left = (until - monotonic()) * INTERPRET_SHARE
-        return await interpret(
-            request, self._interpreters, keys=self._keys["interpreter"],
-            deadline=asyncio.get_running_loop().time() + left, max_queries=self.settings.rag.queries,
-            ready=self.instances.ready if self.instances.closed else None, secrets=self.settings.secrets,
-        )  # fmt: skip
-
-    async def _plan(self, intent: Intent, request: Request, until: float) -> Plan:
-        plan = self._planner.plan(intent, request)
-        if self.settings.selection.sources == "all":
-            return plan
-        from contextrouter.choosing import choose  # whoever asks all sources does not load it
-
-        return await choose(plan, self.settings.selection, self._sources, self._reported, until)
-
     async def _compute(self, request: Request, until: float, on_report: OnReport | None = None) -> Context:
         with self._running.one():
-            return await self._answered(request, until, on_report)
+            embedding = Embedding(self._embeddings)
+            context = await self._once(request, until, on_report, embedding)
+            if context.outcome in ("empty", GATED):
+                context = await self._on_fallback(context, request, until, on_report, embedding)
+            return context
 
-    async def _answered(self, request: Request, until: float, on_report: OnReport | None) -> Context:
-        """Run the steps; where a route finds nothing, run them again on its fallback, in the time that is left."""
-        embedding = Embedding(self._embeddings)
-        context = await self._once(request, until, on_report, embedding)
+    async def _on_fallback(
+        self, context: Context, request: Request, until: float, on_report: OnReport | None, embedding: Embedding
+    ) -> Context:
+        """Where a route found nothing, run the steps on its fallback, in the time that is left; and so on."""
         tried = {context.intent.kind}
         while context.outcome in ("empty", GATED):
             fallback = self.settings.for_route(context.intent.kind)[1].fallback
@@ -284,13 +271,27 @@ class ContextRouter:
                 return with_reports(context, error.reports)
         return context
 
+    async def _planned(self, request: Request, until: float, steps: Steps) -> Plan:
+        left = (until - monotonic()) * INTERPRET_SHARE
+        intent = await interpret(
+            request, self._interpreters, keys=self._keys["interpreter"],
+            deadline=asyncio.get_running_loop().time() + left, max_queries=self.settings.rag.queries,
+            ready=self.instances.ready if self.instances.closed else None, secrets=self.settings.secrets,
+        )  # fmt: skip
+        steps.add("interpret", note=failures(intent))
+        plan = self._planner.plan(intent, request)
+        if self.settings.selection.sources != "all":
+            from contextrouter.choosing import choose  # whoever asks all sources does not load it
+
+            plan = await choose(plan, self.settings.selection, self._sources, self._reported, until)
+        steps.add("plan")
+        return plan
+
     async def _once(self, request: Request, until: float, on_report: OnReport | None, embedding: Embedding) -> Context:
         started = monotonic()
         steps = Steps()
-        intent = await self._interpret(request, until)
-        steps.add("interpret", note=failures(intent))
-        plan = await self._plan(intent, request, until)
-        steps.add("plan")
+        plan = await self._planned(request, until, steps)
+        intent = plan.intent
         rag, stages = self._ways.get(intent.kind, self._usual)
         share = FAN_OUT_SHARE if stages else 1.0
         harvest = await fan_out(
