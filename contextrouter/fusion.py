@@ -12,7 +12,8 @@ never depends on arrival or on hashes of strings: lists are added up in the orde
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, repeat, zip_longest
 from operator import add
@@ -24,6 +25,8 @@ from contextrouter.model import Envelope
 from contextrouter.settings import Rag
 
 _NO_PROFILE: Mapping[str, float] = {}
+FEW = 1000
+"""So many scores are sorted sooner than it is thought over which of them to sort."""
 NO_WEIGHT = "only found by lists of weight 0"
 
 
@@ -330,17 +333,18 @@ class Ranked(Sequence[Envelope]):
             return
         if self._ordered:
             count = self._count  # whoever looks twice may look on
-        numbers = self._best(count) if count * 4 < self._count and self._shared is not None else self._by_rank()
+        if count * 4 < self._count and self._shared is not None:
+            numbers: Iterable[int] = self._best(count)
+        else:
+            numbers = dict.fromkeys([number for number in self._by_rank() if number is not None])
         ordered = sorted(numbers, key=self._scores.__getitem__, reverse=True)
         del ordered[count:]
         self._ordered = ordered
 
-    def _by_rank(self, count: int | None = None) -> list[int]:
-        """The documents of the lists by best rank, then the order of the lists; of each list the first `count` only."""
-        columns = [entry.by_rank(count) for entry in self._lists]
-        met = dict.fromkeys(chain.from_iterable(zip_longest(*columns)))
-        met.pop(None, None)
-        return list(met)  # type: ignore[arg-type]
+    def _by_rank(self, count: int | None = None) -> Iterator[int | None]:
+        """The documents of the lists by rank, then the order of the lists, as often as they stand there; of each list the first
+        `count` only. None where a list has ended."""
+        return chain.from_iterable(zip_longest(*[entry.by_rank(count) for entry in self._lists]))
 
     def _best(self, count: int) -> list[int]:
         """The best `count`, and what ties with the last of them, by best rank.
@@ -348,18 +352,21 @@ class Ranked(Sequence[Envelope]):
         A document of one list only comes behind all that stand before it there, whose scores are no lower and whose ranks are
         better. So beside those of several lists only the first `count` of each list can be among the best.
         """
-        scores, heads = self._scores, self._by_rank(count)
-        worst = sorted(map(scores.__getitem__, heads))[-count]
-        deep = {number for number in self._shared or () if scores[number] >= worst}.difference(heads)
-        if not deep:
-            return [number for number in heads if scores[number] >= worst]
-        worst = sorted([*map(scores.__getitem__, heads), *map(scores.__getitem__, deep)])[-count]
-        best = {number for number in (*heads, *deep) if scores[number] >= worst}
+        scores = self._scores
+        if len(scores) <= FEW:
+            high = sorted(scores)
+        else:
+            heads = {number for number in self._by_rank(count) if number is not None}
+            worst = sorted([scores[number] for number in heads])[-count]
+            heads.update([number for number in self._shared or () if scores[number] >= worst])
+            high = sorted([scores[number] for number in heads])
+        worst = high[-count]
+        wanted = len(high) - bisect_left(high, worst)
         while True:
+            found = dict.fromkeys([number for number in self._by_rank(count) if number is not None and scores[number] >= worst])
+            if len(found) == wanted or count >= len(scores):
+                return [*found]
             count *= 4  # few of them stand far down in every list
-            found = [number for number in self._by_rank(count) if number in best]
-            if len(found) == len(best) or count >= len(scores):
-                return found
 
     def _envelopes(self, numbers: Sequence[int]) -> list[Envelope]:
         sealed, scores = self._sealed, self._scores

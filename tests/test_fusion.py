@@ -6,12 +6,13 @@ import os
 import random
 import subprocess
 import sys
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextrouter import Document, Hit, Rag, RankedList
+from contextrouter import Document, Hit, Rag, RankedList, fusion
 from contextrouter.dedupe import dedupe
 from contextrouter.fusion import NO_WEIGHT, fuse
 from contextrouter.testing import hits, ranked
@@ -239,12 +240,14 @@ _long = st.lists(
 )  # fmt: skip
 
 
+@pytest.mark.parametrize("few", [0, fusion.FEW])
 @given(raw=_long, count=st.integers(1, 6), levels=st.sampled_from([1, 2]))
-def test_the_best_few_are_the_same_whether_only_they_or_all_are_put_in_order(raw: list, count: int, levels: int):
+def test_the_best_few_are_the_same_whether_only_they_or_all_are_put_in_order(few: int, raw: list, count: int, levels: int):
     lists = [RankedList(source=s, leg="default", query=q, hits=hits(names)) for s, q, names in raw]
     rag = Rag(levels=levels, derived_query_weight=0.7)
-    few = fuse(dedupe(lists), rag, question="q").live[:count]
-    assert [(e.id, e.score) for e in few] == [(e.id, e.score) for e in fuse(dedupe(lists), rag, question="q")][:count]
+    with patch.object(fusion, "FEW", few):
+        best = fuse(dedupe(lists), rag, question="q").live[:count]
+    assert [(e.id, e.score) for e in best] == [(e.id, e.score) for e in fuse(dedupe(lists), rag, question="q")][:count]
 
 
 @given(raw=_lists)
