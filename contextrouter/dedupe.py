@@ -246,29 +246,29 @@ class Pool(Sequence[Envelope]):
                 if lists[n].source != source:
                     source = lists[n].source
                     possible += most.get(source, 0.0)
+            if len(places) > 1:
+                places = sorted(places, key=standing)
             stamps: list[Provenance] = []
-            highlights: tuple[str, ...] = ()
-            vector, best = None, None
-            for n, index in places if len(places) == 1 else sorted(places, key=standing):
+            for n, index in places:
                 ranked = lists[n]
-                hit = ranked.hits[index]
                 values, low, spread = scales.get(n) or scale_of(n)
                 normalized = (values[index] - low) / spread if spread else 1.0
                 stamps.append(Provenance(
-                    source=ranked.source, leg=ranked.leg, query=ranked.query, rank=index + 1, score=hit.score,
+                    source=ranked.source, leg=ranked.leg, query=ranked.query, rank=index + 1, score=ranked.hits[index].score,
                     normalized=normalized if 0.0 <= normalized <= 1.0 else min(1.0, max(0.0, normalized)),
                     weight=ranked.weight, retrieved_at=ranked.retrieved_at,
                 ))  # fmt: skip
-                if best is None:
-                    best, highlights, vector = hit.document, hit.highlights, hit.vector
-                    continue
+            n, index = places[0]
+            best = lists[n].hits[index]
+            highlights, vector = best.highlights, best.vector
+            for n, index in places[1:]:
+                hit = lists[n].hits[index]
                 if hit.highlights:
                     highlights = tuple(dict.fromkeys((*highlights, *hit.highlights)))
                 if vector is None:
                     vector = hit.vector
-            assert best is not None
             made.append(Envelope(
-                document=best, provenance=tuple(stamps), score=score,
+                document=best.document, provenance=tuple(stamps), score=score,
                 normalized=min(1.0, score / possible) if possible else 0.0, highlights=highlights, vector=vector,
             ))  # fmt: skip
         return made
