@@ -77,14 +77,17 @@ def assemble(
     done = Assembled()
     live, _ = split(selected)
     blocks: list[str] = []
-    lines, fact_tokens = _fact_lines(facts, budget // _FACT_SHARE if live else budget, count if budget else None, done)
+    count = count if budget else None
+    lines, fact_tokens = _fact_lines(facts, budget // _FACT_SHARE if live else budget, count, done)
     left = budget - fact_tokens
     fence = _fence(live)
     for envelope in live:
         citation, block = _cited(len(blocks) + 1, envelope)
-        mine = fence if envelope.document.untrusted else None
-        whole = block if mine is None else mine.around(block)
-        if budget and count is not None:
+        whole, mine = block, None
+        if fence is not None and envelope.document.untrusted:
+            mine = fence
+            whole = mine.around(block)
+        if count is not None:
             extra = 0 if mine is None or done.fenced else _cost(mine.notice, left, count)
             tokens = count(whole)
             cost = tokens + BETWEEN + extra
@@ -100,8 +103,7 @@ def assemble(
             citation = citation.replace(tokens=tokens)
         if mine is not None:
             _noted(envelope, done)
-        block = whole
-        blocks.append(block)
+        blocks.append(whole)
         done.envelopes.append(envelope)
         done.citations.append(citation)
     if lines:
@@ -109,7 +111,7 @@ def assemble(
     if fence is not None and done.fenced:
         blocks.insert(0, fence.notice)
     done.text = "\n\n".join(blocks)
-    if budget and count is not None:
+    if count is not None:
         done.tokens = count(done.text)
     return done
 

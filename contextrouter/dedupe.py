@@ -10,14 +10,17 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from itertools import compress
 from math import isfinite
 from operator import attrgetter, itemgetter
 from typing import Any, overload
 
-from contextrouter.model import Document, Envelope, Provenance, RankedList
+from contextrouter.model import Document, Envelope, Hit, Provenance, RankedList
 
 _NOTHING: Mapping[str, float] = {}
+_Head = tuple[Sequence[Hit], str, str, str, float, datetime | None, Sequence[float], float, float]
+"""Hits, source, leg, query, weight and time of a list; the values of its hits, the lowest, and how far they are spread."""
 
 
 def dedupe(lists: Sequence[RankedList], identity: str = "exact") -> Pool:
@@ -44,7 +47,7 @@ class Pool(Sequence[Envelope]):
     """
 
     __slots__ = (
-        "_firsts", "_given", "_scales", "_sealed", "again", "again_at", "copied", "documents", "lists", "numbers", "places",
+        "_firsts", "_given", "_heads", "_sealed", "again", "again_at", "copied", "documents", "lists", "numbers", "places",
         "starts",
     )  # fmt: skip
 
@@ -53,7 +56,7 @@ class Pool(Sequence[Envelope]):
         self._given = len(self.lists)
         self.starts: list[int] = []
         self.places: dict[int, list[tuple[int, int]]] = {}
-        self._scales: dict[int, tuple[Sequence[float], float, float]] = {}
+        self._heads: dict[int, _Head] = {}
         self._sealed: dict[int, Envelope] = {}
         self._firsts: Sequence[int] | None = None
         self._clear()
@@ -109,14 +112,14 @@ class Pool(Sequence[Envelope]):
                 if other.content != document.content or other.snippet != document.snippet:
                     number = numbers[position - start] = index.setdefault(_text(document), position)
                     other = documents[number]
-                if number != position:
-                    again(number)
-                    again_at(position)
-                    if number >= own:
-                        if number >= start:
-                            self.copied.add(n)
-                        if other.id == document.id:
-                            continue
+            if number != position:
+                again(number)
+                again_at(position)
+                if number >= own:
+                    if number >= start:
+                        self.copied.add(n)
+                    if other.id == document.id:
+                        continue
             if by_id is not None and by_id.setdefault(document.id, number) != number and document.id:
                 return False
         return True
@@ -186,35 +189,42 @@ class Pool(Sequence[Envelope]):
         wanted = {*numbers}.intersection(self.again)
         if wanted:
             for number, position in compress(zip(self.again, self.again_at, strict=True), map(wanted.__contains__, self.again)):
-                n = bisect_right(starts, position) - 1
-                if places[number][-1][0] < n:
-                    places[number].append((n, position - starts[n]))
+                n, found = bisect_right(starts, position) - 1, places[number]
+                if found[-1][0] < n:
+                    found.append((n, position - starts[n]))
 
     def scaled(self, n: int, indexes: Iterable[int]) -> list[float]:
         """The scores of these hits of list n, scaled to [0, 1] within the list."""
-        values, low, spread = self._scales.get(n) or self._scale(n)
-        return [min(1.0, max(0.0, (values[index] - low) / spread)) if spread else 1.0 for index in indexes]
+        *_, values, low, spread = self._heads.get(n) or self._head(n)
+        return [(values[index] - low) / spread for index in indexes]
 
-    def _scale(self, n: int) -> tuple[Sequence[float], float, float]:
-        """How what speaks for the hits of a list is brought to [0, 1]: their scores, the lowest, and the spread (0: all are 1.0).
+    def _head(self, n: int) -> _Head:
+        """What the provenance of every hit of a list says, and how what speaks for them is brought to [0, 1].
 
         A declared range beats min-max; a list of one, or of equal scores, is all 1.0. Where a score is missing or not finite, the
         whole list is scaled by rank instead: no arithmetic on what is not there, and the source's order holds.
         """
         ranked = self.lists[n]
-        scores: list[Any] = [hit.score for hit in ranked.hits]
+        values: Sequence[Any] = [hit.score for hit in ranked.hits]
         try:
-            finite = isfinite(sum(scores)) or all(map(isfinite, scores))  # finite numbers may add up to infinity
+            finite = isfinite(sum(values)) or all(map(isfinite, values))  # finite numbers may add up to infinity
         except (TypeError, OverflowError):
             finite = False
-        if finite and scores:
-            ordered = sorted(scores)
+        low, spread = 0.0, 1.0
+        if finite and values:
+            ordered = sorted(values)
             low, high = ranked.score_range or (ordered[0], ordered[-1])
-            scale: tuple[Sequence[float], float, float] = scores, low, high - low
-        else:
-            scale = range(len(scores), 0, -1), 0.0, len(scores)
-        self._scales[n] = scale
-        return scale
+            spread = high - low
+            if ordered[0] < low or ordered[-1] > high:
+                values = [min(high, max(low, value)) for value in values]
+        if not finite or not isfinite(spread):
+            values, low, spread = range(len(values), 0, -1), 0.0, len(values)
+        elif not spread:
+            values, low, spread = [1.0] * len(values), 0.0, 1.0
+        head = self._heads[n] = (
+            ranked.hits, ranked.source, ranked.leg, ranked.query, ranked.weight, ranked.retrieved_at, values, low, spread,
+        )  # fmt: skip
+        return head
 
     def __len__(self) -> int:
         return len(self.documents) - len(self.again)
@@ -236,37 +246,33 @@ class Pool(Sequence[Envelope]):
     def seal(self, numbers: Sequence[int], scores: Sequence[float], most: Mapping[str, float] = _NOTHING) -> list[Envelope]:
         """The envelopes of these documents, with these scores. `most` is what each source can give to a score at best."""
         self.look_up(numbers)
-        lists, scales, scale_of = self.lists, self._scales, self._scale
+        lists, heads, head_of = self.lists, self._heads, self._head
         standing: Any = self._standing if len(lists) > self._given else _RANK
         made: list[Envelope] = []
         for number, score in zip(numbers, scores, strict=True):
             places = self.places[number]
-            possible, source = 0.0, None
+            possible, source = 0.0, ""
             for n, _ in places:  # in the order of names, so those of one source follow each other
                 if lists[n].source != source:
                     source = lists[n].source
                     possible += most.get(source, 0.0)
-            if len(places) > 1:
-                places = sorted(places, key=standing)
             stamps: list[Provenance] = []
-            for n, index in places:
-                ranked = lists[n]
-                values, low, spread = scales.get(n) or scale_of(n)
-                normalized = (values[index] - low) / spread if spread else 1.0
+            best: Hit | None = None
+            for n, index in places if len(places) == 1 else sorted(places, key=standing):
+                hits, source, leg, query, weight, at, values, low, spread = heads.get(n) or head_of(n)
+                hit = hits[index]
                 stamps.append(Provenance(
-                    source=ranked.source, leg=ranked.leg, query=ranked.query, rank=index + 1, score=ranked.hits[index].score,
-                    normalized=normalized if 0.0 <= normalized <= 1.0 else min(1.0, max(0.0, normalized)),
-                    weight=ranked.weight, retrieved_at=ranked.retrieved_at,
+                    source=source, leg=leg, query=query, rank=index + 1, score=hit.score,
+                    normalized=(values[index] - low) / spread, weight=weight, retrieved_at=at,
                 ))  # fmt: skip
-            n, index = places[0]
-            best = lists[n].hits[index]
-            highlights, vector = best.highlights, best.vector
-            for n, index in places[1:]:
-                hit = lists[n].hits[index]
-                if hit.highlights:
-                    highlights = tuple(dict.fromkeys((*highlights, *hit.highlights)))
-                if vector is None:
-                    vector = hit.vector
+                if best is None:
+                    best, highlights, vector = hit, hit.highlights, hit.vector
+                else:
+                    if hit.highlights:
+                        highlights = tuple(dict.fromkeys((*highlights, *hit.highlights)))
+                    if vector is None:
+                        vector = hit.vector
+            assert best is not None
             made.append(Envelope(
                 document=best.document, provenance=tuple(stamps), score=score,
                 normalized=min(1.0, score / possible) if possible else 0.0, highlights=highlights, vector=vector,
@@ -279,7 +285,7 @@ class Pool(Sequence[Envelope]):
 
 
 _NAME = attrgetter("source", "leg", "query")
-_RANK = itemgetter(1)
+_RANK: Any = itemgetter(1)
 
 
 def _text(document: Document) -> tuple[str, str, str]:
