@@ -1,8 +1,8 @@
 """Step 4: one envelope per distinct document, with the word of every list on it. Pure; the result does not depend on arrival.
 
-Within a source a document is known by its id; across sources by what it says: url, snippet and content all equal, which is
-what the SHA-256 fingerprint stands for. Comparing the texts of documents that share a url decides the same question without
-hashing them, which would be most of the router's work; and an envelope is sealed when somebody looks at it.
+Within a source a document is known by its id, whatever its copies say; across sources by what the first copy says: url, snippet
+and content all equal, which is what the SHA-256 fingerprint stands for. Comparing the texts of documents that share a url decides
+the same question without hashing them, which would be most of the router's work; and an envelope is sealed when somebody looks.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any, overload
 from contextrouter.model import Document, Envelope, Hit, Provenance, RankedList
 
 _NOTHING: Mapping[str, float] = {}
+_Key = Callable[[Document], Any]
 _Head = tuple[Sequence[Hit], str, str, str, float, datetime | None, Sequence[float], float, float]
 """Hits, source, leg, query, weight and time of a list; the values of its hits, the lowest, and how far they are spread."""
 
@@ -30,10 +31,7 @@ def dedupe(lists: Sequence[RankedList], identity: str = "exact") -> Pool:
     "title"; a document that lacks the field, or whose url is not absolute, is compared exactly. Of merged copies the best-ranked
     is kept, and all provenance.
     """
-    pool = Pool(lists)
-    if identity != "exact" or not pool.number_by_text():
-        pool.number_by_id(_KEYS.get(identity))
-    return pool
+    return Pool(lists, _KEYS.get(identity))
 
 
 class Pool(Sequence[Envelope]):
@@ -42,16 +40,15 @@ class Pool(Sequence[Envelope]):
     `lists` are in the order of their names. Hits are counted through them all: the one at `position` holds `documents[position]`,
     and `starts[n]` is the position of the first hit of list n. The number of a document is the position at which it is first met;
     `numbers[n]` are those of list n, a range where all are met for the first time. `again` are the numbers of documents that are
-    met again, at the positions `again_at`; `copied` are the lists that hold one of their own documents again. `places[number]` is
-    where a document stood, as (list, index), once it was looked up.
+    met again, at the positions `again_at`. `places[number]` is where a document stood, as (list, index), once it was looked up.
     """
 
     __slots__ = (
-        "_firsts", "_given", "_heads", "_sealed", "again", "again_at", "copied", "documents", "lists", "numbers", "places",
+        "_firsts", "_given", "_heads", "_key_of", "_sealed", "again", "again_at", "documents", "lists", "numbers", "places",
         "starts",
     )  # fmt: skip
 
-    def __init__(self, lists: Iterable[RankedList]) -> None:
+    def __init__(self, lists: Iterable[RankedList], key_of: _Key | None = None) -> None:
         self.lists = sorted(lists, key=_NAME)
         self._given = len(self.lists)
         self.starts: list[int] = []
@@ -59,106 +56,95 @@ class Pool(Sequence[Envelope]):
         self._heads: dict[int, _Head] = {}
         self._sealed: dict[int, Envelope] = {}
         self._firsts: Sequence[int] | None = None
-        self._clear()
-
-    def _clear(self) -> None:
+        self._key_of = key_of  # None: documents of different sources are compared exactly
         self.documents: list[Document] = []
         self.numbers: list[Sequence[int]] = []
         self.again: list[int] = []
         self.again_at: list[int] = []
-        self.copied: set[int] = set()
-        self.starts.clear()
+        self._number()
 
-    def number_by_text(self) -> bool:
-        """Number documents by url, snippet and content; False when some source gives one id to two of them."""
-        index: dict[Any, int] = {}
-        by_id: dict[str, int] = {}
-        own = 0  # where the hits of the source begin
-        everything, number_of = self.documents, index.setdefault
+    def _number(self) -> None:
+        """Give each document its number: by its id within a source, else by its text."""
+        index: dict[Any, int] = {}  # what a document says -> its number
+        by_id: dict[str, int] = {}  # where a source first gave an id
+        at: list[int] = []  # the number at each position
         names = [None, *[ranked.source for ranked in self.lists], None]
         for n, ranked in enumerate(self.lists):
             documents = [hit.document for hit in ranked.hits]
-            start, known = len(everything), len(index)
-            if names[n] != ranked.source:
-                by_id, own = {}, start
+            start = len(at)
+            positions = range(start, start + len(documents))
             self.starts.append(start)
-            everything += documents
-            positions = range(start, len(everything))
-            # What has no url is never under a key with what has one.
-            keys = [document.url or (document.snippet or document.content,) for document in documents]
-            numbers = [*map(number_of, keys, positions)]
-            fresh = len(index) - known == len(documents)
-            self.numbers.append(positions if fresh else numbers)
-            several = names[n] == ranked.source or names[n + 2] == ranked.source  # lists of the source
-            if not fresh and not self._compare(n, index, numbers, own, by_id if several else None):
-                return False
-            if fresh or not several:
-                ids = [document.id for document in documents]
-                if (several or len({*ids}) < len(ids)) and not _agree(ids, numbers, by_id):
-                    return False
-        return True
-
-    def _compare(self, n: int, index: dict[Any, int], numbers: list[int], own: int, by_id: dict[str, int] | None) -> bool:
-        """Compare the documents of list n with those that stand under the same key; where they differ, the whole text decides.
-
-        False when the source, whose hits begin at `own`, gives one id to two of them; not looked for where `by_id` is None.
-        """
-        documents, again, again_at = self.documents, self.again.append, self.again_at.append
-        start = self.starts[n]
-        for position, number in enumerate(numbers, start):
-            document = documents[position]
-            if number != position:
-                other = documents[number]
-                if other.content != document.content or other.snippet != document.snippet:
-                    number = numbers[position - start] = index.setdefault(_text(document), position)
-                    other = documents[number]
-            if number != position:
-                again(number)
-                again_at(position)
-                if number >= own:
-                    if number >= start:
-                        self.copied.add(n)
-                    if other.id == document.id:
-                        continue
-            if by_id is not None and by_id.setdefault(document.id, number) != number and document.id:
-                return False
-        return True
-
-    def number_by_id(self, key_of: Callable[[Document], Any] | None) -> None:
-        """Number documents by id within a source, then their best-ranked copies by `key_of`, or by text where that is None."""
-        self._clear()
-        firsts, copies = self._by_id()
-        index: dict[Any, int] = {}
-        number_of: dict[int, int] = {}
-        for first, document in copies.items():
-            key = key_of(document) if key_of else None
-            number_of[first] = index.setdefault(_text(document) if key is None else key, first)
-        for n, (start, ranked) in enumerate(zip(self.starts, self.lists, strict=True)):
-            numbers = [number_of[first] for first in firsts[start : start + len(ranked.hits)]]
+            self.documents += documents
+            ids = [document.id for document in documents]
+            firsts: Sequence[int] = positions
+            if names[n] != ranked.source:
+                by_id = {}
+            if names[n] == ranked.source or names[n + 2] == ranked.source or len({*ids}) < len(ids):
+                known = len(by_id)
+                firsts = [*map(by_id.setdefault, ids, positions)]
+                if by_id.pop("", None) is not None:  # a blank id names nothing
+                    firsts = [first if name else here for first, name, here in zip(firsts, ids, positions, strict=True)]
+                elif len(by_id) - known == len(ids):
+                    firsts = positions
+            if firsts is positions:
+                numbers = self._by_text(index, documents, positions)
+            elif max(firsts) < start:
+                numbers = [at[first] for first in firsts]
+                self.again += numbers
+                self.again_at += positions
+            else:
+                numbers = self._by_either(index, documents, positions, firsts, at)
             self.numbers.append(numbers)
-            if len({*numbers}) < len(numbers):
-                self.copied.add(n)
-        for position, first in enumerate(firsts):
-            if number_of[first] != position:
-                self.again.append(number_of[first])
-                self.again_at.append(position)
+            at[start:] = numbers
 
-    def _by_id(self) -> tuple[list[int], dict[int, Document]]:
-        """For every hit the position at which its source first gave its id; and for each of those the best-ranked copy."""
-        firsts: list[int] = []
-        known: dict[tuple[str, str], int] = {}
-        copies: dict[int, Document] = {}
-        ranks: dict[int, int] = {}
-        for ranked in self.lists:
-            self.starts.append(len(self.documents))
-            for rank, hit in enumerate(ranked.hits):
-                document, position = hit.document, len(self.documents)
-                first = known.setdefault((ranked.source, document.id), position) if document.id else position
-                if rank < ranks.get(first, rank + 1):  # of equal ranks the first list in the order of names
-                    ranks[first], copies[first] = rank, document
-                firsts.append(first)
-                self.documents.append(document)
-        return firsts, copies
+    def _by_text(self, index: dict[Any, int], documents: list[Document], positions: range) -> Sequence[int]:
+        """The numbers of a list of documents that their source has not given before."""
+        known = len(index)
+        numbers = [*map(index.setdefault, self._keys(documents), positions)]
+        if len(index) - known == len(documents):
+            return positions
+        again, again_at, start = self.again.append, self.again_at.append, positions.start
+        for position, number in enumerate(numbers, start):
+            if number != position:
+                number = numbers[position - start] = self._same(index, number, position)
+                if number != position:
+                    again(number)
+                    again_at(position)
+        return numbers
+
+    def _by_either(
+        self, index: dict[Any, int], documents: list[Document], positions: range, firsts: Sequence[int], at: list[int]
+    ) -> list[int]:
+        """The numbers of a list of documents of which their source has given some before, at `firsts`."""
+        at += positions
+        new = [first == position for first, position in zip(firsts, positions, strict=True)]
+        where = [*compress(positions, new)]
+        numbers = map(index.setdefault, self._keys([*compress(documents, new)]), where)
+        for position, number in zip(where, numbers, strict=True):
+            if number != position:
+                at[position] = self._same(index, number, position)
+        for position, first in zip(positions, firsts, strict=True):
+            number = at[position] = at[first]
+            if number != position:
+                self.again.append(number)
+                self.again_at.append(position)
+        return at[positions.start :]
+
+    def _same(self, index: dict[Any, int], number: int, position: int) -> int:
+        """The number of a document that stands under the same key as another; where they differ, the whole text decides."""
+        if self._key_of is not None:
+            return number
+        document, other = self.documents[position], self.documents[number]
+        if other.content == document.content and other.snippet == document.snippet:
+            return number
+        return index.setdefault(_text(document), position)
+
+    def _keys(self, documents: list[Document]) -> list[Any]:
+        """What documents have in common that may be one."""
+        if self._key_of is None:  # what has no url is never under a key with what has one
+            return [document.url or (document.snippet or document.content,) for document in documents]
+        keys = map(self._key_of, documents)
+        return [_text(document) if key is None else key for document, key in zip(documents, keys, strict=True)]
 
     def also(self, ranked: RankedList, numbers: Sequence[int]) -> None:
         """Add a list of documents that are here already, by number. It speaks of them and is not where they come from."""
@@ -292,16 +278,10 @@ def _text(document: Document) -> tuple[str, str, str]:
     return document.url, document.snippet, document.content
 
 
-def _agree(ids: Sequence[str], numbers: Sequence[int], by_id: dict[str, int]) -> bool:
-    """Whether every id names one document, here and in the lists of the same source before; a blank id names none."""
-    named = [*map(by_id.setdefault, ids, numbers)]
-    return named == numbers or all(not i or first == number for i, first, number in zip(ids, named, numbers, strict=True))
-
-
 _ABSOLUTE = r"(?i)[a-z][a-z0-9+.-]+://.|urn:.|doi:."
 """What a url has to begin with to name one document wherever it stands; `README.md` is the name of many."""
 
-_KEYS: dict[str, Callable[[Document], Any]] = {
+_KEYS: dict[str, _Key] = {
     "content": lambda document: ("content", document.content) if document.content else None,
     "url": lambda document: ("url", document.url) if re.match(_ABSOLUTE, document.url) else None,
     "id": lambda document: ("id", document.id) if document.id else None,

@@ -117,7 +117,7 @@ class _PoolTable:
             if ranked.source not in answered:
                 continue
             ranks: list[int] | None = None
-            if n in pool.copied:
+            if not isinstance(numbers, range) and len({*numbers}) < len(numbers):
                 best: dict[int, int] = {}  # several copies in one list count once, at their best rank
                 for rank, number in enumerate(numbers, 1):
                     best.setdefault(number, rank)
