@@ -103,13 +103,19 @@ class Pool(Sequence[Envelope]):
         numbers = [*map(index.setdefault, self._keys(documents), positions)]
         if len(index) - known == len(documents):
             return positions
-        again, again_at, start = self.again.append, self.again_at.append, positions.start
+        again, again_at, start, everything = self.again.append, self.again_at.append, positions.start, self.documents
+        exact = self._key_of is None
         for position, number in enumerate(numbers, start):
-            if number != position:
-                number = numbers[position - start] = self._same(index, number, position)
-                if number != position:
-                    again(number)
-                    again_at(position)
+            if number == position:
+                continue
+            if exact:
+                document, other = everything[position], everything[number]
+                if other.content != document.content or other.snippet != document.snippet:
+                    number = numbers[position - start] = index.setdefault(_text(document), position)
+                    if number == position:
+                        continue
+            again(number)
+            again_at(position)
         return numbers
 
     def _by_either(
@@ -119,25 +125,18 @@ class Pool(Sequence[Envelope]):
         at += positions
         new = [first == position for first, position in zip(firsts, positions, strict=True)]
         where = [*compress(positions, new)]
-        numbers = map(index.setdefault, self._keys([*compress(documents, new)]), where)
-        for position, number in zip(where, numbers, strict=True):
-            if number != position:
-                at[position] = self._same(index, number, position)
+        subset = [*compress(documents, new)]
+        for document, position, number in zip(subset, where, map(index.setdefault, self._keys(subset), where), strict=True):
+            other = self.documents[number]
+            if self._key_of is None and (other.content != document.content or other.snippet != document.snippet):
+                number = index.setdefault(_text(document), position)
+            at[position] = number
         for position, first in zip(positions, firsts, strict=True):
             number = at[position] = at[first]
             if number != position:
                 self.again.append(number)
                 self.again_at.append(position)
         return at[positions.start :]
-
-    def _same(self, index: dict[Any, int], number: int, position: int) -> int:
-        """The number of a document that stands under the same key as another; where they differ, the whole text decides."""
-        if self._key_of is not None:
-            return number
-        document, other = self.documents[position], self.documents[number]
-        if other.content == document.content and other.snippet == document.snippet:
-            return number
-        return index.setdefault(_text(document), position)
 
     def _keys(self, documents: list[Document]) -> list[Any]:
         """What documents have in common that may be one."""
