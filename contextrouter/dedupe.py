@@ -1,8 +1,9 @@
 """Step 4: one envelope per distinct document, with the word of every list on it. Pure; the result does not depend on arrival.
 
-Within a source a document is known by its id, whatever its copies say; across sources by what the first copy says: url, snippet
-and content all equal, which is what the SHA-256 fingerprint stands for. Comparing the texts of documents that share a url decides
-the same question without hashing them, which would be most of the router's work; and an envelope is sealed when somebody looks.
+Within a source a document is known by its tenant and id, whatever its copies say; across sources by what the first copy says: url,
+snippet and content all equal, which is what the SHA-256 fingerprint stands for. Comparing the texts of documents that share a url
+decides the same question without hashing them, which would be most of the router's work; and an envelope is sealed when somebody
+looks at it.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Pool(Sequence[Envelope]):
     def _number(self) -> None:
         """Give each document its number: by its id within a source, else by its text."""
         index: dict[Any, int] = {}  # what a document says -> its number
-        by_id: dict[str, int] = {}  # where a source first gave an id
+        by_id: dict[Any, int] = {}  # where a source first gave an id
         at: list[int] = []  # the number at each position
         names = [None, *[ranked.source for ranked in self.lists], None]
         for n, ranked in enumerate(self.lists):
@@ -75,7 +76,7 @@ class Pool(Sequence[Envelope]):
             positions = range(start, start + len(documents))
             self.starts.append(start)
             self.documents += documents
-            ids = [document.id for document in documents]
+            ids = [d.id if d.tenant is None or not d.id else (d.id, d.tenant) for d in documents]
             firsts: Sequence[int] = positions
             if names[n] != ranked.source:
                 by_id = {}

@@ -61,6 +61,14 @@ def test_within_a_source_the_id_decides_though_the_text_differs():
     assert len(dedupe(lists)) == 2
 
 
+def test_one_id_in_two_tenants_is_two_documents():
+    """As stores keep them; a caller whom no scope confines sees both."""
+    ours, theirs = (Document(id="1", content=f"of {tenant}", tenant=tenant) for tenant in ("ours", "theirs"))
+    assert len(dedupe([_list("s", ours, theirs)])) == 2
+    assert len(dedupe([_list("s", ours, leg="a"), _list("s", theirs, ours, leg="b")])) == 2
+    assert len(dedupe([_list("s", ours, leg="a"), _list("s", ours.replace(content="newer"), leg="b")])) == 1
+
+
 def test_fus_05_ded_05_the_best_ranked_copy_is_kept_with_both_origins_whatever_the_order():
     stub = Document(id="d1", content="same", metadata={"from": "B"})
     full = Document(id="d1", content="same", metadata={"from": "A"})
@@ -169,7 +177,8 @@ def test_nothing_is_lost_and_nothing_invented(lists: list[tuple[str, str, list[s
     assert sum(len(e.provenance) for e in found) == sum(len(r.hits) for r in unique)
 
 
-_texts = st.tuples(*[st.sampled_from(["", "u"])] * 3, st.sampled_from(["u", "v"]))  # id, url, snippet, content, so few that all ways of meeting occur
+_some = st.sampled_from(["", "u"])
+_texts = st.tuples(_some, _some, _some, st.sampled_from("uv"))  # id, url, snippet, content: so few that all ways of meeting occur
 
 
 def _by_hand(lists: list[RankedList]) -> set[frozenset[tuple[str, str, int]]]:
