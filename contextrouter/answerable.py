@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
-import msgspec
+from contextrouter.noun import Noun
 
 Level = Literal["strong", "weak", "none", "skipped"]
 _WORD = re.compile(r"\w+")
@@ -30,7 +30,7 @@ _STOP = frozenset(
 )
 
 
-class Answerability(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Answerability(Noun, frozen=True, kw_only=True, gc=False):
     """How well the context can answer, and what was read to say so."""
 
     level: Level

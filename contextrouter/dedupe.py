@@ -21,7 +21,7 @@ from contextrouter.model import Document, Envelope, Hit, Provenance, RankedList
 
 _NOTHING: Mapping[str, float] = {}
 _Key = Callable[[Document], Any]
-_Head = tuple[Sequence[Hit], str, str, str, float, datetime | None, Sequence[float], float, float]
+_Common = tuple[Sequence[Hit], str, str, str, float, datetime | None, Sequence[float], float, float]
 """Hits, source, leg, query, weight and time of a list; the values of its hits, the lowest, and how far they are spread."""
 
 
@@ -40,12 +40,13 @@ class Pool(Sequence[Envelope]):
 
     `lists` are in the order of their names. Hits are counted through them all: the one at `position` holds `documents[position]`,
     and `starts[n]` is the position of the first hit of list n. The number of a document is the position at which it is first met;
-    `numbers[n]` are those of list n, a range where all are met for the first time. `again` are the numbers of documents that are
-    met again, at the positions `again_at`. `places[number]` is where a document stood, as (list, index), once it was looked up.
+    `numbers[n]` are those of list n; where they are a range, all are met for the first time. `again` are the numbers of documents
+    that are met again, at the positions `again_at`. `places[number]` is where a document stood, as (list, index), once it was
+    looked up.
     """
 
     __slots__ = (
-        "_firsts", "_given", "_heads", "_key_of", "_sealed", "again", "again_at", "documents", "lists", "numbers", "places",
+        "_common", "_firsts", "_given", "_key_of", "_sealed", "again", "again_at", "documents", "lists", "numbers", "places",
         "starts",
     )  # fmt: skip
 
@@ -54,7 +55,7 @@ class Pool(Sequence[Envelope]):
         self._given = len(self.lists)
         self.starts: list[int] = []
         self.places: dict[int, list[tuple[int, int]]] = {}
-        self._heads: dict[int, _Head] = {}
+        self._common: dict[int, _Common] = {}
         self._sealed: dict[int, Envelope] = {}
         self._firsts: Sequence[int] | None = None
         self._key_of = key_of  # None: documents of different sources are compared exactly
@@ -76,7 +77,7 @@ class Pool(Sequence[Envelope]):
             positions = range(start, start + len(documents))
             self.starts.append(start)
             self.documents += documents
-            ids = [d.id if d.tenant is None or not d.id else (d.id, d.tenant) for d in documents]
+            ids = [d.id if not d.tenant or not d.id else (d.id, d.tenant) for d in documents]
             firsts: Sequence[int] = positions
             if names[n] != ranked.source:
                 by_id = {}
@@ -181,36 +182,35 @@ class Pool(Sequence[Envelope]):
 
     def scaled(self, n: int, indexes: Iterable[int]) -> list[float]:
         """The scores of these hits of list n, scaled to [0, 1] within the list."""
-        *_, values, low, spread = self._heads.get(n) or self._head(n)
+        *_, values, low, spread = self._common.get(n) or self._common_to(n)
         return [(values[index] - low) / spread for index in indexes]
 
-    def _head(self, n: int) -> _Head:
+    def _common_to(self, n: int) -> _Common:
         """What the provenance of every hit of a list says, and how what speaks for them is brought to [0, 1].
 
-        A declared range beats min-max; a list of one, or of equal scores, is all 1.0. Where a score is missing or not finite, the
-        whole list is scaled by rank instead: no arithmetic on what is not there, and the source's order holds.
+        A declared range beats min-max; a list of one, or of equal scores, is all 1.0. Where a score is missing or not finite, or
+        they are too far apart for a number, the whole list is scaled by rank: no arithmetic on what is not there.
         """
         ranked = self.lists[n]
         values: Sequence[Any] = [hit.score for hit in ranked.hits]
         try:
-            finite = isfinite(sum(values)) or all(map(isfinite, values))  # finite numbers may add up to infinity
-        except (TypeError, OverflowError):
-            finite = False
-        low, spread = 0.0, 1.0
-        if finite and values:
             ordered = sorted(values)
-            low, high = ranked.score_range or (ordered[0], ordered[-1])
+            lowest, highest = ordered[0], ordered[-1]
+            low, high = ranked.score_range or (lowest, highest)
             spread = high - low
-            if ordered[0] < low or ordered[-1] > high:
-                values = [min(high, max(low, value)) for value in values]
-        if not finite or not isfinite(spread):
+            finite = isfinite(spread) and (isfinite(sum(values)) or all(map(isfinite, values)))  # a sum may be beyond all numbers
+        except (TypeError, OverflowError, IndexError):
+            finite = False
+        if not finite:
             values, low, spread = range(len(values), 0, -1), 0.0, len(values)
         elif not spread:
             values, low, spread = [1.0] * len(values), 0.0, 1.0
-        head = self._heads[n] = (
+        elif lowest < low or highest > high:
+            values = [min(high, max(low, value)) for value in values]
+        common = self._common[n] = (
             ranked.hits, ranked.source, ranked.leg, ranked.query, ranked.weight, ranked.retrieved_at, values, low, spread,
         )  # fmt: skip
-        return head
+        return common
 
     def __len__(self) -> int:
         return len(self.documents) - len(self.again)
@@ -232,12 +232,12 @@ class Pool(Sequence[Envelope]):
     def seal(self, numbers: Sequence[int], scores: Sequence[float], most: Mapping[str, float] = _NOTHING) -> list[Envelope]:
         """The envelopes of these documents, with these scores. `most` is what each source can give to a score at best."""
         self.look_up(numbers)
-        lists, heads, head_of = self.lists, self._heads, self._head
+        lists, common, common_to = self.lists, self._common, self._common_to
         standing: Any = self._standing if len(lists) > self._given else _RANK
         made: list[Envelope] = []
         for number, score in zip(numbers, scores, strict=True):
             places = self.places[number]
-            possible, source = 0.0, ""
+            possible, source = 0.0, None
             for n, _ in places:  # in the order of names, so those of one source follow each other
                 if lists[n].source != source:
                     source = lists[n].source
@@ -245,7 +245,7 @@ class Pool(Sequence[Envelope]):
             stamps: list[Provenance] = []
             best: Hit | None = None
             for n, index in places if len(places) == 1 else sorted(places, key=standing):
-                hits, source, leg, query, weight, at, values, low, spread = heads.get(n) or head_of(n)
+                hits, source, leg, query, weight, at, values, low, spread = common.get(n) or common_to(n)
                 hit = hits[index]
                 stamps.append(Provenance(
                     source=source, leg=leg, query=query, rank=index + 1, score=hit.score,

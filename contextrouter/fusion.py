@@ -12,7 +12,7 @@ never depends on arrival or on hashes of strings: lists are added up in the orde
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, repeat, zip_longest
@@ -77,11 +77,11 @@ class _List:
         self.source_weight, self.numbers, self.ranks = weight, numbers, ranks
         self.weight = 1.0  # within its source
 
-    def by_rank(self, count: int | None = None) -> Sequence[int | None]:
-        """Its documents, or the first `count`, the one of rank r at r - 1; None where a worse copy of one stood."""
+    def by_rank(self, depth: int | None = None) -> Sequence[int | None]:
+        """Its documents down to rank `depth`, the one of rank r at r - 1; None where a worse copy of one stood."""
         if self.ranks is None:
-            return self.numbers[:count]
-        ranks = self.ranks[:count]
+            return self.numbers[:depth]
+        ranks = self.ranks[: None if depth is None else bisect_right(self.ranks, depth)]
         places: list[int | None] = [None] * max(ranks, default=0)
         for number, rank in zip(self.numbers, ranks, strict=False):
             places[rank - 1] = number
@@ -341,10 +341,12 @@ class Ranked(Sequence[Envelope]):
         del ordered[count:]
         self._ordered = ordered
 
-    def _by_rank(self, count: int | None = None) -> Iterator[int | None]:
-        """The documents of the lists by rank, then the order of the lists, as often as they stand there; of each list the first
-        `count` only. None where a list has ended."""
-        return chain.from_iterable(zip_longest(*[entry.by_rank(count) for entry in self._lists]))
+    def _by_rank(self, depth: int | None = None) -> Iterator[int | None]:
+        """The documents of the lists by rank, down to `depth`, then the order of the lists; as often as they stand there.
+
+        None where a list has ended. Each is met at its best rank first.
+        """
+        return chain.from_iterable(zip_longest(*[entry.by_rank(depth) for entry in self._lists]))
 
     def _best(self, count: int) -> list[int]:
         """The best `count`, and what ties with the last of them, by best rank.
@@ -352,21 +354,21 @@ class Ranked(Sequence[Envelope]):
         A document of one list only comes behind all that stand before it there, whose scores are no lower and whose ranks are
         better. So beside those of several lists only the first `count` of each list can be among the best.
         """
-        scores = self._scores
+        scores, depth = self._scores, count
         if len(scores) <= FEW:
             high = sorted(scores)
         else:
-            heads = {number for number in self._by_rank(count) if number is not None}
-            worst = sorted([scores[number] for number in heads])[-count]
-            heads.update([number for number in self._shared or () if scores[number] >= worst])
-            high = sorted([scores[number] for number in heads])
+            possible = {number for entry in self._lists for number in entry.numbers[:count]}
+            worst = sorted([scores[number] for number in possible])[-count]
+            possible.update([number for number in self._shared or () if scores[number] >= worst])
+            high = sorted([scores[number] for number in possible])
         worst = high[-count]
         wanted = len(high) - bisect_left(high, worst)
         while True:
-            found = dict.fromkeys([number for number in self._by_rank(count) if number is not None and scores[number] >= worst])
-            if len(found) == wanted or count >= len(scores):
+            found = dict.fromkeys([number for number in self._by_rank(depth) if number is not None and scores[number] >= worst])
+            if len(found) == wanted or depth >= len(scores):
                 return [*found]
-            count *= 4  # few of them stand far down in every list
+            depth *= 4  # few of them stand far down in every list
 
     def _envelopes(self, numbers: Sequence[int]) -> list[Envelope]:
         sealed, scores = self._sealed, self._scores

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from hashlib import sha256
-from typing import Any, Literal, Self
+from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
 import msgspec
 
 from contextrouter import asked
 from contextrouter.answerable import Answerability, judged
+from contextrouter.noun import Noun
 
 Vector = Sequence[float]
 """One embedding: a sequence of finite floats (a list, or a one-dimensional numpy array)."""
@@ -29,15 +30,7 @@ SHARED = "*"
 _NONE: Mapping[str, Any] = {}
 
 
-class _Noun(msgspec.Struct, frozen=True):
-    """What the nouns share: frozen, keyword-only, and `replace()`."""
-
-    def replace(self, **changes: Any) -> Self:
-        """Return a copy with `changes`."""
-        return msgspec.structs.replace(self, **changes)
-
-
-class Document(_Noun, frozen=True, kw_only=True, gc=False):
+class Document(Noun, frozen=True, kw_only=True, gc=False):
     """A retrievable text. A chunk is a document with `parent`, the id of the document it was cut from."""
 
     content: str
@@ -72,7 +65,7 @@ class Document(_Noun, frozen=True, kw_only=True, gc=False):
         return digest.hexdigest()
 
 
-class Hit(_Noun, frozen=True, kw_only=True, gc=False):
+class Hit(Noun, frozen=True, kw_only=True, gc=False):
     """What a source says of one document. The order of hits is their rank."""
 
     document: Document
@@ -81,7 +74,7 @@ class Hit(_Noun, frozen=True, kw_only=True, gc=False):
     highlights: tuple[str, ...] = ()  # query-dependent excerpts
 
 
-class RankedList(_Noun, frozen=True, kw_only=True, gc=False):
+class RankedList(Noun, frozen=True, kw_only=True, gc=False):
     """One answer of one source to one call, named so that every later number can be traced to it."""
 
     source: str
@@ -93,7 +86,7 @@ class RankedList(_Noun, frozen=True, kw_only=True, gc=False):
     retrieved_at: datetime | None = None
 
 
-class Provenance(_Noun, frozen=True, kw_only=True, gc=False):
+class Provenance(Noun, frozen=True, kw_only=True, gc=False):
     """One ranked list's word on one document; stamped by the router alone."""
 
     source: str
@@ -106,7 +99,7 @@ class Provenance(_Noun, frozen=True, kw_only=True, gc=False):
     retrieved_at: datetime | None = None
 
 
-class Envelope(_Noun, frozen=True, kw_only=True, gc=False):
+class Envelope(Noun, frozen=True, kw_only=True, gc=False):
     """A distinct document, sealed with its provenance: the one thing that moves from dedupe to assembly."""
 
     document: Document
@@ -133,7 +126,7 @@ class Envelope(_Noun, frozen=True, kw_only=True, gc=False):
         return self.replace(dropped=reason)
 
 
-class Fact(_Noun, frozen=True, kw_only=True, gc=False):
+class Fact(Noun, frozen=True, kw_only=True, gc=False):
     """A directed triple. Facts are handed back beside the documents and never cited."""
 
     subject: str
@@ -149,7 +142,7 @@ class Fact(_Noun, frozen=True, kw_only=True, gc=False):
     attributes: Mapping[str, Any] = _NONE
 
 
-class Entity(_Noun, frozen=True, kw_only=True, gc=False):
+class Entity(Noun, frozen=True, kw_only=True, gc=False):
     """An answer to an attribute question."""
 
     id: str
@@ -162,7 +155,7 @@ class Entity(_Noun, frozen=True, kw_only=True, gc=False):
     sensitivity: str | None = None
 
 
-class Facet(_Noun, frozen=True, kw_only=True, gc=False):
+class Facet(Noun, frozen=True, kw_only=True, gc=False):
     """An aggregate answer: how many documents have this value."""
 
     dimension: str
@@ -170,7 +163,7 @@ class Facet(_Noun, frozen=True, kw_only=True, gc=False):
     count: int
 
 
-class Scope(_Noun, frozen=True, kw_only=True):
+class Scope(Noun, frozen=True, kw_only=True):
     """What the caller may see: one tenant, a set of compartments, and a ceiling of sensitivity. All must match."""
 
     tenant: str | None = None
@@ -199,7 +192,7 @@ class Scope(_Noun, frozen=True, kw_only=True):
         return SENSITIVITIES[: SENSITIVITIES.index(self.ceiling) + 1]
 
 
-class Period(_Noun, frozen=True, kw_only=True):
+class Period(Noun, frozen=True, kw_only=True):
     """Inclusive days in a named zone, or instants. An end that is None is open."""
 
     start: date | datetime | None = None
@@ -221,7 +214,7 @@ class Period(_Noun, frozen=True, kw_only=True):
         return (first is None or moment >= first) and (last is None or moment < last)
 
 
-class Request(_Noun, frozen=True, kw_only=True):
+class Request(Noun, frozen=True, kw_only=True):
     """One call. `deadline` is in seconds from the call; None takes `[rag] timeout_seconds`. What is wrong raises RequestRefused."""
 
     question: str
@@ -240,7 +233,7 @@ class Request(_Noun, frozen=True, kw_only=True):
             msgspec.structs.force_setattr(self, name, value)
 
 
-class Intent(_Noun, frozen=True, kw_only=True):
+class Intent(Noun, frozen=True, kw_only=True):
     """What is really asked. `queries[0]` is the original question; `kind` names the route."""
 
     question: str
@@ -258,7 +251,7 @@ class Intent(_Noun, frozen=True, kw_only=True):
     attributes: Mapping[str, Any] = _NONE
 
 
-class Query(_Noun, frozen=True, kw_only=True, gc=False):
+class Query(Noun, frozen=True, kw_only=True, gc=False):
     """What a source is asked. `deadline` is on the clock of `time.monotonic()`, a little before the router's own cut."""
 
     text: str
@@ -275,7 +268,7 @@ class Query(_Noun, frozen=True, kw_only=True, gc=False):
     filters: Mapping[str, Any] = _NONE
 
 
-class Call(_Noun, frozen=True, kw_only=True, gc=False):
+class Call(Noun, frozen=True, kw_only=True, gc=False):
     """One line of a plan: ask `source` this `query`; leg "facts" asks a fact source."""
 
     source: str
@@ -284,7 +277,7 @@ class Call(_Noun, frozen=True, kw_only=True, gc=False):
     timeout: float | None = None
 
 
-class Plan(_Noun, frozen=True, kw_only=True):
+class Plan(Noun, frozen=True, kw_only=True):
     """The fan-out as a value that can be looked at before it runs."""
 
     intent: Intent
@@ -293,7 +286,7 @@ class Plan(_Noun, frozen=True, kw_only=True):
     excluded: Mapping[str, str] = _NONE  # source, or source/leg -> why it is not asked
 
 
-class SourceReport(_Noun, frozen=True, kw_only=True, gc=False):
+class SourceReport(Noun, frozen=True, kw_only=True, gc=False):
     """How one call ended. A failure is data. `elapsed` is in seconds."""
 
     source: str
@@ -306,7 +299,7 @@ class SourceReport(_Noun, frozen=True, kw_only=True, gc=False):
     withheld: int = 0  # hits in scope that the kinds, the filters or the period kept back on arrival
 
 
-class Harvest(_Noun, frozen=True, kw_only=True):
+class Harvest(Noun, frozen=True, kw_only=True):
     """What came back from the fan-out."""
 
     lists: tuple[RankedList, ...] = ()
@@ -316,7 +309,7 @@ class Harvest(_Noun, frozen=True, kw_only=True):
     reports: tuple[SourceReport, ...] = ()
 
 
-class Citation(_Noun, frozen=True, kw_only=True, gc=False):
+class Citation(Noun, frozen=True, kw_only=True, gc=False):
     """`[number]` in the text stands for this document; `envelopes[number - 1]` is the same one."""
 
     number: int
@@ -326,7 +319,7 @@ class Citation(_Noun, frozen=True, kw_only=True, gc=False):
     tokens: int | None = None  # of its block; None: there is no budget, so none are counted
 
 
-class Usage(_Noun, frozen=True, kw_only=True, gc=False):
+class Usage(Noun, frozen=True, kw_only=True, gc=False):
     """What one request cost; `cache` names the tier it came from, or "joined". `tokens` None: no budget, none were counted."""
     calls: int = 0
     hits: int = 0
@@ -336,7 +329,7 @@ class Usage(_Noun, frozen=True, kw_only=True, gc=False):
     cache: str = ""  # memory, disk, redis, joined; then what else stands here is the cost of this answer, not of the first
 
 
-class Step(_Noun, frozen=True, kw_only=True):
+class Step(Noun, frozen=True, kw_only=True):
     """One step of a request: how long it took (seconds), how many envelopes came out alive, and which went no further."""
 
     name: str
@@ -356,7 +349,7 @@ class Step(_Noun, frozen=True, kw_only=True):
         return {reason: tuple(ids) for reason, ids in reasons.items()}
 
 
-class Trace(_Noun, frozen=True, kw_only=True):
+class Trace(Noun, frozen=True, kw_only=True):
     """Everything that happened to one request."""
 
     plan: Plan
@@ -368,7 +361,7 @@ class Trace(_Noun, frozen=True, kw_only=True):
         return tuple(envelope for step in self.steps for envelope in step.lost)
 
 
-class Context(_Noun, frozen=True, kw_only=True):
+class Context(Noun, frozen=True, kw_only=True):
     """The result. `envelopes[i]` is citation `[i + 1]`; `coverage` says how each call to each source ended."""
 
     question: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, cast
 
 from contextrouter.contracts import ENTITIES, FACETS, FACTS, FactSource, Source, SupportsEntities, SupportsFacets
@@ -20,8 +20,8 @@ _Line = tuple[str, str, int, int, float, float | None]
 def make_plan(intent: Intent, request: Request, settings: Settings, sources: Mapping[str, Source | FactSource]) -> Plan:
     """Return the calls to make for `intent`, and for every source or leg that is not asked, why.
 
-    Of `sources` only `legs` and `default_queries` are read. Raises RequestRefused when the request names a source or a leg that
-    does not exist.
+    Of `sources` only `legs`, `default_queries` and what they can do beside are read. Raises RequestRefused when the request
+    names a source or a leg that does not exist.
     """
     return Planner(settings, sources).plan(intent, request)
 
@@ -35,27 +35,39 @@ class Planner:
 
     def plan(self, intent: Intent, request: Request) -> Plan:
         """As `make_plan`."""
-        scope = request.scope
-        key = intent.kind, intent.should_search, not intent.facets, not intent.lookup, request.sources, request.legs, scope
-        kept = scope is None or type(scope) is Scope  # of another class nobody knows what it takes for equal
-        outline = self._outlines.get(key) if kept else None
+        key = _alike(intent, request)
+        outline = None if key is None else self._outlines.get(key)
         if outline is None or not outline.holds():
             outline = _Outline(intent, request, self._settings, self._sources)
-            if kept:
+            if key is not None:
                 if len(self._outlines) >= KEPT:
                     self._outlines.clear()
                 self._outlines[key] = outline
         return outline.plan(intent, request)
 
 
+def _alike(intent: Intent, request: Request) -> Any:
+    """What requests have in common that share an outline; None for those that ask for more than most, and share none."""
+    if intent.facets or intent.lookup or request.legs:
+        return None
+    if request.scope is not None and type(request.scope) is not Scope:
+        return None  # nobody knows what that takes for equal
+    key = intent.kind, bool(intent.should_search), request.sources, request.scope
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key
+
+
 class _Outline:
-    """Which source is asked on which leg, for requests that are alike: same route, sources, legs and scope."""
+    """Which source is asked on which leg: what the words of a question do not change."""
 
     def __init__(self, intent: Intent, request: Request, settings: Settings, sources: Mapping[str, Source | FactSource]) -> None:
         self.rag, self.route = settings.for_route(intent.kind)
         self.excluded: dict[str, str] = {}
         self.lines: list[_Line] = []
-        self._read: list[tuple[Source, Sequence[str], int | None]] = []
+        self._read: list[tuple[Source, tuple[str, ...], int | None]] = []
         _known(request, settings, sources)
         for name, instance in settings.sources.items():
             if name not in sources:
@@ -71,7 +83,7 @@ class _Outline:
 
     def holds(self) -> bool:
         """Whether the sources still have the legs that were read; opening one may tell it what it can do."""
-        return all([source.legs is legs and source.default_queries == queries for source, legs, queries in self._read])
+        return all([tuple(source.legs) == legs and source.default_queries == queries for source, legs, queries in self._read])
 
     def plan(self, intent: Intent, request: Request) -> Plan:
         """The plan for the words of one request. Sources that are asked the same thing share a query."""
@@ -91,7 +103,7 @@ class _Outline:
         return Plan(intent=intent, route=intent.kind, calls=tuple(calls), excluded=dict(self.excluded))
 
     def _ask(self, name: str, source: Source, keys: SourceKeys, intent: Intent, request: Request) -> None:
-        rag, legs, queries = self.rag, source.legs, source.default_queries
+        rag, legs, queries = self.rag, tuple(source.legs), source.default_queries
         self._read.append((source, legs, queries))
         limit = keys.limit or rag.candidates
         count = min(rag.queries, keys.queries or queries or 3)

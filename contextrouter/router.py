@@ -92,8 +92,8 @@ class ContextRouter:
         self._reported = Reported(self._sources)
         self._planner = Planner(self.settings, self._sources)
         self._interpreters = _named(self.settings.rag.interpreters, self.instances.interpreters)
-        self._ways = {kind: self._way(kind) for kind in self.settings.routes}
-        self._usual = self._way("")
+        self._ways = {kind: self._way(self.settings.for_route(kind)[0]) for kind in self.settings.routes}
+        self._usual = self._way(self.settings.rag)
         self._embedders = self.instances.embedders
         self._embedded = embedded(self._sources, self._embedders)
         self._keys = {kind: {n: i.keys for n, i in self.settings.instances(kind).items()} for kind in ("interpreter", "stage")}
@@ -292,7 +292,8 @@ class ContextRouter:
         steps = Steps()
         plan = await self._planned(request, until, steps)
         intent = plan.intent
-        rag, stages = self._ways.get(intent.kind, self._usual)
+        rag, named = self._ways.get(intent.kind, self._usual)
+        stages = {name: stage for name, stage in named.items() if rag.runs(stage.switch)}
         share = FAN_OUT_SHARE if stages else 1.0
         harvest = await fan_out(
             plan,
@@ -369,11 +370,8 @@ class ContextRouter:
         """Source -> leg weights of its embedder's profile."""
         return {name: embedder.leg_weights for name, embedder in self._embedded.items()}
 
-    def _way(self, kind: str) -> tuple[Rag, dict[str, Stage]]:
-        """`[rag]` and the stages for questions of this kind."""
-        rag, _ = self.settings.for_route(kind)
-        stages = _named(rag.stages, self.instances.stages)
-        return rag, {name: stage for name, stage in stages.items() if rag.runs(stage.switch)}
+    def _way(self, rag: Rag) -> tuple[Rag, dict[str, Stage]]:
+        return rag, _named(rag.stages, self.instances.stages)
 
 
 def _named(names: Sequence[str], plugins: Mapping[str, P]) -> dict[str, P]:

@@ -67,6 +67,8 @@ def test_one_id_in_two_tenants_is_two_documents():
     assert len(dedupe([_list("s", ours, theirs)])) == 2
     assert len(dedupe([_list("s", ours, leg="a"), _list("s", theirs, ours, leg="b")])) == 2
     assert len(dedupe([_list("s", ours, leg="a"), _list("s", ours.replace(content="newer"), leg="b")])) == 1
+    nobody = [Document(id="1", content=f"of {tenant!r}", tenant=tenant) for tenant in (None, "")]  # as a scope takes them for one
+    assert len(dedupe([_list("s", *nobody)])) == 1
 
 
 def test_fus_05_ded_05_the_best_ranked_copy_is_kept_with_both_origins_whatever_the_order():
@@ -148,6 +150,11 @@ def test_fus_07_equal_scores_are_a_constant_not_a_division_by_zero():
 @pytest.mark.parametrize("missing", [None, math.nan, math.inf])
 def test_fus_03_a_list_that_lacks_a_score_is_scaled_by_rank(missing: float | None):
     assert [e.provenance[0].normalized for e in dedupe([ranked("a", "x y", [0.8, missing])])] == [1.0, 0.5]
+
+
+@pytest.mark.parametrize("score", [1.7e308, 17 * 10**307, 10**400])
+def test_scores_too_far_apart_for_a_number_are_scaled_by_rank(score: float):
+    assert [e.provenance[0].normalized for e in dedupe([ranked("a", "x y", [score, -score])])] == [1.0, 0.5]
 
 
 def test_highlights_of_all_copies_are_kept_and_a_vector_is_found():

@@ -6,13 +6,12 @@ import os
 import random
 import subprocess
 import sys
-from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextrouter import Document, Hit, Rag, RankedList, fusion
+from contextrouter import Document, Hit, Rag, RankedList
 from contextrouter.dedupe import dedupe
 from contextrouter.fusion import NO_WEIGHT, fuse
 from contextrouter.testing import hits, ranked
@@ -229,25 +228,6 @@ def test_every_envelope_comes_out_once_scored_in_0_1_and_in_order(raw: list):
     assert sorted(e.id for e in result) == sorted(e.id for e in pool)
     assert all(0 <= e.normalized <= 1 for e in result)
     assert [e.score for e in result] == sorted((e.score for e in result), reverse=True)
-
-
-_long = st.lists(
-    st.tuples(
-        st.sampled_from(["s1", "s2", "s3"]), st.sampled_from(["q", "q1"]),
-        st.lists(st.integers(0, 60).map(str), unique=True, min_size=4, max_size=40),
-    ),
-    min_size=1, max_size=5, unique_by=lambda x: x[:2],
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("few", [0, fusion.FEW])
-@given(raw=_long, count=st.integers(1, 6), levels=st.sampled_from([1, 2]))
-def test_the_best_few_are_the_same_whether_only_they_or_all_are_put_in_order(few: int, raw: list, count: int, levels: int):
-    lists = [RankedList(source=s, leg="default", query=q, hits=hits(names)) for s, q, names in raw]
-    rag = Rag(levels=levels, derived_query_weight=0.7)
-    with patch.object(fusion, "FEW", few):
-        best = fuse(dedupe(lists), rag, question="q").live[:count]
-    assert [(e.id, e.score) for e in best] == [(e.id, e.score) for e in fuse(dedupe(lists), rag, question="q")][:count]
 
 
 @given(raw=_lists)

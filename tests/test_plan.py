@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextrouter import ContextRouter, Fact, Intent, Plan, Request, RequestRefused, Scope
-from contextrouter.plan import make_plan
+from contextrouter.plan import Planner, make_plan
 from contextrouter.testing import Facts, Fixed, Legs, hits
 
 LEGS = {"vector": hits("a"), "text": hits("b"), "keywords": hits("c")}
@@ -136,3 +136,46 @@ def test_every_source_is_either_called_or_excluded_with_a_reason(sources: list[s
     excused = {name.split("/")[0] for name in made.excluded}
     assert called | excused == {"docs", "old", "web", "graph"}
     assert all(made.excluded.values())
+
+
+_requests = st.builds(
+    dict,
+    sources=st.sampled_from([None, ("docs",), ("docs", "web")]), legs=st.sampled_from([None, ("text",)]),
+    scope=st.sampled_from([None, Scope(tenant="a"), Scope(tenant="b"), Scope(tenant="b", ceiling="restricted")]),
+    kinds=st.sampled_from([None, ("book",)]), filters=st.sampled_from([{}, {"language": "en"}]),
+)  # fmt: skip
+_intents = st.builds(
+    Intent,
+    question=st.just("q"), queries=st.sampled_from([("q",), ("q", "r"), ("q", "r", "s")]),
+    kind=st.sampled_from(["default", "near"]), facets=st.sampled_from([(), ("kind",)]), lookup=st.sampled_from([None, "born"]), should_search=st.booleans(),
+    concepts=st.sampled_from([(), ("c",)]),
+)  # fmt: skip
+
+
+@given(asked=st.lists(st.tuples(_intents, _requests), min_size=1, max_size=8))
+def test_what_was_planned_before_changes_no_plan(asked: list[tuple[Intent, dict]]):
+    settings = {"routes": {"near": {"sources": ["docs"]}}, "connectors": {"web": {"tenant": "a"}}}
+    router = ContextRouter(settings, providers={"docs": Legs(LEGS)}, connectors={"web": Fixed()}, facts={"graph": Facts([])})
+    planner = Planner(router.settings, router.instances.sources)
+    for intent, given_ in asked:
+        request = Request(question="q", **given_)
+        assert planner.plan(intent, request) == make_plan(intent, request, router.settings, router.instances.sources)
+
+
+@pytest.mark.parametrize("legs", [["one", "two"], ("one", "two")])
+def test_a_source_that_learns_of_a_leg_is_asked_on_it(legs: list[str] | tuple[str, ...]):
+    source = Legs({"one": hits("a")})
+    source.legs = ["one"]
+    router = ContextRouter({}, providers={"s": source})
+    planner = Planner(router.settings, router.instances.sources)
+    asked = Intent(question="q", queries=("q",)), Request(question="q")
+    assert calls(planner.plan(*asked)) == ["s/one/q"]
+    if isinstance(legs, list):
+        source.legs.append("two")
+    else:
+        source.legs = legs
+    assert calls(planner.plan(*asked)) == ["s/one/q", "s/two/q"]
+
+
+def test_a_scope_of_odd_values_is_planned_for_all_the_same():
+    assert plan(scope=Scope(tenant=["a"])).calls  # type: ignore[arg-type]
