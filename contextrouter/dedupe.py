@@ -237,30 +237,33 @@ class Pool(Sequence[Envelope]):
         made: list[Envelope] = []
         for number, score in zip(numbers, scores, strict=True):
             places = self.places[number]
-            possible, source = 0.0, None
-            for n, _ in places:  # in the order of names, so those of one source follow each other
-                if lists[n].source != source:
-                    source = lists[n].source
-                    possible += most.get(source, 0.0)
-            stamps: list[Provenance] = []
-            best: Hit | None = None
-            for n, index in places if len(places) == 1 else sorted(places, key=standing):
+            if len(places) == 1:
+                possible = most.get(lists[places[0][0]].source, 0.0)
+            else:
+                possible, source = 0.0, None
+                for n, _ in places:  # in the order of names, so those of one source follow each other
+                    if lists[n].source != source:
+                        source = lists[n].source
+                        possible += most.get(source, 0.0)
+                places = sorted(places, key=standing)
+            stamps: tuple[Provenance, ...] = ()
+            for n, index in places:
                 hits, source, leg, query, weight, at, values, low, spread = common.get(n) or common_to(n)
                 hit = hits[index]
-                stamps.append(Provenance(
+                stamp = Provenance(
                     source=source, leg=leg, query=query, rank=index + 1, score=hit.score,
                     normalized=(values[index] - low) / spread, weight=weight, retrieved_at=at,
-                ))  # fmt: skip
-                if best is None:
-                    best, highlights, vector = hit, hit.highlights, hit.vector
-                else:
-                    if hit.highlights:
-                        highlights = tuple(dict.fromkeys((*highlights, *hit.highlights)))
-                    if vector is None:
-                        vector = hit.vector
-            assert best is not None
+                )  # fmt: skip
+                if not stamps:
+                    best, highlights, vector, stamps = hit, hit.highlights, hit.vector, (stamp,)
+                    continue
+                stamps += (stamp,)
+                if hit.highlights:
+                    highlights = tuple(dict.fromkeys((*highlights, *hit.highlights)))
+                if vector is None:
+                    vector = hit.vector
             made.append(Envelope(
-                document=best.document, provenance=tuple(stamps), score=score,
+                document=best.document, provenance=stamps, score=score,
                 normalized=min(1.0, score / possible) if possible else 0.0, highlights=highlights, vector=vector,
             ))  # fmt: skip
         return made

@@ -321,7 +321,7 @@ class Ranked(Sequence[Envelope]):
         if at:
             self._order(max(at[0], at[-1]) + 1)
         ordered = self._ordered
-        return self._envelopes([ordered[i] for i in at])
+        return self._envelopes(ordered[at.start : at.stop] if at.step == 1 else [ordered[i] for i in at])
 
     def __iter__(self) -> Iterator[Envelope]:
         self._order(self._count)
@@ -372,6 +372,7 @@ class Ranked(Sequence[Envelope]):
 
     def _envelopes(self, numbers: Sequence[int]) -> list[Envelope]:
         sealed, scores = self._sealed, self._scores
-        new = [number for number in numbers if number not in sealed]
-        sealed.update(zip(new, self._table.seal(new, [scores[number] for number in new], self._most), strict=True))
-        return [sealed[number] for number in numbers]
+        new = [number for number in numbers if number not in sealed] if sealed else numbers
+        made = self._table.seal(new, [scores[number] for number in new], self._most)
+        sealed.update(zip(new, made, strict=True))
+        return made if new is numbers else [sealed[number] for number in numbers]

@@ -147,7 +147,8 @@ _requests = st.builds(
 _intents = st.builds(
     Intent,
     question=st.just("q"), queries=st.sampled_from([("q",), ("q", "r"), ("q", "r", "s")]),
-    kind=st.sampled_from(["default", "near"]), facets=st.sampled_from([(), ("kind",)]), lookup=st.sampled_from([None, "born"]), should_search=st.booleans(),
+    kind=st.sampled_from(["default", "near"]), facets=st.sampled_from([(), ("kind",)]),
+    lookup=st.sampled_from([None, "born"]), should_search=st.booleans(),
     concepts=st.sampled_from([(), ("c",)]),
 )  # fmt: skip
 
