@@ -81,6 +81,7 @@ def assemble(
     lines, fact_tokens = _fact_lines(facts, budget // _FACT_SHARE if live else budget, count, done)
     left = budget - fact_tokens
     fence = _fence(live)
+    kept, citations = done.envelopes, done.citations
     for envelope in live:
         citation, block = _cited(len(blocks) + 1, envelope)
         whole, mine = block, None
@@ -104,8 +105,8 @@ def assemble(
         if mine is not None:
             _noted(envelope, done)
         blocks.append(whole)
-        done.envelopes.append(envelope)
-        done.citations.append(citation)
+        kept.append(envelope)
+        citations.append(citation)
     if lines:
         blocks.append("\n".join([FACTS_HEADING, *lines]))
     if fence is not None and done.fenced:

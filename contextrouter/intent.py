@@ -57,7 +57,7 @@ async def interpret(
         own = (keys or {}).get(name) or InterpreterKeys()
         if not own.enabled:
             continue
-        until = _earlier(deadline, own.timeout)
+        until = deadline if own.timeout is None else _earlier(deadline, own.timeout)
         try:
             if ready is not None:
                 async with asyncio.timeout_at(until):
@@ -112,9 +112,7 @@ def _rest(begun: CoroutineType[Any, Any, Intent], first: Any) -> Generator[Any, 
         return found
 
 
-def _earlier(deadline: float | None, timeout: float | None) -> float | None:
-    if timeout is None:
-        return deadline
+def _earlier(deadline: float | None, timeout: float) -> float:
     own = asyncio.get_running_loop().time() + timeout
     return own if deadline is None else min(own, deadline)
 
@@ -154,8 +152,11 @@ def _checked(found: object, given: Intent) -> Intent:
 def _settled(intent: Intent, question: str, request: Request, limit: int) -> Intent:
     if intent.queries == (question,) and intent.question == question and request.mode is None:
         return intent
-    queries = (question, *[query.strip() for query in intent.queries])
-    distinct = tuple({query.casefold(): query for query in reversed(queries) if query}.values())[::-1][:limit]
+    met = {question.casefold(): question}
+    for query in intent.queries:
+        if stripped := query.strip():
+            met.setdefault(stripped.casefold(), stripped)
+    distinct = tuple(met.values())[:limit]
     kind = request.mode or intent.kind
     if distinct == intent.queries and kind == intent.kind and intent.question == question:
         return intent

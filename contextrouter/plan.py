@@ -13,8 +13,8 @@ from contextrouter.settings import FactKeys, Instance, Rag, Route, Settings, Sou
 
 KEPT = 256
 """Outlines of plans that a router keeps; when there are more, all are made anew."""
-_Line = tuple[str, str, int, int, float, float | None]
-"""Source, leg, how many of the queries (0: the question itself), limit, weight, timeout."""
+_Ask = tuple[str, int, int]
+"""Leg, how many of the queries (0: the question itself), limit."""
 
 
 def make_plan(intent: Intent, request: Request, settings: Settings, sources: Mapping[str, Source | FactSource]) -> Plan:
@@ -66,7 +66,8 @@ class _Outline:
     def __init__(self, intent: Intent, request: Request, settings: Settings, sources: Mapping[str, Source | FactSource]) -> None:
         self.rag, self.route = settings.for_route(intent.kind)
         self.excluded: dict[str, str] = {}
-        self.lines: list[_Line] = []
+        self._asks: dict[_Ask, int] = {}  # what is asked, and where it stands among what is asked
+        self._lines: list[tuple[str, int, float, float | None]] = []  # source, place of what it is asked, weight, timeout
         self._read: list[tuple[Source, tuple[str, ...], int | None]] = []
         _known(request, settings, sources)
         for name, instance in settings.sources.items():
@@ -87,20 +88,26 @@ class _Outline:
 
     def plan(self, intent: Intent, request: Request) -> Plan:
         """The plan for the words of one request. Sources that are asked the same thing share a query."""
-        filters = wanted(request)
-        made: dict[tuple[str, str, int], Query] = {}
-        calls: list[Call] = []
-        question = (intent.question,)
-        for source, leg, count, limit, weight, timeout in self.lines:
-            for text in intent.queries[:count] if count else question:
-                query = made.get((text, leg, limit))
-                if query is None:
-                    query = made[text, leg, limit] = Query(
-                        text=text, leg=leg, limit=limit, concepts=intent.concepts, labels=intent.labels, entities=intent.entities,
-                        period=intent.period, language=intent.language, scope=request.scope, filters=filters,
-                    )  # fmt: skip
-                calls.append(Call(source=source, query=query, weight=weight, timeout=timeout))
+        filters, question = wanted(request), (intent.question,)
+        queries = [
+            [
+                Query(
+                    text=text, leg=leg, limit=limit, concepts=intent.concepts, labels=intent.labels, entities=intent.entities,
+                    period=intent.period, language=intent.language, scope=request.scope, filters=filters,
+                )
+                for text in (intent.queries[:count] if count else question)
+            ]
+            for leg, count, limit in self._asks
+        ]  # fmt: skip
+        calls = [
+            Call(source=source, query=query, weight=weight, timeout=timeout)
+            for source, place, weight, timeout in self._lines for query in queries[place]
+        ]  # fmt: skip
         return Plan(intent=intent, route=intent.kind, calls=tuple(calls), excluded=dict(self.excluded))
+
+    def _add(self, source: str, leg: str, count: int, limit: int, weight: float, timeout: float | None) -> None:
+        place = self._asks.setdefault((leg, count, limit), len(self._asks))
+        self._lines.append((source, place, weight, timeout))
 
     def _ask(self, name: str, source: Source, keys: SourceKeys, intent: Intent, request: Request) -> None:
         rag, legs, queries = self.rag, tuple(source.legs), source.default_queries
@@ -112,21 +119,21 @@ class _Outline:
             if why:
                 self.excluded[f"{name}/{leg}"] = why
             else:
-                self.lines.append((name, leg, count, limit, keys.weight, keys.timeout))
+                self._add(name, leg, count, limit, keys.weight, keys.timeout)
         if intent.facets and isinstance(source, SupportsFacets):
-            self.lines.append((name, FACETS, 0, limit, 1.0, keys.timeout))
+            self._add(name, FACETS, 0, limit, 1.0, keys.timeout)
 
     def _ask_facts(self, name: str, source: FactSource, keys: FactKeys, intent: Intent, request: Request) -> None:
         rag = self.rag
         if why := _facts_not_asked(request, rag, self.route):
             self.excluded[f"{name}/{FACTS}"] = why
         else:
-            self.lines.append((name, FACTS, 0, keys.limit or rag.max_graph_facts, 1.0, keys.timeout))
+            self._add(name, FACTS, 0, keys.limit or rag.max_graph_facts, 1.0, keys.timeout)
         limit = keys.limit or rag.candidates
         if intent.lookup and isinstance(source, SupportsEntities):
-            self.lines.append((name, ENTITIES, 0, limit, 1.0, keys.timeout))
+            self._add(name, ENTITIES, 0, limit, 1.0, keys.timeout)
         if intent.facets and isinstance(source, SupportsFacets):
-            self.lines.append((name, FACETS, 0, limit, 1.0, keys.timeout))
+            self._add(name, FACETS, 0, limit, 1.0, keys.timeout)
 
 
 def _known(request: Request, settings: Settings, sources: Mapping[str, Source | FactSource]) -> None:
