@@ -22,7 +22,7 @@ from contextrouter.builtin.connectors.http_api import HttpApi
 from contextrouter.builtin.connectors.rss import Rss
 from contextrouter.builtin.connectors.web import Web
 from contextrouter.contracts import Connector, Partial
-from contextrouter.errors import SourceError
+from contextrouter.errors import SourceError, SourceTimeout
 from contextrouter.model import Hit, Query
 
 Make = Callable[..., Connector]
@@ -134,7 +134,9 @@ async def test_web_13_memory_is_bounded_in_every_connector(name: str, how: str) 
 
         async def once() -> None:
             source = CONNECTORS[name](f"{hostile.url}/{how}", allow_private=ALLOWED, max_bytes=1_000_000)
-            assert isinstance(await asked(source, 5.0), SourceError)
+            ended = await asked(source, 60.0)
+            assert isinstance(ended, SourceError)
+            assert not isinstance(ended, SourceTimeout)  # however busy the machine is, so that all that is loaded once is loaded
 
         await once()  # what is loaded once, and the bomb itself
         tracemalloc.start()
