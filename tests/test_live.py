@@ -145,7 +145,7 @@ async def test_web_13_memory_is_bounded_in_every_connector(name: str, how: str) 
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-        assert peak < 8_000_000
+        assert peak < 16_000_000  # of a GiB; the server's own buffers are among it
 
 
 # A search whose pages are hostile
