@@ -12,6 +12,7 @@ import math
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
+from importlib import import_module
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
@@ -157,6 +158,8 @@ class ContextRouter:
                 await self.cache.open()
             if self.settings.rag.token_budget:
                 await asyncio.to_thread(tokens.count, "")  # load the tokenizer before a question waits for it
+            if self.settings.rag.calibrate:
+                await asyncio.to_thread(import_module, "contextrouter.calibration")  # or the first one would load it
             await self.instances.open()
             self._open_in = self._loop
         except BaseException:
