@@ -90,7 +90,7 @@ async def memory(rounds: int) -> tuple[float, float, float, Context]:
 
 
 async def disk(rounds: int, answer: Context) -> list[tuple[str, float, float, float]]:
-    """Microseconds of ours and of plain diskcache, and their ratio within a round: for the same bytes, and an answer as an object."""
+    """Microseconds of ours and of plain diskcache, and their ratio within a round: for the same bytes, and an answer as object."""
     body, key = codec.encoded(answer), b"k" * 400
     entry, at = seal(key, body, expires=time() + 3600), keys.address(key)
     with tempfile.TemporaryDirectory() as folder, diskcache.Cache(folder + "/plain") as plain:
