@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -153,10 +155,15 @@ _intents = st.builds(
 )  # fmt: skip
 
 
+@cache
+def _router() -> ContextRouter:
+    settings = {"routes": {"near": {"sources": ["docs"]}}, "connectors": {"web": {"tenant": "a"}}}
+    return ContextRouter(settings, providers={"docs": Legs(LEGS)}, connectors={"web": Fixed()}, facts={"graph": Facts([])})
+
+
 @given(asked=st.lists(st.tuples(_intents, _requests), min_size=1, max_size=8))
 def test_what_was_planned_before_changes_no_plan(asked: list[tuple[Intent, dict]]):
-    settings = {"routes": {"near": {"sources": ["docs"]}}, "connectors": {"web": {"tenant": "a"}}}
-    router = ContextRouter(settings, providers={"docs": Legs(LEGS)}, connectors={"web": Fixed()}, facts={"graph": Facts([])})
+    router = _router()
     planner = Planner(router.settings, router.instances.sources)
     for intent, given_ in asked:
         request = Request(question="q", **given_)

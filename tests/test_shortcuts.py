@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from unittest.mock import patch
 
 import pytest
@@ -35,37 +35,34 @@ def many_lists(rng: random.Random, *, longest: int, clashing_ids: bool = False) 
     return lists
 
 
-@pytest.fixture(params=[0, fusion.FEW], ids=["many scores", "few scores"])
-def few(request: pytest.FixtureRequest) -> Iterator[None]:
-    """More scores than are sorted all, or fewer."""
-    with patch.object(fusion, "FEW", request.param):
-        yield
+FEW = [0, fusion.FEW]  # more scores than are all sorted, or fewer
 
 
-@pytest.mark.usefixtures("few")
 @pytest.mark.parametrize("levels", [1, 2])
 @pytest.mark.parametrize("mode", ["rrf", "weighted"])
-@given(rng=st.randoms(use_true_random=False), count=st.integers(1, 12))
-def test_the_best_few_are_the_head_of_the_whole_order(mode: str, levels: int, rng: random.Random, count: int):
+@given(rng=st.randoms(use_true_random=False), count=st.integers(1, 12), few=st.sampled_from(FEW))
+def test_the_best_few_are_the_head_of_the_whole_order(mode: str, levels: int, rng: random.Random, count: int, few: int):
     lists = many_lists(rng, longest=60)
     rag = Rag(hybrid_fusion=mode, levels=levels, leg_weights=rng.choice([{}, {"text": 0.0}, {"text": 0.5}]))
     pool = dedupe(lists)
     whole = list(fuse(pool, rag, sources=["y", "x", "z"]).live)
-    assert list(fuse(pool, rag, sources=["y", "x", "z"]).live[:count]) == whole[:count]
-    if whole:
-        step_by_step = fuse(pool, rag, sources=["y", "x", "z"]).live
-        assert [step_by_step[i] for i in range(min(count, len(whole)))] == whole[:count]
+    with patch.object(fusion, "FEW", few):
+        assert list(fuse(pool, rag, sources=["y", "x", "z"]).live[:count]) == whole[:count]
+        if whole:
+            step_by_step = fuse(pool, rag, sources=["y", "x", "z"]).live
+            assert [step_by_step[i] for i in range(min(count, len(whole)))] == whole[:count]
 
 
-@pytest.mark.usefixtures("few")
-def test_a_tie_goes_by_the_best_rank_also_where_copies_stand_before_it():
+@pytest.mark.parametrize("few", FEW)
+def test_a_tie_goes_by_the_best_rank_also_where_copies_stand_before_it(few: int):
     """X: 1/63 + 1/65, Y: 1/63 + 1/65, Z: 1/63 + 1/65; X and Y are third in the lists that come before Z's."""
     raw = {"a": "a a a a Z", "b": "b c X", "c": "d e Y", "d": "f g Z", "e": "h h h h X", "f": "i i i i Y"}
     lists = [
         RankedList(source=source, leg="l", query="q", hits=[Hit(document=Document(id=n, content=n)) for n in names.split()])
         for source, names in raw.items()
     ]
-    assert [envelope.document.id for envelope in fuse(dedupe(lists), Rag(), sources=list(raw)).live[:2]] == ["X", "Y"]
+    with patch.object(fusion, "FEW", few):
+        assert [envelope.document.id for envelope in fuse(dedupe(lists), Rag(), sources=list(raw)).live[:2]] == ["X", "Y"]
 
 
 def test_copies_in_one_list_take_no_place_among_its_first():
