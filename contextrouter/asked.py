@@ -18,7 +18,7 @@ _NAMES = ("sources", "legs", "kinds")
 
 def checked(request: Any) -> dict[str, Any]:
     """Fields of a Request that are right in another form: lists of names as tuples. Raises RequestRefused for what is wrong."""
-    if type(request.question) is str and type(request.history) is tuple and not request.history and _nothing_more(request):
+    if _bare(request):
         return {}
     if not isinstance(request.question, str):
         raise RequestRefused(f"Request.question is a text, not {_said(request.question)}.")
@@ -48,10 +48,13 @@ def checked(request: Any) -> dict[str, Any]:
     return changes
 
 
-def _nothing_more(request: Any) -> bool:
-    """Whether there is a question and nothing else, as in most requests."""
+def _bare(request: Any) -> bool:
+    """Whether there is a question and nothing else that would have to be looked at, as in most requests."""
     return (
-        request.scope is request.sources is request.legs is request.kinds is request.deadline is request.mode is None
+        type(request.question) is str
+        and type(request.history) is tuple
+        and not request.history
+        and request.scope is request.sources is request.legs is request.kinds is request.deadline is request.mode is None
         and type(request.profile) is type(request.filters) is dict
     )
 

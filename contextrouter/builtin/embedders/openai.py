@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
+from contextrouter.builtin.connected import Connected
 from contextrouter.builtin.embedders.openai_example import ExampleServer
 from contextrouter.contracts import Embedder
 from contextrouter.errors import ContractError, MissingDependency, PluginError, mask
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 
-class OpenAI(Embedder):
+class OpenAI(Connected, Embedder):
     """Embeds texts with `model` at `base_url` (empty: OpenAI's own), as unit vectors of `dimensions` floats.
 
     `batch_size` texts go into one request, each after `query_prefix` or `document_prefix`. `send_dimensions` asks the server
@@ -26,6 +27,8 @@ class OpenAI(Embedder):
     """
 
     leg_weights: Mapping[str, float] = {"vector": 1.0, "keywords": 0.5}
+    _client: AsyncOpenAI | None = None
+    _server: ExampleServer | None = None
 
     def __init__(
         self,
@@ -51,8 +54,6 @@ class OpenAI(Embedder):
         self.batch_size, self.request_timeout, self.send_dimensions = batch_size, request_timeout, send_dimensions
         self.query_prefix, self.document_prefix = query_prefix, document_prefix
         self._api_key = api_key
-        self._client: AsyncOpenAI | None = None
-        self._server: ExampleServer | None = None
 
     @classmethod
     def example(cls) -> Self:
@@ -77,14 +78,6 @@ class OpenAI(Embedder):
             api_key=self._api_key or "none", base_url=self.base_url or "https://api.openai.com/v1",
             timeout=self.request_timeout, max_retries=1,
         )  # fmt: skip
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.close()
-        if self._server is not None:
-            await self._server.aclose()
 
     async def ping(self) -> None:
         """Embed one word. Raises PluginError when the server does not answer as it should."""

@@ -5,19 +5,21 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from contextrouter.builtin.connected import Connected
 from contextrouter.builtin.generators.example_server import ExampleServer
 from contextrouter.builtin.generators.options import address, positive
 from contextrouter.contracts import Completion, Generator, Writing
 from contextrouter.errors import PluginError, mask
 
 
-class Remote(Generator):
+class Remote(Connected, Generator):
     """Asks `model` at `base_url` (empty: the `service`'s own) by a client that `open()` makes."""
 
     service: ClassVar[str]
     such_as: ClassVar[str]  # a model of it
+    _server: ExampleServer | None = None
 
     def __init__(self, model: str, base_url: str, api_key: str, request_timeout: float) -> None:
         if not model.strip():
@@ -25,16 +27,6 @@ class Remote(Generator):
         self.model, self.base_url = model, address(base_url)
         self.request_timeout = positive("request_timeout", request_timeout)
         self._api_key = api_key
-        self._client: Any = None
-        self._server: ExampleServer | None = None
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.close()
-        if self._server is not None:
-            await self._server.aclose()
 
     async def stream(self, messages: Sequence[Mapping[str, str]]) -> AsyncIterator[str]:
         """The answer in pieces."""
