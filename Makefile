@@ -29,8 +29,8 @@ $(VENV)/local $(VENV)/test $(VENV)/quality $(VENV)/check: $(VENV)/%: pyproject.t
 demo: $(VENV)/local ## the example, from nothing to an explained answer, offline
 	$(BIN)/contextrouter demo
 
-test: $(VENV)/test ## all tests
-	$(BIN)/python -m pytest
+test: $(VENV)/test ## all tests, on several cores
+	$(BIN)/python -m pytest -n auto --maxprocesses 4
 
 test-system: $(VENV)/test ## tests that need system packages: redis-server, pgbouncer, chromium
 	@for each in redis-server pgbouncer chromium; do command -v $$each >/dev/null || if [ "$$(id -u)" = 0 ]; \

@@ -2,8 +2,8 @@
 
     python bench [--quick] [name ...]
 
-Each is a script of its own that exits 1 when a limit is missed; its last line says what was found. What needs something more
-than this package says so in `bench/README.md`. Exits 1 when any limit was missed.
+Each is a script of its own that exits 1 when a limit is missed; its last line says what was found. What needs
+something more than this package says so in `bench/README.md`. Exits 1 when any limit was missed.
 """
 
 from __future__ import annotations
@@ -16,18 +16,42 @@ from pathlib import Path
 from time import monotonic
 
 HERE = Path(__file__).resolve().parent
-ORDER = ("imports", "router", "faults", "concurrency", "stagger", "calibration", "cache", "store", "postgres", "chunking",
-         "ingestion", "peers")  # fmt: skip
+ORDER = (
+    "imports",
+    "router",
+    "faults",
+    "concurrency",
+    "stagger",
+    "calibration",
+    "cache",
+    "store",
+    "postgres",
+    "chunking",
+    "ingestion",
+    "peers",
+)
 FULL = {"store": ["--generated", "100000"]}
-QUICK = {"imports": ["5"], "router": ["--quick"], "faults": ["5"], "concurrency": ["1"], "stagger": ["3"],
-         "calibration": ["10"], "cache": ["3"],
-         "store": ["--generated", "3000", "--questions", "20"], "postgres": ["--chunks", "3000", "--questions", "20"],
-         "chunking": ["--quick", "--rounds", "1"], "ingestion": ["--quick"], "peers": ["--quick", "--rounds", "1"]}  # fmt: skip
+QUICK = {
+    "imports": ["5"],
+    "router": ["--quick"],
+    "faults": ["5"],
+    "concurrency": ["1"],
+    "stagger": ["3"],
+    "calibration": ["10"],
+    "cache": ["3"],
+    "store": ["--generated", "3000", "--questions", "20"],
+    "postgres": ["--chunks", "3000", "--questions", "20"],
+    "chunking": ["--quick", "--rounds", "1"],
+    "ingestion": ["--quick"],
+    "peers": ["--quick", "--rounds", "1"],
+}
 WIDTH = 132
 
 
 def run(name: str, *, quick: bool) -> tuple[int, float, str]:
-    """Run one, its output shown as it comes; return its exit code, how many seconds it took, and its last line."""
+    """Run one, its output shown as it comes; return its exit code, how many seconds it took, and its last
+    line.
+    """
     arguments = (QUICK if quick else FULL).get(name, [])
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     started, last = monotonic(), ""

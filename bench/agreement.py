@@ -1,10 +1,12 @@
-"""Whether the store in Postgres finds what the embedded one finds, on judged collections: text by nDCG@10, vectors one by one.
+"""Whether the store in Postgres finds what the embedded one finds, on judged collections: text by nDCG@10,
+vectors one by one.
 
     python bench/agreement.py FOLDER... [--dsn DSN]
 
-FOLDER holds a judged collection (see `judged.py`). Both stores are filled with the same documents and the vectors of the embedder
-`static`, and asked every judged question. The vector leg of Postgres measures all. Without `--dsn` a server of its own is started.
-Exits 1 when nDCG@10 of a text leg is below .9 of the embedded store's, or one question's ten nearest are other documents.
+FOLDER holds a judged collection (see `judged.py`). Both stores are filled with the same documents and the
+vectors of the embedder `static`, and asked every judged question. The vector leg of Postgres measures all.
+Without `--dsn` a server of its own is started. Exits 1 when nDCG@10 of a text leg is below .9 of the embedded
+store's, or one question's ten nearest are other documents.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ def ndcg(found: Sequence[str], grades: Mapping[str, int]) -> float:
     """nDCG@10 as trec_eval has it: the grade is the gain, the ideal is over all that are judged."""
     best = sorted((grade for grade in grades.values() if grade > 0), reverse=True)[:LIMIT]
     ideal = sum(grade / math.log2(rank + 2) for rank, grade in enumerate(best))
-    return sum(max(grades.get(id, 0), 0) / math.log2(rank + 2) for rank, id in enumerate(found[:LIMIT])) / ideal
+    return (
+        sum(max(grades.get(id, 0), 0) / math.log2(rank + 2) for rank, id in enumerate(found[:LIMIT])) / ideal
+    )
 
 
 async def filled(dsn: str, collection: Collection, embedder: Embedder) -> Postgres:
@@ -75,8 +79,8 @@ async def compare(folder: Path, dsn: str, build: Path, embedder: Embedder) -> bo
     theirs, ours = (sum(each) / asked for each in scores.values())
     held = ours >= LEAST * theirs and alike == asked
     print(
-        f"{collection.name}: text nDCG@10 postgres {ours:.4f}, sqlite {theirs:.4f} ({ours / theirs:.3f} of it);"
-        f" the same ten nearest for {alike} of {asked} questions{'' if held else '   BEYOND THE LIMIT'}",
+        f"{collection.name}: text nDCG@10 postgres {ours:.4f}, sqlite {theirs:.4f} ({ours / theirs:.3f} of"
+        f" it); the same ten nearest for {alike} of {asked} questions{'' if held else '   BEYOND THE LIMIT'}",
         flush=True,
     )
     return held

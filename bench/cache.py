@@ -1,6 +1,8 @@
-"""What the cache costs: a hit in memory with its key, a hit on disk beside plain diskcache, `route` cached beside computed.
+"""What the cache costs: a hit in memory with its key, a hit on disk beside plain diskcache, `route` cached
+beside computed.
 
-CPU time (user + system) of this process, interleaved with the floor, medians of the rounds. Exits 1 above a limit.
+CPU time (user + system) of this process, interleaved with the floor, medians of the rounds. Exits 1 above a
+limit.
 
     python bench/cache.py [rounds]
 """
@@ -35,7 +37,11 @@ class Library(Connector):
     def __init__(self, name: str) -> None:
         text = "machine learning for beginners " * 33
         self.hits = [
-            Hit(document=Document(id=f"{name}{i}", content=f"{name} {i} {text}", tenant="*"), score=1 / (i + 1)) for i in range(30)
+            Hit(
+                document=Document(id=f"{name}{i}", content=f"{name} {i} {text}", tenant="*"),
+                score=1 / (i + 1),
+            )
+            for i in range(30)
         ]
 
     async def search(self, query: Query) -> Sequence[Hit]:
@@ -83,14 +89,18 @@ async def memory(rounds: int) -> tuple[float, float, float, Context]:
         assert hit() is not None
         rows = []
         for turn in range(rounds):
-            fresh = await awaited(router, lambda index, turn=turn: QUESTION.replace(question=f"{turn} {index}?"), 20)  # type: ignore[misc]
+            fresh = await awaited(
+                router, lambda index, turn=turn: QUESTION.replace(question=f"{turn} {index}?"), 20
+            )  # type: ignore[misc]
             await router.route(QUESTION)
             rows.append((per_call(hit), await awaited(router, lambda _: QUESTION, CALLS), fresh))
     return median(rows, 0), median(rows, 1), median(rows, 2), answer
 
 
 async def disk(rounds: int, answer: Context) -> list[tuple[str, float, float, float]]:
-    """Microseconds of ours and of plain diskcache, and their ratio within a round: for the same bytes, and an answer as object."""
+    """Microseconds of ours and of plain diskcache, and their ratio within a round: for the same bytes, and an
+    answer as object.
+    """
     body, key = codec.encoded(answer), b"k" * 400
     entry, at = seal(key, body, expires=time() + 3600), keys.address(key)
     with tempfile.TemporaryDirectory() as folder, diskcache.Cache(folder + "/plain") as plain:
@@ -121,7 +131,9 @@ async def disk(rounds: int, answer: Context) -> list[tuple[str, float, float, fl
         for turn in range(rounds):
             row: list[float] = []
             for one, other, calls in pairs:
-                first, second = (one, other) if turn % 2 else (other, one)  # whoever is second finds the machine warm
+                first, second = (
+                    (one, other) if turn % 2 else (other, one)
+                )  # whoever is second finds the machine warm
                 both = await per_await(first, calls), await per_await(second, calls)
                 a, b = both if turn % 2 else both[::-1]
                 row += (a, b, a / b)
@@ -148,14 +160,23 @@ def main() -> int:
     disks = asyncio.run(disk(rounds, answer))
     print(f"{date.today()} {datetime.now(UTC):%H:%M} UTC, CPU microseconds, medians of {rounds} rounds")
     print(f"{'':<98} {'ours':>9} {'floor':>9} {'ratio':>7}  at most")
-    line("hit in memory, key included", hit, HIT_MICROSECONDS, hit / HIT_MICROSECONDS, f"{HIT_MICROSECONDS:g} µs")
+    line(
+        "hit in memory, key included",
+        hit,
+        HIT_MICROSECONDS,
+        hit / HIT_MICROSECONDS,
+        f"{HIT_MICROSECONDS:g} µs",
+    )
     what = "route from memory / route computed (5 sources, 3 queries, 30 documents each)"
     line(what, cached, fresh, cached / fresh, f"{ROUTE_RATIO}")
     for what, ours, floor, ratio in disks:
         line(what, ours, floor, ratio, f"{DISK_RATIO:g}")
     worst = max(ratio for *_, ratio in disks)
     worse = worst > DISK_RATIO * 1.02  # what two runs differ by
-    print(f"hit {hit:.1f} µs, route from memory {cached / fresh:.3f} of computed, disk at most {worst:.2f} x plain diskcache")
+    print(
+        f"hit {hit:.1f} µs, route from memory {cached / fresh:.3f} of computed, disk at most {worst:.2f} x"
+        " plain diskcache"
+    )
     return 1 if hit > HIT_MICROSECONDS or cached / fresh > ROUTE_RATIO or worse else 0
 
 

@@ -2,8 +2,8 @@
 
     python bench/calibration.py [rounds]
 
-CPU time of `calibrate` with statistics known, medians over questions of six words, beside the least that reading the candidates
-could cost: every text in lower case, split. Exits 1 above 15 ms.
+CPU time of `calibrate` with statistics known, medians over questions of six words, beside the least that
+reading the candidates could cost: every text in lower case, split. Exits 1 above 15 ms.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import numpy as np
 from corpora import generated
 
 from contextrouter import Document, Hit, Provider, Query, Rag, RankedList
-from contextrouter.calibration import calibrate
 from contextrouter.contracts import TermStatistics
-from contextrouter.dedupe import dedupe
-from contextrouter.reported import Reported
+from contextrouter.pipeline.calibration import calibrate
+from contextrouter.pipeline.deduplication import dedupe
+from contextrouter.pipeline.term_statistics import Reported
 
 SOURCES, EACH, LIMIT = 6, 50, 15.0
 DIMENSIONS = 384
@@ -58,8 +58,13 @@ def lists(found: Sequence[Sequence[Document]], question: str) -> list[RankedList
     made = []
     for n, documents in enumerate(found):
         vectors = CHANCE.normal(size=(EACH, DIMENSIONS)).astype("<f4")  # as stores give them
-        near = [Hit(document=d, score=1 - i / EACH, vector=v) for i, (d, v) in enumerate(zip(documents, vectors, strict=True))]
-        words = [Hit(document=hit.document, score=30.0 - i, vector=hit.vector) for i, hit in enumerate(near[::-1])]
+        near = [
+            Hit(document=d, score=1 - i / EACH, vector=v)
+            for i, (d, v) in enumerate(zip(documents, vectors, strict=True))
+        ]
+        words = [
+            Hit(document=hit.document, score=30.0 - i, vector=hit.vector) for i, hit in enumerate(near[::-1])
+        ]
         made += [
             RankedList(source=f"s{n}", leg="text", query=question, hits=words),
             RankedList(source=f"s{n}", leg="vector", query=question, hits=near, score_range=(-1.0, 1.0)),
@@ -82,7 +87,9 @@ async def measure(rounds: int) -> tuple[float, float]:
         for text in texts:
             text.lower().split()
         read = process_time()
-        note = await calibrate(pool, Rag(), sources, reported, None, {}, float("inf"), {"default": [0.05] * DIMENSIONS})
+        note = await calibrate(
+            pool, Rag(), sources, reported, None, {}, float("inf"), {"default": [0.05] * DIMENSIONS}
+        )
         rows.append(((read - started) * 1000, (process_time() - read) * 1000))
         assert turn or note == "by text+vector", note
     return statistics.median([row[0] for row in rows[1:]]), statistics.median([row[1] for row in rows[1:]])
@@ -92,8 +99,10 @@ def main() -> int:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 50
     floor, ours = asyncio.run(measure(rounds))
     held = ours <= LIMIT
-    print(f"calibration: {ours:.1f} ms of CPU for {SOURCES * EACH} candidates with vectors, at most {LIMIT:g}; "
-          f"lower case and split alone {floor:.1f} ms: {'holds' if held else 'MISSED'}")  # fmt: skip
+    print(
+        f"calibration: {ours:.1f} ms of CPU for {SOURCES * EACH} candidates with vectors, at most {LIMIT:g}; "
+        f"lower case and split alone {floor:.1f} ms: {'holds' if held else 'MISSED'}"
+    )
     return 0 if held else 1
 
 

@@ -1,14 +1,16 @@
-"""Cutting: the laws on every document of the folders named, how fast each strategy is, and LlamaIndex's and LangChain's splitters.
+"""Cutting: the laws on every document of the folders named, how fast each strategy is, and LlamaIndex's and
+LangChain's splitters.
 
     [BENCH_PEERS=1] python bench/chunking.py [--rounds 3] [--quick] [FOLDER ...]
 
-Of folders all files are read; without any, those of the collections chunker-docs, html-extraction and feeds in the folder that
-BENCH_DATA names, and without that, this package's own documents and code. Every chunk of every document
-is held to the laws: a slice of the text that was parsed, not blank, not above the maximum, nothing lost between, ids distinct.
-Times are CPU seconds of one pass over texts in memory, best of the rounds, the memory of words emptied before each. With
-BENCH_PEERS each peer is installed in an environment of its own, where it and this package cut the same texts in turns, with the
-same tokenizer and the same sizes; what a peer cuts at headings it then cuts to size, for that is what ours does, too.
-Exits 1 when a law is broken, when `fixed` takes longer than the faster splitter of a peer, or `headings` 1.5 x as long.
+Of folders all files are read; without any, those of the collections chunker-docs, html-extraction and feeds
+in the folder that BENCH_DATA names, and without that, this package's own documents and code. Every chunk of
+every document is held to the laws: a slice of the text that was parsed, not blank, not above the maximum,
+nothing lost between, ids distinct. Times are CPU seconds of one pass over texts in memory, best of the
+rounds, the memory of words emptied before each. With BENCH_PEERS each peer is installed in an environment of
+its own, where it and this package cut the same texts in turns, with the same tokenizer and the same sizes;
+what a peer cuts at headings it then cuts to size, for that is what ours does, too. Exits 1 when a law is
+broken, when `fixed` takes longer than the faster splitter of a peer, or `headings` 1.5 x as long.
 """
 
 from __future__ import annotations
@@ -30,10 +32,10 @@ from time import process_time
 import corpora
 from peers import RESULT, environment
 
-from contextrouter import tokens
 from contextrouter.builtin.connectors.files import Files
-from contextrouter.builtin.transforms.chunk import Chunk, Fixed, Headings
+from contextrouter.builtin.transforms.chunking import Chunk, Fixed, Headings
 from contextrouter.model import Document
+from contextrouter.text import tokens
 
 HERE = Path(__file__).resolve().parent
 BUILD = HERE.parent / "build" / "collections"
@@ -97,7 +99,9 @@ def laws(documents: Sequence[Document]) -> int:
     print(f"{'strategy':<12}{'documents':>10}{'chunks':>9}{'s':>8}{'documents/s':>13}{'chunks/s':>11}")
     for kind in sorted(count):
         took = max(seconds[kind], 1e-9)
-        print(f"{kind:<12}{count[kind]:>10}{chunks[kind]:>9}{took:>8.2f}{count[kind] / took:>13.0f}{chunks[kind] / took:>11.0f}")
+        print(
+            f"{kind:<12}{count[kind]:>10}{chunks[kind]:>9}{took:>8.2f}{count[kind] / took:>13.0f}{chunks[kind] / took:>11.0f}"
+        )
     print(f"laws: {sum(count.values())} documents, {sum(chunks.values())} chunks, {violations} violations")
     return violations
 
@@ -113,8 +117,12 @@ def ours() -> dict[str, dict[str, Cut]]:
     }
 
 
-def race(texts: dict[str, list[str]], contestants: dict[str, dict[str, Cut]], rounds: int) -> dict[str, dict[str, list[float]]]:
-    """strategy -> contestant -> [CPU seconds of the best round, chunks]; contestants take turns in each round."""
+def race(
+    texts: dict[str, list[str]], contestants: dict[str, dict[str, Cut]], rounds: int
+) -> dict[str, dict[str, list[float]]]:
+    """strategy -> contestant -> [CPU seconds of the best round, chunks]; contestants take turns in each
+    round.
+    """
     best: dict[str, dict[str, list[float]]] = {strategy: {} for strategy in LIMITS}
     for _ in range(rounds):
         for name, cuts in contestants.items():
@@ -137,14 +145,19 @@ def against(peer: str, texts: dict[str, list[str]], rounds: int) -> tuple[bool, 
         quiet = {**os.environ, "BENCH_PEER": peer, "PYTHONWARNINGS": "ignore"}
         command = [str(python), str(HERE / "chunking.py"), "--rounds", str(rounds), "--texts", file.name]
         done = subprocess.run(command, check=True, env=quiet, stdout=subprocess.PIPE, text=True)
-    best = json.loads(next(line for line in done.stdout.splitlines() if line.startswith(RESULT)).removeprefix(RESULT))
+    best = json.loads(
+        next(line for line in done.stdout.splitlines() if line.startswith(RESULT)).removeprefix(RESULT)
+    )
     held, said = True, []
     for strategy, found in best.items():
         mine, count = found.pop("contextrouter")
         for name, (took, made) in found.items():
             characters = sum(map(len, texts[strategy])) / 1e6
-            print(f"{strategy:<10} {name:<44}{took:>8.2f} s{made:>8.0f} chunks   ours{mine:>8.2f} s{count:>8.0f} chunks"
-                  f"   {mine / took:>6.2f} x   {len(texts[strategy])} texts, {characters:.1f} MB")  # fmt: skip
+            print(
+                f"{strategy:<10} {name:<44}{took:>8.2f} s{made:>8.0f} chunks   ours{mine:>8.2f}"
+                f" s{count:>8.0f} chunks   {mine / took:>6.2f} x   {len(texts[strategy])} texts,"
+                f" {characters:.1f} MB"
+            )
         ratio = mine / min(took for took, _ in found.values())
         held &= ratio <= LIMITS[strategy]
         said.append(f"{strategy} {ratio:.2f} x {peer}")

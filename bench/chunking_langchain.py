@@ -8,7 +8,7 @@ from typing import Any
 from langchain_text_splitters import MarkdownHeaderTextSplitter, RecursiveCharacterTextSplitter, Tokenizer
 from langchain_text_splitters.base import split_text_on_tokens
 
-from contextrouter import tokens
+from contextrouter.text import tokens
 
 
 def contestants(target: int, overlap: int) -> dict[str, dict[str, Callable[[str], Sequence[Any]]]]:
@@ -27,6 +27,6 @@ def contestants(target: int, overlap: int) -> dict[str, dict[str, Callable[[str]
         "RecursiveCharacterTextSplitter": {"fixed": recursive.split_text},
         "split_text_on_tokens": {"fixed": lambda text: split_text_on_tokens(text=text, tokenizer=every)},
         "MarkdownHeaderTextSplitter + Recursive…": {
-            "headings": lambda text: recursive.split_documents(markdown.split_text(text)),
+            "headings": lambda text: recursive.split_documents(markdown.split_text(text))
         },
     }

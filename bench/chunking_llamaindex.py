@@ -8,7 +8,7 @@ from typing import Any
 from llama_index.core.node_parser import MarkdownNodeParser, SentenceSplitter, TokenTextSplitter
 from llama_index.core.schema import Document
 
-from contextrouter import tokens
+from contextrouter.text import tokens
 
 
 def contestants(target: int, overlap: int) -> dict[str, dict[str, Callable[[str], Sequence[Any]]]]:

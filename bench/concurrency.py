@@ -2,8 +2,9 @@
 
     python bench/concurrency.py [rounds]
 
-Each of the 200 asks again as soon as it has its answer. Prints requests per second, how long they took, and the CPU of one beside
-`gather` and a dictionary under the same load. Exits 1 on an error, or when the 99th percentile is above RATIO times the median.
+Each of the 200 asks again as soon as it has its answer. Prints requests per second, how long they took, and
+the CPU of one beside `gather` and a dictionary under the same load. Exits 1 on an error, or when the 99th
+percentile is above RATIO times the median.
 """
 
 from __future__ import annotations
@@ -26,7 +27,11 @@ class Remote(Connector):
 
     def __init__(self, name: str) -> None:
         self.hits = [
-            Hit(document=Document(id=f"{name}{i}", url=f"https://example.org/{name}/{i}", content=f"{name} {i} " * 80))
+            Hit(
+                document=Document(
+                    id=f"{name}{i}", url=f"https://example.org/{name}/{i}", content=f"{name} {i} " * 80
+                )
+            )
             for i in range(DOCUMENTS)
         ]
 
@@ -65,8 +70,9 @@ class Load:
 
     def describe(self, name: str) -> str:
         return (
-            f"{name:<8}{len(self.spent) / self.wall:8.0f} req/s   p50 {self.percentile(0.5):6.1f} ms   "
-            f"p99 {self.percentile(0.99):6.1f} ms   {self.cpu / len(self.spent) * 1000:.3f} CPU-ms each   {self.errors} errors"
+            f"{name:<8}{len(self.spent) / self.wall:8.0f} req/s   p50 {self.percentile(0.5):6.1f} ms   p99"
+            f" {self.percentile(0.99):6.1f} ms   {self.cpu / len(self.spent) * 1000:.3f} CPU-ms each  "
+            f" {self.errors} errors"
         )
 
 

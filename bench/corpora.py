@@ -17,28 +17,39 @@ from contextrouter.model import Document, Vector
 
 FILES = ("chunker-docs", "html-extraction", "feeds")
 """Collections of files as they are found, to be parsed and cut."""
-WORDS, SYLLABLES = 40_000, "ba de fi go ku la me ni po ru sa te vi wo xu ya ze chi dra flo gre kla spi tro".split()
+WORDS, SYLLABLES = (
+    40_000,
+    "ba de fi go ku la me ni po ru sa te vi wo xu ya ze chi dra flo gre kla spi tro".split(),
+)
 
 
 def read(path: Path) -> list[Document]:
-    """The documents with text of a `corpus.jsonl.gz`, or of a folder that holds one; ids begin with the folder's name."""
+    """The documents with text of a `corpus.jsonl.gz`, or of a folder that holds one; ids begin with the
+    folder's name.
+    """
     file = path / "corpus.jsonl.gz" if path.is_dir() else path
     with gzip.open(file, "rb") as lines:
         rows = [msgspec.json.decode(line) for line in lines]
     name = file.parent.name
     made = ((r, r.get("title") or "") for r in rows)
-    found = (Document(id=f"{name}/{r['id']}", title=title, content=r.get("text") or title) for r, title in made)
+    found = (
+        Document(id=f"{name}/{r['id']}", title=title, content=r.get("text") or title) for r, title in made
+    )
     return [document for document in found if document.content.strip()]
 
 
 def unpacked(data: Path, build: Path) -> list[Path]:
-    """The collections of files in `data`, their archives unpacked under `build`; of html-extraction the dev half."""
+    """The collections of files in `data`, their archives unpacked under `build`; of html-extraction the dev
+    half.
+    """
     found = []
     for name in FILES:
         if not (data / name).is_dir():
             continue
         folder = build / name
-        wanted = {row["file"] for path in (data / name).glob("*.dev.jsonl*") for row in _rows(path) if "file" in row}
+        wanted = {
+            row["file"] for path in (data / name).glob("*.dev.jsonl*") for row in _rows(path) if "file" in row
+        }
         if not folder.exists():
             for archive in sorted((data / name).glob("*.tar.gz")):
                 if archive.name.startswith("feedparser"):
@@ -51,13 +62,22 @@ def unpacked(data: Path, build: Path) -> list[Path]:
 
 def _rows(path: Path) -> list[dict[str, str]]:
     data = path.read_bytes()
-    return [msgspec.json.decode(line) for line in (gzip.decompress(data) if path.suffix == ".gz" else data).splitlines()]
+    return [
+        msgspec.json.decode(line)
+        for line in (gzip.decompress(data) if path.suffix == ".gz" else data).splitlines()
+    ]
 
 
 def _unpack(archive: Path, folder: Path, wanted: set[str]) -> None:
-    """Write the files of an archive, gzipped ones plain; where some of them are wanted by name, or are pages, only those."""
+    """Write the files of an archive, gzipped ones plain; where some of them are wanted by name, or are pages,
+    only those.
+    """
     with tarfile.open(archive) as files:
-        members = [each for each in files if each.isfile() and ".." not in each.name and not each.name.startswith("/")]
+        members = [
+            each
+            for each in files
+            if each.isfile() and ".." not in each.name and not each.name.startswith("/")
+        ]
         if any(each.name in wanted for each in members):
             members = [each for each in members if each.name in wanted]
         elif any(each.name.endswith("/source.html") for each in members):
@@ -73,7 +93,9 @@ def _unpack(archive: Path, folder: Path, wanted: set[str]) -> None:
 
 
 def generated(count: int) -> list[Document]:
-    """Documents of some 70 words, drawn with the frequencies of a language: the n-th most common one time in n."""
+    """Documents of some 70 words, drawn with the frequencies of a language: the n-th most common one time in
+    n.
+    """
     chance = random.Random(11)
     words = [_word(number) for number in range(WORDS)]
     shares = np.cumsum(1.0 / np.arange(1, WORDS + 1)).tolist()

@@ -1,11 +1,13 @@
-"""Extraction of web pages: ours beside plain trafilatura, on the same pages, by the collection's own measures.
+"""Extraction of web pages: ours beside plain trafilatura, on the same pages, by the collection's own
+measures.
 
     python bench/extraction.py FOLDER
 
-FOLDER is the collection `html-extraction`: pages of the article extraction benchmark with their text (precision, recall and F1
-over shingles of four words, each page counting the same), and trafilatura's own pages with strings that must and must not be in
-the text. Only the halves named `dev` are read. Ours is Markdown, whose marks are taken off before comparing; of plain
-trafilatura, `extract()` as it comes and without comments. Exits 1 when ours has a lower F1 than either on either.
+FOLDER is the collection `html-extraction`: pages of the article extraction benchmark with their text
+(precision, recall and F1 over shingles of four words, each page counting the same), and trafilatura's own
+pages with strings that must and must not be in the text. Only the halves named `dev` are read. Ours is
+Markdown, whose marks are taken off before comparing; of plain trafilatura, `extract()` as it comes and
+without comments. Exits 1 when ours has a lower F1 than either on either.
 """
 
 from __future__ import annotations
@@ -25,8 +27,8 @@ from typing import Any
 
 import trafilatura
 
-from contextrouter.builtin.connectors.charset import page_text
-from contextrouter.builtin.connectors.extract import Extractor
+from contextrouter.builtin.connectors.pages.charset import page_text
+from contextrouter.builtin.connectors.pages.extraction import Extractor
 
 _TOKEN = re.compile(r"\w+")
 _MARKS = re.compile(r"\*\*|__|`|^#+ |\\|(?<!\w)\*|\*(?!\w)", re.M)
@@ -44,7 +46,11 @@ def members(path: Path) -> dict[str, bytes]:
 def shingles(text: str, size: int = 4) -> Counter[tuple[str, ...]]:
     """Runs of four words, with how often each occurs."""
     words = _TOKEN.findall(text)
-    return Counter(tuple(words[i : i + size]) for i in range(max(1, len(words) - size + 1))) if words else Counter()
+    return (
+        Counter(tuple(words[i : i + size]) for i in range(max(1, len(words) - size + 1)))
+        if words
+        else Counter()
+    )
 
 
 def by_shingles(gold: Text, found: Text) -> tuple[float, float, float]:
@@ -88,13 +94,21 @@ async def ours(pages: Text) -> tuple[Text, Counter[str], float]:
 def plain(pages: Text, **options: Any) -> tuple[Text, float]:
     """The pages as trafilatura reads them, and the CPU seconds."""
     started = process_time()
-    return {name: trafilatura.extract(html, **options) or "" for name, html in pages.items()}, process_time() - started
+    return {
+        name: trafilatura.extract(html, **options) or "" for name, html in pages.items()
+    }, process_time() - started
 
 
-def compared(name: str, pages: Text, measure: Callable[[Text], tuple[float, float, float]]) -> tuple[float, float]:
+def compared(
+    name: str, pages: Text, measure: Callable[[Text], tuple[float, float, float]]
+) -> tuple[float, float]:
     """Print a table; return our F1 and the better one of plain trafilatura."""
     read, how, slowest = asyncio.run(ours(pages))
-    rows = {"ours": read, "trafilatura": plain(pages)[0], "trafilatura, no comments": plain(pages, include_comments=False)[0]}
+    rows = {
+        "ours": read,
+        "trafilatura": plain(pages)[0],
+        "trafilatura, no comments": plain(pages, include_comments=False)[0],
+    }
     print(f"{name}: {len(pages)} pages; ours by {dict(how)}, the slowest in {slowest:.2f} s")
     results = {each: measure(found) for each, found in rows.items()}
     for each, (p, r, f1) in results.items():
@@ -113,7 +127,9 @@ def main() -> int:
     articles = {row["file"]: page_text(files[row["file"]], "") for row in rows}
     gold = {row["file"]: row["gold_text"] for row in rows}
     first = compared("article extraction benchmark", articles, lambda found: by_shingles(gold, found))
-    rows = [json.loads(line) for line in (folder / "trafilatura-eval.dev.jsonl").read_text("utf-8").splitlines()]
+    rows = [
+        json.loads(line) for line in (folder / "trafilatura-eval.dev.jsonl").read_text("utf-8").splitlines()
+    ]
     files = members(folder / "trafilatura-pages.tar.gz")
     pages = {row["file"]: page_text(files[row["file"]], "") for row in rows}
     second = compared("trafilatura's pages", pages, lambda found: by_strings(rows, found))

@@ -1,8 +1,10 @@
-"""A source that hangs and one that raises beside three that answer: when the answer comes, and what is left running.
+"""A source that hangs and one that raises beside three that answer: when the answer comes, and what is left
+running.
 
     python bench/faults.py [rounds]
 
-Exits 1 when the answer comes later than the deadline + LATE, when anything of the three is missing, or when a task is left.
+Exits 1 when the answer comes later than the deadline + LATE, when anything of the three is missing, or when a
+task is left.
 """
 
 from __future__ import annotations
@@ -50,7 +52,9 @@ async def measure(rounds: int) -> tuple[list[float], int, int]:
     sources: dict[str, Connector] = {name: Answering(name) for name in ("a", "b", "c")}
     settings = {"rag": {"cache_enabled": False, "token_budget": 0}, "limits": {"breaker_failures": 0}}
     spent, wrong, left = [], 0, 0
-    async with ContextRouter(settings, connectors={**sources, "hang": Hanging(), "raise": Raising()}) as router:
+    async with ContextRouter(
+        settings, connectors={**sources, "hang": Hanging(), "raise": Raising()}
+    ) as router:
         for turn in range(rounds):
             started = perf_counter()
             context = await router.route(f"question {turn}", deadline=DEADLINE)
@@ -65,10 +69,13 @@ def main() -> int:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 25
     spent, wrong, left = asyncio.run(measure(rounds))
     over = [(seconds - DEADLINE) * 1000 for seconds in spent]
-    print(f"deadline {DEADLINE * 1000:.0f} ms, {rounds} requests; answers that were not as they should be: {wrong}")
     print(
-        f"hang + raise: answered {statistics.median(over):.1f} ms after the deadline as median, {max(over):.1f} ms at worst "
-        f"(at most {LATE * 1000:.0f} ms); {left} tasks left"
+        f"deadline {DEADLINE * 1000:.0f} ms, {rounds} requests; answers that were not as they should be:"
+        f" {wrong}"
+    )
+    print(
+        f"hang + raise: answered {statistics.median(over):.1f} ms after the deadline as median,"
+        f" {max(over):.1f} ms at worst (at most {LATE * 1000:.0f} ms); {left} tasks left"
     )
     return 1 if wrong or left or max(over) > LATE * 1000 else 0
 

@@ -2,10 +2,10 @@
 
     python bench/feeds.py FOLDER
 
-FOLDER is the collection `feeds`: captured feeds with an index of what a reference parser reads of each, pairs with the parse
-that is expected, and the reference parser's own test suite. Each is parsed as bytes that came without a content type. Exits 1
-for a crash, a feed that takes more than SECONDS, an empty reason, a captured feed with fewer items than the index counts and no
-reason for each missing one.
+FOLDER is the collection `feeds`: captured feeds with an index of what a reference parser reads of each, pairs
+with the parse that is expected, and the reference parser's own test suite. Each is parsed as bytes that came
+without a content type. Exits 1 for a crash, a feed that takes more than SECONDS, an empty reason, a captured
+feed with fewer items than the index counts and no reason for each missing one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
 
-from contextrouter.builtin.connectors.feed import parse_feed
+from contextrouter.builtin.connectors.pages.feed_parser import parse_feed
 
 SECONDS = 5.0
 ALL = 1_000_000  # items
@@ -59,8 +59,14 @@ def read(body: bytes, url: str) -> Read:
 
 def captured(folder: Path) -> int:
     """The captured feeds and the golden pairs, beside the index; returns how much is wrong."""
-    index = {row["file"]: row for row in map(json.loads, (folder / "index.jsonl").read_text("utf-8").splitlines())}
-    found = {name: read(body, came_from(index[name]["link"])) for name, body in members(folder / "feeds.tar.gz") if name in index}
+    index = {
+        row["file"]: row for row in map(json.loads, (folder / "index.jsonl").read_text("utf-8").splitlines())
+    }
+    found = {
+        name: read(body, came_from(index[name]["link"]))
+        for name, body in members(folder / "feeds.tar.gz")
+        if name in index
+    }
     given = sum(row["entries"] for row in index.values())
     fewer = {n: r for n, r in found.items() if r.items < index[n]["entries"]}
     told = {n: r.items + len(r.problems) + bool(r.reason) for n, r in fewer.items()}
@@ -88,8 +94,11 @@ def repeated(r: Read) -> bool:
 def suite(folder: Path) -> int:
     """The reference parser's test suite; returns how much is wrong."""
     archive = next(iter(sorted(folder.glob("feedparser-*-tests.tar.gz"))))
-    found = {name: read(body, "https://example.org/feed") for name, body in members(archive)
-             if name.endswith((".xml", ".json"))}  # fmt: skip
+    found = {
+        name: read(body, "https://example.org/feed")
+        for name, body in members(archive)
+        if name.endswith((".xml", ".json"))
+    }
     reasons = Counter(kind(r.reason) for r in found.values() if not r.items)
     some = sum(r.items > 0 for r in found.values())
     print(f"test suite: {len(found)} files; with items {some}, with a reason instead {sum(reasons.values())}")
@@ -107,7 +116,10 @@ def bad(found: dict[str, Read]) -> int:
     for name, r in wrong.items():
         print(f"  WRONG {name}: {r.crashed or f'{r.seconds:.1f} s'}")
     name, slowest = max(found.items(), key=lambda pair: pair[1].seconds)
-    print(f"  crashes {sum(bool(r.crashed) for r in found.values())}; the slowest, {name}, took {slowest.seconds:.2f} s")
+    print(
+        f"  crashes {sum(bool(r.crashed) for r in found.values())}; the slowest, {name}, took"
+        f" {slowest.seconds:.2f} s"
+    )
     return len(wrong)
 
 

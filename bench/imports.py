@@ -1,7 +1,8 @@
 """What `import contextrouter` costs beside the modules it cannot do without.
 
-CPU seconds (user + system) of fresh interpreters, in pairs that run one after the other, so that a busy machine slows both; the
-figure is the median of the pairs' ratios. Exits 1 above LIMIT, or when an optional package was loaded.
+CPU seconds (user + system) of fresh interpreters, in pairs that run one after the other, so that a busy
+machine slows both; the figure is the median of the pairs' ratios. Exits 1 above LIMIT, or when an optional
+package was loaded.
 
     python bench/imports.py [pairs]
 """
@@ -17,8 +18,22 @@ import sys
 LIMIT = 1.5
 BASE = "import asyncio, hashlib, heapq, msgspec"
 OURS = "import contextrouter"
-ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}  # as users have it
-OPTIONAL = ("pydantic", "numpy", "aiohttp", "asyncpg", "spacy", "typer", "rich", "openai", "tokenizers", "model2vec", "feedparser")
+ENVIRONMENT = {
+    name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
+}  # as users have it
+OPTIONAL = (
+    "pydantic",
+    "numpy",
+    "aiohttp",
+    "asyncpg",
+    "spacy",
+    "typer",
+    "rich",
+    "openai",
+    "tokenizers",
+    "model2vec",
+    "feedparser",
+)
 
 
 def cpu_seconds(code: str) -> float:
@@ -32,7 +47,9 @@ def cpu_seconds(code: str) -> float:
 def loaded() -> list[str]:
     """The optional packages that `import contextrouter` loads; there should be none."""
     code = f"import sys, contextrouter; print(*(name for name in {OPTIONAL!r} if name in sys.modules))"
-    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    return subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    ).stdout.split()
 
 
 def measure(pairs: int) -> tuple[float, float, float]:

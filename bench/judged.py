@@ -1,9 +1,9 @@
 """Judged collections, read from a folder, and stores made of them once.
 
-A collection is a folder with `corpus.jsonl.gz` (lines of {"id", "title", "text"}, perhaps "source"), `queries.dev.jsonl` or
-`queries.jsonl` ({"id", "text"}, perhaps "answerable"; "conversation" in both is a tenant), and `qrels.dev.tsv` or `qrels.tsv`
-(query, document, grade; a head line).
-A folder with `sources.json` instead of a corpus names other collections as its sources, each with a prefix of ids.
+A collection is a folder with `corpus.jsonl.gz` (lines of {"id", "title", "text"}, perhaps "source"),
+`queries.dev.jsonl` or `queries.jsonl` ({"id", "text"}, perhaps "answerable"; "conversation" in both is a
+tenant), and `qrels.dev.tsv` or `qrels.tsv` (query, document, grade; a head line). A folder with
+`sources.json` instead of a corpus names other collections as its sources, each with a prefix of ids.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ import numpy as np
 
 from contextrouter.builtin.providers.sqlite import Sqlite
 from contextrouter.contracts import Embedder, Entry
-from contextrouter.ingest.prepare import leg_text
-from contextrouter.model import Document, Scope, Vector
+from contextrouter.ingest.preparation import leg_text
+from contextrouter.model import Document, Vector
+from contextrouter.scope import Scope
 
 BATCH = 500
 
@@ -50,7 +51,11 @@ class Collection:
     @property
     def judged(self) -> list[Question]:
         """Questions with at least one relevant document."""
-        return [q for q in self.questions if q.answerable and any(g > 0 for g in self.grades.get(q.id, {}).values())]
+        return [
+            q
+            for q in self.questions
+            if q.answerable and any(g > 0 for g in self.grades.get(q.id, {}).values())
+        ]
 
     @property
     def documents(self) -> list[Document]:
@@ -59,7 +64,9 @@ class Collection:
 
 
 def read(folder: Path) -> Collection:
-    """The collection in a folder; split by the field "source" when there are 10 to 100 of them that hold 10 documents or more."""
+    """The collection in a folder; split by the field "source" when there are 10 to 100 of them that hold 10
+    documents or more.
+    """
     name, listed = folder.name, folder / "sources.json"
     if listed.exists():
         rows = json.loads(listed.read_text(encoding="utf-8"))["sources"]
@@ -69,10 +76,16 @@ def read(folder: Path) -> Collection:
         sources = split if name == "kgpacks-faq" else {"docs": documents}
     questions = [
         Question(
-            r["id"], r["text"], r.get("answerable", True) is not False, _word(r.get("gold_source") or r.get("pack") or ""),
+            r["id"],
+            r["text"],
+            r.get("answerable", True) is not False,
+            _word(r.get("gold_source") or r.get("pack") or ""),
             Scope(tenant=r["conversation"]) if r.get("conversation") else None,
         )
-        for r in map(json.loads, _first(folder, "queries.dev.jsonl", "queries.jsonl").read_text(encoding="utf-8").splitlines())
+        for r in map(
+            json.loads,
+            _first(folder, "queries.dev.jsonl", "queries.jsonl").read_text(encoding="utf-8").splitlines(),
+        )
     ]
     grades: dict[str, dict[str, int]] = {}
     for line in _first(folder, "qrels.dev.tsv", "qrels.tsv").read_text(encoding="utf-8").splitlines()[1:]:
@@ -133,7 +146,9 @@ class Kept(Embedder):
         if missing:
             made = await self.inner.embed(list(missing.values()), query=query)
             new = {key: np.asarray(vector, "<f4") for key, vector in zip(missing, made, strict=True)}
-            self.file.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", [(k, v.tobytes()) for k, v in new.items()])
+            self.file.executemany(
+                "INSERT OR REPLACE INTO vectors VALUES (?, ?)", [(k, v.tobytes()) for k, v in new.items()]
+            )
             self.file.commit()
             found.update(new)
         return [found[key] for key in keys]
@@ -157,8 +172,15 @@ async def stores(collection: Collection, folder: Path, embedder: Embedder | None
 async def entries_of(documents: Sequence[Document], embedder: Embedder | None) -> list[Entry]:
     vectors: Mapping[int, Vector] = {}
     if embedder is not None:
-        vectors = dict(enumerate(await embedder.embed([leg_text("vector", document) or "" for document in documents])))
+        vectors = dict(
+            enumerate(await embedder.embed([leg_text("vector", document) or "" for document in documents]))
+        )
     return [
-        Entry(document=d, chunks=[d], vectors={"vector": [vectors[n]]} if vectors else {}, fingerprint=d.fingerprint)
+        Entry(
+            document=d,
+            chunks=[d],
+            vectors={"vector": [vectors[n]]} if vectors else {},
+            fingerprint=d.fingerprint,
+        )
         for n, d in enumerate(documents)
     ]

@@ -38,14 +38,24 @@ class Peer(Contestant):
         self.retrievers = [Laid() for _ in range(self.sources)]
         self.one = MultiRetriever(
             retrievers={f"s{s}": retriever for s, retriever in enumerate(self.retrievers)},
-            top_k=TOP if self.queries == 1 else None, max_workers=self.sources, join_mode="reciprocal_rank_fusion",
-        )  # fmt: skip
-        self.many = MultiQueryTextRetriever(retriever=self.one, max_workers=self.queries) if self.queries > 1 else None
+            top_k=TOP if self.queries == 1 else None,
+            max_workers=self.sources,
+            join_mode="reciprocal_rank_fusion",
+        )
+        self.many = (
+            MultiQueryTextRetriever(retriever=self.one, max_workers=self.queries)
+            if self.queries > 1
+            else None
+        )
 
     def ready(self, lists: Lists) -> None:
         for (q, s), hits in lists.items():
             self.retrievers[s].found[self.texts[q]] = [
-                Document(content=d.content, meta={"url": d.url, "title": d.title, "snippet": d.snippet}, score=hit.score)
+                Document(
+                    content=d.content,
+                    meta={"url": d.url, "title": d.title, "snippet": d.snippet},
+                    score=hit.score,
+                )
                 for hit in hits
                 for d in (hit.document,)
             ]

@@ -1,4 +1,6 @@
-"""LangChain's EnsembleRetriever, its weighted reciprocal rank fusion, over one retriever per query and source."""
+"""LangChain's EnsembleRetriever, its weighted reciprocal rank fusion, over one retriever per query and
+source.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ class Peer(Contestant):
         for key, hits in lists.items():
             self.retrievers[key].found = [
                 Document(
-                    page_content=d.content, metadata={"url": d.url, "title": d.title, "snippet": d.snippet, "score": hit.score}
+                    page_content=d.content,
+                    metadata={"url": d.url, "title": d.title, "snippet": d.snippet, "score": hit.score},
                 )
                 for hit in hits
                 for d in (hit.document,)

@@ -1,4 +1,6 @@
-"""LlamaIndex's QueryFusionRetriever in its mode `reciprocal_rerank`; its queries are laid ready instead of asked of a model."""
+"""LlamaIndex's QueryFusionRetriever in its mode `reciprocal_rerank`; its queries are laid ready instead of
+asked of a model.
+"""
 
 from __future__ import annotations
 
@@ -43,14 +45,22 @@ class Peer(Contestant):
         super().__init__(cell)
         self.retrievers = [Laid() for _ in range(self.sources)]
         self.fusion = Fusion(
-            self.retrievers, llm=MockLLM(), mode="reciprocal_rerank", similarity_top_k=TOP, num_queries=self.queries
+            self.retrievers,
+            llm=MockLLM(),
+            mode="reciprocal_rerank",
+            similarity_top_k=TOP,
+            num_queries=self.queries,
         )
 
     def ready(self, lists: Lists) -> None:
         for (q, s), hits in lists.items():
             self.retrievers[s].found[self.texts[q]] = [
                 NodeWithScore(
-                    node=TextNode(text=d.content, id_=d.id, metadata={"url": d.url, "title": d.title, "snippet": d.snippet}),
+                    node=TextNode(
+                        text=d.content,
+                        id_=d.id,
+                        metadata={"url": d.url, "title": d.title, "snippet": d.snippet},
+                    ),
                     score=hit.score,
                 )
                 for hit in hits

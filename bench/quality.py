@@ -1,10 +1,12 @@
-"""How good the ranking is, on judged collections: the router beside plain BM25, one merged index and plain rank fusion.
+"""How good the ranking is, on judged collections: the router beside plain BM25, one merged index and plain
+rank fusion.
 
     python bench/quality.py SET... [--data FOLDER] [--build FOLDER] [--again] [--without-minilm]
 
-SET is a folder of a judged collection (see `judged.py`) inside --data, by default `$BENCH_DATA`. Stores, vectors and runs (TREC
-format) are kept under --build and used again; --again makes the runs anew. Metrics are those of `ir-measures`; a difference has a
-95 % interval of paired bootstrap over the questions. Exits 1 when a limit is missed.
+SET is a folder of a judged collection (see `judged.py`) inside --data, by default `$BENCH_DATA`. Stores,
+vectors and runs (TREC format) are kept under --build and used again; --again makes the runs anew. Metrics are
+those of `ir-measures`; a difference has a 95 % interval of paired bootstrap over the questions. Exits 1 when
+a limit is missed.
 """
 
 from __future__ import annotations
@@ -29,12 +31,13 @@ BUILD = Path(__file__).resolve().parent.parent / "build" / "quality"
 # Set -> (system, metric, least): what has to hold.
 LIMITS: dict[str, list[tuple[str, Any, float | str]]] = {
     "federated-6": [
-        ("calibrated text", nDCG @ 10, "bm25s merged"), ("calibrated text+minilm", nDCG @ 10, 0.46),
+        ("calibrated text", nDCG @ 10, "bm25s merged"),
+        ("calibrated text+minilm", nDCG @ 10, 0.46),
         ("calibrated text+minilm", R @ 100, 0.60),
     ],
     "kgpacks-faq": [("calibrated text", nDCG @ 10, 0.79)],
     "lihua-world": [("fused text+minilm", nDCG @ 10, "bm25s merged")],
-}  # fmt: skip
+}
 
 
 FIVE = ("scifact", "nfcorpus", "cranfield", "vaswani", "cacm")
@@ -43,7 +46,9 @@ FIVE = ("scifact", "nfcorpus", "cranfield", "vaswani", "cacm")
 class Run:
     """What one system found, from the folder of runs or made now."""
 
-    def __init__(self, name: str, found: dict[str, list[tuple[str, float]]], seconds: Sequence[float]) -> None:
+    def __init__(
+        self, name: str, found: dict[str, list[tuple[str, float]]], seconds: Sequence[float]
+    ) -> None:
         self.name, self.found, self.seconds = name, found, seconds
 
     @classmethod
@@ -82,8 +87,15 @@ async def made(system: System, collection: Collection) -> Run:
 def by_question(run: Run, collection: Collection) -> dict[Any, dict[str, float]]:
     """Metric -> question -> value; a question without an answer has 0."""
     wanted = {q.id for q in collection.judged}
-    judged = [ir_measures.Qrel(q, d, g) for q, grades in collection.grades.items() if q in wanted for d, g in grades.items()]
-    scored = [ir_measures.ScoredDoc(q, d, s) for q, ranked in run.found.items() if q in wanted for d, s in ranked]
+    judged = [
+        ir_measures.Qrel(q, d, g)
+        for q, grades in collection.grades.items()
+        if q in wanted
+        for d, g in grades.items()
+    ]
+    scored = [
+        ir_measures.ScoredDoc(q, d, s) for q, ranked in run.found.items() if q in wanted for d, s in ranked
+    ]
     values: dict[Any, dict[str, float]] = {metric: dict.fromkeys(wanted, 0.0) for metric in METRICS}
     for metric in ir_measures.iter_calc(METRICS, judged, scored):
         values[metric.measure][metric.query_id] = metric.value
@@ -100,15 +112,26 @@ def interval(one: dict[str, float], other: dict[str, float]) -> tuple[float, flo
 
 def table(runs: Sequence[Run], collection: Collection) -> dict[str, dict[Any, float]]:
     """Print the figures of all runs, each with its difference to the first one."""
-    print(f"\n{collection.name}: {len(collection.documents):,} documents in {len(collection.sources)} sources, "
-          f"{len(collection.judged):,} judged questions\n")  # fmt: skip
-    print(f"  {'':<34}{'nDCG@10':>9}{'R@100':>9}{'MAP':>9}{'MRR':>9}{'p50 ms':>9}{'p99 ms':>9}   nDCG@10 against the first")
+    print(
+        f"\n{collection.name}: {len(collection.documents):,} documents in {len(collection.sources)} sources, "
+        f"{len(collection.judged):,} judged questions\n"
+    )
+    print(
+        f"  {'':<34}{'nDCG@10':>9}{'R@100':>9}{'MAP':>9}{'MRR':>9}{'p50 ms':>9}{'p99 ms':>9}   nDCG@10"
+        " against the first"
+    )
     values = {run.name: by_question(run, collection) for run in runs}
-    means = {name: {m: float(np.mean(list(v.values()))) for m, v in found.items()} for name, found in values.items()}
+    means = {
+        name: {m: float(np.mean(list(v.values()))) for m, v in found.items()}
+        for name, found in values.items()
+    }
     first = runs[0].name
     for run in runs:
         row = "".join(f"{means[run.name][metric]:9.4f}" for metric in METRICS)
-        times = "".join(f"{np.quantile(run.seconds, q) * 1e3:9.1f}" if len(run.seconds) else f"{'':9}" for q in (0.5, 0.99))
+        times = "".join(
+            f"{np.quantile(run.seconds, q) * 1e3:9.1f}" if len(run.seconds) else f"{'':9}"
+            for q in (0.5, 0.99)
+        )
         told = ""
         if run.name != first:
             mean, low, high = interval(values[run.name][METRICS[0]], values[first][METRICS[0]])
@@ -118,15 +141,22 @@ def table(runs: Sequence[Run], collection: Collection) -> dict[str, dict[Any, fl
 
 
 async def abstaining(system: Routed, collection: Collection) -> None:
-    """Print how often answerability says that there is no answer: right where there is none, wrong where there is one."""
+    """Print how often answerability says that there is no answer: right where there is none, wrong where
+    there is one.
+    """
     levels: dict[bool, list[str]] = {True: [], False: []}
     async with system:
         for question in collection.questions:
             context = await system.router.route(question.text, legs=system.legs, scope=question.scope)
             levels[question.answerable].append(context.answerability.level)
     for said, below in (("below strong", ("weak", "none")), ("none", ("none",))):
-        right, wrong = (float(np.mean([level in below for level in levels[known]])) for known in (False, True))
-        print(f"  abstaining {said:<14} right {right:.2f} of {len(levels[False])}, wrong {wrong:.2f} of {len(levels[True])}")
+        right, wrong = (
+            float(np.mean([level in below for level in levels[known]])) for known in (False, True)
+        )
+        print(
+            f"  abstaining {said:<14} right {right:.2f} of {len(levels[False])}, wrong {wrong:.2f} of"
+            f" {len(levels[True])}"
+        )
 
 
 def together(found: dict[str, dict[str, dict[Any, float]]]) -> bool:
@@ -160,8 +190,10 @@ def held(name: str, means: dict[str, dict[Any, float]]) -> bool:
             continue
         ok = means[system][metric] >= limit
         good &= ok
-        print(f"  {'holds' if ok else 'MISSED'}: {system}, {metric} {means[system][metric]:.4f}, at least {limit:.4f}"
-              f"{f' ({least})' if isinstance(least, str) else ''}")  # fmt: skip
+        print(
+            f"  {'holds' if ok else 'MISSED'}: {system}, {metric} {means[system][metric]:.4f}, at least"
+            f" {limit:.4f}{f' ({least})' if isinstance(least, str) else ''}"
+        )
     return good
 
 
@@ -200,7 +232,10 @@ async def main() -> int:
     for name in asked.sets:
         folder = asked.data / name
         if not folder.is_dir():
-            print(f"{folder} is no folder. Name the folder of the collections: --data FOLDER, or BENCH_DATA=FOLDER.")
+            print(
+                f"{folder} is no folder. Name the folder of the collections: --data FOLDER, or"
+                " BENCH_DATA=FOLDER."
+            )
             return 2
         fine, found[name] = await measure(
             folder, asked.build, again=asked.again, minilm=not asked.without_minilm, only=asked.only

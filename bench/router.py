@@ -1,11 +1,12 @@
-"""What the router costs beside doing the work by hand: CPU per request, as ratios taken in one run. Plain fusion: uncalibrated.
+"""What the router costs beside doing the work by hand: CPU per request, as ratios taken in one run. Plain
+fusion: uncalibrated.
 
     python bench/router.py [--rounds 7] [--quick] [--json]
 
-Every contestant fuses the same lists, made anew outside the timer, and hands back the best ten. `gather` is asyncio.gather and a
-dictionary; `safe` adds what a router that may be trusted needs: a deadline, partial results, a status for every call. A ratio is
-taken within each round, against the `safe` of that round; the table shows medians over the rounds. Exits 1 when the geometric
-mean of the router's ratios is above LIMIT.
+Every contestant fuses the same lists, made anew outside the timer, and hands back the best ten. `gather` is
+asyncio.gather and a dictionary; `safe` adds what a router that may be trusted needs: a deadline, partial
+results, a status for every call. A ratio is taken within each round, against the `safe` of that round; the
+table shows medians over the rounds. Exits 1 when the geometric mean of the router's ratios is above LIMIT.
 """
 
 from __future__ import annotations
@@ -35,12 +36,15 @@ Lists = Mapping[tuple[int, int], list[Hit]]
 
 
 def make_lists(queries: int, sources: int, documents: int, turn: int) -> Lists:
-    """Fresh documents, so that nobody profits from cached string hashes; a third is shared between neighbouring sources."""
+    """Fresh documents, so that nobody profits from cached string hashes; a third is shared between
+    neighbouring sources.
+    """
     lists = {}
     for q in range(queries):
         for s in range(sources):
             lists[q, s] = [
-                Hit(document=_document(turn, s if i % 3 else s // 2, i), score=1.0 - i / documents) for i in range(documents)
+                Hit(document=_document(turn, s if i % 3 else s // 2, i), score=1.0 - i / documents)
+                for i in range(documents)
             ]
     return lists
 
@@ -48,13 +52,18 @@ def make_lists(queries: int, sources: int, documents: int, turn: int) -> Lists:
 def _document(turn: int, source: int, index: int) -> Document:
     name = f"{turn}-{source}-{index}"
     return Document(
-        id=name, url=f"https://example.org/{name}", title=f"Title {name}", snippet=f"Snippet of {name}, a sentence or so.",
+        id=name,
+        url=f"https://example.org/{name}",
+        title=f"Title {name}",
+        snippet=f"Snippet of {name}, a sentence or so.",
         content=(f"Content of {name}. " * 40)[:1000],
-    )  # fmt: skip
+    )
 
 
 class Contestant:
-    """Somebody who answers the same requests. `ready` is not timed; `answer` is, and returns the urls' carriers, best first."""
+    """Somebody who answers the same requests. `ready` is not timed; `answer` is, and returns the urls'
+    carriers, best first.
+    """
 
     name = ""
 
@@ -118,7 +127,11 @@ def fuse_by_hand(lists: Iterable[Sequence[Hit]]) -> Best:
             documents.append(document)
             scores.append(1.0 / rank)
     best = nlargest(TOP, range(len(scores)), key=scores.__getitem__)
-    return [(sha256(f"{d.url}|{d.snippet}|{d.content}".encode()).hexdigest(), scores[i], d) for i in best for d in (documents[i],)]
+    return [
+        (sha256(f"{d.url}|{d.snippet}|{d.content}".encode()).hexdigest(), scores[i], d)
+        for i in best
+        for d in (documents[i],)
+    ]
 
 
 class Gather(Contestant):
@@ -135,7 +148,9 @@ class Gather(Contestant):
             connector.ready = {text: lists[q, s] for q, text in enumerate(self.texts)}
 
     async def answer(self) -> object:
-        lists = await asyncio.gather(*[source.search(Query(text=text)) for text in self.texts for source in self.connectors])
+        lists = await asyncio.gather(
+            *[source.search(Query(text=text)) for text in self.texts for source in self.connectors]
+        )
         return fuse_by_hand(lists)
 
     def urls(self, answer: object) -> list[str]:
@@ -149,7 +164,11 @@ class Safe(Gather):
 
     async def answer(self) -> object:
         loop = asyncio.get_running_loop()
-        tasks = [loop.create_task(source.search(Query(text=text))) for text in self.texts for source in self.connectors]
+        tasks = [
+            loop.create_task(source.search(Query(text=text)))
+            for text in self.texts
+            for source in self.connectors
+        ]
         _, late = await asyncio.wait(tasks, timeout=5.0)
         for task in late:
             task.cancel()
@@ -185,9 +204,13 @@ class Ours(Gather):
 
     async def open(self) -> None:
         rag = {
-            "cache_enabled": False, "calibrate": False, "token_budget": 0, "candidates": 1000,
-            "max_retrieval_queries": self.queries, "interpreters": ["fixed"],
-        }  # fmt: skip
+            "cache_enabled": False,
+            "calibrate": False,
+            "token_budget": 0,
+            "candidates": 1000,
+            "max_retrieval_queries": self.queries,
+            "interpreters": ["fixed"],
+        }
         named = {f"s{i:02}": connector for i, connector in enumerate(self.connectors)}
         self.router = ContextRouter({"rag": rag}, connectors=named, interpreters={"fixed": Fixed(self.texts)})
         await self.router.open()
@@ -224,7 +247,10 @@ async def measure(grid: Sequence[Cell], rounds: int, kinds: Sequence[type[Contes
         for contestant in contestants:
             await contestant.aclose()
         spent = spent[1:]  # the first warms up
-        ratios = {each.name: statistics.median([turn[each.name] / turn["safe"] for turn in spent]) for each in contestants}
+        ratios = {
+            each.name: statistics.median([turn[each.name] / turn["safe"] for turn in spent])
+            for each in contestants
+        }
         rows.append(Row(cell, statistics.median([turn["safe"] for turn in spent]), ratios, same))
     return rows
 
@@ -257,14 +283,18 @@ def table(rows: Sequence[Row]) -> str:
     lines = ["q x S x D      safe ms  " + "".join(f"{name:>12}" for name in names)]
     for row in rows:
         label = " x ".join(map(str, row.cell))
-        lines.append(f"{label:<14}{row.base * 1000:8.3f}  " + "".join(f"{row.ratios[name]:12.2f}" for name in names))
+        lines.append(
+            f"{label:<14}{row.base * 1000:8.3f}  " + "".join(f"{row.ratios[name]:12.2f}" for name in names)
+        )
     means = [statistics.geometric_mean([row.ratios[name] for row in rows]) for name in names]
     return "\n".join([*lines, f"{'geometric mean':<24}" + "".join(f"{mean:12.2f}" for mean in means)])
 
 
 def options(rounds: int) -> argparse.Namespace:
     """What the command line says."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=rounds)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--json", action="store_true")

@@ -2,8 +2,9 @@
 
     python bench/stagger.py [rounds]
 
-What is done after the last answer is what a caller waits for beyond his slowest source. Beside the router stands `gather` and a
-dictionary, in turns; times are of the clock, medians of the rounds. Never fails: no limit is set.
+What is done after the last answer is what a caller waits for beyond his slowest source. Beside the router
+stands `gather` and a dictionary, in turns; times are of the clock, medians of the rounds. Never fails: no
+limit is set.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ async def measure(documents: int, rounds: int) -> tuple[float, float]:
     rag = {"cache_enabled": False, "calibrate": False, "token_budget": 0, "candidates": 1000}
 
     async def gather(question: str) -> object:
-        return fuse_by_hand(await asyncio.gather(*[source.search(Query(text=question)) for source in sources.values()]))
+        return fuse_by_hand(
+            await asyncio.gather(*[source.search(Query(text=question)) for source in sources.values()])
+        )
 
     async def after(ask: Callable[[str], Awaitable[object]], turn: int) -> float:
         for (_, s), hits in make_lists(1, SOURCES, documents, turn).items():
@@ -62,7 +65,10 @@ def main() -> int:
         by_hand, ours = asyncio.run(measure(documents, rounds))
         print(f"{SOURCES} x {documents:<7}{by_hand:10.2f}{ours:13.2f}")
         said.append(f"{ours:.2f} ({by_hand:.2f})")
-    print(f"staggered sources: {', '.join(said)} ms after the last answer for {SIZES} documents each; in brackets gather")
+    print(
+        f"staggered sources: {', '.join(said)} ms after the last answer for {SIZES} documents each; in"
+        " brackets gather"
+    )
     return 0
 
 

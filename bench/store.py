@@ -1,12 +1,14 @@
 """The embedded store at scale: filling, changing, opening and searching it, beside floors written here.
 
-    python bench/store.py PATH... [--generated 100000] [--dimensions 384] [--questions 200] [--folder DIRECTORY]
+    python bench/store.py PATH... [--generated 100000] [--dimensions 384] [--questions 200] [--folder
+DIRECTORY]
 
-PATH is a `corpus.jsonl.gz` (lines of {"id", "title", "text"}) or a folder that holds one; several are put in one store, embedded
-by the shipped table. `--generated` makes documents of words drawn as in a language, and vectors in clusters. Times are CPU of this
-process; a search is measured in turns with its floor, question by question. The vector floor scans int8 codes in memory and
-scores the best 300 again from float32 in memory; the text floor is FTS5's `ORDER BY bm25() LIMIT 30` over the same words. Exits
-1 above a limit; those of the ratios count from 100,000 documents.
+PATH is a `corpus.jsonl.gz` (lines of {"id", "title", "text"}) or a folder that holds one; several are put in
+one store, embedded by the shipped table. `--generated` makes documents of words drawn as in a language, and
+vectors in clusters. Times are CPU of this process; a search is measured in turns with its floor, question by
+question. The vector floor scans int8 codes in memory and scores the best 300 again from float32 in memory;
+the text floor is FTS5's `ORDER BY bm25() LIMIT 30` over the same words. Exits 1 above a limit; those of the
+ratios count from 100,000 documents.
 """
 
 from __future__ import annotations
@@ -32,11 +34,13 @@ from contextrouter.builtin.embedders.static import Static
 from contextrouter.builtin.providers.sqlite import Sqlite
 from contextrouter.contracts import Embedder, Entry
 from contextrouter.ingest import ingest
-from contextrouter.model import Document, Query, Scope, Vector
-from contextrouter.websearch import STOP_WORDS
+from contextrouter.model import Document, Query, Vector
+from contextrouter.scope import Scope
+from contextrouter.text.analysis import STOP_WORDS
 
 VECTOR_RATIO, RECALL, TEXT_RATIO = 1.5, 0.99, 2.0
-LARGE = 100_000  # documents from which the ratios are limits: below, what a search costs apart from the scan shows
+# documents from which the ratios are limits: below, what a search costs apart from the scan shows
+LARGE = 100_000
 LIMIT = 30
 RESCORED = 300
 SUMMED = ("vector leg", "vector leg, recall@30 against exact", "text leg, three words")
@@ -101,7 +105,9 @@ class VectorFloor:
         """Indexes of the LIMIT nearest."""
         levels = np.rint(vector * (127.0 / np.abs(vector).max())).astype(np.int8)
         rough = np.asarray(simsimd.cdist(levels[None], self.codes, "dot"))[0] * self.scales
-        chosen = np.argpartition(rough, -RESCORED)[-RESCORED:] if len(rough) > RESCORED else np.arange(len(rough))
+        chosen = (
+            np.argpartition(rough, -RESCORED)[-RESCORED:] if len(rough) > RESCORED else np.arange(len(rough))
+        )
         exact = self.rows[chosen] @ vector
         return chosen[np.argsort(-exact)[:LIMIT]]
 
@@ -111,7 +117,9 @@ class TextFloor:
 
     def __init__(self, path: Path, documents: Sequence[Document]) -> None:
         self.connection = sqlite3.connect(path)
-        self.connection.execute("CREATE VIRTUAL TABLE texts USING fts5 (title, body, tokenize = 'porter unicode61')")
+        self.connection.execute(
+            "CREATE VIRTUAL TABLE texts USING fts5 (title, body, tokenize = 'porter unicode61')"
+        )
         rows = ((document.title, document.content) for document in documents)
         self.connection.executemany("INSERT INTO texts VALUES (?, ?)", rows)
         self.connection.commit()
@@ -120,7 +128,10 @@ class TextFloor:
 
     def search(self, words: Sequence[str]) -> list[tuple[Any, ...]]:
         """Title, text and score of the LIMIT best with any of the words."""
-        sql = f"SELECT title, body, bm25(texts) FROM texts WHERE texts MATCH ? ORDER BY bm25(texts) LIMIT {LIMIT}"
+        sql = (
+            "SELECT title, body, bm25(texts) FROM texts WHERE texts MATCH ? ORDER BY bm25(texts) LIMIT"
+            f" {LIMIT}"
+        )
         return self.connection.execute(sql, (" OR ".join(f'"{word}"' for word in words),)).fetchall()
 
 
@@ -153,13 +164,19 @@ class Bench:
         rate = len(self.documents) / clocked.seconds
         self.tell("bulk upsert", f"{rate:,.0f} documents per CPU second")
         size = (await store.stats())["bytes"]
-        self.tell("size on disk", f"{int(size) / 2**20:,.0f} MiB, {int(size) / len(self.documents):,.0f} bytes a document")
+        self.tell(
+            "size on disk",
+            f"{int(size) / 2**20:,.0f} MiB, {int(size) / len(self.documents):,.0f} bytes a document",
+        )
         calls, before = self.embedder.calls, await self._traces(store)
         started = process_time()
         report = await ingest(Listed(self.documents), clocked, (), self.embedder, origin="bench", batch=BATCH)
         nothing = await self._traces(store) == before and self.embedder.calls == calls
         nothing &= (report.documents, report.deleted, report.unchanged) == (0, 0, len(self.documents))
-        again = f"{'nothing' if nothing else 'something'} written or embedded, {process_time() - started:.1f} CPU-s"
+        again = (
+            f"{'nothing' if nothing else 'something'} written or embedded, {process_time() - started:.1f}"
+            " CPU-s"
+        )
         self.tell("ingestion again, nothing changed", again, nothing)
         await store.aclose()
 
@@ -189,16 +206,28 @@ class Bench:
             entry = self._entry(document)
             writing.append(await timed(lambda e=entry: store.upsert([e])))
             searching.append(await timed(lambda: store.search(query)))
-        self.tell("upsert of one document", f"{statistics.median(writing):.2f} CPU-ms; the search after it, vector leg, "
-                  f"{statistics.median(searching):.2f}")  # fmt: skip
-        gone = [f"bench:{d.id}" for d in self.chance.sample(list(self.documents), min(1000, len(self.documents) // 10))]
+        self.tell(
+            "upsert of one document",
+            f"{statistics.median(writing):.2f} CPU-ms; the search after it, vector leg, "
+            f"{statistics.median(searching):.2f}",
+        )
+        gone = [
+            f"bench:{d.id}"
+            for d in self.chance.sample(list(self.documents), min(1000, len(self.documents) // 10))
+        ]
         started = process_time()
         await store.delete(gone)
-        self.tell("delete", f"{len(gone) / (process_time() - started):,.0f} documents per CPU second, {len(gone):,} at once")
+        self.tell(
+            "delete",
+            f"{len(gone) / (process_time() - started):,.0f} documents per CPU second, {len(gone):,} at once",
+        )
         before, started, clock = (await store.stats())["bytes"], process_time(), perf_counter()
         await store.vacuum()
         cost = f"{process_time() - started:.1f} CPU-s, {perf_counter() - clock:.1f} s"
-        self.tell("vacuum", f"{cost}, {int(before) / 2**20:,.0f} to {int((await store.stats())['bytes']) / 2**20:,.0f} MiB")
+        self.tell(
+            "vacuum",
+            f"{cost}, {int(before) / 2**20:,.0f} to {int((await store.stats())['bytes']) / 2**20:,.0f} MiB",
+        )
         wanted = set(gone)
         await store.upsert([self._entry(d) for d in self.documents if f"bench:{d.id}" in wanted])
         await store.aclose()
@@ -247,7 +276,9 @@ class Bench:
         floor.connection.close()
         await store.aclose()
 
-    def compare(self, what: str, mine: Sequence[float], theirs: Sequence[float], floor: str, limit: float) -> None:
+    def compare(
+        self, what: str, mine: Sequence[float], theirs: Sequence[float], floor: str, limit: float
+    ) -> None:
         """Tell medians, and how the sums relate: the first question, which loads, left out."""
         ratio = sum(mine[1:]) / sum(theirs[1:])
         each = statistics.median(a / b for a, b in zip(mine[1:], theirs[1:], strict=True))
@@ -295,7 +326,9 @@ def clocked(call: Callable[[], object]) -> float:
     return (process_time() - started) * 1e3
 
 
-async def measure(name: str, documents: Sequence[Document], inner: Embedder, questions: int, folder: Path) -> bool:
+async def measure(
+    name: str, documents: Sequence[Document], inner: Embedder, questions: int, folder: Path
+) -> bool:
     """Measure one collection; whether every limit holds."""
     print(f"\n{name}: {len(documents):,} documents, {inner.dimensions} dimensions")
     bench = Bench(folder, documents, inner, questions)

@@ -33,7 +33,9 @@ class System:
         await self.open()
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         await self.aclose()
 
     async def open(self) -> None:
@@ -68,8 +70,14 @@ class MergedIndex(System):
 
     async def answer(self, question: Question) -> Answer:
         started = perf_counter()
-        places, scores = self.index.retrieve(self._tokens([question.text]), k=min(DEPTH, len(self.ids)), show_progress=False)
-        found = [(self.ids[place], float(score)) for place, score in zip(places[0], scores[0], strict=True) if score > 0]
+        places, scores = self.index.retrieve(
+            self._tokens([question.text]), k=min(DEPTH, len(self.ids)), show_progress=False
+        )
+        found = [
+            (self.ids[place], float(score))
+            for place, score in zip(places[0], scores[0], strict=True)
+            if score > 0
+        ]
         return found, perf_counter() - started
 
 
@@ -77,7 +85,13 @@ class Routed(System):
     """The router over one SQLite store for each source."""
 
     def __init__(
-        self, name: str, collection: Collection, build: Path, embedder: str = "", legs: tuple[str, ...] = ("text",), **rag: Any
+        self,
+        name: str,
+        collection: Collection,
+        build: Path,
+        embedder: str = "",
+        legs: tuple[str, ...] = ("text",),
+        **rag: Any,
     ) -> None:
         self.name, self.collection, self.build, self.legs, self.rag = name, collection, build, legs, rag
         self.embedder_name = embedder
@@ -96,8 +110,14 @@ class Routed(System):
         folder = self.build / self.collection.name / (self.embedder_name or "text")
         folder.mkdir(parents=True, exist_ok=True)
         self.stores = await stores(self.collection, folder, embedder)
-        rag = {"cache_enabled": False, "token_budget": 0, "candidates": DEPTH, "general_retrieval_final_count": DEPTH,
-               "timeout_seconds": 60.0, **self.rag}  # fmt: skip
+        rag = {
+            "cache_enabled": False,
+            "token_budget": 0,
+            "candidates": DEPTH,
+            "general_retrieval_final_count": DEPTH,
+            "timeout_seconds": 60.0,
+            **self.rag,
+        }
         given = {"default": embedder} if embedder is not None else {}
         self.router = ContextRouter({"rag": rag}, providers=self.stores, embedders=given)
         await self.router.open()

@@ -3,11 +3,11 @@
     async with ContextRouter.from_toml("settings.toml") as router:
         context = await router.route("What books talk about machine learning for beginners?")
 
-To read the code, start with `model.py` (the nouns), then `contracts.py` (the plugin kinds), `router.py` (the eight steps in
-order), and the steps: `intent.py`, `plan.py`, `fanout.py`, `dedupe.py`, `fusion.py`, `ranking.py`, `selection.py`, `assembly.py`.
+To read the code, start with `model.py` (the nouns), then `contracts.py` (the plugin kinds), `router.py` (the
+eight steps in order), and the steps: `intent.py`, `plan.py`, `fanout.py`, `dedupe.py`, `fusion.py`,
+`ranking.py`, `selection.py`, `assembly.py`.
 """
 
-from contextrouter.answerable import Answerability
 from contextrouter.contracts import (
     Completion,
     Connector,
@@ -74,17 +74,19 @@ from contextrouter.model import (
     Query,
     RankedList,
     Request,
-    Scope,
     SourceReport,
     Step,
     Trace,
     Usage,
     Vector,
 )
+from contextrouter.pipeline.answerability import Answerability
 from contextrouter.router import ContextRouter
+from contextrouter.runtime.distribution import VERSION
+from contextrouter.scope import Scope
 from contextrouter.settings import Rag, Settings
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "AllSourcesFailed",

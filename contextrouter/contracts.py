@@ -1,7 +1,7 @@
 """The kinds of plugins: one required method each, and the abilities a plugin may have beside it.
 
-A plugin is an ordinary class. Its constructor's keywords are its TOML keys; the constructor does no I/O and imports nothing
-heavy, `open()` does. A plugin says *what* it found; the router stamps *where from*.
+A plugin is an ordinary class. Its constructor's keywords are its TOML keys; the constructor does no I/O and
+imports nothing heavy, `open()` does. A plugin says *what* it found; the router stamps *where from*.
 """
 
 from __future__ import annotations
@@ -15,17 +15,19 @@ from typing import Annotated, Any, Protocol, Self, runtime_checkable
 
 import msgspec
 
-from contextrouter.model import Document, Entity, Envelope, Facet, Fact, Hit, Intent, Query, Scope, Vector
+from contextrouter.model import Document, Entity, Envelope, Facet, Fact, Hit, Intent, Query, Vector
+from contextrouter.scope import Scope
 
 FilePath = Annotated[str, "path"]
 """A constructor keyword so annotated is a path; in TOML it is relative to the settings file."""
 
 
 class Plugin(ABC):
-    """What all plugins share. Lifecycle methods do nothing unless overridden; each may be called more than once.
+    """What all plugins share. Lifecycle methods do nothing unless overridden; each may be called more than
+    once.
 
-    For the conformance kit a class may also set `example_questions`, questions that `example()` can answer, and `deviations`,
-    law -> the reason for which the plugin does not keep it.
+    For the conformance kit a class may also set `example_questions`, questions that `example()` can answer,
+    and `deviations`, law -> the reason for which the plugin does not keep it.
     """
 
     async def open(self) -> None:
@@ -44,7 +46,9 @@ class Plugin(ABC):
 
 
 class Partial(list[Hit]):
-    """What a source returns when a part of its world did not answer: the hits it has, and `reason`, what is missing."""
+    """What a source returns when a part of its world did not answer: the hits it has, and `reason`, what is
+    missing.
+    """
 
     def __init__(self, hits: Iterable[Hit], reason: str) -> None:
         super().__init__(hits)
@@ -54,23 +58,26 @@ class Partial(list[Hit]):
 class Source(Plugin):
     """Answers queries with hits: best first, at most `query.limit`, asked once per leg and query.
 
-    `legs` are the ways it can search; each is one ranked list of its own. The leg "vector" and any leg listed in
-    `vector_legs` get `query.vector`. `score_range` is the lowest and highest score possible, where known. `default_queries` is how
-    many of a question's queries it is asked unless its table says otherwise; None: all.
+    `legs` are the ways it can search; each is one ranked list of its own. The leg "vector" and any leg listed
+    in `vector_legs` get `query.vector`. `score_range` is the lowest and highest score possible, where known.
+    `default_queries` is how many of a question's queries it is asked unless its table says otherwise; None:
+    all.
     """
 
     legs: Sequence[str] = ("default",)
     vector_legs: Sequence[str] = ()
     embedder: str | None = None  # name of the embedder whose vectors `vector_legs` expect
     default_queries: int | None = None
-    score_range: tuple[float, float] | Mapping[str, tuple[float, float]] | None = None  # of all legs, or by leg
+    score_range: tuple[float, float] | Mapping[str, tuple[float, float]] | None = (
+        None  # of all legs, or by leg
+    )
 
     @abstractmethod
     async def search(self, query: Query) -> Sequence[Hit]:
         """Return hits for `query.text` on `query.leg`. Honours scope, period and filters before the limit.
 
-        Raises SourceError when it cannot answer; an empty sequence means it looked and found nothing; `Partial` says
-        what is missing.
+        Raises SourceError when it cannot answer; an empty sequence means it looked and found nothing;
+        `Partial` says what is missing.
         """
 
 
@@ -87,7 +94,9 @@ class FactSource(Plugin):
 
     @abstractmethod
     async def facts(self, query: Query) -> Sequence[Fact]:
-        """Return facts about entities named in `query.text`, `query.entities` or `query.concepts`; at most `query.limit`."""
+        """Return facts about entities named in `query.text`, `query.entities` or `query.concepts`; at most
+        `query.limit`.
+        """
 
 
 class Interpreter(Plugin):
@@ -108,13 +117,17 @@ class StageContext(msgspec.Struct, frozen=True, kw_only=True):
     facts: Sequence[Fact]
     now: datetime
     seal: Callable[..., Envelope | None]  # seal(hit, source=…); None: the scope forbids it
-    scores: Callable[..., Awaitable[Sequence[float]]] | None = None  # scores(reranker, query, documents): kept, or made now
+    scores: Callable[..., Awaitable[Sequence[float]]] | None = (
+        None  # scores(reranker, query, documents): kept, or made now
+    )
 
 
 class Stage(Plugin):
-    """Reorders, rescores or leaves out envelopes. The order returned is the new rank; what is left out is dropped.
+    """Reorders, rescores or leaves out envelopes. The order returned is the new rank; what is left out is
+    dropped.
 
-    `switch` names the key of `[rag]` that turns it off when false, beside `use_enhancements`; with "" none does.
+    `switch` names the key of `[rag]` that turns it off when false, beside `use_enhancements`; with "" none
+    does.
     """
 
     switch: str = "use_enhancements"
@@ -125,7 +138,9 @@ class Stage(Plugin):
 
 
 class Reranker(Stage):
-    """A stage that scores documents against the question; `apply` is given, and scores are kept for the next equal list."""
+    """A stage that scores documents against the question; `apply` is given, and scores are kept for the next
+    equal list.
+    """
 
     model: str = ""  # name and version of what scores; kept scores are those of this one
 
@@ -155,7 +170,8 @@ class Reranker(Stage):
 class Embedder(Plugin):
     """Turns texts into vectors of one length.
 
-    `leg_weights` is the embedder's profile: what its legs should weigh beside a text leg of 1.0 in rank fusion.
+    `leg_weights` is the embedder's profile: what its legs should weigh beside a text leg of 1.0 in rank
+    fusion.
     """
 
     dimensions: int
@@ -176,7 +192,9 @@ class Transform(Plugin):
 
 
 class Completion(msgspec.Struct, frozen=True, kw_only=True):
-    """What a generator wrote. `data` is the parsed object when a schema was asked for. `finish`: "stop", or "length": cut."""
+    """What a generator wrote. `data` is the parsed object when a schema was asked for. `finish`: "stop", or
+    "length": cut.
+    """
 
     text: str
     data: Any = None
@@ -199,7 +217,9 @@ class Generator(Plugin):
     """A language model."""
 
     @abstractmethod
-    async def complete(self, messages: Sequence[Mapping[str, str]], *, schema: Mapping[str, Any] | None = None) -> Completion:
+    async def complete(
+        self, messages: Sequence[Mapping[str, str]], *, schema: Mapping[str, Any] | None = None
+    ) -> Completion:
         """Answer `messages` ({"role", "content"}); with `schema` (JSON schema) as an object in `data`."""
 
     async def stream(self, messages: Sequence[Mapping[str, str]]) -> AsyncIterator[str]:
@@ -217,7 +237,9 @@ KINDS: dict[str, type[Plugin]] = {
     "transform": Transform,
     "generator": Generator,
 }
-"""Kind -> contract. A reranker is a stage. Entry-point group: `contextrouter.<kind>s`; TOML table: `[<kind>s.<name>]`."""
+"""Kind -> contract. A reranker is a stage. Entry-point group: `contextrouter.<kind>s`; TOML table:
+`[<kind>s.<name>]`.
+"""
 
 SOURCE_KINDS = ("provider", "connector", "fact")
 FACTS, FACETS, ENTITIES = "facts", "facets", "entities"
@@ -227,8 +249,9 @@ FACTS, FACETS, ENTITIES = "facts", "facets", "entities"
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """One document on its way into a store, with all that was made of it.
 
-    `vectors` maps a vector leg to one vector (or None) per chunk. `fingerprint` stands for the document's content and for how
-    it was cut: equal fingerprints mean nothing has to be done again. Facts without labels take the document's.
+    `vectors` maps a vector leg to one vector (or None) per chunk. `fingerprint` stands for the document's
+    content and for how it was cut: equal fingerprints mean nothing has to be done again. Facts without labels
+    take the document's.
     """
 
     document: Document
@@ -246,7 +269,9 @@ class SupportsUpsert(Protocol):
     vector_legs: Sequence[str]
 
     async def upsert(self, entries: Sequence[Entry]) -> None:
-        """Put each entry's chunks and facts in place of what its document had before. Returns when they are durable."""
+        """Put each entry's chunks and facts in place of what its document had before. Returns when they are
+        durable.
+        """
         ...
 
     async def fingerprints(self, tenant: str | None = None) -> Mapping[str, str]:
@@ -260,7 +285,9 @@ class SupportsUpsert(Protocol):
 
 @runtime_checkable
 class SupportsTenants(Protocol):
-    """A store that knows whose documents it holds, so that ingestion finds what it put under another tenant before."""
+    """A store that knows whose documents it holds, so that ingestion finds what it put under another tenant
+    before.
+    """
 
     async def tenants(self) -> Sequence[str | None]:
         """Return every tenant that has a document, each once; None stands for documents without a tenant."""
@@ -269,10 +296,16 @@ class SupportsTenants(Protocol):
 
 @runtime_checkable
 class SupportsVectors(Protocol):
-    """A store that gives back the vectors it holds, so that what did not change in a changed document is not embedded again."""
+    """A store that gives back the vectors it holds, so that what did not change in a changed document is not
+    embedded again.
+    """
 
-    async def embedded(self, ids: Sequence[str], tenant: str | None, model: str) -> Sequence[tuple[Document, Mapping[str, Vector]]]:
-        """Return the chunks of documents, each with its vectors by leg; nothing when another model filled the store."""
+    async def embedded(
+        self, ids: Sequence[str], tenant: str | None, model: str
+    ) -> Sequence[tuple[Document, Mapping[str, Vector]]]:
+        """Return the chunks of documents, each with its vectors by leg; nothing when another model filled the
+        store.
+        """
         ...
 
 
@@ -323,14 +356,20 @@ class SupportsEntities(Protocol):
 
 @runtime_checkable
 class SupportsGraph(Protocol):
-    """A fact source that knows how entities hang together. Of the query, scope, period, limit and deadline count."""
+    """A fact source that knows how entities hang together. Of the query, scope, period, limit and deadline
+    count.
+    """
 
     async def path(self, start: str, goal: str, query: Query, *, hops: int = 4) -> Sequence[Fact]:
-        """Return the facts of a shortest way between two names, in order; nothing when there is none of `hops` facts at most."""
+        """Return the facts of a shortest way between two names, in order; nothing when there is none of
+        `hops` facts at most.
+        """
         ...
 
     async def related(self, name: str, query: Query) -> Sequence[Entity]:
-        """Return the entities that facts link with a name, those of most facts first; attributes say how and how well linked."""
+        """Return the entities that facts link with a name, those of most facts first; attributes say how and
+        how well linked.
+        """
         ...
 
 
@@ -348,7 +387,9 @@ class SupportsInspect(Protocol):
     """A connector that can show what it makes of one address."""
 
     def inspect(self, url: str) -> AsyncIterator[tuple[str, str]]:
-        """Yield each step's name and what is to be seen of it. Raises SourceError when nothing comes of the address."""
+        """Yield each step's name and what is to be seen of it. Raises SourceError when nothing comes of the
+        address.
+        """
         ...
 
 
@@ -356,7 +397,9 @@ class SupportsInspect(Protocol):
 class SupportsWriting(Protocol):
     """A generator that can be told how to write, and says in the end what it cost."""
 
-    def write(self, messages: Sequence[Mapping[str, str]], writing: Writing) -> AsyncIterator[str | Completion]:
+    def write(
+        self, messages: Sequence[Mapping[str, str]], writing: Writing
+    ) -> AsyncIterator[str | Completion]:
         """Yield the answer in pieces, and last the Completion."""
         ...
 
@@ -374,20 +417,35 @@ class SupportsStatistics(Protocol):
     """A source that reports term statistics."""
 
     async def statistics(self, terms: Sequence[str], scope: Scope | None = None) -> TermStatistics:
-        """Return the statistics of `terms` over the documents that `scope` allows, and no other; None: over all."""
+        """Return the statistics of `terms` over the documents that `scope` allows, and no other; None: over
+        all.
+        """
         ...
 
 
 ROUTER_KEYS: Mapping[str, tuple[str, ...]] = {
     "provider": (
-        "use", "enabled", "weight", "timeout", "limit", "legs", "queries", "concurrency",
-        "kind", "trust", "tenant", "compartment", "sensitivity",
+        "use",
+        "enabled",
+        "weight",
+        "timeout",
+        "limit",
+        "legs",
+        "queries",
+        "concurrency",
+        "kind",
+        "trust",
+        "tenant",
+        "compartment",
+        "sensitivity",
     ),
     "fact": ("use", "enabled", "timeout", "limit", "concurrency", "tenant", "compartment", "sensitivity"),
     "stage": ("use", "enabled", "top_n", "keep", "timeout", "on_error"),
     "interpreter": ("use", "enabled", "top_n", "keep", "timeout", "on_error"),
-}  # fmt: skip
-"""Keys of a plugin's table that are the router's own; no constructor may use one. Connectors have the providers'."""
+}
+"""Keys of a plugin's table that are the router's own; no constructor may use one. Connectors have the
+providers'.
+"""
 
 
 def router_keys(kind: str) -> tuple[str, ...]:

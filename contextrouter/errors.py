@@ -1,30 +1,29 @@
 """The exceptions, all of them.
 
-ContextRouterError
-├── SettingsError            .problems: what is wrong, where, how to mend it   fatal at start
-│   └── PluginNotFound       .use .kind .known
-├── MissingDependency        .package .extra                                    says the pip command
-├── RequestRefused           .reason                                            an empty question, a policy, a quota
-├── PluginError              .plugin .kind
-│   ├── SourceError          isolated: becomes a source report
-│   │   └── SourceTimeout
-│   ├── StageError           skipped or raised, as `on_error` says
-│   └── ContractError        .law                                               what the contract forbids
-├── AllSourcesFailed         .reports                                           the outside world is gone
-└── IngestError              .document
+ContextRouterError ├── SettingsError            .problems: what is wrong, where, how to mend it   fatal at
+start │   └── PluginNotFound       .use .kind .known ├── MissingDependency        .package .extra
+says the pip command ├── RequestRefused           .reason                                            an empty
+question, a policy, a quota ├── PluginError              .plugin .kind │   ├── SourceError          isolated:
+becomes a source report │   │   └── SourceTimeout │   ├── StageError           skipped or raised, as
+`on_error` says │   └── ContractError        .law                                               what the
+contract forbids ├── AllSourcesFailed         .reports                                           the outside
+world is gone └── IngestError              .document
 
-Configuration errors stop the start; one source's errors never stop an answer; programming errors are never swallowed.
+Configuration errors stop the start; one source's errors never stop an answer; programming errors are never
+swallowed.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
-from urllib.parse import quote, quote_plus
+from collections.abc import Sequence
+from typing import Any
 
-if TYPE_CHECKING:
-    from contextrouter.model import SourceReport
+from contextrouter.runtime.distribution import DISTRIBUTION
+
+
+def pip_install(extra: str) -> str:
+    """The command that installs an extra."""
+    return f"pip install '{DISTRIBUTION}[{extra}]'"
 
 
 class ContextRouterError(Exception):
@@ -51,7 +50,9 @@ class SettingsError(ContextRouterError):
     """The settings do not validate. `.problems` lists everything wrong at once."""
 
     def __init__(self, problems: Sequence[Problem] | str) -> None:
-        self.problems: tuple[Problem, ...] = (Problem(problems),) if isinstance(problems, str) else tuple(problems)
+        self.problems: tuple[Problem, ...] = (
+            (Problem(problems),) if isinstance(problems, str) else tuple(problems)
+        )
         super().__init__("\n".join(map(str, self.problems)))
 
 
@@ -61,7 +62,12 @@ class PluginNotFound(SettingsError):
     def __init__(self, use: str, kind: str, known: Sequence[str], *, problem: Problem | None = None) -> None:
         self.use, self.kind, self.known = use, kind, tuple(known)
         listed = ", ".join(self.known) or "none"
-        super().__init__([problem or Problem(f"{kind} plugin {use!r} is not registered. Registered {kind} plugins: {listed}.")])
+        super().__init__(
+            [
+                problem
+                or Problem(f"{kind} plugin {use!r} is not registered. Registered {kind} plugins: {listed}.")
+            ]
+        )
 
 
 class MissingDependency(ContextRouterError):
@@ -70,7 +76,7 @@ class MissingDependency(ContextRouterError):
     def __init__(self, package: str, extra: str, *, what: str = "") -> None:
         self.package, self.extra = package, extra
         subject = what or f"Package {package!r}"
-        super().__init__(f"{subject} needs the extra {extra!r}: pip install 'contextrouter[{extra}]'.")
+        super().__init__(f"{subject} needs the extra {extra!r}: {pip_install(extra)}.")
 
 
 class RequestRefused(ContextRouterError):
@@ -82,7 +88,9 @@ class RequestRefused(ContextRouterError):
 
 
 class PluginError(ContextRouterError):
-    """A plugin failed. `.plugin` is the instance's name in the settings, `.kind` its kind; the router attaches both."""
+    """A plugin failed. `.plugin` is the instance's name in the settings, `.kind` its kind; the router
+    attaches both.
+    """
 
     def __init__(self, message: str = "", *, plugin: str = "", kind: str = "") -> None:
         self.plugin, self.kind = plugin, kind
@@ -110,10 +118,10 @@ class ContractError(PluginError):
 
 
 class AllSourcesFailed(ContextRouterError):
-    """Every source that was asked failed. `.reports` says how each did."""
+    """Every source that was asked failed. `.reports` are the SourceReports: how each call ended."""
 
-    def __init__(self, reports: Sequence[SourceReport]) -> None:
-        self.reports = tuple(reports)
+    def __init__(self, reports: Sequence[Any]) -> None:
+        self.reports: tuple[Any, ...] = tuple(reports)
         lines = "; ".join(f"{r.source}/{r.leg}: {r.status} ({r.error})" for r in self.reports)
         super().__init__(f"All {len(self.reports)} calls to sources failed: {lines}")
 
@@ -124,75 +132,3 @@ class IngestError(ContextRouterError):
     def __init__(self, message: str, *, document: str = "") -> None:
         self.document = document
         super().__init__(message)
-
-
-# Words of names whose values are secrets wherever they occur: settings, messages of failing sources, logs. The long ones also
-# stand at the end of another word, as in `dbpassword`.
-_SHORT = frozenset(("key", "pass", "pwd", "auth", "bearer", "sig", "dsn", "jwt", "cookie", "creds"))
-_LONG = ("token", "secret", "password", "passwd", "passphrase", "credential", "credentials", "authorization", "signature")
-_ENDINGS = (*_LONG, "apikey", "accesskey", "secretkey", "privatekey", "authkey")
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-
-# Everything that is repeated has a bound, or is hidden and so never read twice: the time is in proportion to the text, whoever
-# wrote it.
-_NAMED = re.compile(
-    r"""(?x) (?P<name> [\w-]{1,64}+ ) (?: (?P<mark> \\{0,3} ["']? \s{0,8} [=:] ) >? | \\{0,3} ["'] \s{0,8} , (?= \s{0,8} b? ["'] ) )
-        \s{0,8} (?: b (?= ["'] ) )? (?: (?i: bearer | basic | digest | token ) \s{1,8} )?"""
-)
-_VALUE = re.compile(
-    r"""(?xs) (?P<open> ["'`] ) (?: (?! (?P=open) ) (?: \\. | [^\\] ) )*+ | (?P<escaped> \\{1,3} ["'] ) (?: (?! (?P=escaped) ) . )*+
-        | \( [^()]*+ | \[ [^\[\]]*+ | \{ [^{}]*+ | [^\s"'`&;]+ (?<! [,.)\]}>] )"""
-)
-_COOKIES = re.compile(r"""[^\s"';]++(?:;\s?[^\s"';]++)*+""")
-_ASIDE = re.compile(r"(?i)(?:api|access|secret|private)\s{1,4}\Z")
-_UNNAMED = re.compile(
-    r"""(?xs) ( \b (?i: bearer | basic ) \s{1,8} ) [A-Za-z0-9._~+/=-]{8,}
-        | ( :// [^/\s:]* : ) (?: (?! :// ) [^\s"'<>] )* (?= @ )
-        | ( -----BEGIN\ [A-Z ]{0,40} PRIVATE\ KEY----- ) (?: (?! -----END ) . )*+"""
-)
-
-
-def is_secret(name: str) -> bool:
-    """Whether a value of this name is a secret: a word of `X-Api-Key`, `accessToken` or `db_passwords` says so."""
-    return any(_tells(word.lower()) or _tells(word.lower().removesuffix("s")) for word in _WORD.findall(name))
-
-
-def _tells(word: str) -> bool:
-    return word in _SHORT or word.endswith(_ENDINGS)
-
-
-def spellings(secrets: Iterable[str]) -> list[str]:
-    """The secrets that are long enough to be told from other text, also as URLs and reprs spell them; the longest first."""
-    known = [secret for secret in secrets if len(secret) >= 4]
-    found = {text for s in known for text in (s, quote(s, ""), quote_plus(s), s.encode("unicode_escape").decode())}
-    return sorted(found, key=lambda text: (-len(text), text))
-
-
-def mask(text: str, secrets: Iterable[str] = ()) -> str:
-    """Return `text` without secrets: known values, values of secret names, bearer tokens, passwords in URLs, private keys.
-
-    What hides a word too many is chosen over what may show a part of a secret. Cut a text after this, not before.
-    """
-    for secret in spellings(secrets):
-        text = text.replace(secret, "***")
-    text = _UNNAMED.sub(lambda found: next(group for group in found.groups() if group) + "***", text)
-    shown, at = [], 0
-    for found in _NAMED.finditer(text):
-        if found.start() < at or not _names_secret(text, found):
-            continue
-        cookies = _COOKIES.match(text, found.end()) if found["name"].lower().endswith("cookie") else None
-        value = cookies or _VALUE.match(text, found.end())
-        if value is not None:
-            shown += [text[at : found.end()], "" if cookies else value["open"] or value["escaped"] or "", "***"]
-            at = value.end()
-    return "".join((*shown, text[at:]))
-
-
-def _names_secret(text: str, found: re.Match[str]) -> bool:
-    """Whether what is found before a value names a secret. In prose, a "key:" alone is not one, and a KeyError never."""
-    words = _WORD.findall(found["name"])
-    if not words or not _tells(words[-1].lower()):
-        return False
-    mark, before = found["mark"] or "'", text[max(0, found.start() - 12) : found.start()]
-    plain = found["name"].lower() in ("key", "pass") and not mark.strip("\\").startswith(('"', "'")) and not mark.endswith("=")
-    return not plain or _ASIDE.search(before) is not None

@@ -1,7 +1,8 @@
 """What a filter finds, said once for stores, connectors and the check on arrival.
 
-A filter names a field of documents, or else a key of their metadata, and a value or several of which one suffices. A field
-comes first: a metadata key of the same name changes nothing, so that no document passes for another by what it says of itself.
+A filter names a field of documents, or else a key of their metadata, and a value or several of which one
+suffices. A field comes first: a metadata key of the same name changes nothing, so that no document passes for
+another by what it says of itself.
 """
 
 from __future__ import annotations
@@ -15,9 +16,20 @@ import msgspec
 from contextrouter.model import SEARCH_TEXT, Document, Request
 
 FIELDS = (
-    "id", "parent", "tenant", "compartment", "sensitivity", "kind", "trust", "language", "media_type", "title", "url", "labels",
+    "id",
+    "parent",
+    "tenant",
+    "compartment",
+    "sensitivity",
+    "kind",
+    "trust",
+    "language",
+    "media_type",
+    "title",
+    "url",
+    "labels",
     "keywords",
-)  # fmt: skip
+)
 """Fields of a document that filters may name; any other name is a key of the metadata."""
 _LONGEST = 200
 
@@ -26,11 +38,15 @@ def passes(document: Document, filters: Mapping[str, Any], labels: Sequence[str]
     """Whether `document` has what each filter names, and bears one of `labels` where there are any."""
     if labels and not any(label in document.labels for label in labels):
         return False
-    return all(not set(forms(value)).isdisjoint(forms(value_of(document, key))) for key, value in filters.items())
+    return all(
+        not set(forms(value)).isdisjoint(forms(value_of(document, key))) for key, value in filters.items()
+    )
 
 
 def wanted(request: Request) -> Mapping[str, Any]:
-    """What a request wants filtered: its filters, and its kinds; of kinds that both name, those on which they agree."""
+    """What a request wants filtered: its filters, and its kinds; of kinds that both name, those on which they
+    agree.
+    """
     if request.kinds is None:
         return request.filters
     kinds = list(request.kinds)
@@ -48,14 +64,17 @@ def value_of(document: Document, key: str) -> Any:
 def attributes(document: Document) -> dict[str, set[str]]:
     """The values a filter can meet, by key, each in canonical form. Nested mappings are not filtered on."""
     every: dict[str, Any] = {**document.metadata, **{field: getattr(document, field) for field in FIELDS}}
-    return {key: values for key, value in every.items() if key != SEARCH_TEXT and (values := set(forms(value)))}
+    return {
+        key: values for key, value in every.items() if key != SEARCH_TEXT and (values := set(forms(value)))
+    }
 
 
 def forms(value: Any) -> list[str]:
-    """Canonical forms of one value or of a list of them; None, an empty text and mappings have none, so nothing is
-    equal to them.
+    """Canonical forms of one value or of a list of them; None, an empty text and mappings have none, so
+    nothing is equal to them.
 
-    Equal numbers are alike: 1, 1.0, True. What JSON writes as a text, a moment, say, is that text, as it is in a store.
+    Equal numbers are alike: 1, 1.0, True. What JSON writes as a text, a moment, say, is that text, as it is
+    in a store.
     """
     if isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping):
         return [form for item in value if (form := _canonical(item)) is not None]

@@ -1,33 +1,41 @@
 """The nouns: everything that moves through the router, on one page.
 
-A question is a `Request`; interpreted, an `Intent`; planned, a `Plan` of `Call`s, each with a `Query`. Sources answer with `Hit`s
-around `Document`s; they become `RankedList`s, then `Envelope`s with `Provenance`; the `Context` holds the best. All are frozen.
+A question is a `Request`; interpreted, an `Intent`; planned, a `Plan` of `Call`s, each with a `Query`.
+Sources answer with `Hit`s around `Document`s; they become `RankedList`s, then `Envelope`s with `Provenance`;
+the `Context` holds the best. All are frozen.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, time, timedelta
 from hashlib import sha256
-from typing import Any, Literal
+from typing import Any, Literal, Self
 from zoneinfo import ZoneInfo
 
 import msgspec
 
-from contextrouter import asked
-from contextrouter.answerable import Answerability, judged
-from contextrouter.noun import Noun
+from contextrouter.pipeline import request_validation
+from contextrouter.pipeline.answerability import Answerability, judged
+from contextrouter.scope import Scope
 
 Vector = Sequence[float]
 """One embedding: a sequence of finite floats (a list, or a one-dimensional numpy array)."""
 
 Status = Literal["ok", "partial", "timeout", "error", "skipped", "open"]
-SENSITIVITIES = ("public", "internal", "confidential", "restricted")  # lowest first; a level not listed is above them all
 TRUSTS = ("authoritative", "reference", "volatile")  # highest first
-SEARCH_TEXT = "search_text"  # key of a document's metadata: what is searched instead of its content, where that differs
-SHARED = "*"
-"""The tenant of what every tenant may see; only settings and ingestion give it, and on purpose."""
+SEARCH_TEXT = (
+    "search_text"  # key of a document's metadata: what is searched instead of its content, where that differs
+)
 _NONE: Mapping[str, Any] = {}
+
+
+class Noun(msgspec.Struct, frozen=True):
+    """Frozen, and copied with changes."""
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with `changes`."""
+        return msgspec.structs.replace(self, **changes)
 
 
 class Document(Noun, frozen=True, kw_only=True, gc=False):
@@ -57,7 +65,9 @@ class Document(Noun, frozen=True, kw_only=True, gc=False):
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 (hex) over url, snippet and content, each length-prefixed so that no two triples encode alike."""
+        """SHA-256 (hex) over url, snippet and content, each length-prefixed so that no two triples encode
+        alike.
+        """
         digest = sha256()
         for part in (self.url, self.snippet, self.content):
             data = part.encode("utf-8", "surrogatepass")
@@ -119,7 +129,9 @@ class Envelope(Noun, frozen=True, kw_only=True, gc=False):
     def scored(self, score: float, normalized: float | None = None, **signals: float) -> Envelope:
         """Return a copy with a new score, and `signals` added to those there are."""
         known = self.normalized if normalized is None else normalized
-        return self.replace(score=score, normalized=known, signals={**self.signals, **signals} if signals else self.signals)
+        return self.replace(
+            score=score, normalized=known, signals={**self.signals, **signals} if signals else self.signals
+        )
 
     def drop(self, reason: str) -> Envelope:
         """Return a copy that says why it goes no further."""
@@ -163,35 +175,6 @@ class Facet(Noun, frozen=True, kw_only=True, gc=False):
     count: int
 
 
-class Scope(Noun, frozen=True, kw_only=True):
-    """What the caller may see: one tenant, a set of compartments, and a ceiling of sensitivity. All must match."""
-
-    tenant: str | None = None
-    compartments: frozenset[str] = frozenset()
-    ceiling: str = "public"
-
-    def __post_init__(self) -> None:
-        if self.ceiling not in SENSITIVITIES:
-            raise ValueError(f"Scope.ceiling {self.ceiling!r} is not one of {', '.join(SENSITIVITIES)}.")
-        given: object = self.compartments
-        if not isinstance(given, frozenset):
-            if isinstance(given, str):  # what a caller may well write
-                raise TypeError("Scope.compartments is a set of names, not one string.")
-            msgspec.structs.force_setattr(self, "compartments", frozenset(self.compartments))
-
-    def allows(self, item: Document | Fact | Entity) -> bool:
-        """Whether `item` may be seen. An item without a tenant belongs to the scope without a tenant, and to no other."""
-        if item.tenant != SHARED and (item.tenant or None) != (self.tenant or None):
-            return False
-        if item.compartment and item.compartment not in self.compartments:
-            return False
-        return not item.sensitivity or item.sensitivity in self.levels()
-
-    def levels(self) -> tuple[str, ...]:
-        """The sensitivities up to the ceiling."""
-        return SENSITIVITIES[: SENSITIVITIES.index(self.ceiling) + 1]
-
-
 class Period(Noun, frozen=True, kw_only=True):
     """Inclusive days in a named zone, or instants. An end that is None is open."""
 
@@ -200,11 +183,38 @@ class Period(Noun, frozen=True, kw_only=True):
     zone: str = "UTC"
 
     def __post_init__(self) -> None:
-        asked.check_period(self.start, self.end, self.zone)
+        ends: tuple[tuple[str, object], ...] = (("start", self.start), ("end", self.end))
+        for name, value in ends:
+            if value is not None and not isinstance(value, date):  # a datetime is a date
+                given = f"{type(value).__name__} {value!r:.80}"
+                raise ValueError(f"Period.{name} is a date, a datetime or None, not {given}.")
+        try:
+            ZoneInfo(self.zone)
+        except (KeyError, ValueError, OSError, TypeError):
+            hint = "Use a name such as 'Europe/Berlin'."
+            raise ValueError(f"Period.zone {self.zone!r:.80} is not a time zone. {hint}") from None
 
     def bounds(self) -> tuple[datetime | None, datetime | None]:
-        """The period as instants: [first, last), aware. A day ends where the next begins, also when clocks change."""
-        return asked.bounds(self.start, self.end, self.zone)
+        """The period as instants: [first, last), aware. A day ends where the next begins, also when clocks
+        change.
+
+        An end after which the calendar has nothing more is open.
+        """
+        zone = ZoneInfo(self.zone)
+
+        def instant(value: date | datetime | None, *, days: int) -> datetime | None:
+            if value is None:
+                return None
+            if isinstance(value, datetime):
+                aware = value if value.tzinfo else value.replace(tzinfo=zone)
+                return aware + timedelta(microseconds=days)
+            return datetime.combine(value + timedelta(days=days), time(), zone)
+
+        try:
+            last = instant(self.end, days=1)
+        except OverflowError:
+            last = None
+        return instant(self.start, days=0), last
 
     def contains(self, moment: datetime) -> bool:
         """Whether `moment` lies inside; a naive one is taken as UTC."""
@@ -215,7 +225,9 @@ class Period(Noun, frozen=True, kw_only=True):
 
 
 class Request(Noun, frozen=True, kw_only=True):
-    """One call. `deadline` is in seconds from the call; None takes `[rag] timeout_seconds`. What is wrong raises RequestRefused."""
+    """One call. `deadline` is in seconds from the call; None takes `[rag] timeout_seconds`. What is wrong
+    raises RequestRefused.
+    """
 
     question: str
     history: tuple[Mapping[str, str], ...] = ()  # {"role": …, "content": …}, oldest first
@@ -229,7 +241,7 @@ class Request(Noun, frozen=True, kw_only=True):
     mode: str | None = None  # overrides the intent's kind, and with it the route
 
     def __post_init__(self) -> None:
-        for name, value in asked.checked(self).items():
+        for name, value in request_validation.checked(self).items():
             msgspec.structs.force_setattr(self, name, value)
 
 
@@ -252,7 +264,9 @@ class Intent(Noun, frozen=True, kw_only=True):
 
 
 class Query(Noun, frozen=True, kw_only=True, gc=False):
-    """What a source is asked. `deadline` is on the clock of `time.monotonic()`, a little before the router's own cut."""
+    """What a source is asked. `deadline` is on the clock of `time.monotonic()`, a little before the router's
+    own cut.
+    """
 
     text: str
     leg: str = "default"
@@ -320,17 +334,23 @@ class Citation(Noun, frozen=True, kw_only=True, gc=False):
 
 
 class Usage(Noun, frozen=True, kw_only=True, gc=False):
-    """What one request cost; `cache` names the tier it came from, or "joined". `tokens` None: no budget, none were counted."""
+    """What one request cost; `cache` names the tier it came from, or "joined". `tokens` None: no budget, none
+    were counted.
+    """
+
     calls: int = 0
     hits: int = 0
     embedded: int = 0
     tokens: int | None = None
     seconds: float = 0.0
-    cache: str = ""  # memory, disk, redis, joined; then what else stands here is the cost of this answer, not of the first
+    # memory, disk, redis, joined; then what else stands here is the cost of this answer, not of the first
+    cache: str = ""
 
 
 class Step(Noun, frozen=True, kw_only=True):
-    """One step of a request: how long it took (seconds), how many envelopes came out alive, and which went no further."""
+    """One step of a request: how long it took (seconds), how many envelopes came out alive, and which went no
+    further.
+    """
 
     name: str
     elapsed: float
@@ -338,7 +358,9 @@ class Step(Noun, frozen=True, kw_only=True):
     lost: Sequence[Envelope] = ()
     note: str = ""
     lost_facts: tuple[Fact, ...] = ()
-    order: tuple[str, ...] = ()  # ids (or URLs) of the first 50, best first; where stages run: behind the fusion, and behind each
+    order: tuple[
+        str, ...
+    ] = ()  # ids (or URLs) of the first 50, best first; where stages run: behind the fusion, and behind each
 
     @property
     def dropped(self) -> dict[str, tuple[str, ...]]:
@@ -362,7 +384,9 @@ class Trace(Noun, frozen=True, kw_only=True):
 
 
 class Context(Noun, frozen=True, kw_only=True):
-    """The result. `envelopes[i]` is citation `[i + 1]`; `coverage` says how each call to each source ended."""
+    """The result. `envelopes[i]` is citation `[i + 1]`; `coverage` says how each call to each source
+    ended.
+    """
 
     question: str
     intent: Intent
@@ -380,9 +404,13 @@ class Context(Noun, frozen=True, kw_only=True):
 
     @property
     def degraded(self) -> bool:
-        """Whether some source, or a part of one, is missing from the answer, or a stage was skipped because it failed."""
+        """Whether some source, or a part of one, is missing from the answer, or a stage was skipped because
+        it failed.
+        """
         failed = ("timeout", "error", "open", "partial")
-        return any(r.status in failed for r in self.coverage) or any(s.note.startswith("failed") for s in self.trace.steps)
+        return any(r.status in failed for r in self.coverage) or any(
+            s.note.startswith("failed") for s in self.trace.steps
+        )
 
     @property
     def answerability(self) -> Answerability:

@@ -1,6 +1,7 @@
-"""Make docs/explorer.png: the explorer as it answers the question of the example. Needs chromium, and the packages of the tests.
+"""Make docs/explorer.png: the explorer as it answers the question of the example. Needs chromium, and the
+packages of the tests.
 
-    .venv/bin/python scripts/make_explorer_picture.py
+.venv/bin/python scripts/make_explorer_picture.py
 """
 
 from __future__ import annotations
@@ -32,9 +33,14 @@ async def make(folder: Path) -> Path:
     async with served(router) as server, browser(folder / "profile") as page:
         await page.open(f"{server.url}/explorer")
         await page.until("document.querySelectorAll('#sources li').length")
-        await page.value(f"document.getElementById('question').value = {QUESTION!r}; document.getElementById('submit').click()")
+        await page.value(
+            f"document.getElementById('question').value = {QUESTION!r};"
+            " document.getElementById('submit').click()"
+        )
         await page.until(DONE)
-        await page.value("document.querySelector('#plan').hidden = true; document.querySelector('#hits summary').click()")
+        await page.value(
+            "document.querySelector('#plan').hidden = true; document.querySelector('#hits summary').click()"
+        )
         await page.picture(path, width=WIDTH, height=HEIGHT)
     return path
 

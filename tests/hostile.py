@@ -1,6 +1,7 @@
 """Servers on this machine that do what servers on the web do: answer late, for ever, wrongly, or with a bomb.
 
-`Hostile` listens on 127.0.0.2, which tests allow; `Forbidden` on 127.0.0.1, which they do not, and counts who comes all the same.
+`Hostile` listens on 127.0.0.2, which tests allow; `Forbidden` on 127.0.0.1, which they do not, and counts who
+comes all the same.
 """
 
 from __future__ import annotations
@@ -21,33 +22,77 @@ ALLOWED = ["127.0.0.2/32"]
 GIB = 1 << 30
 
 FEED = (
-    '<?xml version="1.0"?><rss version="2.0"><channel><title>T</title><link>https://example.org/</link>'
-    "<item><title>zebra crossing</title><link>https://example.org/z</link><description>A zebra has stripes.</description></item>"
-    "</channel></rss>"
+    '<?xml version="1.0"?><rss'
+    ' version="2.0"><channel><title>T</title><link>https://example.org/</link><item><title>zebra'
+    " crossing</title><link>https://example.org/z</link><description>A zebra has"
+    " stripes.</description></item></channel></rss>"
 )
 PAGE = (
     "<!DOCTYPE html><html lang='en'><head><title>On zebras</title></head><body><article><h1>On zebras</h1>"
-    + "".join(f"<p>A zebra has stripes, and paragraph {n} of this article says more about every zebra.</p>" for n in range(9))
+    + "".join(
+        f"<p>A zebra has stripes, and paragraph {n} of this article says more about every zebra.</p>"
+        for n in range(9)
+    )
     + "</article></body></html>"
 )
-API = json.dumps({"results": [{"id": 1, "title": "zebra", "text": "A zebra has stripes.", "url": "https://example.org/z"}]})
-KINDS = {"feed": ("application/rss+xml", FEED), "page": ("text/html; charset=utf-8", PAGE), "api": ("application/json", API)}
+API = json.dumps(
+    {"results": [{"id": 1, "title": "zebra", "text": "A zebra has stripes.", "url": "https://example.org/z"}]}
+)
+KINDS = {
+    "feed": ("application/rss+xml", FEED),
+    "page": ("text/html; charset=utf-8", PAGE),
+    "api": ("application/json", API),
+}
 
 REDIRECTS = (
-    "http://127.0.0.1:{port}/", "http://localhost:{port}/", "http://2130706433:{port}/", "http://0x7f000001:{port}/",
-    "http://0177.0.0.1:{port}/", "http://127.1:{port}/", "http://0.0.0.0:{port}/", "http://[::1]:{port}/",
-    "http://[::ffff:127.0.0.1]:{port}/", "http://[::127.0.0.1]:{port}/", "http://[64:ff9b::7f00:1]:{port}/",
-    "http://[2002:7f00:1::]:{port}/", "http://[fe80::1]:{port}/", "http://169.254.169.254/latest/meta-data/",
-    "http://[fd00:ec2::254]/latest/meta-data/", "http://168.63.129.16/", "http://224.0.0.1/", "http://100.100.100.200/",
-)  # fmt: skip
+    "http://127.0.0.1:{port}/",
+    "http://localhost:{port}/",
+    "http://2130706433:{port}/",
+    "http://0x7f000001:{port}/",
+    "http://0177.0.0.1:{port}/",
+    "http://127.1:{port}/",
+    "http://0.0.0.0:{port}/",
+    "http://[::1]:{port}/",
+    "http://[::ffff:127.0.0.1]:{port}/",
+    "http://[::127.0.0.1]:{port}/",
+    "http://[64:ff9b::7f00:1]:{port}/",
+    "http://[2002:7f00:1::]:{port}/",
+    "http://[fe80::1]:{port}/",
+    "http://169.254.169.254/latest/meta-data/",
+    "http://[fd00:ec2::254]/latest/meta-data/",
+    "http://168.63.129.16/",
+    "http://224.0.0.1/",
+    "http://100.100.100.200/",
+)
 """Where a redirect may try to lead: this machine in every spelling, metadata services, multicast."""
 
 FAILING = (
-    "slow-first-byte", "slow-drip", "never-ends", "endless-headers", "gzip-bomb", "deflate-bomb", "brotli-bomb", "loop",
-    "long-loop", "short", "broken-chunks", "status-503", "status-429-later", "status-404",
-    "reset", "hang-up", "garbage", "silent-304", "extra-bytes",
-    "wrong-type", "damaged-gzip", "cut-gzip", "unknown-encoding", "redirect-nowhere", "redirect-file",
-)  # fmt: skip
+    "slow-first-byte",
+    "slow-drip",
+    "never-ends",
+    "endless-headers",
+    "gzip-bomb",
+    "deflate-bomb",
+    "brotli-bomb",
+    "loop",
+    "long-loop",
+    "short",
+    "broken-chunks",
+    "status-503",
+    "status-429-later",
+    "status-404",
+    "reset",
+    "hang-up",
+    "garbage",
+    "silent-304",
+    "extra-bytes",
+    "wrong-type",
+    "damaged-gzip",
+    "cut-gzip",
+    "unknown-encoding",
+    "redirect-nowhere",
+    "redirect-file",
+)
 WORKING = ("good", "gzip", "brotli", "latin", "gbk", "chunked", "once-503", "once-429")
 
 
@@ -58,7 +103,9 @@ def bomb(encoding: str) -> bytes:
         packer = brotli.Compressor(quality=1)
         mebibyte = bytes(1 << 20)
         return b"".join([*(packer.process(mebibyte) for _ in range(1024)), packer.finish()])
-    header, tail = (b"\x1f\x8b\x08\0\0\0\0\0\0\xff", bytes(8)) if encoding == "gzip" else (b"\x78\x9c", bytes(4))
+    header, tail = (
+        (b"\x1f\x8b\x08\0\0\0\0\0\0\xff", bytes(8)) if encoding == "gzip" else (b"\x78\x9c", bytes(4))
+    )
     deflate = zlib.compressobj(wbits=-15)
     block = deflate.compress(bytes(1 << 20)) + deflate.flush(zlib.Z_FULL_FLUSH)
     return header + block * 1024 + b"\x03\0" + tail
@@ -103,7 +150,9 @@ class Listening:
         self._at_once += 1
         self.most_at_once = max(self.most_at_once, self._at_once)
         try:
-            with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, ssl.SSLError, asyncio.CancelledError):
+            with contextlib.suppress(
+                ConnectionError, asyncio.IncompleteReadError, ssl.SSLError, asyncio.CancelledError
+            ):
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
                 self.heads.append(head)
                 path = unquote(head.split(" ")[1])
@@ -122,7 +171,9 @@ class Forbidden(Listening):
     """What must never be reached."""
 
 
-async def send(writer: asyncio.StreamWriter, status: str, body: bytes = b"", headers: dict[str, str] | None = None) -> None:
+async def send(
+    writer: asyncio.StreamWriter, status: str, body: bytes = b"", headers: dict[str, str] | None = None
+) -> None:
     lines = {"Content-Length": str(len(body)), "Connection": "close", **(headers or {})}
     head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
     writer.write(f"HTTP/1.1 {status}\r\n{head}\r\n".encode("latin-1") + body)
@@ -130,7 +181,9 @@ async def send(writer: asyncio.StreamWriter, status: str, body: bytes = b"", hea
 
 
 class Hostile(Listening):
-    """`/<how>/<kind>` answers with a feed, page or API answer, in the way that `how` says. `more` holds further ways by path."""
+    """`/<how>/<kind>` answers with a feed, page or API answer, in the way that `how` says. `more` holds
+    further ways by path.
+    """
 
     def __init__(self, host: str = "127.0.0.2", context: ssl.SSLContext | None = None) -> None:
         super().__init__(host, context)
@@ -156,7 +209,9 @@ class Hostile(Listening):
         await asyncio.sleep(60)
 
     async def _slow_drip(self, writer: asyncio.StreamWriter, media: str, text: str, path: str) -> None:
-        writer.write(f"HTTP/1.1 200 OK\r\nContent-Type: {media}\r\nContent-Length: {len(text.encode())}\r\n\r\n".encode())
+        writer.write(
+            f"HTTP/1.1 200 OK\r\nContent-Type: {media}\r\nContent-Length: {len(text.encode())}\r\n\r\n".encode()
+        )
         for byte in text.encode():
             writer.write(bytes([byte]))
             await writer.drain()
@@ -193,14 +248,24 @@ class Hostile(Listening):
         await send(writer, "302 Found", headers={"Location": path + "/more"})
 
     async def _short(self, writer: asyncio.StreamWriter, media: str, text: str, path: str) -> None:
-        await send(writer, "200 OK", text.encode(), {"Content-Type": media, "Content-Length": str(len(text) + 1_000)})
+        await send(
+            writer, "200 OK", text.encode(), {"Content-Type": media, "Content-Length": str(len(text) + 1_000)}
+        )
 
     async def _extra_bytes(self, writer: asyncio.StreamWriter, media: str, text: str, path: str) -> None:
-        await send(writer, "200 OK", text.encode() + b" and more than was said" * 50, {
-            "Content-Type": media, "Content-Length": str(len(text.encode()))})  # fmt: skip
+        await send(
+            writer,
+            "200 OK",
+            text.encode() + b" and more than was said" * 50,
+            {"Content-Type": media, "Content-Length": str(len(text.encode()))},
+        )
 
-    async def _chunks(self, writer: asyncio.StreamWriter, media: str, pieces: list[bytes], end: bytes) -> None:
-        writer.write(f"HTTP/1.1 200 OK\r\nContent-Type: {media}\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
+    async def _chunks(
+        self, writer: asyncio.StreamWriter, media: str, pieces: list[bytes], end: bytes
+    ) -> None:
+        writer.write(
+            f"HTTP/1.1 200 OK\r\nContent-Type: {media}\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+        )
         for piece in pieces:
             writer.write(b"%x\r\n%s\r\n" % (len(piece), piece))
         writer.write(end)
@@ -212,7 +277,9 @@ class Hostile(Listening):
     async def _broken_chunks(self, writer: asyncio.StreamWriter, media: str, text: str, path: str) -> None:
         await self._chunks(writer, media, [text.encode()[:50]], b"zz\r\nno number\r\n")
 
-    async def _status(self, writer: asyncio.StreamWriter, status: str, headers: dict[str, str] | None = None) -> None:
+    async def _status(
+        self, writer: asyncio.StreamWriter, status: str, headers: dict[str, str] | None = None
+    ) -> None:
         await send(writer, status, b"no", headers)
 
     async def _status_503(self, writer: asyncio.StreamWriter, media: str, text: str, path: str) -> None:
@@ -225,11 +292,19 @@ class Hostile(Listening):
         await self._status(writer, "429 Too Many", {"Retry-After": "3600"})
 
     async def _once_503(self, writer: asyncio.StreamWriter, media: str, text: str, path: str) -> None:
-        await (self._good(writer, media, text, path) if self._come_before(path) else self._status(writer, "503 Unavailable"))
+        await (
+            self._good(writer, media, text, path)
+            if self._come_before(path)
+            else self._status(writer, "503 Unavailable")
+        )
 
     async def _once_429(self, writer: asyncio.StreamWriter, media: str, text: str, path: str) -> None:
         again = self._come_before(path)
-        await (self._good(writer, media, text, path) if again else self._status(writer, "429 Wait", {"Retry-After": "0"}))
+        await (
+            self._good(writer, media, text, path)
+            if again
+            else self._status(writer, "429 Wait", {"Retry-After": "0"})
+        )
 
     def _come_before(self, path: str) -> bool:
         return [hit.partition("?")[0] for hit in self.hits].count(path) > 1
@@ -239,7 +314,10 @@ class Hostile(Listening):
         await writer.drain()
 
     async def _reset(self, writer: asyncio.StreamWriter, media: str, text: str, path: str) -> None:
-        writer.write(f"HTTP/1.1 200 OK\r\nContent-Type: {media}\r\nContent-Length: 100000\r\n\r\n".encode() + text.encode()[:20])
+        writer.write(
+            f"HTTP/1.1 200 OK\r\nContent-Type: {media}\r\nContent-Length: 100000\r\n\r\n".encode()
+            + text.encode()[:20]
+        )
         await writer.drain()
         writer.transport.abort()
 
@@ -276,12 +354,19 @@ class Hostile(Listening):
     async def _latin(self, writer: asyncio.StreamWriter, media: str, text: str, path: str) -> None:
         """Says utf-8 and sends Latin-1."""
         body = text.replace("stripes", "strípes" if "json" not in media else "stripes")
-        await send(writer, "200 OK", body.encode("latin-1"), {"Content-Type": media.partition(";")[0] + "; charset=utf-8"})
+        await send(
+            writer,
+            "200 OK",
+            body.encode("latin-1"),
+            {"Content-Type": media.partition(";")[0] + "; charset=utf-8"},
+        )
 
     async def _gbk(self, writer: asyncio.StreamWriter, media: str, text: str, path: str) -> None:
         """Says GBK and is GBK."""
         body = text.replace("stripes", "stripes 条纹" if "json" not in media else "stripes")
-        await send(writer, "200 OK", body.encode("gbk"), {"Content-Type": media.partition(";")[0] + "; charset=gbk"})
+        await send(
+            writer, "200 OK", body.encode("gbk"), {"Content-Type": media.partition(";")[0] + "; charset=gbk"}
+        )
 
     async def _redirect_nowhere(self, writer: asyncio.StreamWriter, media: str, text: str, path: str) -> None:
         await send(writer, "302 Found")

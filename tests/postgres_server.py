@@ -17,8 +17,7 @@ from typing import Any
 
 import asyncpg
 
-from contextrouter.builtin.providers import postgres_embedded
-from contextrouter.builtin.providers.postgres import Postgres
+from contextrouter.builtin.providers.postgres import Postgres, embedded
 from contextrouter.contracts import Entry
 from contextrouter.model import Document, Query
 
@@ -30,13 +29,15 @@ with warnings.catch_warnings():
 @functools.cache
 def uri() -> str:
     """The server's connection string, for its superuser."""
-    address = postgres_embedded.start(postgres_embedded.example_folder())
+    address = embedded.start(embedded.example_folder())
     asyncio.run(hurried(address, "synchronous_commit", "autovacuum"))
     return address
 
 
 async def hurried(address: str, *more: str) -> None:
-    """Have a server not wait for the disk: what it said was written outlives its processes, not the machine."""
+    """Have a server not wait for the disk: what it said was written outlives its processes, not the
+    machine.
+    """
     connection = await asyncpg.connect(address)
     for setting in ("fsync", "full_page_writes", *more):
         await connection.execute(f"ALTER SYSTEM SET {setting} = off")
@@ -49,7 +50,7 @@ class Server:
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="contextrouter-pg-"))
-        self.dsn = postgres_embedded.start(str(self.folder / "data"))
+        self.dsn = embedded.start(str(self.folder / "data"))
         asyncio.run(hurried(self.dsn))
         self._server = get_server(self.folder / "data")
 
@@ -103,7 +104,11 @@ async def run(sql: str, *values: Any, **keywords: Any) -> list[Any]:
 def entry(id: str, content: str, *, vector: Sequence[float] | None = None, **fields: Any) -> Entry:
     """An entry of one chunk, with the same vector on both vector legs."""
     document = Document(id=id, content=content, **fields)
-    return Entry(document=document, chunks=[document], vectors={"vector": [vector], "keywords": [vector]} if vector else {})
+    return Entry(
+        document=document,
+        chunks=[document],
+        vectors={"vector": [vector], "keywords": [vector]} if vector else {},
+    )
 
 
 async def ids(store: Any, text: str, leg: str = "text", **query: Any) -> list[str]:

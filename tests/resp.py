@@ -10,7 +10,9 @@ from time import monotonic
 
 
 class RespServer:
-    """Keeps texts by key with their expiry. `hang` makes it read and never answer; `commands` are the names it was sent."""
+    """Keeps texts by key with their expiry. `hang` makes it read and never answer; `commands` are the names
+    it was sent.
+    """
 
     def __init__(self) -> None:
         self.data: dict[bytes, tuple[bytes, float]] = {}
@@ -78,11 +80,22 @@ class RespServer:
             return b":%d\r\n" % len(self._live(rest[0]) or b"")
         if name == "UNLINK":
             return b":%d\r\n" % sum(self.data.pop(key, None) is not None for key in rest)
-        if name == "SCAN":  # two keys a page; the cursor is the serial number of the last, so that keys may go meanwhile
-            found = [(n, key) for key, n in self._serials.items() if n > int(rest[0]) and self._live(key) is not None]
+        if (
+            name == "SCAN"
+        ):  # two keys a page; the cursor is the serial number of the last, so that keys may go meanwhile
+            found = [
+                (n, key)
+                for key, n in self._serials.items()
+                if n > int(rest[0]) and self._live(key) is not None
+            ]
             page = [(n, key) for n, key in found if fnmatchcase(key.decode(), rest[2].decode())][:2]
             cursor = page[-1][0] if len(page) == 2 else 0
-            return b"*2\r\n" + bulk(b"%d" % cursor) + b"*%d\r\n" % len(page) + b"".join(bulk(key) for _, key in page)
+            return (
+                b"*2\r\n"
+                + bulk(b"%d" % cursor)
+                + b"*%d\r\n" % len(page)
+                + b"".join(bulk(key) for _, key in page)
+            )
         return b"+OK\r\n"
 
 

@@ -17,7 +17,7 @@ import aiohttp
 from contextrouter import ContextRouter, Document, Hit
 from contextrouter.contracts import Completion, Generator
 from contextrouter.server import serve
-from contextrouter.server.access import hashed
+from contextrouter.server.auth import hashed
 from contextrouter.testing.fakes import Fixed
 
 KEY = "cr_of-the-tests"
@@ -45,7 +45,13 @@ class Said(Generator):
 
 def document(name: str, content: str = "", **labels: Any) -> Hit:
     return Hit(
-        document=Document(id=name, title=name, url=f"https://example.org/{name}", content=content or f"About {name}.", **labels)
+        document=Document(
+            id=name,
+            title=name,
+            url=f"https://example.org/{name}",
+            content=content or f"About {name}.",
+            **labels,
+        )
     )
 
 
@@ -54,10 +60,14 @@ def key(name: str = "anna", secret: str = KEY, **more: Any) -> dict[str, Any]:
     return {"keys": {name: {"hash": hashed(secret), **({"ceiling": "public"} | more)}}}
 
 
-def router(settings: dict[str, Any] | None = None, *, answer: Any = "a b c", **instances: Any) -> ContextRouter:
+def router(
+    settings: dict[str, Any] | None = None, *, answer: Any = "a b c", **instances: Any
+) -> ContextRouter:
     """A router of one source, "docs"."""
     instances.setdefault("connectors", {"docs": Fixed(answer)})
-    return ContextRouter({"rag": {"interpreters": [], "cache_enabled": False}, **(settings or {})}, **instances)
+    return ContextRouter(
+        {"rag": {"interpreters": [], "cache_enabled": False}, **(settings or {})}, **instances
+    )
 
 
 class Client:
@@ -70,7 +80,9 @@ class Client:
         if body is not None and "data" not in more:
             more["data"] = json.dumps(body)
             more["headers"] = {"Content-Type": "application/json", **more.get("headers", {})}
-        async with self.session.request(method or ("GET" if "data" not in more else "POST"), self.url + path, **more) as response:
+        async with self.session.request(
+            method or ("GET" if "data" not in more else "POST"), self.url + path, **more
+        ) as response:
             return Answer(response.status, response.headers, await response.text())
 
 
@@ -113,13 +125,19 @@ async def served(made: ContextRouter, *, token: str = "") -> AsyncIterator[Clien
 
 
 def started(folder: Path, *arguments: str) -> tuple[subprocess.Popen[str], str]:
-    """`contextrouter serve` in a process of its own, and its address. What it logs goes into a file, which is never full."""
+    """`contextrouter serve` in a process of its own, and its address. What it logs goes into a file, which is
+    never full.
+    """
     code = "from contextrouter.cli import main; main()"
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(
-            [sys.executable, "-c", code, "serve", "--port", "0", *arguments], cwd=folder, text=True,
-            stdout=subprocess.PIPE, stderr=log, env={**os.environ, "COLUMNS": "200", "PYTHONUNBUFFERED": "1"},
-        )  # fmt: skip
+            [sys.executable, "-c", code, "serve", "--port", "0", *arguments],
+            cwd=folder,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env={**os.environ, "COLUMNS": "200", "PYTHONUNBUFFERED": "1"},
+        )
     assert process.stdout is not None
     line = process.stdout.readline()
     if not line.startswith("http://"):

@@ -36,7 +36,9 @@ def length(node: Function) -> int:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_file_is_long_and_no_function_is(path: Path):
     assert len(path.read_text("utf-8").splitlines()) <= MOST_LINES or path.parent.name == "tests"
-    assert [f"{node.name}: {length(node)}" for node in functions(path) if length(node) > MOST_IN_FUNCTION] == []
+    assert [
+        f"{node.name}: {length(node)}" for node in functions(path) if length(node) > MOST_IN_FUNCTION
+    ] == []
 
 
 def test_half_of_the_functions_are_short():
@@ -47,8 +49,13 @@ def test_everything_public_in_the_package_says_what_it_is():
     silent = [
         f"{path.relative_to(ROOT)}: {node.name}"
         for path in SHIPPED
-        for node in [*functions(path), *(n for n in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(n, ast.ClassDef))]
-        if path.parts[-2] not in ("settings",) and isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+        for node in [
+            *functions(path),
+            *(n for n in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(n, ast.ClassDef)),
+        ]
+        if path.parts[-2] not in ("settings",)
+        and isinstance(node, ast.ClassDef)
+        and not node.name.startswith("_")
         if ast.get_docstring(node) is None
     ]
     assert silent == []
@@ -68,13 +75,24 @@ def test_names_are_the_fields_words():
 
 def test_nothing_is_pickled_and_nothing_starts_a_task_outside_the_router_s_own_files():
     texts = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in SHIPPED}
-    assert [name for name, text in texts.items() if re.search(r"^\s*(import|from) (pickle|marshal|shelve)\b", text, re.M)] == []
+    assert [
+        name
+        for name, text in texts.items()
+        if re.search(r"^\s*(import|from) (pickle|marshal|shelve)\b", text, re.M)
+    ] == []
     assert [name for name, text in texts.items() if re.search(r"\basyncio\.gather\(", text)] == []
 
 
 def test_layers_hold():
-    """errors < model < contracts < settings, plugins < the steps < router < ingest < cli; built-ins know the contracts alone."""
-    command = [sys.executable, "-c", "from importlinter.cli import lint_imports_command as c; c()", "--no-cache"]
+    """errors < model < contracts < settings, plugins < the steps < router < ingest < cli; built-ins know the
+    contracts alone.
+    """
+    command = [
+        sys.executable,
+        "-c",
+        "from importlinter.cli import lint_imports_command as c; c()",
+        "--no-cache",
+    ]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
@@ -82,7 +100,9 @@ def test_layers_hold():
 def test_the_wheel_ships_what_the_demo_copies():
     from contextrouter.cli.demo import PARTS
 
-    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]["targets"]["wheel"]
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]["targets"][
+        "wheel"
+    ]
     assert wheel["force-include"] == {part: f"contextrouter/example/{part}" for part in PARTS}
     assert all((ROOT / part).exists() for part in PARTS)
 

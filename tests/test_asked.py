@@ -1,4 +1,6 @@
-"""What a caller writes by hand: made right where that is plain, and refused by name before anything runs where it is not."""
+"""What a caller writes by hand: made right where that is plain, and refused by name before anything runs
+where it is not.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ from contextrouter.testing import Facts, Fixed, Legs, hits
         ("scope", "acme", "Request.scope is a Scope, not str 'acme'"),
     ],
 )
-def test_a_field_of_the_wrong_type_is_refused_by_name_when_the_request_is_made_or_changed(field: str, value: Any, message: str):
+def test_a_field_of_the_wrong_type_is_refused_by_name_when_the_request_is_made_or_changed(
+    field: str, value: Any, message: str
+):
     with pytest.raises(RequestRefused, match=message):
         Request(**{"question": "q", field: value})
     with pytest.raises(RequestRefused, match=message):
@@ -53,9 +57,15 @@ SETTINGS = {"connectors": {"off": {"use": "files", "path": ".", "enabled": False
     [
         (lambda r: r.route("q", sources="docs"), "Request.sources is a list of names"),
         (lambda r: r.route("q", deadline=-1), "The deadline is -1 seconds"),
-        (lambda r: r.route("q", legs=["vektor"]), r"No source has a leg 'vektor'. Legs: facts, text, vector."),
+        (
+            lambda r: r.route("q", legs=["vektor"]),
+            r"No source has a leg 'vektor'. Legs: facts, text, vector.",
+        ),
         (lambda r: r.plan(Request(question="q", legs=("vektor",))), "No source has a leg 'vektor'"),
-        (lambda r: r.route("q", sources=["off"]), r"Source 'off' is disabled: \[connectors.off\] says enabled = false."),
+        (
+            lambda r: r.route("q", sources=["off"]),
+            r"Source 'off' is disabled: \[connectors.off\] says enabled = false.",
+        ),
         (lambda r: r.route("q", sources=["of"]), "Source 'of' is not defined. Defined sources: docs, g"),
     ],
 )

@@ -1,4 +1,6 @@
-"""The parts of the cache by themselves: exact keys, memory bounded by bytes and age, one computation for many callers."""
+"""The parts of the cache by themselves: exact keys, memory bounded by bytes and age, one computation for many
+callers.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +19,7 @@ from hypothesis import strategies as st
 
 from contextrouter import Request, Scope
 from contextrouter.cache import MemoryCache, ResultCache, SingleFlight, Tiers, keys
+from contextrouter.runtime.distribution import DISTRIBUTION
 
 TODAY = date(2026, 5, 1)
 
@@ -24,7 +27,9 @@ TODAY = date(2026, 5, 1)
 def key_of(
     request: Request, today: date = TODAY, versions: dict[str, str] | None = None, router: bytes = b"r" * 32
 ) -> bytes | None:
-    return ResultCache(Tiers(10), router=router, ttl=1).key(request, today, {} if versions is None else versions)
+    return ResultCache(Tiers(10), router=router, ttl=1).key(
+        request, today, {} if versions is None else versions
+    )
 
 
 def test_cac_01_cac_02_an_address_outside_memory_is_a_full_sha256():
@@ -32,26 +37,69 @@ def test_cac_01_cac_02_an_address_outside_memory_is_a_full_sha256():
 
 
 def test_cac_15_the_core_neither_needs_nor_loads_diskcache_redis_or_a_pickle_of_theirs():
-    core = [line for line in requires("contextrouter") or () if "extra ==" not in line]
+    core = [line for line in requires(DISTRIBUTION) or () if "extra ==" not in line]
     assert {line.split(">")[0].strip() for line in core} == {"msgspec", "tomli"}
     unwanted = ("diskcache", "redis", "pickle")
-    code = f"import sys, contextrouter as c; c.ContextRouter(); print([n for n in {unwanted} if n in sys.modules])"
+    code = (
+        f"import sys, contextrouter as c; c.ContextRouter(); print([n for n in {unwanted} if n in"
+        " sys.modules])"
+    )
     shown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
     assert shown.strip() == "[]"
 
 
 def test_keys_ignore_the_order_of_mappings_and_sets():
-    assert key_of(Request(question="q", filters={"a": 1, "b": 2})) == key_of(Request(question="q", filters={"b": 2, "a": 1}))
+    assert key_of(Request(question="q", filters={"a": 1, "b": 2})) == key_of(
+        Request(question="q", filters={"b": 2, "a": 1})
+    )
     one, other = (Scope(compartments=frozenset(names)) for names in (["a", "b", "c"], ["c", "b", "a"]))
     assert key_of(Request(question="q", scope=one)) == key_of(Request(question="q", scope=other))
 
 
 SCALARS = [
-    None, True, False, 0, 1, -1, 2**70, 0.0, -0.0, 1.0, float("nan"), float("inf"), "", "1", "true", "null", "a", b"a", b"",
-    date(2026, 1, 1), "2026-01-01", datetime(2026, 1, 1), datetime(2026, 1, 1, tzinfo=UTC), Decimal("1"), Decimal("1.0"),
-    ["int", "1"], "['int', '1']", ["list"], [], [[]], {}, {"": ""}, {"a": None}, {1: "a"}, {"1": "a"}, {("a",): 1}, frozenset({1}),
-    frozenset({"1"}), Scope(), Scope(tenant="a"), ["map", ["a", None]], ["bytes", "61"],
-]  # fmt: skip
+    None,
+    True,
+    False,
+    0,
+    1,
+    -1,
+    2**70,
+    0.0,
+    -0.0,
+    1.0,
+    float("nan"),
+    float("inf"),
+    "",
+    "1",
+    "true",
+    "null",
+    "a",
+    b"a",
+    b"",
+    date(2026, 1, 1),
+    "2026-01-01",
+    datetime(2026, 1, 1),
+    datetime(2026, 1, 1, tzinfo=UTC),
+    Decimal("1"),
+    Decimal("1.0"),
+    ["int", "1"],
+    "['int', '1']",
+    ["list"],
+    [],
+    [[]],
+    {},
+    {"": ""},
+    {"a": None},
+    {1: "a"},
+    {"1": "a"},
+    {("a",): 1},
+    frozenset({1}),
+    frozenset({"1"}),
+    Scope(),
+    Scope(tenant="a"),
+    ["map", ["a", None]],
+    ["bytes", "61"],
+]
 
 
 def test_values_of_different_types_never_have_the_same_key():
@@ -71,9 +119,16 @@ def test_what_has_no_exact_encoding_has_no_key_so_it_is_not_cached():
 
 
 OTHER: dict[str, Any] = {
-    "question": "Q", "history": ({"role": "user", "content": "x"},), "scope": Scope(), "profile": {"x": 1}, "sources": ("a",),
-    "legs": ("text",), "kinds": ("book",), "filters": {"x": 1}, "mode": "m",
-}  # fmt: skip
+    "question": "Q",
+    "history": ({"role": "user", "content": "x"},),
+    "scope": Scope(),
+    "profile": {"x": 1},
+    "sources": ("a",),
+    "legs": ("text",),
+    "kinds": ("book",),
+    "filters": {"x": 1},
+    "mode": "m",
+}
 
 
 def test_every_field_of_a_request_but_its_deadline_is_in_the_key():
@@ -85,18 +140,25 @@ def test_every_field_of_a_request_but_its_deadline_is_in_the_key():
 
 
 _scopes = st.builds(
-    Scope, tenant=st.sampled_from([None, "", "a", "b"]), compartments=st.frozensets(st.sampled_from("xy")),
+    Scope,
+    tenant=st.sampled_from([None, "", "a", "b"]),
+    compartments=st.frozensets(st.sampled_from("xy")),
     ceiling=st.sampled_from(["public", "internal"]),
-)  # fmt: skip
+)
 _requests = st.builds(
-    Request, question=st.sampled_from(["q", "Q", "q "]), scope=st.none() | _scopes,
-    sources=st.none() | st.tuples(st.sampled_from("ab")), legs=st.none() | st.tuples(st.sampled_from("ab")),
+    Request,
+    question=st.sampled_from(["q", "Q", "q "]),
+    scope=st.none() | _scopes,
+    sources=st.none() | st.tuples(st.sampled_from("ab")),
+    legs=st.none() | st.tuples(st.sampled_from("ab")),
     filters=st.dictionaries(st.sampled_from("xy"), st.sampled_from([1, 1.0, True, "1"]), max_size=2),
-)  # fmt: skip
+)
 _circumstances = st.tuples(
-    _requests, st.sampled_from([TODAY, date(2026, 5, 2)]), st.dictionaries(st.sampled_from("st"), st.sampled_from("12")),
+    _requests,
+    st.sampled_from([TODAY, date(2026, 5, 2)]),
+    st.dictionaries(st.sampled_from("st"), st.sampled_from("12")),
     st.sampled_from([b"a" * 32, b"b" * 32]),
-)  # fmt: skip
+)
 
 
 @given(_circumstances, _circumstances)
@@ -105,9 +167,24 @@ def test_b08_what_differs_in_scope_tenant_settings_version_or_day_has_another_ke
 
 
 def told(request: Request, today: date, versions: dict[str, str], router: bytes) -> str:
-    scope = request.scope and (request.scope.tenant, sorted(request.scope.compartments), request.scope.ceiling)
+    scope = request.scope and (
+        request.scope.tenant,
+        sorted(request.scope.compartments),
+        request.scope.ceiling,
+    )
     filters = sorted(request.filters.items(), key=lambda pair: pair[0])
-    return repr((request.question, scope, request.sources, request.legs, filters, today, sorted(versions.items()), router))
+    return repr(
+        (
+            request.question,
+            scope,
+            request.sources,
+            request.legs,
+            filters,
+            today,
+            sorted(versions.items()),
+            router,
+        )
+    )
 
 
 def test_a_version_not_known_yet_is_no_version():
@@ -182,7 +259,10 @@ async def test_cac_12_a_cancelled_caller_never_fails_the_others(which: int):
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(2, 40).flatmap(lambda n: st.tuples(st.just(n), st.sets(st.integers(0, n - 1), max_size=n))), st.booleans())
+@given(
+    st.integers(2, 40).flatmap(lambda n: st.tuples(st.just(n), st.sets(st.integers(0, n - 1), max_size=n))),
+    st.booleans(),
+)
 def test_cac_12_whoever_is_cancelled_the_rest_get_the_one_value(callers: tuple[int, set[int]], twice: bool):
     count, leaving = callers
 

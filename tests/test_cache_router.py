@@ -1,4 +1,6 @@
-"""The cache of a router: what is shared and what never is, what hits say of themselves, and each key of `[cache]`."""
+"""The cache of a router: what is shared and what never is, what hits say of themselves, and each key of
+`[cache]`.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from contextrouter.cache import ResultCache, Tiers, Versions
 from contextrouter.settings import Cache
 from contextrouter.testing import Fixed, Legs, Ones, doc, hits
 
-PLUGIN = '''
+PLUGIN = """
 from contextrouter import Connector, Document, Hit
 class Counting(Connector):
     "Answers with how often it was asked."
@@ -35,7 +37,7 @@ class Counting(Connector):
         Counting.asked += 1
         scope = "" if query.scope is None else query.scope.tenant
         return [Hit(document=Document(content=f"{self.word} {scope} {Counting.asked}", tenant=scope))]
-'''
+"""
 
 
 def written(folder: Path, more: str = "", tier: str = 'tier = "disk"\npath = "kept"') -> Path:
@@ -58,8 +60,18 @@ async def test_a_hit_says_so_in_context_trace_and_usage():
     async with ContextRouter(connectors={"a": Fixed("x y")}) as router:
         first = await router.route("q")
         second = await router.route("q")
-    assert (first.usage.cache, first.usage.calls, first.cached, first.trace.steps[0].name) == ("", 1, False, "interpret")
-    assert (second.usage.cache, second.usage.calls, second.usage.hits, second.usage.embedded) == ("memory", 0, 0, 0)
+    assert (first.usage.cache, first.usage.calls, first.cached, first.trace.steps[0].name) == (
+        "",
+        1,
+        False,
+        "interpret",
+    )
+    assert (second.usage.cache, second.usage.calls, second.usage.hits, second.usage.embedded) == (
+        "memory",
+        0,
+        0,
+        0,
+    )
     assert (second.cached, second.usage.tokens) == (True, first.usage.tokens)
     step = second.trace.steps[0]
     assert (step.name, step.note, step.live) == ("cache", "memory", 2)
@@ -109,7 +121,7 @@ async def test_what_differs_is_never_a_hit_outside_memory_either(what: str, tmp_
 async def test_another_version_of_the_package_is_never_a_hit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     path = written(tmp_path)
     await ask(path)
-    monkeypatch.setattr("contextrouter.__version__", "0.0.0")
+    monkeypatch.setattr("contextrouter.router.VERSION", "0.0.0")
     assert not (await ask(path)).cached
 
 
@@ -158,9 +170,11 @@ async def test_a_new_day_is_a_new_key_in_the_same_router():
 
 
 scopes = st.none() | st.builds(
-    Scope, tenant=st.sampled_from([None, "a", "b"]), compartments=st.frozensets(st.sampled_from("xy")),
+    Scope,
+    tenant=st.sampled_from([None, "a", "b"]),
+    compartments=st.frozensets(st.sampled_from("xy")),
     ceiling=st.sampled_from(["public", "restricted"]),
-)  # fmt: skip
+)
 
 
 class Echo(Connector):
@@ -180,7 +194,10 @@ def test_cac_07_no_scope_ever_gets_an_answer_made_for_another(asked: list[tuple[
     async def run() -> None:
         async with ContextRouter({"connectors": {"e": {"tenant": "*"}}}, connectors={"e": Echo()}) as router:
             for question, scope in asked:
-                profile = {"tenant": "b", "x-organization-id": "b"}  # what a client says of itself is no scope
+                profile = {
+                    "tenant": "b",
+                    "x-organization-id": "b",
+                }  # what a client says of itself is no scope
                 context = await router.route(Request(question=question, scope=scope, profile=profile))
                 assert context.envelopes[0].document.content == repr(spoken(scope))
 
@@ -293,7 +310,13 @@ async def test_embeddings_outlive_the_process_by_model_and_not_by_another(tmp_pa
 
     other, nameless = Model(), Model()
     other.model, nameless.model = "another", ""
-    assert [await embedded(model) for model in (Model(), Model(), other, nameless, nameless)] == [1, 0, 1, 1, 1]
+    assert [await embedded(model) for model in (Model(), Model(), other, nameless, nameless)] == [
+        1,
+        0,
+        1,
+        1,
+        1,
+    ]
 
 
 @pytest.mark.parametrize("bad", [[1.0], [1.0, float("nan")], [1e300, 0.0], ["x", "y"]], ids=str)
@@ -314,7 +337,10 @@ async def test_a_vector_that_is_none_is_handed_on_as_it_is_and_not_kept(bad: Any
 async def tier_of(folder: Path, **cache: Any) -> list[str]:
     """Which tier answers the second of two routers."""
     path = written(folder)
-    return [(await ask(path, **{f"cache__{key}": value for key, value in cache.items()})).usage.cache for _ in range(2)]
+    return [
+        (await ask(path, **{f"cache__{key}": value for key, value in cache.items()})).usage.cache
+        for _ in range(2)
+    ]
 
 
 async def test_key_tier_path_and_namespace_say_where(tmp_path: Path):
@@ -352,7 +378,11 @@ async def test_key_disk_max_bytes_bounds_the_disk(tmp_path: Path):
 
 
 async def test_key_embeddings_false_embeds_every_time():
-    for options, times in (({}, 1), ({"cache": {"embeddings": False}}, 2), ({"rag": {"cache_enabled": False}}, 2)):
+    for options, times in (
+        ({}, 1),
+        ({"cache": {"embeddings": False}}, 2),
+        ({"rag": {"cache_enabled": False}}, 2),
+    ):
         model = Model()
         async with ContextRouter(options, providers={"p": store()}, embedders={"e": model}) as router:
             await router.route("why")
@@ -381,7 +411,10 @@ async def test_key_timeout_seconds_bounds_what_a_slow_redis_costs(tmp_path: Path
 WRONG: dict[str, tuple[str, str]] = {
     "no path": ('tier = "disk"', r"settings.toml:4: cache.path: tier = 'disk' needs the path of a folder"),
     "no url": ('tier = "redis"', r"settings.toml:4: cache.url: tier = 'redis' needs the url of a server"),
-    "no such url": ('tier = "redis"\nurl = "http://x"', r"settings.toml:5: cache.url: tier = 'redis' needs the url"),
+    "no such url": (
+        'tier = "redis"\nurl = "http://x"',
+        r"settings.toml:5: cache.url: tier = 'redis' needs the url",
+    ),
     "namespace": ('namespace = "../x"', r"settings.toml:4: cache.namespace:"),
     "tier": ('tier = "dsk"', r"Did you mean 'disk'\?"),
 }
@@ -395,7 +428,9 @@ def test_wrong_keys_are_said_with_their_line(what: str, tmp_path: Path):
 
 
 async def test_an_impossible_port_in_the_url_is_said_when_it_is_opened(tmp_path: Path):
-    router = ContextRouter.from_toml(written(tmp_path, tier='tier = "redis"\nurl = "redis://:hunter22@host:x/0"'))
+    router = ContextRouter.from_toml(
+        written(tmp_path, tier='tier = "redis"\nurl = "redis://:hunter22@host:x/0"')
+    )
     with pytest.raises(SettingsError, match=r"cache.url: url is none of a Redis server") as caught:
         await router.open()
     assert "hunter22" not in str(caught.value)
@@ -405,7 +440,11 @@ def test_every_key_of_the_section_has_its_test():
     here = Path(__file__).read_text("utf-8")
     tests = [line for line in here.splitlines() if "def test_key_" in line]
     elsewhere = {"version_seconds", "url"}  # test_router: a source's new version; above: redis is shared
-    assert [name for name in Cache.__struct_fields__ if name not in elsewhere and not any(name in line for line in tests)] == []
+    assert [
+        name
+        for name in Cache.__struct_fields__
+        if name not in elsewhere and not any(name in line for line in tests)
+    ] == []
 
 
 @pytest.fixture
@@ -413,14 +452,21 @@ def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     return CommandLine(monkeypatch, capsys)
 
 
-def test_the_command_line_shows_and_empties_what_outlived_its_process(cli: Callable[..., Any], tmp_path: Path):
+def test_the_command_line_shows_and_empties_what_outlived_its_process(
+    cli: Callable[..., Any], tmp_path: Path
+):
     import json
 
     written(tmp_path)
     assert "from the cache" not in cli("route", "q", cwd=tmp_path).out
     assert "from the cache" in cli("route", "q", cwd=tmp_path).out
     memory, disk = json.loads(cli("cache", "stats", "--json", cwd=tmp_path).out)
-    assert (memory["tier"], disk["tier"], disk["entries"], disk["max_bytes"]) == ("memory", "disk", 1, 1_000_000_000)
+    assert (memory["tier"], disk["tier"], disk["entries"], disk["max_bytes"]) == (
+        "memory",
+        "disk",
+        1,
+        1_000_000_000,
+    )
     shown = cli("cache", "stats", cwd=tmp_path).out.split()
     assert shown[shown.index("disk") + 1] == "1"
     assert cli("cache", "clear", cwd=tmp_path).out.strip() == "1 entry removed from disk."

@@ -1,4 +1,6 @@
-"""The tiers outside memory: what is kept comes back equal, and what is corrupt, foreign, forged or gone is a miss."""
+"""The tiers outside memory: what is kept comes back equal, and what is corrupt, foreign, forged or gone is a
+miss.
+"""
 
 from __future__ import annotations
 
@@ -56,28 +58,59 @@ INSTANT = datetime(2026, 5, 1, 12, 30, tzinfo=UTC)
 def context(**changes: Any) -> Context:
     """A Context with a value in every field."""
     document = Document(
-        content="Entanglement ↔ ü", id="d", url="u", title="T", path=("a", "b"), tenant="t", updated_at=INSTANT,
-        metadata={"n": 1, "f": 1.5, "b": True, "none": None, "list": [1, {"x": "y"}], "raw": b"\x00\xff", "at": INSTANT},
-    )  # fmt: skip
-    stamp = Provenance(source="s", leg="vector", query="q", rank=1, score=0.5, normalized=1.0, retrieved_at=INSTANT)
-    envelope = Envelope(document=document, provenance=(stamp,), score=0.5, normalized=1.0, signals={"freshness": 0.25})
+        content="Entanglement ↔ ü",
+        id="d",
+        url="u",
+        title="T",
+        path=("a", "b"),
+        tenant="t",
+        updated_at=INSTANT,
+        metadata={
+            "n": 1,
+            "f": 1.5,
+            "b": True,
+            "none": None,
+            "list": [1, {"x": "y"}],
+            "raw": b"\x00\xff",
+            "at": INSTANT,
+        },
+    )
+    stamp = Provenance(
+        source="s", leg="vector", query="q", rank=1, score=0.5, normalized=1.0, retrieved_at=INSTANT
+    )
+    envelope = Envelope(
+        document=document, provenance=(stamp,), score=0.5, normalized=1.0, signals={"freshness": 0.25}
+    )
     period = Period(start=date(2026, 1, 1), end=INSTANT, zone="Europe/Berlin")
     intent = Intent(question="q", queries=("q", "r"), period=period, attributes={"k": ["v"]})
-    query = Query(text="q", period=period, scope=Scope(tenant="t", compartments=frozenset("ab")), filters={"x": [1, 2]})
+    query = Query(
+        text="q", period=period, scope=Scope(tenant="t", compartments=frozenset("ab")), filters={"x": [1, 2]}
+    )
     plan = Plan(intent=intent, calls=(Call(source="s", query=query, weight=2.0),), excluded={"z": "off"})
     made = Context(
-        question="q", intent=intent, outcome="answered", text="### [1]", envelopes=(envelope,),
-        citations=(Citation(number=1, title="T", url="u", source="s"),), facts=(Fact(subject="s", predicate="p", object="o"),),
-        facets=(Facet(dimension="d", value="v", count=3),), entities=(Entity(id="e", name="E", attributes={"born": 1912}),),
-        coverage=(SourceReport(source="s", leg="vector", query="q", status="ok", count=1),), usage=Usage(calls=1, tokens=7),
-        trace=Trace(plan=plan, steps=(Step(name="select", elapsed=0.1, live=1, lost=(envelope.drop("why"),)),)),
-    )  # fmt: skip
+        question="q",
+        intent=intent,
+        outcome="answered",
+        text="### [1]",
+        envelopes=(envelope,),
+        citations=(Citation(number=1, title="T", url="u", source="s"),),
+        facts=(Fact(subject="s", predicate="p", object="o"),),
+        facets=(Facet(dimension="d", value="v", count=3),),
+        entities=(Entity(id="e", name="E", attributes={"born": 1912}),),
+        coverage=(SourceReport(source="s", leg="vector", query="q", status="ok", count=1),),
+        usage=Usage(calls=1, tokens=7),
+        trace=Trace(
+            plan=plan, steps=(Step(name="select", elapsed=0.1, live=1, lost=(envelope.drop("why"),)),)
+        ),
+    )
     return made.replace(**changes)
 
 
 def with_metadata(**values: Any) -> Context:
     made = context()
-    return made.replace(envelopes=(made.envelopes[0].replace(document=Document(content="c", metadata=values)),))
+    return made.replace(
+        envelopes=(made.envelopes[0].replace(document=Document(content="c", metadata=values)),)
+    )
 
 
 def test_a_context_comes_back_equal_in_every_field():
@@ -86,14 +119,26 @@ def test_a_context_comes_back_equal_in_every_field():
 
 def test_vectors_stay_behind_numpy_numbers_become_numbers():
     (envelope,) = context().envelopes
-    heavy = envelope.replace(vector=np.ones(3, dtype=np.float32), score=np.float32(0.5), signals={"s": np.float64(0.25)})
+    heavy = envelope.replace(
+        vector=np.ones(3, dtype=np.float32), score=np.float32(0.5), signals={"s": np.float64(0.25)}
+    )
     back = codec.decoded(codec.encoded(context(envelopes=(heavy,)))).envelopes[0]
     assert (back.vector, back.score, back.signals, type(back.score)) == (None, 0.5, {"s": 0.25}, float)
 
 
 @pytest.mark.parametrize(
     "value",
-    [{1, 2}, datetime(2026, 1, 1), date(2026, 1, 1), {1: "a"}, 2**70, object(), np.ones(2), "\ud800", [[object()]]],
+    [
+        {1, 2},
+        datetime(2026, 1, 1),
+        date(2026, 1, 1),
+        {1: "a"},
+        2**70,
+        object(),
+        np.ones(2),
+        "\ud800",
+        [[object()]],
+    ],
     ids=lambda value: type(value).__name__,
 )
 def test_metadata_that_would_not_come_back_as_it_went_is_unfit(value: Any):
@@ -186,7 +231,9 @@ async def test_a_tier_outlives_its_process_s_hold_on_it_and_opens_again(kind: st
 
 
 @KINDS
-async def test_memory_comes_first_and_is_filled_from_outside_for_the_time_that_is_left(kind: str, tmp_path: Path):
+async def test_memory_comes_first_and_is_filled_from_outside_for_the_time_that_is_left(
+    kind: str, tmp_path: Path
+):
     async with outside(kind, tmp_path) as tier:
         first = Tiers(1000, tier)
         await first.open()
@@ -220,7 +267,9 @@ async def test_cac_14_foreign_entries_are_counted_misses_and_overwritten(kind: s
         await cache.aclose()
 
 
-async def test_what_is_unfit_or_comes_too_fast_is_counted_and_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_what_is_unfit_or_comes_too_fast_is_counted_and_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(tiers, "WAITING", 2)
     async with outside("disk", tmp_path) as tier:
         cache = Tiers(1000, tier)
@@ -306,7 +355,9 @@ async def test_the_folder_is_the_user_s_alone(tmp_path: Path):
     await tier.aclose()
     assert os.stat(tmp_path / "deep" / "er" / "n").st_mode & 0o777 == 0o700
     os.chmod(tmp_path / "deep" / "er" / "n", 0o750)
-    with pytest.raises(SettingsError, match=r"cache\.path: folder .* is open to other users. Close it: chmod 700"):
+    with pytest.raises(
+        SettingsError, match=r"cache\.path: folder .* is open to other users. Close it: chmod 700"
+    ):
         await tier.open()
     (tmp_path / "m").symlink_to(tmp_path / "deep")
     with pytest.raises(SettingsError, match="is a link or belongs to another user"):
@@ -342,7 +393,9 @@ async def test_the_disk_stays_below_its_size(tmp_path: Path):
     await tier.aclose()
 
 
-async def test_a_database_that_breaks_while_in_use_is_a_miss_and_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+async def test_a_database_that_breaks_while_in_use_is_a_miss_and_left_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
     tier = DiskTier(str(tmp_path), namespace="n", max_bytes=10_000_000)
     cache = Tiers(1000, tier)
     await cache.open()
@@ -427,7 +480,9 @@ def test_what_the_disk_is_made_of_would_pickle_by_itself(tmp_path: Path):
 
 def test_a_router_may_go_from_one_event_loop_to_the_next_with_its_disk(tmp_path: Path):
     cache = {"tier": "disk", "path": str(tmp_path / "cache")}
-    router = ContextRouter({"cache": cache}, providers={"p": Memory(documents=[{"id": "1", "content": "alpha"}])})
+    router = ContextRouter(
+        {"cache": cache}, providers={"p": Memory(documents=[{"id": "1", "content": "alpha"}])}
+    )
     found = [asyncio.run(router.route("alpha")) for _ in range(2)]
 
     async def last() -> Context:

@@ -1,4 +1,6 @@
-"""Calibration: documents of several sources on one scale. The scores are BM25 with k1 = 0.9, b = 0.4, worked out by hand."""
+"""Calibration: documents of several sources on one scale. The scores are BM25 with k1 = 0.9, b = 0.4, worked
+out by hand.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextrouter import ContextRouter, Document, Hit, Rag, RankedList, Scope, SettingsError, websearch
-from contextrouter.calibration import Calibration, Reader, apart, calibrate
+from contextrouter import ContextRouter, Document, Hit, Rag, RankedList, Scope, SettingsError
 from contextrouter.contracts import Embedder, TermStatistics
-from contextrouter.dedupe import dedupe
-from contextrouter.fusion import fuse
-from contextrouter.nearness import Near
-from contextrouter.reported import Reported
-from contextrouter.stem import begins, stem
+from contextrouter.pipeline.calibration import Calibration, Reader, apart, calibrate
+from contextrouter.pipeline.deduplication import dedupe
+from contextrouter.pipeline.fusion import fuse
+from contextrouter.pipeline.term_statistics import Reported
 from contextrouter.testing import Fixed, Legs
+from contextrouter.text import analysis, query_syntax
+from contextrouter.text.stemming import begins, stem
+from contextrouter.vectors import Near
 
 SAID = {
     "a": TermStatistics(documents=90, average_length=2.0, frequencies={"moon": 80, "tides": 1}),
@@ -30,7 +33,9 @@ def text(*contents: str, start: int = 0) -> list[Hit]:
     return [Hit(document=Document(id=f"{content}{start}", content=content)) for content in contents]
 
 
-def listed(source: str, hits: Sequence[Hit], leg: str = "text", query: str = "moon tides", **fields: object) -> RankedList:
+def listed(
+    source: str, hits: Sequence[Hit], leg: str = "text", query: str = "moon tides", **fields: object
+) -> RankedList:
     return RankedList(source=source, leg=leg, query=query, hits=hits, **fields)  # type: ignore[arg-type]
 
 
@@ -50,22 +55,29 @@ def calibrated(
 
 
 def test_terms_weigh_what_they_weigh_over_all_sources_together():
-    """100 documents; moon is in 81 of them, tides in 2: ln(1 + 19.5 / 81.5) = 0.2145, ln(1 + 98.5 / 2.5) = 3.6988.
+    """100 documents; moon is in 81 of them, tides in 2: ln(1 + 19.5 / 81.5) = 0.2145, ln(1 + 98.5 / 2.5) =
+    3.6988.
 
-    Every document has the average length, so that a term that occurs once saturates at 1.9 / 1.9 = 1. The evidence of a source is
-    the root of its best five scores, together, over five.
+    Every document has the average length, so that a term that occurs once saturates at 1.9 / 1.9 = 1. The
+    evidence of a source is the root of its best five scores, together, over five.
     """
     note, lists = calibrated([listed("a", text("moon rock")), listed("b", text("tide rise"))])
     moon, tides = math.log(1 + 19.5 / 81.5), math.log(1 + 98.5 / 2.5)
     assert (round(moon, 4), round(tides, 4)) == (0.2145, 3.6988)
     assert lists == {
-        "text": {"tide rise": pytest.approx(tides * math.sqrt(tides / 5)), "moon rock": pytest.approx(moon * math.sqrt(moon / 5))}
+        "text": {
+            "tide rise": pytest.approx(tides * math.sqrt(tides / 5)),
+            "moon rock": pytest.approx(moon * math.sqrt(moon / 5)),
+        }
     }
     assert note == "by text"
 
 
 def test_rank_fusion_cannot_tell_the_better_number_one_and_calibration_can():
-    lists = [listed("a", text("moon rock", "tides and the moon")), listed("b", text("a tale of nothing", "moon tides"))]
+    lists = [
+        listed("a", text("moon rock", "tides and the moon")),
+        listed("b", text("a tale of nothing", "moon tides")),
+    ]
     plain = [e.document.content for e in fuse(dedupe(lists), Rag())]
     assert plain[0] == "moon rock"
     pool = dedupe(lists)
@@ -74,9 +86,13 @@ def test_rank_fusion_cannot_tell_the_better_number_one_and_calibration_can():
 
 
 def test_a_source_without_statistics_is_taken_to_hold_what_it_returned():
-    """Of a's two documents both have moon; tides is in one of b's 10: ln(1 + 0.5 / 2.5) and ln(1 + 10.5 / 1.5), of 2 + 10."""
+    """Of a's two documents both have moon; tides is in one of b's 10: ln(1 + 0.5 / 2.5) and ln(1 + 10.5 /
+    1.5), of 2 + 10.
+    """
     said = {"b": SAID["b"].__class__(documents=10, average_length=2.0, frequencies={"moon": 0, "tides": 1})}
-    note, lists = calibrated([listed("a", text("moon rock", "moon dust")), listed("b", text("tide rise"))], said)
+    note, lists = calibrated(
+        [listed("a", text("moon rock", "moon dust")), listed("b", text("tide rise"))], said
+    )
     moon, tides = math.log(1 + 10.5 / 2.5), math.log(1 + 11.5 / 1.5)
     assert lists["text"]["moon rock"] == pytest.approx(moon * math.sqrt(2 * moon / 5))
     assert lists["text"]["tide rise"] == pytest.approx(tides * math.sqrt(tides / 5))
@@ -93,10 +109,17 @@ def test_the_weight_of_a_source_multiplies_and_weight_0_takes_no_part():
 
 
 def test_words_that_are_excluded_count_for_nothing_and_the_best_query_counts():
-    lists = [listed("a", text("moon rock"), query="moon -tides"), listed("b", text("tide rise"), query="moon -tides")]
+    lists = [
+        listed("a", text("moon rock"), query="moon -tides"),
+        listed("b", text("tide rise"), query="moon -tides"),
+    ]
     _, scores = calibrated(lists)
     assert set(scores["text"]) == {"moon rock"}
-    both = [listed("a", text("moon tides"), query="moon tides"), listed("b", text("moon"), query="moon"), lists[0]]
+    both = [
+        listed("a", text("moon tides"), query="moon tides"),
+        listed("b", text("moon"), query="moon"),
+        lists[0],
+    ]
     _, scores = calibrated(both)
     assert set(scores["text"]) == {"moon tides", "moon", "moon rock"}
 
@@ -104,14 +127,19 @@ def test_words_that_are_excluded_count_for_nothing_and_the_best_query_counts():
 def test_nothing_to_go_by_degrades_to_ranks_and_says_so():
     lists = [listed("a", text("x")), listed("b", text("y"))]
     note, scores = calibrated(lists)
-    assert (scores, note) == ({}, "ranks alone: no candidate has a word of the question, and no vectors can be compared")
+    assert (scores, note) == (
+        {},
+        "ranks alone: no candidate has a word of the question, and no vectors can be compared",
+    )
 
 
 def test_words_and_vectors_make_one_score_where_candidates_bring_their_vectors():
-    """Words: 0.2145 and 3.6988 ÷ 3.6988, as above. Vectors: [1, 0] and [0.6, 0.8] have the cosines 1 and 0.6 with [1, 0].
+    """Words: 0.2145 and 3.6988 ÷ 3.6988, as above. Vectors: [1, 0] and [0.6, 0.8] have the cosines 1 and 0.6
+    with [1, 0].
 
-    Both are among the best five, so they are compared with [1, 0] + their mean [0.8, 0.4] = [1.8, 0.4], of length l: 1.8 ÷ l and
-    1.4 ÷ l, of the highest 1 and 1.4 ÷ 1.8. A document without a vector counts as the farthest of its source.
+    Both are among the best five, so they are compared with [1, 0] + their mean [0.8, 0.4] = [1.8, 0.4], of
+    length l: 1.8 ÷ l and 1.4 ÷ l, of the highest 1 and 1.4 ÷ 1.8. A document without a vector counts as the
+    farthest of its source.
     """
     moon = math.log(1 + 19.5 / 81.5) / math.log(1 + 98.5 / 2.5)
     rock, rise, fall = (Document(id=name, content=name) for name in ("moon rock", "tide rise", "tide fall"))
@@ -130,12 +158,18 @@ def test_words_and_vectors_make_one_score_where_candidates_bring_their_vectors()
     assert note == "by text+vector"
     assert scores == {
         "text+vector": {
-            "tide rise": pytest.approx(second * evidence), "tide fall": pytest.approx(second * evidence),
+            "tide rise": pytest.approx(second * evidence),
+            "tide fall": pytest.approx(second * evidence),
             "moon rock": pytest.approx(first * math.sqrt(first / 5)),
         }
-    }  # fmt: skip
-    for other in ({"a": stores["a"], "b": Legs({"vector": []}, embedder="f")}, {"a": stores["a"], "b": Legs({"text": []})}):
-        assert calibrated(lists, sources=other, asked={"e": [1.0, 0.0], "f": [1.0, 0.0]})[1].keys() == {"text"}
+    }
+    for other in (
+        {"a": stores["a"], "b": Legs({"vector": []}, embedder="f")},
+        {"a": stores["a"], "b": Legs({"text": []})},
+    ):
+        assert calibrated(lists, sources=other, asked={"e": [1.0, 0.0], "f": [1.0, 0.0]})[1].keys() == {
+            "text"
+        }
     assert "text+vector" not in calibrated(lists, sources=stores)[1]
     assert "text+vector" not in calibrated(lists, sources=stores, asked={"e": [1.0, 0.0, 0.0]})[1]
 
@@ -158,19 +192,28 @@ class Counting(Embedder):
 @pytest.mark.parametrize(("most", "broken"), [(0, False), (1, False), (40, False), (40, True)])
 async def test_the_best_candidates_without_a_vector_are_embedded_on_request(most: int, broken: bool):
     contents = ("tides rise", "moon rock", "moon moon")
-    pages = [Hit(document=Document(id=content, title="Page", path=("Part",), content=content)) for content in contents]
+    pages = [
+        Hit(document=Document(id=content, title="Page", path=("Part",), content=content))
+        for content in contents
+    ]
     known = Hit(document=Document(id="t", content="tides"), score=1.0, vector=[1.0, 0.0])
     pool = dedupe([listed("a", [known]), listed("feed", pages)])
     sources = {"a": Legs({"text": [], "vector": []}, embedder="e"), "feed": Fixed([])}
     embedder, rag = Counting(broken=broken), Rag(calibrate_embed=most)
-    note = await calibrate(pool, rag, sources, Reported(sources), None, {}, math.inf, {"e": [1.0, 0.0]}, {"e": embedder})
+    note = await calibrate(
+        pool, rag, sources, Reported(sources), None, {}, math.inf, {"e": [1.0, 0.0]}, {"e": embedder}
+    )
     assert embedder.texts[:1] == ([] if broken else ["Page\nPart\nmoon moon"][:most])
     assert len(embedder.texts) == (0 if broken else min(most, 3))
     assert note.startswith("by text+vector" if most == 40 and not broken else "by text;")
     assert ("3 candidates were not embedded (OSError)" in note) == broken
 
 
-@given(st.lists(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=3), max_size=6), st.floats(0, 1), st.floats(0, 1))
+@given(
+    st.lists(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=3), max_size=6),
+    st.floats(0, 1),
+    st.floats(0, 1),
+)
 def test_cosines_are_cosines_whatever_the_vectors(vectors: list[list[float]], x: float, y: float):
     near = Near([x, y], dict(enumerate(vectors)))
     assert near.numbers == [number for number, vector in enumerate(vectors) if len(vector) == 2]
@@ -181,7 +224,10 @@ def test_cosines_are_cosines_whatever_the_vectors(vectors: list[list[float]], x:
 def test_vectors_of_one_embedder_are_one_list_by_what_the_sources_scored():
     near = [Hit(document=Document(id=str(s), content=str(s)), score=s) for s in (0.9, 0.2)]
     far = [Hit(document=Document(id=str(s), content=str(s)), score=s) for s in (0.5, -0.1)]
-    lists = [listed("a", near, "vector", score_range=(-1.0, 1.0)), listed("b", far, "vector", score_range=(-1.0, 1.0))]
+    lists = [
+        listed("a", near, "vector", score_range=(-1.0, 1.0)),
+        listed("b", far, "vector", score_range=(-1.0, 1.0)),
+    ]
     one = {name: Legs({"vector": []}, embedder="e") for name in "ab"}
     note, scores = calibrated(lists, {}, one)
     assert list(scores["vector"]) == ["0.9", "0.5", "0.2", "-0.1"]
@@ -201,10 +247,36 @@ def test_the_envelope_still_comes_from_its_source():
     assert best.normalized == pytest.approx((1 / 62 + 30 / 61) / (31 / 61))
 
 
-_SUFFIXES = ["", "s", "ies", "ied", "ly", "ing", "ational", "ization", "biliti", "iveness", "ement", "ed", "y", "e", "ability"]
+_SUFFIXES = [
+    "",
+    "s",
+    "ies",
+    "ied",
+    "ly",
+    "ing",
+    "ational",
+    "ization",
+    "biliti",
+    "iveness",
+    "ement",
+    "ed",
+    "y",
+    "e",
+    "ability",
+]
 _ENGLISH = st.sampled_from(["l", "d", "sk", "fl", "hop", "relat", "usab", "organ", "oper", "gener", "happ"])
 _WRITTEN = st.builds("{}{}".format, _ENGLISH, st.sampled_from(_SUFFIXES)) | st.sampled_from(
-    ["lying", "dying", "Caf\u00e9s", "\u4eac\u90fd\u5e02", "\u0433\u043e\u0440\u043e\u0434", "x-ray", "B12s", "don't", "I\u2019m"]
+    [
+        "lying",
+        "dying",
+        "Caf\u00e9s",
+        "\u4eac\u90fd\u5e02",
+        "\u0433\u043e\u0440\u043e\u0434",
+        "x-ray",
+        "B12s",
+        "don't",
+        "I\u2019m",
+    ]
 )
 
 
@@ -213,22 +285,26 @@ def test_a_word_begins_as_its_stem_says(word: str):
     assert word.startswith(begins(stem(word))) or not (word.isascii() and word.islower() and word.isalpha())
 
 
-@given(words=st.lists(_WRITTEN, max_size=9), asked=st.lists(_WRITTEN, max_size=4), joint=st.sampled_from([" ", "\n", ". "]))
+@given(
+    words=st.lists(_WRITTEN, max_size=9),
+    asked=st.lists(_WRITTEN, max_size=4),
+    joint=st.sampled_from([" ", "\n", ". "]),
+)
 def test_terms_are_counted_as_analysis_finds_them(words: list[str], asked: list[str], joint: str):
-    terms = list(dict.fromkeys(websearch.analyse(" ".join(asked))))
+    terms = list(dict.fromkeys(analysis.analyse(" ".join(asked))))
     document = Document(content=joint.join(words), title=joint.join(words[:2]), path=tuple(words[:1]))
     fields = ((document.title, 3), (" ".join(document.path), 2), (document.content, 1))
-    found = [(websearch.analyse(text), times) for text, times in fields]
+    found = [(analysis.analyse(text), times) for text, times in fields]
     right = {at: sum(each.count(term) * times for each, times in found) for at, term in enumerate(terms)}
     counts, letters = Reader(terms).read(document)
     assert counts == {at: times for at, times in right.items() if times}
-    assert letters == sum(len("".join(websearch.words(text))) for text, _ in fields)
+    assert letters == sum(len("".join(analysis.words(text))) for text, _ in fields)
 
 
 def test_one_source_is_not_calibrated():
     assert not apart(dedupe([listed("a", text("x")), listed("a", text("y"), "vector"), listed("b", [])]))
     assert apart(dedupe([listed("a", text("x")), listed("b", text("y"))]))
-    assert websearch.words_of(['The Moons and -tides, "high water"']) == ["moons", "high", "water"]
+    assert query_syntax.words_of(['The Moons and -tides, "high water"']) == ["moons", "high", "water"]
 
 
 class Told(Fixed):
@@ -244,7 +320,9 @@ class Told(Fixed):
         await asyncio.sleep(self.wait)
         if self.frequency < 0:
             raise RuntimeError("no statistics today")
-        return TermStatistics(documents=10, average_length=2.0, frequencies=dict.fromkeys(terms, self.frequency))
+        return TermStatistics(
+            documents=10, average_length=2.0, frequencies=dict.fromkeys(terms, self.frequency)
+        )
 
 
 async def test_what_was_reported_is_not_asked_for_again():
@@ -259,7 +337,9 @@ async def test_what_was_reported_is_not_asked_for_again():
 
 async def test_a_source_that_is_late_or_fails_costs_its_own_statistics_only():
     slow, broken, fine = Told("x", wait=30), Told("y", frequency=-1), Told("z")
-    found = await Reported({"slow": slow, "broken": broken, "fine": fine}).of(["slow", "broken", "fine"], ["moon"], None)
+    found = await Reported({"slow": slow, "broken": broken, "fine": fine}).of(
+        ["slow", "broken", "fine"], ["moon"], None
+    )
     assert set(found) == {"fine"}
 
 

@@ -10,8 +10,8 @@ from time import monotonic
 import pytest
 
 from contextrouter import ContextRouter, Hit, Query
+from contextrouter.runtime.threads import Threads
 from contextrouter.testing import Fixed, Raising
-from contextrouter.threads import Threads
 
 SETTINGS = {"rag": {"max_retrieval_queries": 1, "cache_enabled": False}}
 

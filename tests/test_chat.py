@@ -1,4 +1,6 @@
-"""Answers in OpenAI's wire format, by the official client and by hand: prompt, citations, routing, streams, errors."""
+"""Answers in OpenAI's wire format, by the official client and by hand: prompt, citations, routing, streams,
+errors.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,15 @@ from serving import KEY, Said, document, key, router, served
 
 from contextrouter import ContextRouter, PluginError, SettingsError, SourceError
 from contextrouter.builtin.stages.gate import Gate
-from contextrouter.server.guard import script
+from contextrouter.server.answer_guard import script
 from contextrouter.server.prompt import Example, load_examples, similar
 from contextrouter.testing.fakes import Fixed, Raising
 
-DOCS = [document("one", "The library opens at nine."), document("two", "It closes at six."), document("three", "It rains.")]
+DOCS = [
+    document("one", "The library opens at nine."),
+    document("two", "It closes at six."),
+    document("three", "It rains."),
+]
 
 
 def made(
@@ -31,17 +37,27 @@ def made(
 
 def asked(*contents: str, **more: Any) -> dict[str, Any]:
     roles = ["user", "assistant"]
-    turns = [{"role": roles[place % 2], "content": content} for place, content in enumerate(contents or ["When does it open?"])]
+    turns = [
+        {"role": roles[place % 2], "content": content}
+        for place, content in enumerate(contents or ["When does it open?"])
+    ]
     return {"model": "contextrouter", "messages": turns, **more}
 
 
 async def test_the_official_client_gets_a_whole_answer_with_usage_and_citations():
     wanted, _ = made("At nine [1].")
-    async with served(wanted) as ask, openai.AsyncOpenAI(api_key="none", base_url=f"{ask.url}/v1", max_retries=0) as client:
+    async with (
+        served(wanted) as ask,
+        openai.AsyncOpenAI(api_key="none", base_url=f"{ask.url}/v1", max_retries=0) as client,
+    ):
         answer = await client.chat.completions.create(**asked())
         models = [model.id async for model in client.models.list()]
     assert answer.choices[0].message.content == "At nine [1]."
-    assert (answer.choices[0].finish_reason, answer.object, answer.model) == ("stop", "chat.completion", "contextrouter")
+    assert (answer.choices[0].finish_reason, answer.object, answer.model) == (
+        "stop",
+        "chat.completion",
+        "contextrouter",
+    )
     assert answer.usage is not None
     assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens > 20
     receipt = answer.model_extra["contextrouter"]
@@ -56,7 +72,11 @@ async def test_k38_an_answer_says_outcome_sources_entities_facts_query_type_and_
     async with served(wanted) as ask:
         told = (await ask("/v1/chat/completions", asked())).json
     receipt = told["contextrouter"]
-    assert (receipt["outcome"], receipt["query_type"], receipt["generator"]) == ("answered", "default", "said")
+    assert (receipt["outcome"], receipt["query_type"], receipt["generator"]) == (
+        "answered",
+        "default",
+        "said",
+    )
     assert [each["id"] for each in receipt["sources"]] == ["one", "two", "three"]
     assert (receipt["facts"], receipt["entities"], receipt["degraded"]) == ([], [], False)
     assert receipt["answerability"]["level"] in ("strong", "weak")
@@ -65,10 +85,18 @@ async def test_k38_an_answer_says_outcome_sources_entities_facts_query_type_and_
 
 async def test_the_official_client_reads_a_stream_to_its_end():
     wanted, _ = made("At ", "nine [", "1", "].", " Or [7].")
-    async with served(wanted) as ask, openai.AsyncOpenAI(api_key="none", base_url=f"{ask.url}/v1", max_retries=0) as client:
-        stream = await client.chat.completions.create(**asked(), stream=True, stream_options={"include_usage": True})
+    async with (
+        served(wanted) as ask,
+        openai.AsyncOpenAI(api_key="none", base_url=f"{ask.url}/v1", max_retries=0) as client,
+    ):
+        stream = await client.chat.completions.create(
+            **asked(), stream=True, stream_options={"include_usage": True}
+        )
         chunks = [chunk async for chunk in stream]
-    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices) == "At nine [1]. Or."
+    assert (
+        "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+        == "At nine [1]. Or."
+    )
     assert chunks[-1].choices == []
     assert chunks[-1].usage is not None
     assert chunks[-1].usage.completion_tokens > 0
@@ -87,9 +115,13 @@ async def test_the_official_client_gets_errors_as_its_own():
             with pytest.raises(openai.UnprocessableEntityError):
                 await client.chat.completions.create(model="contextrouter", messages=[], temperature=0.5)
             with pytest.raises(openai.BadRequestError, match="tools"):
-                await client.chat.completions.create(**asked(), tools=[{"type": "function", "function": {"name": "f"}}])
+                await client.chat.completions.create(
+                    **asked(), tools=[{"type": "function", "function": {"name": "f"}}]
+                )
             with pytest.raises(openai.BadRequestError, match="no user message"):
-                await client.chat.completions.create(model="contextrouter", messages=[{"role": "system", "content": "x"}])
+                await client.chat.completions.create(
+                    model="contextrouter", messages=[{"role": "system", "content": "x"}]
+                )
             assert (await client.chat.completions.create(**asked())).choices[0].message.content == "x"
     assert (unknown.value.code, unknown.value.param) == ("model_not_found", "model")
 
@@ -109,7 +141,10 @@ async def test_sse_03_05_an_error_in_the_middle_is_an_error_object_and_the_strea
     assert (error["type"], error["code"]) == ("server_error", "plugin_failed")
     assert "hunter22" not in error["message"]
     assert "".join(each["choices"][0]["delta"].get("content", "") for each in found[:-2]) == "At nine"
-    async with served(wanted) as ask, openai.AsyncOpenAI(api_key="none", base_url=f"{ask.url}/v1", max_retries=0) as client:
+    async with (
+        served(wanted) as ask,
+        openai.AsyncOpenAI(api_key="none", base_url=f"{ask.url}/v1", max_retries=0) as client,
+    ):
         with pytest.raises(openai.APIError, match="The model is gone"):
             async for _ in await client.chat.completions.create(**asked(), stream=True):
                 pass
@@ -161,8 +196,10 @@ async def test_c02_c03_the_last_user_message_is_searched_up_to_500_characters_an
         await ask("/v1/chat/completions", asked("first?", "an answer", long))
     assert source.queries[0].text == long[:500].strip()
     assert said.seen[0][-3:] == [
-        {"role": "user", "content": "first?"}, {"role": "assistant", "content": "an answer"}, {"role": "user", "content": long},
-    ]  # fmt: skip
+        {"role": "user", "content": "first?"},
+        {"role": "assistant", "content": "an answer"},
+        {"role": "user", "content": long},
+    ]
     shorter, _ = made("x", chat={"max_query_chars": 7}, connectors={"docs": source})
     async with served(shorter) as ask:
         await ask("/v1/chat/completions", asked(long))
@@ -182,15 +219,22 @@ async def test_c21_c22_c23_the_prompt_is_system_context_citation_instructions_hi
     ]
     parts = [{"type": "text", "text": "q2"}, {"type": "text", "text": "and q3"}]
     async with served(wanted) as ask:
-        await ask("/v1/chat/completions", {"model": "contextrouter", "messages": [*turns, {"role": "user", "content": parts}]})
+        await ask(
+            "/v1/chat/completions",
+            {"model": "contextrouter", "messages": [*turns, {"role": "user", "content": parts}]},
+        )
     system, *history = said.seen[0]
     assert system["role"] == "system"
     order = ["Be brief.", "Be kind.", "### [1] pay — docs — hr\nGold.", "Cite [n]."]
-    assert [system["content"].index(part) for part in order] == sorted(system["content"].index(part) for part in order)
+    assert [system["content"].index(part) for part in order] == sorted(
+        system["content"].index(part) for part in order
+    )
     assert history == [*turns[1:], {"role": "user", "content": "q2\nand q3"}]
 
 
-async def test_k34_k35_k36_the_two_most_similar_examples_stand_before_the_context_and_never_the_question(tmp_path: Path):
+async def test_k34_k35_k36_the_two_most_similar_examples_stand_before_the_context_and_never_the_question(
+    tmp_path: Path,
+):
     lines = [
         ("When does it open?", "SELF"),
         ("When does the museum open?", "MUSEUM"),
@@ -222,7 +266,9 @@ def test_k34_no_file_is_no_examples_and_a_wrong_line_is_named(tmp_path: Path):
 
 
 def test_examples_are_similar_by_rare_words():
-    known = [Example(question=q, answer="") for q in ("the cat and the dog", "the weather", "the car", "a zebra")]
+    known = [
+        Example(question=q, answer="") for q in ("the cat and the dog", "the weather", "the car", "a zebra")
+    ]
     assert [each.question for each in similar("the zebra", known, 1)] == ["a zebra"]
     assert similar("nothing shared", known, 2) == []
 
@@ -237,12 +283,17 @@ def test_examples_are_similar_by_rare_words():
     ],
     ids=["default", "scope", "other scope", "user"],
 )
-async def test_c24_the_generator_is_the_default_or_the_scope_s_or_the_user_s(more: Any, keyed: Any, expected: str):
+async def test_c24_the_generator_is_the_default_or_the_scope_s_or_the_user_s(
+    more: Any, keyed: Any, expected: str
+):
     writers = {name: Said(name) for name in ("default", "inner", "own")}
     wanted, _ = made(chat={"synthesis_model": "default", **more}, settings=key(**keyed), generators=writers)
     async with served(wanted, token=KEY) as ask:
         told = (await ask("/v1/chat/completions", asked())).json
-    assert (told["choices"][0]["message"]["content"], told["contextrouter"]["generator"]) == (expected, expected)
+    assert (told["choices"][0]["message"]["content"], told["contextrouter"]["generator"]) == (
+        expected,
+        expected,
+    )
 
 
 async def test_c24_a_request_names_listed_models_only_and_never_passes_by_what_binds_its_key():
@@ -253,7 +304,9 @@ async def test_c24_a_request_names_listed_models_only_and_never_passes_by_what_b
         told = (await ask("/v1/chat/completions", {**asked(), "model": "other"})).json
         assert told["choices"][0]["message"]["content"] == "other"
         assert (await ask("/v1/chat/completions", {**asked(), "model": "hidden"})).status == 404
-    async with served(made(chat=chat, settings=key(compartments=["hr"]), generators=writers)[0], token=KEY) as ask:
+    async with served(
+        made(chat=chat, settings=key(compartments=["hr"]), generators=writers)[0], token=KEY
+    ) as ask:
         assert [each["id"] for each in (await ask("/v1/models")).json["data"]] == ["contextrouter"]
         assert (await ask("/v1/chat/completions", {**asked(), "model": "other"})).status == 404
 
@@ -262,7 +315,10 @@ async def test_t08_the_token_cap_of_the_settings_bounds_what_a_request_may_ask_f
     wanted, _ = made(*["word "] * 50, chat={"synthesis_max_tokens": 3})
     async with served(wanted) as ask:
         told = (await ask("/v1/chat/completions", asked(max_tokens=40))).json
-    assert (told["choices"][0]["message"]["content"].split(), told["choices"][0]["finish_reason"]) == (["word"] * 3, "length")
+    assert (told["choices"][0]["message"]["content"].split(), told["choices"][0]["finish_reason"]) == (
+        ["word"] * 3,
+        "length",
+    )
 
 
 async def test_an_answer_ends_at_a_stop_text_however_it_is_cut():
@@ -270,7 +326,10 @@ async def test_an_answer_ends_at_a_stop_text_however_it_is_cut():
         wanted, _ = made(*pieces)
         async with served(wanted) as ask:
             told = (await ask("/v1/chat/completions", asked(stop=["END", "never"]))).json
-        assert (told["choices"][0]["message"]["content"].strip(), told["choices"][0]["finish_reason"]) == ("one", "stop")
+        assert (told["choices"][0]["message"]["content"].strip(), told["choices"][0]["finish_reason"]) == (
+            "one",
+            "stop",
+        )
 
 
 async def test_k12_where_nothing_was_found_the_configured_answer_comes_with_its_outcome():
@@ -278,7 +337,11 @@ async def test_k12_where_nothing_was_found_the_configured_answer_comes_with_its_
     async with served(wanted) as ask:
         told = (await ask("/v1/chat/completions", asked())).json
     assert told["choices"][0]["message"]["content"] == "I found nothing."
-    assert (told["contextrouter"]["outcome"], told["contextrouter"]["sources"], said.seen) == ("empty", [], [])
+    assert (told["contextrouter"]["outcome"], told["contextrouter"]["sources"], said.seen) == (
+        "empty",
+        [],
+        [],
+    )
     free, said = made("From memory [1].", chat={"no_context": "generate"}, answer=[])
     async with served(free) as ask:
         told = (await ask("/v1/chat/completions", asked())).json
@@ -288,7 +351,9 @@ async def test_k12_where_nothing_was_found_the_configured_answer_comes_with_its_
 
 async def test_k11_k12_behind_a_gate_the_configured_answer_says_so_and_the_generator_sees_nothing_of_what_was_found():
     settings = {"rag": {"interpreters": [], "cache_enabled": False, "stages": ["gate"]}}
-    wanted, said = made("Invented.", chat={"no_context_text": "Not sure."}, settings=settings, stages={"gate": Gate()})
+    wanted, said = made(
+        "Invented.", chat={"no_context_text": "Not sure."}, settings=settings, stages={"gate": Gate()}
+    )
     async with served(wanted) as ask:
         told = (await ask("/v1/chat/completions", asked())).json
     receipt = told["contextrouter"]
@@ -302,7 +367,11 @@ async def test_k11_k12_behind_a_gate_the_configured_answer_says_so_and_the_gener
 
 
 async def test_t14_an_answer_without_citations_or_in_another_script_is_noted():
-    for pieces, guard in (("At nine [1].", (True, True)), ("At nine.", (False, True)), ("В девять [1].", (True, False))):
+    for pieces, guard in (
+        ("At nine [1].", (True, True)),
+        ("At nine.", (False, True)),
+        ("В девять [1].", (True, False)),
+    ):
         wanted, _ = made(pieces)
         async with served(wanted) as ask:
             found = (await ask("/v1/chat/completions", asked())).json["contextrouter"]["guard"]
@@ -341,14 +410,17 @@ def test_t11_the_script_of_a_text_is_that_of_most_of_its_letters(text: str, name
 
 
 async def test_cit_04_two_pieces_of_one_document_keep_their_own_numbers():
-    """One number per document is a way to show them, left to who shows them: each entry says its document's address."""
+    """One number per document is a way to show them, left to who shows them: each entry says its document's
+    address.
+    """
     pieces = [document("a", "Opens at nine.", parent="doc"), document("b", "Closes at six.", parent="doc")]
     wanted, _ = made("Nine [1], six [2].", answer=pieces)
     async with served(wanted) as ask:
         cited = (await ask("/v1/chat/completions", asked())).json["contextrouter"]["citations"]
     assert [(number, each["id"], each["url"]) for number, each in cited.items()] == [
-        ("1", "a", "https://example.org/a"), ("2", "b", "https://example.org/b"),
-    ]  # fmt: skip
+        ("1", "a", "https://example.org/a"),
+        ("2", "b", "https://example.org/b"),
+    ]
 
 
 async def test_cit_05_a_number_stands_for_a_document_by_its_id_whatever_was_left_out():
@@ -392,9 +464,13 @@ async def test_with_no_generator_at_all_the_answer_quotes_the_context():
 
 
 async def test_quotes_are_of_documents_alone_and_of_strangers_without_their_fence():
-    """Neither the instructions that follow the last block nor the lines around foreign text are ever quoted."""
+    """Neither the instructions that follow the last block nor the lines around foreign text are ever
+    quoted.
+    """
     async with served(router(answer=[document("page", "A page opens.", untrusted=True)])) as ask:
-        question = "Which statement or number of the context block in brackets is untrusted, by the end of a page?"
+        question = (
+            "Which statement or number of the context block in brackets is untrusted, by the end of a page?"
+        )
         told = (await ask("/v1/chat/completions", asked(question))).json
     assert told["choices"][0]["message"]["content"] == "A page opens. [1]"
 
@@ -412,6 +488,10 @@ async def test_roles_and_parts_that_cannot_be_read_are_refused_by_place(role: st
 
 
 def test_a_generator_that_is_not_there_stops_the_start():
-    for table in ({"synthesis_model": "sayd"}, {"models": ["sayd"]}, {"compartment_generators": {"hr": "sayd"}}):
+    for table in (
+        {"synthesis_model": "sayd"},
+        {"models": ["sayd"]},
+        {"compartment_generators": {"hr": "sayd"}},
+    ):
         with pytest.raises(SettingsError, match=r"'sayd' names no generator\. Did you mean 'said'\?"):
             ContextRouter({"chat": table}, generators={"said": Said("x")})

@@ -1,4 +1,6 @@
-"""Settings that cannot work are said before the start: all at once, where they stand, and how to mend them."""
+"""Settings that cannot work are said before the start: all at once, where they stand, and how to mend
+them.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ import pytest
 
 from contextrouter import ContextRouter, Rag, Settings, SettingsError
 from contextrouter.builtin.connectors.files import Files
-from contextrouter.cli import screen
-from contextrouter.plugins import Registry
+from contextrouter.cli import terminal
+from contextrouter.runtime.registry import Registry
 from contextrouter.settings import Instance, SourceKeys, load
 from contextrouter.testing import Facts, Fixed, Legs, hits
 
@@ -27,47 +29,106 @@ def written(folder: Path, text: str) -> Path:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (MEMORY + '[routes.x]\nlegs = ["txet"]\n',
-         "settings.toml:4: routes.x.legs: no source has a leg 'txet'. Did you mean 'text'? Legs: text."),
-        (MEMORY + '[connectors.n]\nuse = "files"\npath = "."\n[providers.v]\nuse = "memory"\nembedder = "default"\n'
-         '[routes.x]\nsources = ["docs"]\nlegs = ["vector"]\n',
-         "settings.toml:11: routes.x.legs: no source of this route is asked on any of ['vector']. It may ask: text."),
-        ('[rag]\nenable_fts = false\n' + MEMORY + '[routes.x]\nlegs = ["text"]\n',
-         "settings.toml:6: routes.x.legs: legs = ['text'] leaves nothing to search while [rag] enable_fts = false."),
-        ('[rag]\nenable_fts = false\n' + MEMORY,
-         "settings.toml:2: rag.enable_fts: no source has a leg besides 'text', so nothing is searched. "
-         "Set it to true, or give a source an embedder."),
-        (MEMORY + "legs = []\n",
-         "settings.toml:3: providers.docs.legs: [] leaves nothing to search. "
-         "Name legs, or say enabled = false; a job still reads it."),
-        (MEMORY + "[routes.x]\nlegs = []\n",
-         "settings.toml:4: routes.x.legs: [] leaves nothing to search. Name legs, or leave the key out to ask all."),
-        ('[rag]\nhybrid_fusion = "weighted"\nhybrid_vector_weight = 0.0\nhybrid_text_weight = 0\n',
-         "settings.toml:3: rag.hybrid_vector_weight: it and hybrid_text_weight are both 0, so no score is left. "
-         "Give one of them a weight above 0."),
-        ("[rag]\nrrf_k = inf\n", "settings.toml:2: rag.rrf_k: a finite number is expected, neither inf nor nan."),
-        ("[rag]\nhybrid_text_weight = nan\n",
-         "settings.toml:2: rag.hybrid_text_weight: a finite number is expected, neither inf nor nan."),
-        ("[rag]\nleg_weights = { text = inf }\n",
-         "settings.toml:2: rag.leg_weights: a finite number is expected, neither inf nor nan."),
-        (MEMORY + "weight = inf\n", "settings.toml:3: providers.docs.weight: a finite number is expected, neither inf nor nan."),
-        ('[rag]\nprovider = "docs"\n' + MEMORY + "enabled = false\n",
-         "settings.toml:2: rag.provider: source 'docs' is named and says enabled = false, so nothing is left to ask. "
-         "Enable it, or name another."),
-        (MEMORY + 'enabled = false\n[routes.x]\nsources = ["docs"]\n',
-         "settings.toml:5: routes.x.sources: source 'docs' is named and says enabled = false, so nothing is left to ask. "
-         "Enable it, or name another."),
-        ('[routes.x]\nfallback = "x"\n',
-         "settings.toml:2: routes.x.fallback: a route cannot fall back to itself. Name another, or none."),
-        ('[rag]\nstages = ["freshness", "freshness"]\n',
-         "settings.toml:2: rag.stages: 'freshness' is listed 2 times; once is enough."),
-        ('[rag]\ninterpreters = ["normalize", "normalize"]\n',
-         "settings.toml:2: rag.interpreters: 'normalize' is listed 2 times; once is enough."),
-        (MEMORY + 'legs = ["text", "text"]\n', "settings.toml:3: providers.docs.legs: 'text' is listed 2 times; once is enough."),
-        ('[routes.x]\nstages = ["freshness", "freshness"]\n',
-         "settings.toml:2: routes.x.stages: 'freshness' is listed 2 times; once is enough."),
+        (
+            MEMORY + '[routes.x]\nlegs = ["txet"]\n',
+            "settings.toml:4: routes.x.legs: no source has a leg 'txet'. Did you mean 'text'? Legs: text.",
+        ),
+        (
+            MEMORY + '[connectors.n]\nuse = "files"\npath = "."\n[providers.v]\nuse = "memory"\nembedder ='
+            ' "default"\n'
+            '[routes.x]\nsources = ["docs"]\nlegs = ["vector"]\n',
+            (
+                "settings.toml:11: routes.x.legs: no source of this route is asked on any of ['vector']. It"
+                " may ask: text."
+            ),
+        ),
+        (
+            "[rag]\nenable_fts = false\n" + MEMORY + '[routes.x]\nlegs = ["text"]\n',
+            (
+                "settings.toml:6: routes.x.legs: legs = ['text'] leaves nothing to search while [rag]"
+                " enable_fts = false."
+            ),
+        ),
+        (
+            "[rag]\nenable_fts = false\n" + MEMORY,
+            (
+                "settings.toml:2: rag.enable_fts: no source has a leg besides 'text', so nothing is searched."
+                " Set it to true, or give a source an embedder."
+            ),
+        ),
+        (
+            MEMORY + "legs = []\n",
+            (
+                "settings.toml:3: providers.docs.legs: [] leaves nothing to search. "
+                "Name legs, or say enabled = false; a job still reads it."
+            ),
+        ),
+        (
+            MEMORY + "[routes.x]\nlegs = []\n",
+            (
+                "settings.toml:4: routes.x.legs: [] leaves nothing to search. Name legs, or leave the key out"
+                " to ask all."
+            ),
+        ),
+        (
+            '[rag]\nhybrid_fusion = "weighted"\nhybrid_vector_weight = 0.0\nhybrid_text_weight = 0\n',
+            (
+                "settings.toml:3: rag.hybrid_vector_weight: it and hybrid_text_weight are both 0, so no score"
+                " is left. Give one of them a weight above 0."
+            ),
+        ),
+        (
+            "[rag]\nrrf_k = inf\n",
+            "settings.toml:2: rag.rrf_k: a finite number is expected, neither inf nor nan.",
+        ),
+        (
+            "[rag]\nhybrid_text_weight = nan\n",
+            "settings.toml:2: rag.hybrid_text_weight: a finite number is expected, neither inf nor nan.",
+        ),
+        (
+            "[rag]\nleg_weights = { text = inf }\n",
+            "settings.toml:2: rag.leg_weights: a finite number is expected, neither inf nor nan.",
+        ),
+        (
+            MEMORY + "weight = inf\n",
+            "settings.toml:3: providers.docs.weight: a finite number is expected, neither inf nor nan.",
+        ),
+        (
+            '[rag]\nprovider = "docs"\n' + MEMORY + "enabled = false\n",
+            (
+                "settings.toml:2: rag.provider: source 'docs' is named and says enabled = false, so nothing"
+                " is left to ask. Enable it, or name another."
+            ),
+        ),
+        (
+            MEMORY + 'enabled = false\n[routes.x]\nsources = ["docs"]\n',
+            (
+                "settings.toml:5: routes.x.sources: source 'docs' is named and says enabled = false, so"
+                " nothing is left to ask. Enable it, or name another."
+            ),
+        ),
+        (
+            '[routes.x]\nfallback = "x"\n',
+            "settings.toml:2: routes.x.fallback: a route cannot fall back to itself. Name another, or none.",
+        ),
+        (
+            '[rag]\nstages = ["freshness", "freshness"]\n',
+            "settings.toml:2: rag.stages: 'freshness' is listed 2 times; once is enough.",
+        ),
+        (
+            '[rag]\ninterpreters = ["normalize", "normalize"]\n',
+            "settings.toml:2: rag.interpreters: 'normalize' is listed 2 times; once is enough.",
+        ),
+        (
+            MEMORY + 'legs = ["text", "text"]\n',
+            "settings.toml:3: providers.docs.legs: 'text' is listed 2 times; once is enough.",
+        ),
+        (
+            '[routes.x]\nstages = ["freshness", "freshness"]\n',
+            "settings.toml:2: routes.x.stages: 'freshness' is listed 2 times; once is enough.",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_work_is_said_with_its_line_and_how_to_mend_it(tmp_path: Path, text: str, problem: str):
     with pytest.raises(SettingsError) as caught:
         ContextRouter.from_toml(written(tmp_path, text))
@@ -78,7 +139,11 @@ def test_problems_of_sources_that_are_made_come_all_at_once(tmp_path: Path):
     text = MEMORY + 'legs = ["vectro"]\n[routes.x]\nlegs = ["txt"]\n[rag]\nleg_weights = { keyword = 2 }\n'
     with pytest.raises(SettingsError) as caught:
         ContextRouter.from_toml(written(tmp_path, text))
-    assert [(p.file, p.line) for p in caught.value.problems] == [("settings.toml", 3), ("settings.toml", 7), ("settings.toml", 5)]
+    assert [(p.file, p.line) for p in caught.value.problems] == [
+        ("settings.toml", 3),
+        ("settings.toml", 7),
+        ("settings.toml", 5),
+    ]
 
 
 def test_a_plugin_folder_that_is_not_there_is_one_problem_among_the_others(tmp_path: Path):
@@ -86,13 +151,21 @@ def test_a_plugin_folder_that_is_not_there_is_one_problem_among_the_others(tmp_p
     with pytest.raises(SettingsError) as caught:
         ContextRouter.from_toml(written(tmp_path, text))
     first, second = map(str, caught.value.problems)
-    assert first.startswith(f"settings.toml:3: plugins.paths.1: plugin folder '{tmp_path / 'nowhere'}' does not exist.")
+    assert first.startswith(
+        f"settings.toml:3: plugins.paths.1: plugin folder '{tmp_path / 'nowhere'}' does not exist."
+    )
     assert second.startswith("settings.toml:5: rag.rrfk: unknown key. Did you mean `rrf_k`?")
 
 
 def test_weights_of_other_legs_are_enough_for_weighted_fusion(tmp_path: Path):
-    rag = '[rag]\nhybrid_fusion = "weighted"\nhybrid_vector_weight = 0\nhybrid_text_weight = 0\nleg_weights = { keywords = 1 }\n'
-    assert ContextRouter.from_toml(written(tmp_path, rag + MEMORY + 'embedder = "default"\n')).settings.warnings == ()
+    rag = (
+        '[rag]\nhybrid_fusion = "weighted"\nhybrid_vector_weight = 0\nhybrid_text_weight = 0\nleg_weights = {'
+        " keywords = 1 }\n"
+    )
+    assert (
+        ContextRouter.from_toml(written(tmp_path, rag + MEMORY + 'embedder = "default"\n')).settings.warnings
+        == ()
+    )
 
 
 DOUBTFUL = """
@@ -128,14 +201,17 @@ def test_what_is_doubtful_is_logged_once_for_whoever_starts_a_router_and_noted_b
         (logging.WARNING, "contextrouter", text) for text in said
     ]
     caplog.clear()
-    with screen.quiet(logging.ERROR):
+    with terminal.quiet(logging.ERROR):
         ContextRouter.from_toml(path)
     assert not caplog.records
     assert logging.getLogger("contextrouter").level == logging.NOTSET
 
 
 def test_the_time_zone_reaches_what_reads_days_unless_its_table_has_another(tmp_path: Path):
-    text = '[rag]\ntimezone = "Asia/Tokyo"\ninterpreters = ["normalize", "here"]\n[interpreters.here]\nuse = "normalize"\n'
+    text = (
+        '[rag]\ntimezone = "Asia/Tokyo"\ninterpreters = ["normalize", "here"]\n[interpreters.here]\nuse ='
+        ' "normalize"\n'
+    )
     settings = load(written(tmp_path, text + 'timezone = "Europe/Berlin"\n'), Registry, environ={})[0]
     zones = {name: instance.options["timezone"] for name, instance in settings.interpreters.items()}
     assert zones == {"normalize": "Asia/Tokyo", "here": "Europe/Berlin"}
@@ -144,17 +220,21 @@ def test_the_time_zone_reaches_what_reads_days_unless_its_table_has_another(tmp_
     assert unset.interpreters["normalize"].options == {}
 
 
-# ------------------------------------------------------------------------------------------------- instances made by hand
+# ------------------------------------------------------------------------------------------------- instances
+# made by hand
 
 
 async def test_instances_made_by_hand_join_those_of_settings_made_by_hand():
     keys = SourceKeys(weight=2.0)
     docs = Instance(kind="provider", name="docs", use="memory", keys=SourceKeys())
     settings = Settings(
-        rag=Rag(cache_enabled=False), providers={"docs": docs},
+        rag=Rag(cache_enabled=False),
+        providers={"docs": docs},
         connectors={"weighed": Instance(kind="connector", name="weighed", use="(made by hand)", keys=keys)},
-    )  # fmt: skip
-    async with ContextRouter(settings, connectors={"web": Fixed("a"), "weighed": Fixed("b")}, facts={"g": Facts([])}) as router:
+    )
+    async with ContextRouter(
+        settings, connectors={"web": Fixed("a"), "weighed": Fixed("b")}, facts={"g": Facts([])}
+    ) as router:
         context = await router.route("q")
     assert {envelope.document.id for envelope in context.envelopes} == {"a", "b"}
     assert {report.source for report in context.coverage} == {"docs", "web", "weighed", "g"}
@@ -167,20 +247,50 @@ NOTES = Instance(kind="connector", name="notes", use="files", keys=SourceKeys(),
 @pytest.mark.parametrize(
     ("settings", "given", "problem"),
     [
-        (Settings(connectors={"notes": NOTES}), {"connectors": {"notes": Fixed()}},
-         "connectors.notes: an instance made by hand has the name 'notes' too; names are unique. Give one of them another."),
-        (Settings(connectors={"notes": NOTES}), {"providers": {"notes": Legs({"text": hits("a")})}},
-         "connectors.notes: an instance made by hand has the name 'notes' too; names are unique. Give one of them another."),
-        ({"connectors": {"notes": {"use": "files", "path": "."}}}, {"connectors": {"notes": Fixed()}},
-         "call: connectors.notes.use: connector 'notes' is made by hand, so this names nothing. Take it away."),
-        ({}, {"connectors": {"My.Notes": Fixed()}},
-         "connectors.My.Notes: name 'My.Notes' is not allowed; use small letters, digits and underscores, a letter first."),
-        (Settings(), {"facts": {"": Facts([])}},
-         "facts.: name '' is not allowed; use small letters, digits and underscores, a letter first."),
-        (Settings(), {"facts": {"g": Facts([])}, "connectors": {"g": Fixed()}},
-         "two instances made by hand, a connector and a fact, have the name 'g'."),
+        (
+            Settings(connectors={"notes": NOTES}),
+            {"connectors": {"notes": Fixed()}},
+            (
+                "connectors.notes: an instance made by hand has the name 'notes' too; names are unique. Give"
+                " one of them another."
+            ),
+        ),
+        (
+            Settings(connectors={"notes": NOTES}),
+            {"providers": {"notes": Legs({"text": hits("a")})}},
+            (
+                "connectors.notes: an instance made by hand has the name 'notes' too; names are unique. Give"
+                " one of them another."
+            ),
+        ),
+        (
+            {"connectors": {"notes": {"use": "files", "path": "."}}},
+            {"connectors": {"notes": Fixed()}},
+            (
+                "call: connectors.notes.use: connector 'notes' is made by hand, so this names nothing. Take"
+                " it away."
+            ),
+        ),
+        (
+            {},
+            {"connectors": {"My.Notes": Fixed()}},
+            (
+                "connectors.My.Notes: name 'My.Notes' is not allowed; use small letters, digits and"
+                " underscores, a letter first."
+            ),
+        ),
+        (
+            Settings(),
+            {"facts": {"": Facts([])}},
+            "facts.: name '' is not allowed; use small letters, digits and underscores, a letter first.",
+        ),
+        (
+            Settings(),
+            {"facts": {"g": Facts([])}, "connectors": {"g": Fixed()}},
+            "two instances made by hand, a connector and a fact, have the name 'g'.",
+        ),
     ],
-)  # fmt: skip
+)
 def test_names_of_instances_made_by_hand_are_checked(settings: Any, given: dict[str, Any], problem: str):
     with pytest.raises(SettingsError) as caught:
         ContextRouter(settings, **given)

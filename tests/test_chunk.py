@@ -1,4 +1,6 @@
-"""Chunking: it ends, loses nothing, makes nothing blank and nothing too long; Markdown is read as CommonMark reads it."""
+"""Chunking: it ends, loses nothing, makes nothing blank and nothing too long; Markdown is read as CommonMark
+reads it.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contextrouter import tokens
-from contextrouter.builtin.transforms.chunk import Chunk
+from contextrouter.builtin.transforms.chunking import Chunk
 from contextrouter.model import Document, Fact
+from contextrouter.text import tokens
 
 MARKDOWN = "text/markdown"
 
@@ -27,7 +29,9 @@ def outline(text: str) -> list[tuple[tuple[str, ...], str]]:
 
 
 def check_laws(text: str, chunks: list[Document], maximum: int) -> None:
-    """Each chunk is a slice, not blank, not above the maximum; together they hold all that is not blank, in order."""
+    """Each chunk is a slice, not blank, not above the maximum; together they hold all that is not blank, in
+    order.
+    """
     covered = 0
     for chunk in chunks:
         start, end = chunk.metadata["start"], chunk.metadata["end"]
@@ -51,7 +55,10 @@ def test_sections_carry_their_heading_path() -> None:
 
 
 def test_a_deeper_heading_without_its_parent_and_h4_do_not_confuse_the_path() -> None:
-    assert outline("### Deep\nx\n#### Deeper\ny\n# Top\nz") == [(("Deep",), "### Deep\nx\n#### Deeper\ny"), (("Top",), "# Top\nz")]
+    assert outline("### Deep\nx\n#### Deeper\ny\n# Top\nz") == [
+        (("Deep",), "### Deep\nx\n#### Deeper\ny"),
+        (("Top",), "# Top\nz"),
+    ]
 
 
 def test_chk_01_a_hash_in_fenced_code_is_no_heading() -> None:
@@ -64,7 +71,14 @@ def test_chk_02_tilde_fences_are_fences() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["````\n```\n# x\n`````", "   ```\n# x\n   ```", "```\n# x", "    # indented code", "> # quoted", "- # in a list"],
+    [
+        "````\n```\n# x\n`````",
+        "   ```\n# x\n   ```",
+        "```\n# x",
+        "    # indented code",
+        "> # quoted",
+        "- # in a list",
+    ],
     ids=["longer closing", "indented fence", "unclosed", "indented code", "quote", "list"],
 )
 def test_chk_03_headings_stand_outside_code_quotes_and_lists(text: str) -> None:
@@ -99,7 +113,9 @@ def test_chk_24_headings_with_nothing_under_them_go_with_the_next_section() -> N
 
 
 def test_markup_stays_out_of_the_path() -> None:
-    assert cut("## The *big* `code` [link](http://x) ![pic](y) \\# #\nx")[0].path == ("The big code link pic #",)
+    assert cut("## The *big* `code` [link](http://x) ![pic](y) \\# #\nx")[0].path == (
+        "The big code link pic #",
+    )
 
 
 def test_plain_text_has_no_headings() -> None:
@@ -115,10 +131,22 @@ def test_chunks_inherit_the_documents_fields() -> None:
     now = datetime(2024, 1, 1, tzinfo=UTC)
     fact = Fact(subject="a", predicate="b", object="c")
     document = Document(
-        id="doc", url="u", kind="book", path=("Shelf",), media_type=MARKDOWN, language="en", tenant="t", compartment="c",
-        sensitivity="internal", trust="reference", updated_at=now, labels=("l",), links=("k",),
-        metadata={"x": 1, "facts": (fact,)}, content="# Title\na\n## Two\nb",
-    )  # fmt: skip
+        id="doc",
+        url="u",
+        kind="book",
+        path=("Shelf",),
+        media_type=MARKDOWN,
+        language="en",
+        tenant="t",
+        compartment="c",
+        sensitivity="internal",
+        trust="reference",
+        updated_at=now,
+        labels=("l",),
+        links=("k",),
+        metadata={"x": 1, "facts": (fact,)},
+        content="# Title\na\n## Two\nb",
+    )
     first, second = Chunk().cut(document)
     assert (first.title, second.title) == ("Title", "Title")  # the first H1, as the document has none
     assert (first.path, second.path) == (("Shelf", "Title"), ("Shelf", "Title", "Two"))
@@ -131,7 +159,9 @@ def test_chunks_inherit_the_documents_fields() -> None:
 
 
 def test_a_blank_document_with_facts_stays_so_that_they_are_not_lost() -> None:
-    document = Document(id="f", content="", metadata={"facts": (Fact(subject="a", predicate="b", object="c"),)})
+    document = Document(
+        id="f", content="", metadata={"facts": (Fact(subject="a", predicate="b", object="c"),)}
+    )
     assert Chunk().cut(document) == [document]
 
 
@@ -174,7 +204,9 @@ def test_slices_overlap_from_the_start_of_a_sentence() -> None:
     assert shared == "This is sentence number 108. This is sentence number 109."
 
 
-@pytest.mark.parametrize(("target", "maximum", "overlap"), [(10, 20, 10), (10, 5, 1), (10, 20, -1), (2, 20, 1)])
+@pytest.mark.parametrize(
+    ("target", "maximum", "overlap"), [(10, 20, 10), (10, 5, 1), (10, 20, -1), (2, 20, 1)]
+)
 def test_chk_11_impossible_sizes_are_refused(target: int, maximum: int, overlap: int) -> None:
     with pytest.raises(ValueError, match=r"Give (overlap < target <= maximum|0 or more|4 or more)"):
         Chunk(target=target, maximum=maximum, overlap=overlap)
@@ -189,7 +221,16 @@ def test_chk_10_work_is_bounded_when_the_overlap_is_nearly_the_target() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["word " * 3000, "x" * 30_000, "学" * 5000, "😀" * 3000, "e\u0301\u0302" * 3000, "각" * 2000, "ไทย" * 999, "\n" * 5000 + "a"],
+    [
+        "word " * 3000,
+        "x" * 30_000,
+        "学" * 5000,
+        "😀" * 3000,
+        "e\u0301\u0302" * 3000,
+        "각" * 2000,
+        "ไทย" * 999,
+        "\n" * 5000 + "a",
+    ],
     ids=["words", "run", "cjk", "emoji", "marks", "hangul", "thai", "lines"],
 )
 @pytest.mark.parametrize(("target", "maximum", "overlap"), [(512, 1024, 50), (64, 64, 0), (20, 25, 19)])
@@ -219,7 +260,9 @@ def test_chk_22_special_token_text_is_chunked() -> None:
     st.data(),
     st.sampled_from([MARKDOWN, "text/plain"]),
 )
-def test_chunking_ends_and_loses_nothing(text: str, target: int, more: int, data: st.DataObject, media_type: str) -> None:
+def test_chunking_ends_and_loses_nothing(
+    text: str, target: int, more: int, data: st.DataObject, media_type: str
+) -> None:
     overlap = data.draw(st.integers(0, target - 1))
     chunks = cut(text, media_type, target=target, maximum=target + more, overlap=overlap)
     check_laws(text, chunks, target + more)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextrouter.server.citations import Markers
+from contextrouter.server.citation_markers import Markers
 
 
 def shown(text: str, count: int = 3, pieces: list[int] | None = None) -> tuple[str, tuple[int, ...]]:
@@ -33,7 +33,11 @@ CASES = [
     ("Yes [2-99999999].", "Yes [2][3].", (2, 3)),
     ("Yes [3-1].", "Yes.", ()),
     ("Yes [1000000000000].", "Yes.", ()),
-    ("See [here](https://example.org) and [^1] and [x1].", "See [here](https://example.org) and [^1] and [x1].", ()),
+    (
+        "See [here](https://example.org) and [^1] and [x1].",
+        "See [here](https://example.org) and [^1] and [x1].",
+        (),
+    ),
     (r"A \[9\] and \\[9] b", r"A \[9\] and \\ b", ()),
     ("open [1", "open [1", ()),
     ("open [1, ", "open [1, ", ()),
@@ -49,7 +53,14 @@ def test_markers_are_understood_checked_and_written_alike(text: str, out: str, u
 
 def test_cit_03_a_marker_is_held_back_until_it_is_complete_and_consecutive_ones_are_split():
     markers = Markers(2)
-    assert [markers.feed(piece) for piece in ("So", " [1", "][", "2", "]", ".")] == ["So", "", " [1]", "", "[2]", "."]
+    assert [markers.feed(piece) for piece in ("So", " [1", "][", "2", "]", ".")] == [
+        "So",
+        "",
+        " [1]",
+        "",
+        "[2]",
+        ".",
+    ]
     assert markers.end() == ""
     assert markers.used == (1, 2)
 

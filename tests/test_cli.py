@@ -47,14 +47,34 @@ def test_route_shows_context_citations_facts_and_coverage(cli: CommandLine, exam
     ran = cli("route", QUESTION, cwd=example)
     assert ran.code == 0
     assert ran.err == ""
-    for word in ("Context", "Facts", "Citations", "Coverage", "[1]", "library", "keywords", "notes", "news", "glossary", "graph"):
+    for word in (
+        "Context",
+        "Facts",
+        "Citations",
+        "Coverage",
+        "[1]",
+        "library",
+        "keywords",
+        "notes",
+        "news",
+        "glossary",
+        "graph",
+    ):
         assert word in ran.out
     assert "Plan" not in ran.out.split()
 
 
 def test_explain_adds_plan_scores_steps_and_every_lost_document(cli: CommandLine, example: Path):
     ran = cli("route", QUESTION, "--explain", cwd=example)
-    words = ("Plan", "Scores", "[1] score", "fuse   freshness", "Steps", "Lost", "concepts: AI, Machine Learning, Education")
+    words = (
+        "Plan",
+        "Scores",
+        "[1] score",
+        "fuse   freshness",
+        "Steps",
+        "Lost",
+        "concepts: AI, Machine Learning, Education",
+    )
     for word in words:
         assert word in ran.out
     told = json.loads(cli("route", QUESTION, "--json").out)
@@ -80,7 +100,9 @@ def test_text_prints_the_assembled_text_alone(cli: CommandLine, example: Path):
 
 
 def test_source_and_leg_narrow_what_is_asked(cli: CommandLine, example: Path):
-    told = json.loads(cli("route", QUESTION, "--json", "--source", "library", "--leg", "text", cwd=example).out)
+    told = json.loads(
+        cli("route", QUESTION, "--json", "--source", "library", "--leg", "text", cwd=example).out
+    )
     asked = {(r["source"], r["leg"]) for r in told["coverage"] if r["status"] != "skipped"}
     assert asked == {("library", "text")}
 
@@ -146,8 +168,13 @@ def test_plan_asks_nobody(cli: CommandLine, tmp_path: Path):
     assert "broken" in cli("plan", "anything at all").out
 
 
-def test_check_exits_1_for_a_store_that_is_not_there_and_0_once_it_is(cli: CommandLine, tmp_path: Path, example: Path):
-    settings(tmp_path, '[providers.store]\nuse = "sqlite"\npath = "s.db"\n[ingest.all]\nfrom = "texts"\nto = "store"\n')
+def test_check_exits_1_for_a_store_that_is_not_there_and_0_once_it_is(
+    cli: CommandLine, tmp_path: Path, example: Path
+):
+    settings(
+        tmp_path,
+        '[providers.store]\nuse = "sqlite"\npath = "s.db"\n[ingest.all]\nfrom = "texts"\nto = "store"\n',
+    )
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts" / "a.md").write_text("# A\n\nThe moon raises the tides.\n")
     ran = cli("check", "--json", cwd=tmp_path)
@@ -163,11 +190,16 @@ def test_check_names_a_store_that_another_embedder_filled(cli: CommandLine, tmp_
     assert cli("init", cwd=tmp_path).code == 0
     assert cli("ingest").code == 0
     text = (tmp_path / "settings.toml").read_text()
-    other = '[embedders.other]\nuse = "openai"\nmodel = "m"\ndimensions = 8\nbase_url = "http://127.0.0.1:9"\napi_key = "none"\n'
+    other = (
+        '[embedders.other]\nuse = "openai"\nmodel = "m"\ndimensions = 8\nbase_url ='
+        ' "http://127.0.0.1:9"\napi_key = "none"\n'
+    )
     settings(tmp_path, text.replace('use = "sqlite"', 'use = "sqlite"\nembedder = "other"') + other)
     ran = cli("check", "--json")
     assert ran.code == 1
-    failed = {finding["name"]: finding["detail"] for finding in json.loads(ran.out) if finding["status"] == "failed"}
+    failed = {
+        finding["name"]: finding["detail"] for finding in json.loads(ran.out) if finding["status"] == "failed"
+    }
     assert failed.keys() == {"store", "other"}
     assert "--rebuild" in failed["store"]
 
@@ -185,14 +217,24 @@ def test_settings_show_every_value_with_its_origin_and_mask_secrets(
     """CFG-05: one mapping of environment variables to keys, and a command that shows what came of it."""
     monkeypatch.setenv("MY_KEY", "sk-very-secret-1")
     monkeypatch.setenv("CONTEXTROUTER_RAG__RRF_K", "17")
-    text = '[rag]\ncandidates = 7\n[providers.memory]\n[embedders.far]\nuse = "openai"\nmodel = "m"\ndimensions = 8\n'
+    text = (
+        '[rag]\ncandidates = 7\n[providers.memory]\n[embedders.far]\nuse = "openai"\nmodel = "m"\ndimensions'
+        " = 8\n"
+    )
     settings(tmp_path, text + 'api_key = "${MY_KEY}"\n')
     ran = cli("settings", "--json", cwd=tmp_path)
     shown = {value["key"]: (value["value"], value["origin"]) for value in json.loads(ran.out)}
     assert shown["rag.candidates"] == (7, "settings.toml:2")
     assert shown["rag.rrf_k"] == (17, "environment variable CONTEXTROUTER_RAG__RRF_K")
     assert shown["rag.timeout_seconds"] == (10, "default")
-    assert {key.split(".")[0] for key in shown} >= {"rag", "cache", "limits", "plugins", "providers", "embedders"}
+    assert {key.split(".")[0] for key in shown} >= {
+        "rag",
+        "cache",
+        "limits",
+        "plugins",
+        "providers",
+        "embedders",
+    }
     assert shown["embedders.far.api_key"] == ("***", "settings.toml:8")
     assert shown["embedders.far.batch_size"] == (256, "default")
     table = cli("settings")
@@ -215,7 +257,9 @@ def test_ingest_reports_each_job_and_does_nothing_twice(cli: CommandLine, tmp_pa
     assert "documents" in cli("ingest").out
 
 
-def test_ingest_exits_4_when_something_was_left_out_and_2_for_an_unknown_job(cli: CommandLine, tmp_path: Path):
+def test_ingest_exits_4_when_something_was_left_out_and_2_for_an_unknown_job(
+    cli: CommandLine, tmp_path: Path
+):
     assert cli("init", cwd=tmp_path).code == 0
     (tmp_path / "documents" / "binary.md").write_bytes(b"\x00\x01\x02" * 99)
     ran = cli("ingest")
@@ -259,8 +303,15 @@ def test_what_init_writes_works_at_once(cli: CommandLine, tmp_path: Path):
 
 
 def test_plugins_list_names_every_kind_and_the_local_file(cli: CommandLine, example: Path):
-    listed = {(line["kind"], line["name"]) for line in json.loads(cli("plugins", "list", "--json", cwd=example).out)}
-    assert {("provider", "sqlite"), ("fact", "sqlite"), ("connector", "glossary"), ("transform", "chunk")} <= listed
+    listed = {
+        (line["kind"], line["name"]) for line in json.loads(cli("plugins", "list", "--json", cwd=example).out)
+    }
+    assert {
+        ("provider", "sqlite"),
+        ("fact", "sqlite"),
+        ("connector", "glossary"),
+        ("transform", "chunk"),
+    } <= listed
     assert "glossary" in cli("plugins", "list").out
 
 
@@ -290,7 +341,17 @@ def test_demo_ingests_asks_and_explains(cli: CommandLine, tmp_path: Path):
     ran = cli("demo", "--into", "demo", cwd=tmp_path)
     assert ran.code == 0
     assert ran.err == ""
-    for word in ("1. Ingest", "2. Ask", "3. Explain", "library", "keywords", "notes", "news", "glossary", "graph"):
+    for word in (
+        "1. Ingest",
+        "2. Ask",
+        "3. Explain",
+        "library",
+        "keywords",
+        "notes",
+        "news",
+        "glossary",
+        "graph",
+    ):
         assert word in ran.out
     assert (tmp_path / "demo" / "data" / "library.db").exists()
     assert cli("demo", "--into", "demo").code == 2
@@ -318,7 +379,9 @@ def test_help_and_version_name_the_exit_codes_and_the_version(cli: CommandLine):
     assert cli("--version").out == "contextrouter 0.1.0\n"
 
 
-def test_a_fault_shows_its_traceback_and_exits_70(cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_fault_shows_its_traceback_and_exits_70(
+    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     settings(tmp_path, "[providers.memory]\n")
     monkeypatch.setattr("contextrouter.router.ContextRouter.route", lambda *_: 1 / 0)
     ran = cli("route", "anything", cwd=tmp_path)
@@ -342,7 +405,9 @@ def test_as_a_process_stdout_is_json_and_warnings_go_to_stderr(example: Path):
 
 def test_a_reader_that_goes_away_leaves_no_traceback(example: Path):
     command = [sys.executable, "-m", "contextrouter", "route", QUESTION, "--json"]
-    with subprocess.Popen(command, cwd=example, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+    with subprocess.Popen(
+        command, cwd=example, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
         assert running.stdout is not None
         assert running.stderr is not None
         running.stdout.close()
@@ -354,7 +419,9 @@ def test_without_typer_the_command_line_says_what_to_install(tmp_path: Path):
     code = "import sys; sys.modules['typer'] = None; import importlib.util as u; f = u.find_spec\n"
     code += "u.find_spec = lambda name, *rest: None if name == 'typer' else f(name, *rest)\n"
     code += "from contextrouter.cli import main; main()"
-    ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert ran.returncode == 2
-    assert "pip install 'contextrouter[cli]'" in ran.stderr
+    assert "pip install 'contextrouter-rag[cli]'" in ran.stderr
     assert ran.stdout == ""

@@ -13,7 +13,11 @@ from example import CommandLine
 from hostile import FEED, PAGE
 
 ROBOTS = "User-agent: *\nDisallow: /page"
-ANSWERS = {"/page": ("text/html", PAGE), "/feed": ("application/rss+xml", FEED), "/robots.txt": ("text/plain", ROBOTS)}
+ANSWERS = {
+    "/page": ("text/html", PAGE),
+    "/feed": ("application/rss+xml", FEED),
+    "/robots.txt": ("text/plain", ROBOTS),
+}
 ALLOWED = ("--allow-private", "127.0.0.2/32")
 
 
@@ -75,7 +79,9 @@ def test_a_feed_is_shown_with_its_items(cli: CommandLine, site: str):
         (["{site}/page", "--source", "web", *ALLOWED], 2, "no effect with --source"),
     ],
 )
-def test_what_does_not_come_says_why(cli: CommandLine, site: str, arguments: list[str], code: int, message: str):
+def test_what_does_not_come_says_why(
+    cli: CommandLine, site: str, arguments: list[str], code: int, message: str
+):
     ran = cli("fetch", *(argument.format(site=site) for argument in arguments))
     assert ran.code == code
     assert message in " ".join(ran.err.split())

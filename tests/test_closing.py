@@ -1,4 +1,6 @@
-"""Closing a router that is at work: what runs is ended, those that wait are told, and nothing stays behind."""
+"""Closing a router that is at work: what runs is ended, those that wait are told, and nothing stays
+behind.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,17 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
-from contextrouter import Context, ContextRouter, ContextRouterError, Hit, Intent, Interpreter, Query, SourceReport
-from contextrouter import closing as module
+from contextrouter import (
+    Context,
+    ContextRouter,
+    ContextRouterError,
+    Hit,
+    Intent,
+    Interpreter,
+    Query,
+    SourceReport,
+)
+from contextrouter.runtime import shutdown as module
 from contextrouter.testing import Fixed
 
 CLOSED = "Router was closed before the request was answered"
@@ -53,7 +64,9 @@ async def left_behind() -> set[asyncio.Task[object]]:
 
 @pytest.mark.parametrize("cached", [False, True])
 @pytest.mark.parametrize("ask", [route, stream])
-async def test_who_waits_is_told_and_no_task_is_left(ask: Callable[[ContextRouter], Awaitable[object]], cached: bool):
+async def test_who_waits_is_told_and_no_task_is_left(
+    ask: Callable[[ContextRouter], Awaitable[object]], cached: bool
+):
     held = Held()
     router = router_of(held, cached=cached)
     await router.open()
@@ -127,7 +140,9 @@ class Pondering(Interpreter):
 async def test_a_plan_that_is_being_made_is_ended_too():
     pondering = Pondering()
     router = ContextRouter(
-        {"rag": {"interpreters": ["p"], "timeout_seconds": 60}}, connectors={"s": Fixed("a")}, interpreters={"p": pondering}
+        {"rag": {"interpreters": ["p"], "timeout_seconds": 60}},
+        connectors={"s": Fixed("a")},
+        interpreters={"p": pondering},
     )
     waiting = asyncio.create_task(plan(router))
     await pondering.asked.wait()

@@ -11,11 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextrouter import Document, Hit, RankedList
-from contextrouter.dedupe import dedupe
+from contextrouter.pipeline.deduplication import dedupe
 from contextrouter.testing import doc, hits, ranked
 
 
-def _list(source: str, *documents: Document, leg: str = "default", scores: list[float | None] | None = None) -> RankedList:
+def _list(
+    source: str, *documents: Document, leg: str = "default", scores: list[float | None] | None = None
+) -> RankedList:
     found = [Hit(document=d, score=scores[i] if scores else None) for i, d in enumerate(documents)]
     return RankedList(source=source, leg=leg, query="q", hits=found)
 
@@ -40,7 +42,9 @@ def test_ded_03_the_encoding_is_injective(one: tuple[str, str, str], other: tupl
 
 
 @given(st.tuples(st.text(), st.text(), st.text()), st.tuples(st.text(), st.text(), st.text()))
-def test_documents_merge_exactly_when_url_snippet_and_content_are_equal(one: tuple[str, str, str], other: tuple[str, str, str]):
+def test_documents_merge_exactly_when_url_snippet_and_content_are_equal(
+    one: tuple[str, str, str], other: tuple[str, str, str]
+):
     first, second = (Document(url=u, snippet=s, content=c) for u, s, c in (one, other))
     merged = len(dedupe([_list("a", first), _list("b", second)])) == 1
     assert merged == (one == other) == (first.fingerprint == second.fingerprint)
@@ -48,14 +52,18 @@ def test_documents_merge_exactly_when_url_snippet_and_content_are_equal(one: tup
 
 def test_fus_15_one_chunk_with_three_ids_from_three_sources_is_one_document():
     lists = [
-        _list(source, Document(id=name, content="the chunk", url="u")) for source, name in (("v", "v_0"), ("n", "4"), ("s", "s_4"))
+        _list(source, Document(id=name, content="the chunk", url="u"))
+        for source, name in (("v", "v_0"), ("n", "4"), ("s", "s_4"))
     ]
     (envelope,) = dedupe(lists)
     assert [p.source for p in envelope.provenance] == ["n", "s", "v"]
 
 
 def test_within_a_source_the_id_decides_though_the_text_differs():
-    lists = [_list("a", Document(id="1", content="x"), leg="text"), _list("a", Document(id="1", content="y"), leg="vector")]
+    lists = [
+        _list("a", Document(id="1", content="x"), leg="text"),
+        _list("a", Document(id="1", content="y"), leg="vector"),
+    ]
     assert len(dedupe(lists)) == 1
     lists = [_list("a", Document(id="1", content="x")), _list("b", Document(id="1", content="y"))]
     assert len(dedupe(lists)) == 2
@@ -67,7 +75,9 @@ def test_one_id_in_two_tenants_is_two_documents():
     assert len(dedupe([_list("s", ours, theirs)])) == 2
     assert len(dedupe([_list("s", ours, leg="a"), _list("s", theirs, ours, leg="b")])) == 2
     assert len(dedupe([_list("s", ours, leg="a"), _list("s", ours.replace(content="newer"), leg="b")])) == 1
-    nobody = [Document(id="1", content=f"of {tenant!r}", tenant=tenant) for tenant in (None, "")]  # as a scope takes them for one
+    nobody = [
+        Document(id="1", content=f"of {tenant!r}", tenant=tenant) for tenant in (None, "")
+    ]  # as a scope takes them for one
     assert len(dedupe([_list("s", *nobody)])) == 1
 
 
@@ -94,11 +104,15 @@ def test_fus_02_a_worse_duplicate_does_not_overwrite_the_better_score():
 
 def test_fus_04_several_copies_in_one_list_count_once_at_their_best_rank():
     chunks = [Document(id=str(i), url="https://x", content=f"chunk {i}") for i in range(3)]
-    found = dedupe([_list("a", *chunks), _list("b", Document(id="9", url="https://y", content="chunk"))], "url")
+    found = dedupe(
+        [_list("a", *chunks), _list("b", Document(id="9", url="https://y", content="chunk"))], "url"
+    )
     assert [[p.rank for p in e.provenance] for e in found] == [[1], [1]]
 
 
-@pytest.mark.parametrize(("identity", "count"), [("exact", 4), ("content", 3), ("url", 3), ("id", 3), ("title", 2)])
+@pytest.mark.parametrize(
+    ("identity", "count"), [("exact", 4), ("content", 3), ("url", 3), ("id", 3), ("title", 2)]
+)
 def test_r05_k04_identity_says_when_documents_of_different_sources_are_one(identity: str, count: int):
     lists = [
         _list("a", Document(id="1", url="https://u1", title="One", content="x")),
@@ -110,19 +124,34 @@ def test_r05_k04_identity_says_when_documents_of_different_sources_are_one(ident
 
 
 def test_identity_by_a_field_that_is_missing_compares_exactly():
-    lists = [_list("a", Document(content="x")), _list("b", Document(content="y")), _list("c", Document(content="x"))]
+    lists = [
+        _list("a", Document(content="x")),
+        _list("b", Document(content="y")),
+        _list("c", Document(content="x")),
+    ]
     assert len(dedupe(lists, "url")) == 2
 
 
 @pytest.mark.parametrize(
     ("url", "count"),
     [
-        ("README.md", 2), ("docs/README.md", 2), ("/srv/README.md", 2), ("C:/docs/README.md", 2), ("//host/x", 2), ("https:", 2),
-        ("https://example.org/x", 1), ("HTTP://example.org/x", 1), ("file:///srv/x.md", 1), ("urn:isbn:0451450523", 1),
+        ("README.md", 2),
+        ("docs/README.md", 2),
+        ("/srv/README.md", 2),
+        ("C:/docs/README.md", 2),
+        ("//host/x", 2),
+        ("https:", 2),
+        ("https://example.org/x", 1),
+        ("HTTP://example.org/x", 1),
+        ("file:///srv/x.md", 1),
+        ("urn:isbn:0451450523", 1),
     ],
-)  # fmt: skip
+)
 def test_a_url_that_is_not_absolute_makes_no_two_documents_one(url: str, count: int):
-    lists = [_list("a", Document(id="1", url=url, content="of one folder")), _list("b", Document(id="2", url=url, content="other"))]
+    lists = [
+        _list("a", Document(id="1", url=url, content="of one folder")),
+        _list("b", Document(id="2", url=url, content="other")),
+    ]
     assert len(dedupe(lists, "url")) == count
     same = [_list(name, Document(id=name, url=url, content="the same")) for name in "ab"]
     assert len(dedupe(same, "url")) == 1
@@ -135,7 +164,10 @@ def test_fus_08_empty_lists_and_no_lists_are_neutral():
 
 def test_scores_are_scaled_within_their_list():
     def scaled(scores: list[float | None], **fields: object) -> list[float | None]:
-        return [e.provenance[0].normalized for e in dedupe([ranked("a", "x y z"[: 2 * len(scores) - 1], scores, **fields)])]
+        return [
+            e.provenance[0].normalized
+            for e in dedupe([ranked("a", "x y z"[: 2 * len(scores) - 1], scores, **fields)])
+        ]
 
     assert scaled([4.0, 3.0, 2.0]) == [1.0, 0.5, 0.0]
     assert scaled([0.8, 0.4], score_range=(0.0, 1.0)) == [0.8, 0.4]  # a declared range beats min-max
@@ -159,7 +191,12 @@ def test_scores_too_far_apart_for_a_number_are_scaled_by_rank(score: float):
 
 def test_highlights_of_all_copies_are_kept_and_a_vector_is_found():
     a = RankedList(source="a", leg="text", query="q", hits=[Hit(document=doc("d"), highlights=("one",))])
-    b = RankedList(source="a", leg="vector", query="q", hits=[Hit(document=doc("d"), highlights=("two", "one"), vector=(1.0,))])
+    b = RankedList(
+        source="a",
+        leg="vector",
+        query="q",
+        hits=[Hit(document=doc("d"), highlights=("two", "one"), vector=(1.0,))],
+    )
     (envelope,) = dedupe([a, b])
     assert envelope.highlights == ("one", "two")
     assert envelope.vector == (1.0,)
@@ -168,28 +205,47 @@ def test_highlights_of_all_copies_are_kept_and_a_vector_is_found():
 _names = st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=6)
 
 
-@given(st.lists(st.tuples(st.sampled_from(["s1", "s2", "s3"]), st.sampled_from(["l1", "l2"]), _names), max_size=6), st.randoms())
-def test_the_result_does_not_depend_on_the_order_of_arrival(lists: list[tuple[str, str, list[str]]], rng: random.Random):
-    unique = list({(s, leg): RankedList(source=s, leg=leg, query="q", hits=hits(n)) for s, leg, n in lists}.values())
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["s1", "s2", "s3"]), st.sampled_from(["l1", "l2"]), _names), max_size=6
+    ),
+    st.randoms(),
+)
+def test_the_result_does_not_depend_on_the_order_of_arrival(
+    lists: list[tuple[str, str, list[str]]], rng: random.Random
+):
+    unique = list(
+        {(s, leg): RankedList(source=s, leg=leg, query="q", hits=hits(n)) for s, leg, n in lists}.values()
+    )
     shuffled = unique[:]
     rng.shuffle(shuffled)
     assert sorted(map(repr, dedupe(unique))) == sorted(map(repr, dedupe(shuffled)))
 
 
-@given(st.lists(st.tuples(st.sampled_from(["s1", "s2", "s3"]), st.sampled_from(["l1", "l2"]), _names), max_size=6))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["s1", "s2", "s3"]), st.sampled_from(["l1", "l2"]), _names), max_size=6
+    )
+)
 def test_nothing_is_lost_and_nothing_invented(lists: list[tuple[str, str, list[str]]]):
-    unique = list({(s, leg): RankedList(source=s, leg=leg, query="q", hits=hits(n)) for s, leg, n in lists}.values())
+    unique = list(
+        {(s, leg): RankedList(source=s, leg=leg, query="q", hits=hits(n)) for s, leg, n in lists}.values()
+    )
     found = dedupe(unique)
     assert {e.document.id for e in found} == {n for r in unique for n in (h.document.id for h in r.hits)}
     assert sum(len(e.provenance) for e in found) == sum(len(r.hits) for r in unique)
 
 
 _some = st.sampled_from(["", "u"])
-_texts = st.tuples(_some, _some, _some, st.sampled_from("uv"))  # id, url, snippet, content: so few that all ways of meeting occur
+_texts = st.tuples(
+    _some, _some, _some, st.sampled_from("uv")
+)  # id, url, snippet, content: so few that all ways of meeting occur
 
 
 def _by_hand(lists: list[RankedList]) -> set[frozenset[tuple[str, str, int]]]:
-    """The same in the plainest way: what a source calls by one id is one, known by its first copy; across, what says the same."""
+    """The same in the plainest way: what a source calls by one id is one, known by its first copy; across,
+    what says the same.
+    """
     ordered = sorted(lists, key=lambda r: (r.source, r.leg, r.query))
     copies: dict[object, Document] = {}
     hits_of: dict[object, list[tuple[str, str, int]]] = {}
@@ -204,16 +260,28 @@ def _by_hand(lists: list[RankedList]) -> set[frozenset[tuple[str, str, int]]]:
         groups.setdefault((d.url, d.snippet, d.content), []).extend(hits_of[mine])
     best: set[frozenset[tuple[str, str, int]]] = set()
     for places in groups.values():  # each list once, at its best rank
-        best.add(frozenset((s, leg, min(r for t, g, r in places if (t, g) == (s, leg))) for s, leg, _ in places))
+        best.add(
+            frozenset((s, leg, min(r for t, g, r in places if (t, g) == (s, leg))) for s, leg, _ in places)
+        )
     return best
 
 
-@given(st.lists(st.tuples(st.sampled_from("st"), st.sampled_from("lm"), st.lists(_texts, max_size=6)), max_size=6))
-def test_what_is_one_document_is_what_the_plainest_way_finds(raw: list[tuple[str, str, list[tuple[str, str, str, str]]]]):
-    lists = list({
-        (s, leg): _list(s, *[Document(id=i, url=u, snippet=t, content=c) for i, u, t, c in found], leg=leg)
-        for s, leg, found in raw
-    }.values())  # fmt: skip
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("st"), st.sampled_from("lm"), st.lists(_texts, max_size=6)), max_size=6
+    )
+)
+def test_what_is_one_document_is_what_the_plainest_way_finds(
+    raw: list[tuple[str, str, list[tuple[str, str, str, str]]]],
+):
+    lists = list(
+        {
+            (s, leg): _list(
+                s, *[Document(id=i, url=u, snippet=t, content=c) for i, u, t, c in found], leg=leg
+            )
+            for s, leg, found in raw
+        }.values()
+    )
     found = {frozenset((p.source, p.leg, p.rank) for p in envelope.provenance) for envelope in dedupe(lists)}
     assert found == _by_hand(lists)
 

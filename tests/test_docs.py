@@ -1,4 +1,6 @@
-"""The documents are run: Python and TOML blocks execute, console blocks show real output, and nothing goes unmentioned."""
+"""The documents are run: Python and TOML blocks execute, console blocks show real output, and nothing goes
+unmentioned.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,11 @@ import tomli
 from example import ROOT, CommandLine, filled
 from hostile import ALLOWED, FEED, PAGE, Hostile, send
 
-from contextrouter import ContextRouter, errors, schema
-from contextrouter.cli.outcome import EXIT_CODES
+from contextrouter import ContextRouter, errors
+from contextrouter.cli.exit_codes import EXIT_CODES
 from contextrouter.contracts import KINDS
-from contextrouter.plugins import Registry
-from contextrouter.settings import FactKeys, InterpreterKeys, SourceKeys, StageKeys, load
+from contextrouter.runtime.registry import Registry
+from contextrouter.settings import FactKeys, InterpreterKeys, SourceKeys, StageKeys, load, schema
 from contextrouter.settings.checking import NAMED, SECTIONS
 from contextrouter.settings.values import OtherKeys
 
@@ -99,20 +101,29 @@ async def _answers(path: str, head: str, writer: asyncio.StreamWriter, url: str)
     path = path.partition("?")[0]
     found = {"results": [{"url": f"{url}/handbook", "title": "zebra", "text": "A zebra.", "id": 1}]}
     kinds = {
-        "/feed": ("application/rss+xml", FEED), "/robots.txt": ("text/plain", ""),
+        "/feed": ("application/rss+xml", FEED),
+        "/robots.txt": ("text/plain", ""),
         "/sitemap.xml": ("text/xml", f"<urlset><url><loc>{url}/handbook/more</loc></url></urlset>"),
-    }  # fmt: skip
+    }
     searched = path in ("/search", "/find", "/api")
-    kind, text = ("application/json", json.dumps(found)) if searched else kinds.get(path, ("text/html; charset=utf-8", PAGE))
+    kind, text = (
+        ("application/json", json.dumps(found))
+        if searched
+        else kinds.get(path, ("text/html; charset=utf-8", PAGE))
+    )
     await send(writer, "200 OK", text.encode(), {"Content-Type": kind})
 
 
-async def test_every_example_of_a_live_source_is_asked_on_this_machine(folder: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_every_example_of_a_live_source_is_asked_on_this_machine(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
     for name in ("SEARCH_KEY", "TICKETS_TOKEN"):
         monkeypatch.setenv(name, "sk-of-the-test")
     used = set()
     async with Hostile() as server:
-        monkeypatch.setattr(server, "answer", lambda path, head, writer: _answers(path, head, writer, server.url))
+        monkeypatch.setattr(
+            server, "answer", lambda path, head, writer: _answers(path, head, writer, server.url)
+        )
         for block in blocks(ROOT / "docs" / "live-sources.md"):
             if block.language != "toml":
                 continue
@@ -161,7 +172,9 @@ def behind(passage: list[str], shown: list[str], where: str) -> list[str]:
     for start in range(len(shown) - len(passage) + 1):
         if shown[start : start + len(passage)] == passage:
             return shown[start + len(passage) :]
-    raise AssertionError(f"{where}: not in the output:\n" + "\n".join(passage) + "\n--- output:\n" + "\n".join(shown))
+    raise AssertionError(
+        f"{where}: not in the output:\n" + "\n".join(passage) + "\n--- output:\n" + "\n".join(shown)
+    )
 
 
 def shown(value: object) -> str:
@@ -178,8 +191,16 @@ def test_every_setting_is_documented_with_its_default(struct: type):
     page = (ROOT / "docs" / "settings.md").read_text("utf-8")
     rows = [line for line in page.splitlines() if line.startswith("| `")]
     for name, field in schema.of_struct(struct).items():
-        default = "required" if field.default is schema.REQUIRED else "–" if field.default is None else f"`{shown(field.default)}`"
-        assert any(row.startswith(f"| `{name}` |") and f"| {default} |" in row for row in rows), f"{name} = {default}"
+        default = (
+            "required"
+            if field.default is schema.REQUIRED
+            else "–"
+            if field.default is None
+            else f"`{shown(field.default)}`"
+        )
+        assert any(row.startswith(f"| `{name}` |") and f"| {default} |" in row for row in rows), (
+            f"{name} = {default}"
+        )
 
 
 def test_every_key_of_every_plugin_is_documented():
@@ -190,7 +211,9 @@ def test_every_key_of_every_plugin_is_documented():
         for name in registry.names(kind):
             if f"`{name}`" not in page:
                 missing.append(f"{kind} {name}")
-            missing += [f"{kind} {name}.{key}" for key in registry.schema(kind, name) or {} if f"`{key}`" not in page]
+            missing += [
+                f"{kind} {name}.{key}" for key in registry.schema(kind, name) or {} if f"`{key}`" not in page
+            ]
     assert missing == []
 
 
@@ -204,11 +227,17 @@ def test_every_key_stands_in_the_complete_example():
 
 def test_every_error_is_documented():
     page = (ROOT / "docs" / "errors.md").read_text("utf-8")
-    names = [name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)]
+    names = [
+        name
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, Exception)
+    ]
     assert [name for name in names if f"`{name}`" not in page] == []
 
 
-def test_every_command_and_flag_is_documented(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+def test_every_command_and_flag_is_documented(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
     page = (ROOT / "docs" / "cli.md").read_text("utf-8")
     cli = CommandLine(monkeypatch, capsys)
     commands = []
@@ -231,7 +260,9 @@ def test_every_module_has_a_heading_in_the_architecture():
     package = ROOT / "contextrouter"
     modules = [path.stem for path in package.glob("*.py") if not path.name.startswith("__")]
     folders = [path.name for path in package.iterdir() if (path / "__init__.py").exists()]
-    assert [name for name in (*modules, *folders) if not re.search(rf"^### `{name}(\.py|/)` — .+\?$", page, re.M)] == []
+    assert [
+        name for name in (*modules, *folders) if not re.search(rf"^### `{name}(\.py|/)` — .+\?$", page, re.M)
+    ] == []
 
 
 def test_links_between_pages_lead_somewhere():

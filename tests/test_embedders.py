@@ -1,4 +1,6 @@
-"""The embedders: unit vectors, one per text, the same alone or in a batch; blank texts are zeros and go nowhere."""
+"""The embedders: unit vectors, one per text, the same alone or in a batch; blank texts are zeros and go
+nowhere.
+"""
 
 from __future__ import annotations
 
@@ -142,7 +144,9 @@ async def _embed_once(embedder: Static) -> Any:
 
 async def test_static_refuses_a_folder_without_a_table_and_asks_no_network(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "no" / "such"):
-        with pytest.raises(ValueError, match=r"has no config\.json, model\.safetensors, tokenizer\.json\. Give the path"):
+        with pytest.raises(
+            ValueError, match=r"has no config\.json, model\.safetensors, tokenizer\.json\. Give the path"
+        ):
             await Static(path=str(path)).open()
 
 
@@ -158,7 +162,9 @@ def test_static_refuses_numbers_that_are_not_positive(wrong: dict[str, int]) -> 
         Static(**wrong)
 
 
-@pytest.mark.parametrize(("module", "cls", "package"), [("static", "Static", "model2vec"), ("openai", "OpenAI", "openai")])
+@pytest.mark.parametrize(
+    ("module", "cls", "package"), [("static", "Static", "model2vec"), ("openai", "OpenAI", "openai")]
+)
 def test_a_missing_package_is_named_with_its_extra(module: str, cls: str, package: str) -> None:
     code = f"""
 import asyncio, importlib.util, sys
@@ -183,7 +189,9 @@ Answer = Callable[[dict[str, Any]], web.Response]
 
 def vectors(body: dict[str, Any]) -> web.Response:
     """An embeddings answer, last text first: the vector of a text is (its length, 0, 1)."""
-    data = [{"object": "embedding", "index": i, "embedding": [len(t), 0, 1]} for i, t in enumerate(body["input"])]
+    data = [
+        {"object": "embedding", "index": i, "embedding": [len(t), 0, 1]} for i, t in enumerate(body["input"])
+    ]
     return reply(data[::-1])
 
 
@@ -208,7 +216,12 @@ async def served(answer: Answer, **options: Any) -> AsyncIterator[tuple[OpenAI, 
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     port = runner.addresses[0][1]
-    options = {"model": "m", "dimensions": 3, "base_url": f"http://127.0.0.1:{port}/v1", "request_timeout": 5.0} | options
+    options = {
+        "model": "m",
+        "dimensions": 3,
+        "base_url": f"http://127.0.0.1:{port}/v1",
+        "request_timeout": 5.0,
+    } | options
     try:
         async with opened(OpenAI(**options)) as embedder:
             yield embedder, bodies
@@ -235,7 +248,13 @@ async def test_rer_02_blank_texts_are_never_sent_and_get_zeros() -> None:
 
 
 async def test_openai_sends_batches_prefixes_dimensions_and_key_as_set() -> None:
-    options = {"batch_size": 2, "query_prefix": "q: ", "document_prefix": "d: ", "send_dimensions": True, "api_key": "sk-12345"}
+    options = {
+        "batch_size": 2,
+        "query_prefix": "q: ",
+        "document_prefix": "d: ",
+        "send_dimensions": True,
+        "api_key": "sk-12345",
+    }
     async with served(vectors, **options) as (embedder, bodies):
         await embedder.embed(["a", "b", "c"])
         await embedder.embed(["a"], query=True)
@@ -246,7 +265,9 @@ async def test_openai_sends_batches_prefixes_dimensions_and_key_as_set() -> None
 
 async def test_pg_21_a_vector_of_another_length_is_refused_naming_both() -> None:
     async with served(lambda body: reply([{"index": 0, "embedding": [1.0] * 1536}])) as (embedder, _):
-        with pytest.raises(PluginError, match=r"vectors of 1536 numbers where dimensions = 3\. Set dimensions = 1536"):
+        with pytest.raises(
+            PluginError, match=r"vectors of 1536 numbers where dimensions = 3\. Set dimensions = 1536"
+        ):
             await embedder.embed(["a"])
 
 
@@ -287,7 +308,9 @@ async def test_cfg_10_a_refusal_never_shows_the_key() -> None:
     key = "sk-very-secret-0123456789"
 
     def refuse(body: dict[str, Any]) -> web.Response:
-        return web.json_response({"error": {"message": f"Incorrect API key provided: {body['_key']}"}}, status=401)
+        return web.json_response(
+            {"error": {"message": f"Incorrect API key provided: {body['_key']}"}}, status=401
+        )
 
     async with served(refuse, api_key=key) as (embedder, _):
         with pytest.raises(PluginError) as caught:
@@ -299,7 +322,9 @@ async def test_cfg_10_a_refusal_never_shows_the_key() -> None:
 
 
 async def test_openai_says_so_when_nobody_answers() -> None:
-    async with opened(OpenAI(model="m", dimensions=8, base_url="http://127.0.0.1:9/v1", request_timeout=1.0)) as embedder:
+    async with opened(
+        OpenAI(model="m", dimensions=8, base_url="http://127.0.0.1:9/v1", request_timeout=1.0)
+    ) as embedder:
         with pytest.raises(PluginError, match=r"127\.0\.0\.1:9/v1 .*Check base_url"):
             await embedder.ping()
 

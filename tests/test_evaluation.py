@@ -1,4 +1,6 @@
-"""Evaluation: figures worked out by hand, files as somebody writes them, and choices that promise no more than they keep."""
+"""Evaluation: figures worked out by hand, files as somebody writes them, and choices that promise no more
+than they keep.
+"""
 
 from __future__ import annotations
 
@@ -11,23 +13,42 @@ from typing import Any
 import pytest
 from example import CommandLine, filled
 
-from contextrouter import ContextRouter, Document, Hit, Rag, Scope, SettingsError, why
-from contextrouter.evaluation import Asked, Judged, abstention, ask, compare, measure, picture, read, save, tune
-from contextrouter.evaluation.asking import OVERRIDES, name_of
+from contextrouter import ContextRouter, Document, Hit, Rag, Scope, SettingsError
+from contextrouter.evaluation import (
+    Asked,
+    Judged,
+    abstention,
+    ask,
+    compare,
+    measure,
+    picture,
+    read,
+    save,
+    tune,
+)
+from contextrouter.evaluation.retrieval import OVERRIDES, name_of
 from contextrouter.evaluation.tuning import Case, Trial, bare
+from contextrouter.pipeline import explanation
 from contextrouter.testing import Fixed, Legs, Ones, doc, envelope, hits
 
 
 def asked(ranked: str, relevant: dict[str, int], id: str = "q", **fields: Any) -> Asked:
     names = tuple(ranked.split())
-    return Asked(question=Judged(id=id, question=id, relevant=relevant), ranked=names, sources=("s",) * len(names), **fields)
+    return Asked(
+        question=Judged(id=id, question=id, relevant=relevant),
+        ranked=names,
+        sources=("s",) * len(names),
+        **fields,
+    )
 
 
 # Figures.
 
 
 def test_b12_metrics_are_those_of_the_field():
-    """a at rank 2 with grade 1, b at rank 3 with grade 2: DCG 1/log2(3) + 2/log2(4), ideal 2/log2(2) + 1/log2(3)."""
+    """a at rank 2 with grade 1, b at rank 3 with grade 2: DCG 1/log2(3) + 2/log2(4), ideal 2/log2(2) +
+    1/log2(3).
+    """
     values = measure([asked("x a b", {"a": 1, "b": 2, "c": 0}), asked("", {"a": 1}, "none")])
     gained, ideal = 1 / math.log2(3) + 2 / 2, 2 + 1 / math.log2(3)
     assert values["nDCG@10"] == {"q": pytest.approx(gained / ideal), "none": 0.0}
@@ -59,8 +80,13 @@ def test_a_difference_has_an_interval_and_a_chance():
 
 def test_abstention_is_right_without_an_answer_and_wrong_with_one():
     none = Judged(id="n", question="n", answerable=False)
-    answers = [Asked(question=none, level="weak"), Asked(question=none, level="strong"), asked("a", {"a": 1}, level="none"),
-               asked("a", {"a": 1}, level="strong"), asked("a", {"a": 1}, level="strong")]  # fmt: skip
+    answers = [
+        Asked(question=none, level="weak"),
+        Asked(question=none, level="strong"),
+        asked("a", {"a": 1}, level="none"),
+        asked("a", {"a": 1}, level="strong"),
+        asked("a", {"a": 1}, level="strong"),
+    ]
     assert abstention(answers, "weak", "none") == (0.5, pytest.approx(1 / 3))
     assert abstention(answers[2:], "none") == (None, pytest.approx(1 / 3))
 
@@ -71,7 +97,14 @@ def test_abstention_is_right_without_an_answer_and_wrong_with_one():
 def test_json_lines_and_trec_files_are_read(tmp_path: Path):
     lines = [
         {"question": "One?", "relevant": ["a", "b"], "kind": "k"},
-        {"id": "two", "text": "Two?", "relevant": {"c": 2}, "tenant": "t", "compartments": ["hr"], "ceiling": "internal"},
+        {
+            "id": "two",
+            "text": "Two?",
+            "relevant": {"c": 2},
+            "tenant": "t",
+            "compartments": ["hr"],
+            "ceiling": "internal",
+        },
         {"question": "Three?", "answerable": False},
     ]
     (tmp_path / "j.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n\n")
@@ -92,8 +125,11 @@ def test_json_lines_and_trec_files_are_read(tmp_path: Path):
 @pytest.mark.parametrize(
     ("name", "text", "why_not"),
     [
-        ("j.jsonl", '{"question": "q", "relevnt": []}\n[]\n',
-         r"j\.jsonl:1: unknown keys \['relevnt'\](.|\n)*j\.jsonl:2: a line is an object"),
+        (
+            "j.jsonl",
+            '{"question": "q", "relevnt": []}\n[]\n',
+            r"j\.jsonl:1: unknown keys \['relevnt'\](.|\n)*j\.jsonl:2: a line is an object",
+        ),
         ("j.jsonl", '{"relevant": ["a"]}', "j.jsonl:1: `question` is missing"),
         ("j.jsonl", '{"id": "a", "question": "q"}\n{"id": "a", "question": "r"}', "has the id 'a' twice"),
         ("j.jsonl", "", "judges no question"),
@@ -101,8 +137,10 @@ def test_json_lines_and_trec_files_are_read(tmp_path: Path):
         ("qrels", "q1 0 a 1", "name the file of queries"),
         ("none.jsonl", None, "cannot be read"),
     ],
-)  # fmt: skip
-def test_what_is_wrong_with_a_file_is_said_with_its_line(tmp_path: Path, name: str, text: str | None, why_not: str):
+)
+def test_what_is_wrong_with_a_file_is_said_with_its_line(
+    tmp_path: Path, name: str, text: str | None, why_not: str
+):
     if text is not None:
         (tmp_path / name).write_text(text)
     with pytest.raises(SettingsError, match=why_not):
@@ -121,7 +159,9 @@ def test_trec_judgements_without_their_question_are_refused(tmp_path: Path):
 
 def test_a_run_is_kept_in_trec_format_and_drawn(tmp_path: Path):
     save(tmp_path / "runs" / "a.run", [asked("a b", {"a": 1}, "my q")], "my tag")
-    assert (tmp_path / "runs" / "a.run").read_text() == "my_q Q0 a 1 1.000000 my_tag\nmy_q Q0 b 2 0.500000 my_tag\n"
+    assert (
+        tmp_path / "runs" / "a.run"
+    ).read_text() == "my_q Q0 a 1 1.000000 my_tag\nmy_q Q0 b 2 0.500000 my_tag\n"
     picture(tmp_path / "p.png", {"one": {"RR": 0.5, "AP": 0.25}, "two": {"RR": 0.75, "AP": 0.5}})
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG\r\n")
 
@@ -130,7 +170,9 @@ def test_a_run_is_kept_in_trec_format_and_drawn(tmp_path: Path):
 
 
 def test_documents_are_named_as_the_judgements_name_them():
-    chunk = Document(id="x#1", content="c", parent="job:guide.md", url="https://a.example/guide", title="Guide")
+    chunk = Document(
+        id="x#1", content="c", parent="job:guide.md", url="https://a.example/guide", title="Guide"
+    )
     for name in ("x#1", "job:guide.md", "guide.md", "https://a.example/guide", "Guide"):
         assert name_of(chunk, {name}) == name
     assert name_of(chunk, {"other"}) == "x#1"
@@ -141,7 +183,11 @@ async def test_every_document_counts_once_and_a_failing_source_finds_nothing():
     judged = [Judged(id="q", question="q", relevant={"d": 1, "e": 1})]
     async with ContextRouter({"rag": OVERRIDES}, connectors={"docs": Fixed([*chunks, *hits("e")])}) as router:
         (answer,) = await ask(router, judged)
-    assert (answer.ranked, answer.sources, answer.statuses) == (("d", "e"), ("docs", "docs"), {"docs": {"ok": 1}})
+    assert (answer.ranked, answer.sources, answer.statuses) == (
+        ("d", "e"),
+        ("docs", "docs"),
+        {"docs": {"ok": 1}},
+    )
     broken = Fixed([])
     broken.search = lambda query: asyncio.sleep(0, 1 / 0)  # type: ignore[assignment, method-assign]
     async with ContextRouter({"rag": OVERRIDES}, connectors={"docs": broken}) as router:
@@ -161,7 +207,9 @@ async def tuned_of(legs: dict[str, list[Hit]], count: int, **rag: Any) -> Any:
 
 
 async def test_tuning_finds_that_a_leg_misleads_and_checks_it_on_other_questions():
-    """Text has good at 1, the vector leg not at all, but x and y, which text has behind it: 1/62 + 1/65 is more than 1/61."""
+    """Text has good at 1, the vector leg not at all, but x and y, which text has behind it: 1/62 + 1/65 is
+    more than 1/61.
+    """
     legs = {"text": hits("good x y"), "vector": hits("b1 b2 b3 y x")}
     found = await tuned_of(legs, 12)
     assert found.before < 1.0
@@ -199,8 +247,23 @@ def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 def test_b12_eval_measures_compares_keeps_and_draws(cli: CommandLine, example: Path):
     other = (example / "settings.toml").read_text().replace('legs = ["vector", "text", "keywords"]', "")
     (example / "text.toml").write_text(other.replace("enable_fts = true", "enable_fts = false"))
-    ran = cli("eval", "examples/questions.jsonl", "--settings", "settings.toml", "--settings", "text.toml", "--save", "runs",
-              "--picture", "p.png", "--metric", "RR", "--depth", "5", cwd=example)  # fmt: skip
+    ran = cli(
+        "eval",
+        "examples/questions.jsonl",
+        "--settings",
+        "settings.toml",
+        "--settings",
+        "text.toml",
+        "--save",
+        "runs",
+        "--picture",
+        "p.png",
+        "--metric",
+        "RR",
+        "--depth",
+        "5",
+        cwd=example,
+    )
     assert ran.code == 0, ran.err
     counted = "14 questions, 12 with relevant documents, 2 without an answer."
     for word in (counted, "text.toml against the first", "advice", "library", "below strong", "p99"):
@@ -208,7 +271,9 @@ def test_b12_eval_measures_compares_keeps_and_draws(cli: CommandLine, example: P
     lines = (example / "runs" / "settings.run").read_text().splitlines()
     assert {len(line.split(" ")) for line in lines} == {6}
     assert (example / "p.png").stat().st_size > 1000
-    told = json.loads(cli("eval", "examples/questions.jsonl", "--metric", "RR", "--json", cwd=example).out)["settings.toml"]
+    told = json.loads(cli("eval", "examples/questions.jsonl", "--metric", "RR", "--json", cwd=example).out)[
+        "settings.toml"
+    ]
     assert 0.5 < told["means"]["RR"] <= 1.0
     assert told["kinds"]["book"]["questions"] == 6
     assert told["against_first"] is None
@@ -237,24 +302,31 @@ def test_why_above_names_scores_ranks_and_signals_for_and_against():
     one = envelope(doc("a"), 1, source="library").scored(0.0325, freshness=0.2)
     other = envelope(doc("b"), 4, source="library").scored(0.0161, freshness=0.9)
     said = "score 0.0325 against 0.0161; library default 1 against 4; in spite of freshness 0.2 against 0.9"
-    assert why.above(one, other) == said
+    assert explanation.above(one, other) == said
     alone = envelope(doc("c"), 2, source="notes")
-    assert why.above(alone.scored(0.5), other.scored(0.5, rerank=1.0)) == (
+    assert explanation.above(alone.scored(0.5), other.scored(0.5, rerank=1.0)) == (
         "score 0.5 against 0.5, a tie; notes default 2 against –; in spite of library default – against 4, "
         "freshness – against 0.9, rerank – against 1"
     )
-    assert why.above(one.scored(0.1), one.scored(0.2)) == "in spite of its score 0.1 against 0.2"
+    assert explanation.above(one.scored(0.1), one.scored(0.2)) == "in spite of its score 0.1 against 0.2"
 
 
 async def test_fusing_again_as_it_is_set_gives_the_order_of_the_router_and_another_weight_another():
     stores = {
-        name: {"use": "memory", "documents": [{"id": f"{name}{n}", "content": text} for n, text in enumerate(texts)]}
+        name: {
+            "use": "memory",
+            "documents": [{"id": f"{name}{n}", "content": text} for n, text in enumerate(texts)],
+        }
         for name, texts in {
-            "one": ["moon rock of the moon", "the tides of the sea", "rock"], "two": ["tides and the moon", "moon", "sea and sand"],
+            "one": ["moon rock of the moon", "the tides of the sea", "rock"],
+            "two": ["tides and the moon", "moon", "sea and sand"],
         }.items()
-    }  # fmt: skip
+    }
     settings = {"rag": {**OVERRIDES, "general_retrieval_final_count": 1000}, "providers": stores}
-    judged = [Judged(id=q, question=q, relevant={"one1": 1}) for q in ("What are the tides of the moon?", "rock and sea", "moon")]
+    judged = [
+        Judged(id=q, question=q, relevant={"one1": 1})
+        for q in ("What are the tides of the moon?", "rock and sea", "moon")
+    ]
     async with ContextRouter(settings) as router:
         answers = await ask(router, judged, whole=True)
         trial = Trial(router, [Case(answer=bare(each), named=frozenset({"one1"})) for each in answers], "RR")

@@ -1,4 +1,6 @@
-"""The shipped settings.toml answers from every source it defines, and understands the question it is made for."""
+"""The shipped settings.toml answers from every source it defines, and understands the question it is made
+for.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,13 @@ def test_r01_r02_the_question_gives_three_queries_and_the_taxonomy_s_concepts(an
 def test_r03_every_source_and_leg_answers(answer: Context):
     """R03: the store in three ways, notes, news, glossary and facts, at the same time."""
     asked = {(report.source, report.leg): report.status for report in answer.coverage}
-    legs = [("library", "vector"), ("library", "text"), ("library", "keywords"), ("notes", "default"), ("news", "default")]
+    legs = [
+        ("library", "vector"),
+        ("library", "text"),
+        ("library", "keywords"),
+        ("notes", "default"),
+        ("news", "default"),
+    ]
     assert asked == dict.fromkeys([*legs, ("glossary", "default"), ("graph", "facts")], "ok")
     assert not answer.degraded
 
@@ -47,7 +55,10 @@ def test_r04_the_answer_holds_pieces_of_every_source_with_full_provenance(answer
     found = {(seal.source, seal.leg) for seal in seals}
     assert {("library", leg) for leg in ("vector", "text", "keywords")} <= found
     assert {source for source, _ in found} == {"library", "notes", "news", "glossary", "calibrated"}
-    assert all(seal.rank >= 1 and seal.query in answer.intent.queries and seal.retrieved_at is not None for seal in seals)
+    assert all(
+        seal.rank >= 1 and seal.query in answer.intent.queries and seal.retrieved_at is not None
+        for seal in seals
+    )
     assert all(seal.score is not None for seal in seals if seal.source != "glossary")
 
 
@@ -67,7 +78,9 @@ def test_r13_facts_stand_beside_the_documents(answer: Context):
 async def test_r13_a_fact_is_found_by_the_name_in_the_question(folder: Path):
     async with ContextRouter.from_toml(folder / "settings.toml") as router:
         context = await router.route("Who founded OpenAI?")
-    assert ("OpenAI", "founded_by", "Sam Altman") in {(f.subject, f.predicate, f.object) for f in context.facts}
+    assert ("OpenAI", "founded_by", "Sam Altman") in {
+        (f.subject, f.predicate, f.object) for f in context.facts
+    }
 
 
 async def test_route_quick_asks_its_own_sources_once(folder: Path):
@@ -80,5 +93,8 @@ async def test_route_quick_asks_its_own_sources_once(folder: Path):
 
 async def test_ingesting_again_does_nothing(folder: Path):
     again = await run(folder / "settings.toml")
-    assert {name: (report.documents, report.deleted) for name, report in again.items()} == {"documents": (0, 0), "facts": (0, 0)}
+    assert {name: (report.documents, report.deleted) for name, report in again.items()} == {
+        "documents": (0, 0),
+        "facts": (0, 0),
+    }
     assert again["documents"].unchanged == 15

@@ -1,4 +1,6 @@
-"""Facts kept in a store: which a question names, in what order, within what scope and time; the same of every store."""
+"""Facts kept in a store: which a question names, in what order, within what scope and time; the same of every
+store.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ from contextrouter.builtin.providers.postgres import Postgres
 from contextrouter.builtin.providers.sqlite import Sqlite
 from contextrouter.contracts import Entry, SupportsEntities, SupportsVersion
 from contextrouter.errors import SourceError, SourceTimeout
-from contextrouter.model import SHARED, Document, Entity, Fact, Period, Query, Scope
+from contextrouter.model import Document, Entity, Fact, Period, Query
+from contextrouter.scope import SHARED, Scope
 
 Store = Sqlite | Postgres
 
@@ -97,10 +100,16 @@ async def test_names_match_whole_words_in_any_case_and_script_longest_first(stor
     moscow = Fact(subject="Москва", predicate="in", object="Россия")
     await _fill(store, york, new_york, times, tokyo, seoul, zurich, moscow)
     for text, found in [
-        ("the NEW YORK TIMES today", [times]), ("a new-york minute", [new_york]), ("Yorkshire", []), ("york?", [york]),
-        ("東京タワーはどこですか", [tokyo]), ("서울은 어디", [seoul]), ("hotels in zurich", [zurich]), ("МОСКВА!", [moscow]),
+        ("the NEW YORK TIMES today", [times]),
+        ("a new-york minute", [new_york]),
+        ("Yorkshire", []),
+        ("york?", [york]),
+        ("東京タワーはどこですか", [tokyo]),
+        ("서울은 어디", [seoul]),
+        ("hotels in zurich", [zurich]),
+        ("МОСКВА!", [moscow]),
         ("New York Times and New York", [times, new_york]),
-    ]:  # fmt: skip
+    ]:
         assert sorted(_triples(await _ask(store, text))) == sorted(_triples(found)), text
 
 
@@ -115,21 +124,35 @@ async def test_order_is_names_matched_then_confidence_then_the_triple(store: Sto
     await _fill(store, *reversed(facts))
     found = await _ask(store, "Does Ada know Bob?")
     assert [(f.predicate, f.object) for f in found] == [
-        ("knows", "Bob"), ("likes", "tea"), ("aged", "27"), ("aged", "36"), ("born", "1815"),
-    ]  # fmt: skip
+        ("knows", "Bob"),
+        ("likes", "tea"),
+        ("aged", "27"),
+        ("aged", "36"),
+        ("born", "1815"),
+    ]
     assert await _ask(store, "Does Ada know Bob?", limit=2) == found[:2]
     assert await _ask(store, "Ada", limit=0) == []
 
 
 async def test_acl_facts_are_held_to_the_scope_before_the_limit(store: Store) -> None:
     hidden = [Fact(subject="Ada", predicate="p", object=f"b{n}", tenant="b") for n in range(50)]
-    await _fill(store, *hidden, Fact(subject="Ada", predicate="p", object="all", tenant=SHARED), tenant="a", sensitivity="internal")
+    await _fill(
+        store,
+        *hidden,
+        Fact(subject="Ada", predicate="p", object="all", tenant=SHARED),
+        tenant="a",
+        sensitivity="internal",
+    )
     await _fill(store, Fact(subject="Ada", predicate="p", object="own"), id="own", tenant="a")
     await _fill(store, Fact(subject="Ada", predicate="p", object="none"), id="none")
     await _fill(store, Fact(subject="Ada", predicate="p", object="hr", compartment="hr"), id="hr", tenant="a")
 
     async def seen(scope: Scope | None) -> list[str]:
-        return [fact.object for fact in await _ask(store, "Ada", scope=scope, limit=3) if not fact.object.startswith("b")]
+        return [
+            fact.object
+            for fact in await _ask(store, "Ada", scope=scope, limit=3)
+            if not fact.object.startswith("b")
+        ]
 
     assert await seen(Scope(tenant="a")) == ["own"]
     assert await seen(Scope(tenant="a", ceiling="internal")) == ["all", "own"]
@@ -146,26 +169,42 @@ async def test_facts_take_the_labels_of_their_document(store: Store) -> None:
 
 async def test_m27_what_holds_now_is_the_default_and_a_period_asks_for_another_time(store: Store) -> None:
     now = datetime.now(UTC)
-    old = Fact(subject="Ada", predicate="lives_in", object="Paris", valid_from=datetime(2019, 1, 1), valid_to=datetime(2020, 1, 1))
+    old = Fact(
+        subject="Ada",
+        predicate="lives_in",
+        object="Paris",
+        valid_from=datetime(2019, 1, 1),
+        valid_to=datetime(2020, 1, 1),
+    )
     current = Fact(subject="Ada", predicate="lives_in", object="Rome", valid_from=now - timedelta(days=1))
     future = Fact(subject="Ada", predicate="lives_in", object="Oslo", valid_from=now + timedelta(days=1))
     await _fill(store, old, current, future)
     assert [f.object for f in await _ask(store, "Ada")] == ["Rome"]
     year = Period(start=date(2019, 6, 1), end=date(2019, 6, 30))
     assert [f.object for f in await _ask(store, "Ada", period=year)] == ["Paris"]
-    assert [f.object for f in await _ask(store, "Ada", period=Period(start=date(2020, 1, 1), end=date(2020, 1, 1)))] == []
+    assert [
+        f.object
+        for f in await _ask(store, "Ada", period=Period(start=date(2020, 1, 1), end=date(2020, 1, 1)))
+    ] == []
     assert [f.object for f in await _ask(store, "Ada", period=Period(end=date(2019, 1, 1)))] == ["Paris"]
     assert [f.object for f in await _ask(store, "Ada", period=Period())] == ["Oslo", "Paris", "Rome"]
 
 
 async def test_gra_01_naive_datetimes_are_utc(store: Store) -> None:
-    await _fill(store, OPENAI.replace(valid_from=datetime(2020, 1, 1), valid_to=datetime(2999, 1, 1, tzinfo=UTC)))
+    await _fill(
+        store, OPENAI.replace(valid_from=datetime(2020, 1, 1), valid_to=datetime(2999, 1, 1, tzinfo=UTC))
+    )
     (fact,) = await _ask(store, "OpenAI")
-    assert (fact.valid_from, fact.valid_to) == (datetime(2020, 1, 1, tzinfo=UTC), datetime(2999, 1, 1, tzinfo=UTC))
+    assert (fact.valid_from, fact.valid_to) == (
+        datetime(2020, 1, 1, tzinfo=UTC),
+        datetime(2999, 1, 1, tzinfo=UTC),
+    )
 
 
 async def test_gra_03_gra_04_one_fact_in_two_periods_stays_two_and_retires_nothing(store: Store) -> None:
-    first = OPENAI.replace(valid_from=datetime(2020, 1, 1, tzinfo=UTC), valid_to=datetime(2020, 3, 1, tzinfo=UTC))
+    first = OPENAI.replace(
+        valid_from=datetime(2020, 1, 1, tzinfo=UTC), valid_to=datetime(2020, 3, 1, tzinfo=UTC)
+    )
     second = OPENAI.replace(valid_from=datetime(2020, 5, 1, tzinfo=UTC))
     other = Fact(subject="OpenAI", predicate="based_in", object="San Francisco")
     await _fill(store, first, second)
@@ -256,7 +295,9 @@ async def test_a_provider_s_file_or_pool_is_shared(store: Store) -> None:
         (PostgresFacts, {"schema": "A b"}, "no plain name"),
     ],
 )
-def test_settings_out_of_range_are_refused(cls: type[SqliteFacts | PostgresFacts], keywords: dict[str, Any], said: str) -> None:
+def test_settings_out_of_range_are_refused(
+    cls: type[SqliteFacts | PostgresFacts], keywords: dict[str, Any], said: str
+) -> None:
     with pytest.raises(ValueError, match=said):
         cls(**keywords)
 
@@ -283,7 +324,9 @@ async def test_a_database_without_a_store_is_said() -> None:
             await source.facts(Query(text="x"))
         await source.open()
         for asked in (source.facts(Query(text="x")), source.entities(Query(text="x")), source.ping()):
-            with pytest.raises(SourceError, match=r"No store is in schema 'test_\w+' of the database; ingest into it"):
+            with pytest.raises(
+                SourceError, match=r"No store is in schema 'test_\w+' of the database; ingest into it"
+            ):
                 await asked
         assert await source.version() == ""
         await source.aclose()
@@ -329,5 +372,7 @@ async def test_long_texts_are_asked_in_time(store: Store) -> None:
 async def test_the_example_works(cls: type[SqliteFacts | PostgresFacts]) -> None:
     source = cls.example()
     await source.open()
-    assert _triples(await source.facts(Query(text="Who founded OpenAI?"))) == [("OpenAI", "founded_by", "Sam Altman")]
+    assert _triples(await source.facts(Query(text="Who founded OpenAI?"))) == [
+        ("OpenAI", "founded_by", "Sam Altman")
+    ]
     await source.aclose()

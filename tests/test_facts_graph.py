@@ -1,4 +1,6 @@
-"""How the entities of a fact source hang together: ways, neighbours, degrees, counts; the same of every store."""
+"""How the entities of a fact source hang together: ways, neighbours, degrees, counts; the same of every
+store.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,13 @@ from hypothesis import strategies as st
 from postgres_server import opened, run
 
 from contextrouter import ContextRouter, Interpreter
-from contextrouter.builtin.facts import walk
+from contextrouter.builtin.facts import graph_walk
 from contextrouter.builtin.facts.postgres import PostgresFacts
 from contextrouter.builtin.facts.sqlite import SqliteFacts
 from contextrouter.builtin.providers.sqlite import Sqlite
 from contextrouter.contracts import Entry, SupportsFacets, SupportsGraph, SupportsNeighbours
-from contextrouter.model import Document, Fact, Intent, Period, Query, Scope
+from contextrouter.model import Document, Fact, Intent, Period, Query
+from contextrouter.scope import Scope
 
 Graph = SqliteFacts | PostgresFacts
 EVERYTHING = Query(text="")
@@ -67,15 +70,32 @@ async def test_k54_the_way_between_two_entities_is_a_shortest_one_in_order(graph
     store, source = graph
     assert isinstance(source, SupportsGraph)
     await fill(
-        store, fact("Ada wrote_to Babbage"), fact("Babbage born_in London"), fact("London in England"),
-        fact("Ada far1 x"), fact("x far2 y"), fact("y far3 London"), fact("lone is island"),
-        fact("Charles knows Ada", confidence=0.4), fact("Charles is_in London", confidence=0.9),
-    )  # fmt: skip
-    way = ["Ada wrote_to Babbage", "Babbage born_in London", "London in England"]  # the other one of three facts is less sure
+        store,
+        fact("Ada wrote_to Babbage"),
+        fact("Babbage born_in London"),
+        fact("London in England"),
+        fact("Ada far1 x"),
+        fact("x far2 y"),
+        fact("y far3 London"),
+        fact("lone is island"),
+        fact("Charles knows Ada", confidence=0.4),
+        fact("Charles is_in London", confidence=0.9),
+    )
+    way = [
+        "Ada wrote_to Babbage",
+        "Babbage born_in London",
+        "London in England",
+    ]  # the other one of three facts is less sure
     assert said(await source.path("ADA", "england", EVERYTHING)) == way
     assert said(await source.path("England", "Ada", EVERYTHING, hops=3)) == way[::-1]
     assert said(await source.path("Ada", "Babbage", EVERYTHING, hops=1)) == ["Ada wrote_to Babbage"]
-    for start, goal, hops in [("Ada", "England", 2), ("Ada", "island", 10), ("Ada", "Ada", 4), ("Ada", "", 4), ("no", "one", 4)]:
+    for start, goal, hops in [
+        ("Ada", "England", 2),
+        ("Ada", "island", 10),
+        ("Ada", "Ada", 4),
+        ("Ada", "", 4),
+        ("no", "one", 4),
+    ]:
         assert await source.path(start, goal, EVERYTHING, hops=hops) == []
     for hops in (0, 11):
         with pytest.raises(ValueError, match=f"hops {hops} is out of range; give 1 to 10"):
@@ -85,9 +105,18 @@ async def test_k54_the_way_between_two_entities_is_a_shortest_one_in_order(graph
 async def test_k53_k54_m27_ways_and_neighbours_keep_to_scope_and_time(graph: tuple[Any, Graph]) -> None:
     store, source = graph
     old = {"valid_from": datetime(2019, 1, 1, tzinfo=UTC), "valid_to": datetime(2020, 1, 1, tzinfo=UTC)}
-    await fill(store, fact("Ada p Bob"), fact("Bob p Cyd", sensitivity="restricted"), fact("Bob was Dan", **old), tenant="a")
+    await fill(
+        store,
+        fact("Ada p Bob"),
+        fact("Bob p Cyd", sensitivity="restricted"),
+        fact("Bob was Dan", **old),
+        tenant="a",
+    )
     await fill(store, fact("Ada p Eve"), fact("Bob p Eve"), id="e", tenant="b")
-    mine, all_of_it = Query(text="", scope=Scope(tenant="a")), Query(text="", scope=Scope(tenant="a", ceiling="restricted"))
+    mine, all_of_it = (
+        Query(text="", scope=Scope(tenant="a")),
+        Query(text="", scope=Scope(tenant="a", ceiling="restricted")),
+    )
     then = Query(text="", period=Period(start=date(2019, 6, 1), end=date(2019, 6, 2)))
     assert await source.path("Ada", "Cyd", mine) == []
     assert said(await source.path("Ada", "Cyd", all_of_it)) == ["Ada p Bob", "Bob p Cyd"]
@@ -96,17 +125,27 @@ async def test_k53_k54_m27_ways_and_neighbours_keep_to_scope_and_time(graph: tup
     for query, expected in ((mine, [("Ada", 1)]), (all_of_it, [("Ada", 1), ("Cyd", 1)])):
         assert [(e.name, e.attributes["degree"]) for e in await source.related("Bob", query)] == expected
     assert [(e.name, e.attributes["degree"]) for e in await source.related("Bob", then)] == [
-        ("Ada", 2), ("Cyd", 1), ("Dan", 1), ("Eve", 2),
-    ]  # fmt: skip
+        ("Ada", 2),
+        ("Cyd", 1),
+        ("Dan", 1),
+        ("Eve", 2),
+    ]
     assert [(f.value, f.count) for f in await source.facets(mine, ["entity"])] == [("Ada", 1), ("Bob", 1)]
 
 
 async def test_k54_neighbours_come_with_what_links_them_and_their_degree(graph: tuple[Any, Graph]) -> None:
     store, source = graph
     await fill(
-        store, fact("Hub knows Ann"), fact("Ann knows hub"), fact("Hub likes Ann"), fact("Hub knows Bob"), fact("Bob knows Cyd"),
-        fact("Bob knows Dan"), fact("Bob sees Dan"), fact("Hub is Hub"),
-    )  # fmt: skip
+        store,
+        fact("Hub knows Ann"),
+        fact("Ann knows hub"),
+        fact("Hub likes Ann"),
+        fact("Hub knows Bob"),
+        fact("Bob knows Cyd"),
+        fact("Bob knows Dan"),
+        fact("Bob sees Dan"),
+        fact("Hub is Hub"),
+    )
     await fill(store, fact("Hub knows Bob"), id="again")
     found = await source.related("HUB", EVERYTHING)
     assert [(e.name, dict(e.attributes)) for e in found] == [
@@ -114,7 +153,10 @@ async def test_k54_neighbours_come_with_what_links_them_and_their_degree(graph: 
         ("Bob", {"predicates": ["knows"], "facts": 1, "degree": 3}),
     ]
     assert [e.name for e in await source.related("Hub", Query(text="", limit=1))] == ["Ann"]
-    assert [await source.related(name, Query(text="", limit=limit)) for name, limit in (("Hub", 0), ("", 9), ("no", 9))] == [[]] * 3
+    assert [
+        await source.related(name, Query(text="", limit=limit))
+        for name, limit in (("Hub", 0), ("", 9), ("no", 9))
+    ] == [[]] * 3
     assert not isinstance(source, SupportsNeighbours)  # those are of documents
 
 
@@ -122,12 +164,14 @@ async def test_m09_statements_are_counted_before_any_limit_each_once(graph: tupl
     store, source = graph
     assert isinstance(source, SupportsFacets)
     twice = {"valid_from": datetime(2020, 1, 1, tzinfo=UTC)}
-    await fill(store, *(fact(f"Ada reads book{n}") for n in range(60)), fact("Bob reads book1"), fact("Ada met Ada"))
+    await fill(
+        store, *(fact(f"Ada reads book{n}") for n in range(60)), fact("Bob reads book1"), fact("Ada met Ada")
+    )
     await fill(store, fact("ada reads book1"), fact("Ada reads book2", **twice), id="again")
     few = Query(text="", limit=1)
-    assert [(f.dimension, f.value, f.count) for f in await source.facets(few, ["predicate", "kind", "subject"])] == [
-        ("predicate", "reads", 62), ("predicate", "met", 1), ("subject", "Ada", 62), ("subject", "Bob", 1),
-    ]  # fmt: skip
+    assert [
+        (f.dimension, f.value, f.count) for f in await source.facets(few, ["predicate", "kind", "subject"])
+    ] == [("predicate", "reads", 62), ("predicate", "met", 1), ("subject", "Ada", 62), ("subject", "Bob", 1)]
     entities = await source.facets(few, ["entity"])
     assert [(f.value, f.count) for f in entities[:3]] == [("Ada", 62), ("book1", 2), ("book2", 2)]
     assert len(entities) == 62
@@ -135,12 +179,17 @@ async def test_m09_statements_are_counted_before_any_limit_each_once(graph: tupl
     assert [(f.value, f.count) for f in about] == [("book1", 1)]
 
 
-async def test_m11_of_a_question_with_two_names_the_facts_that_link_them_come_first(graph: tuple[Any, Graph]) -> None:
+async def test_m11_of_a_question_with_two_names_the_facts_that_link_them_come_first(
+    graph: tuple[Any, Graph],
+) -> None:
     store, source = graph
     await fill(
-        store, fact("Ada likes tea"), fact("Rome has hills"), fact("Ada knows Bob", confidence=0.2),
+        store,
+        fact("Ada likes tea"),
+        fact("Rome has hills"),
+        fact("Ada knows Bob", confidence=0.2),
         fact("Bob lives_in Rome", confidence=0.1),
-    )  # fmt: skip
+    )
     found = await source.facts(Query(text="How is Ada connected with Rome?"))
     assert said(found) == ["Ada knows Bob", "Bob lives_in Rome", "Ada likes tea", "Rome has hills"]
     assert said(await source.facts(Query(text="Ada")))[0] == "Ada likes tea"
@@ -150,7 +199,9 @@ async def test_a_name_that_others_alone_know_does_not_hide_a_shorter_one(graph: 
     store, source = graph
     await fill(store, Fact(subject="New York", predicate="in", object="USA"), tenant="a")
     await fill(store, Fact(subject="New York Times", predicate="is", object="paper"), id="b", tenant="b")
-    assert said(await source.facts(Query(text="the New York Times", scope=Scope(tenant="a")))) == ["New York in USA"]
+    assert said(await source.facts(Query(text="the New York Times", scope=Scope(tenant="a")))) == [
+        "New York in USA"
+    ]
 
 
 _EDGES = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), max_size=14)
@@ -158,8 +209,12 @@ _EDGES = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), max_size=14)
 
 @given(edges=_EDGES, start=st.integers(0, 8), goal=st.integers(0, 8), hops=st.integers(1, 5))
 @settings(max_examples=200, deadline=None)
-def test_k53_walks_find_what_a_plain_search_finds(edges: list[tuple[int, int]], start: int, goal: int, hops: int) -> None:
-    """A way is as short as one found by trying all, joins up, and is there whenever there is one within the hops."""
+def test_k53_walks_find_what_a_plain_search_finds(
+    edges: list[tuple[int, int]], start: int, goal: int, hops: int
+) -> None:
+    """A way is as short as one found by trying all, joins up, and is there whenever there is one within the
+    hops.
+    """
     facts = [(n, fact(f"{a} p {b}"), {str(a), str(b)}) for n, (a, b) in enumerate(edges)]
 
     def about(names: Sequence[str]) -> list[Any]:
@@ -169,16 +224,16 @@ def test_k53_walks_find_what_a_plain_search_finds(edges: list[tuple[int, int]], 
     while level:
         level = {key for _, _, keys in about(sorted(level)) for key in keys if key not in far}
         far.update(dict.fromkeys(level, max(far.values()) + 1))
-    way = walk.walked(walk.path(str(start), str(goal), hops), about)
+    way = graph_walk.walked(graph_walk.path(str(start), str(goal), hops), about)
     length = far.get(str(goal), 99)
     assert len(way) == (length if 0 < length <= hops else 0)
     at = str(start)
     for each in way:
         at = each.object if each.subject == at else each.subject if each.object == at else "nowhere"
     assert at == (str(goal) if way else str(start))
-    found = {said([each.fact])[0] for each in walk.walked(walk.spread({str(start)}, hops), about)}
+    found = {said([each.fact])[0] for each in graph_walk.walked(graph_walk.spread({str(start)}, hops), about)}
     assert found == {said([f])[0] for _, f, keys in facts if min(far.get(key, 99) for key in keys) < hops}
-    linking = walk.between(sorted({str(start), str(goal)}), {n: keys for n, _, keys in facts})
+    linking = graph_walk.between(sorted({str(start), str(goal)}), {n: keys for n, _, keys in facts})
     assert bool(linking) == (0 < length < 99)
     assert {facts[n][0] for n in linking} >= {n for n, f, _ in facts if any(f is each for each in way)}  # type: ignore[index]
 
@@ -197,9 +252,11 @@ async def test_m09_facets_of_facts_stand_beside_those_of_documents_in_an_answer(
     await fill(store, fact("Ada knows Bob"))
     await store.aclose()
     router = ContextRouter(
-        settings={"rag": {"interpreters": ["counting"]}}, providers={"docs": store}, facts={"graph": SqliteFacts(store=store)},
+        settings={"rag": {"interpreters": ["counting"]}},
+        providers={"docs": store},
+        facts={"graph": SqliteFacts(store=store)},
         interpreters={"counting": Counting()},
-    )  # fmt: skip
+    )
     async with router:
         context = await router.route("text")
     counted = {(f.dimension, f.value, f.count) for f in context.facets}
@@ -212,7 +269,12 @@ def test_graph_commands_show_ways_neighbours_and_counts(
     async def filled() -> None:
         store = Sqlite(path=str(tmp_path / "store.db"), embedder=None)
         await store.open()
-        await fill(store, fact("Ada knows Bob"), fact("Bob lives_in Rome"), fact("Bob hides gold", sensitivity="restricted"))
+        await fill(
+            store,
+            fact("Ada knows Bob"),
+            fact("Bob lives_in Rome"),
+            fact("Bob hides gold", sensitivity="restricted"),
+        )
         await store.aclose()
 
     asyncio.run(filled())
@@ -220,7 +282,10 @@ def test_graph_commands_show_ways_neighbours_and_counts(
     cli = CommandLine(monkeypatch, capsys)
     way = json.loads(cli("graph", "path", "Ada", "Rome", "--json", cwd=tmp_path).out)["graph"]
     assert [(each["subject"], each["object"]) for each in way] == [("Ada", "Bob"), ("Bob", "Rome")]
-    assert "no way of at most 1 fact from 'Ada' to 'Rome'" in cli("graph", "path", "Ada", "Rome", "--hops", "1").err
+    assert (
+        "no way of at most 1 fact from 'Ada' to 'Rome'"
+        in cli("graph", "path", "Ada", "Rome", "--hops", "1").err
+    )
     assert "--hops 11 is out of range" in cli("graph", "path", "Ada", "Rome", "--hops", "11").err
     table = cli("graph", "related", "Bob").out
     assert all(word in table for word in ("Ada", "Rome", "gold", "lives_in", "degree"))
@@ -244,7 +309,9 @@ def another(store: Any) -> Graph:
 
 
 async def test_gra_09_many_ask_one_graph_at_once_while_it_is_written(graph: tuple[Any, Graph]) -> None:
-    """No reader waits for a lock, in one process or several; each sees the facts of before or of after, whole."""
+    """No reader waits for a lock, in one process or several; each sees the facts of before or of after,
+    whole.
+    """
     store, source = graph
     whole = [{f"Ada knows {name}{n}" for n in range(3)} for name in ("Old", "New")]
     await fill(store, *map(fact, sorted(whole[0])))
@@ -262,17 +329,24 @@ async def test_gra_09_many_ask_one_graph_at_once_while_it_is_written(graph: tupl
     await other.aclose()
 
 
-async def test_gra_10_a_writer_that_dies_leaves_no_lock_and_no_half_of_its_work(graph: tuple[Any, Graph]) -> None:
+async def test_gra_10_a_writer_that_dies_leaves_no_lock_and_no_half_of_its_work(
+    graph: tuple[Any, Graph],
+) -> None:
     store, source = graph
     await fill(store, fact("Ada knows Bob"))
     if isinstance(store, Sqlite):
         script = "BEGIN IMMEDIATE; DELETE FROM facts"
-        code = f"import os, sqlite3; c = sqlite3.connect({store.path!r}); c.executescript({script!r}); os._exit(9)"
+        code = (
+            f"import os, sqlite3; c = sqlite3.connect({store.path!r}); c.executescript({script!r});"
+            " os._exit(9)"
+        )
         process = await asyncio.create_subprocess_exec(sys.executable, "-S", "-c", code)
         assert await process.wait() == 9
     else:
         connection = await asyncpg.connect(store.pool.dsn)
-        await connection.execute(f'BEGIN; LOCK TABLE "{store.pool.schema}".facts; DELETE FROM "{store.pool.schema}".facts')
+        await connection.execute(
+            f'BEGIN; LOCK TABLE "{store.pool.schema}".facts; DELETE FROM "{store.pool.schema}".facts'
+        )
         connection.terminate()  # the socket is shut without a word, as of a process that was killed
     assert said(await source.facts(Query(text="Ada"))) == ["Ada knows Bob"]
     await fill(store, fact("Ada knows Cyd"))
@@ -285,7 +359,9 @@ async def test_gra_10_a_graph_that_cannot_be_asked_degrades_the_answer(tmp_path:
     await store.open()
     await fill(store)
     await store.aclose()
-    router = ContextRouter(providers={"docs": store}, facts={"graph": SqliteFacts(path=str(tmp_path / "graph.db"))})
+    router = ContextRouter(
+        providers={"docs": store}, facts={"graph": SqliteFacts(path=str(tmp_path / "graph.db"))}
+    )
     async with router:
         context = await router.route("text")
     assert [envelope.document.id for envelope in context.envelopes] == ["d"]
@@ -315,7 +391,9 @@ asyncio.run(main())
 
 
 async def test_gra_12_nothing_points_to_what_was_deleted_or_replaced(graph: tuple[Any, Graph]) -> None:
-    """Facts, links and chunks go in the transaction of their document: none is left behind, whichever way it went."""
+    """Facts, links and chunks go in the transaction of their document: none is left behind, whichever way it
+    went.
+    """
     store, source = graph
     for round in range(3):
         await fill(store, fact(f"Ada knows Bob{round}"), fact("Bob knows Cyd"), links=("e", f"f{round}"))

@@ -1,4 +1,6 @@
-"""Facts on their way into the answer: fair to every source, stamped by the router, and lost in nobody's silence."""
+"""Facts on their way into the answer: fair to every source, stamped by the router, and lost in nobody's
+silence.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import pytest
 
 from contextrouter import ContextRouter, Fact, Plan, SettingsError
 from contextrouter.builtin.stages.gate import Gate
-from contextrouter.result import distinct_facts
+from contextrouter.pipeline.result import distinct_facts
 from contextrouter.testing import Facts, Fixed
 
 ONE = {"rag": {"token_budget": 0, "max_graph_facts": 3}}
@@ -20,7 +22,12 @@ def test_sources_take_turns_in_their_own_order_and_a_fact_comes_once() -> None:
     a = [fact(name, "a") for name in ("a1", "both", "a2", "a3")]
     b = [fact(name, "b") for name in ("both", "b1")]
     kept, beyond = distinct_facts([*a, *b], 4)
-    assert [(each.subject, each.source) for each in kept] == [("a1", "a"), ("both", "b"), ("b1", "b"), ("a2", "a")]
+    assert [(each.subject, each.source) for each in kept] == [
+        ("a1", "a"),
+        ("both", "b"),
+        ("b1", "b"),
+        ("a2", "a"),
+    ]
     assert [each.subject for each in beyond] == ["a3"]
     assert distinct_facts([], 4) == ([], [])
 
@@ -37,7 +44,9 @@ async def test_no_source_takes_all_places_and_the_trace_has_what_found_none() ->
 
 async def test_facts_beyond_the_token_budget_are_in_the_trace() -> None:
     graph = Facts([fact("first"), Fact(subject="second", predicate="is", object="word " * 200)])
-    async with ContextRouter({"rag": {"token_budget": 60}}, connectors={"s": Fixed("x")}, facts={"g": graph}) as router:
+    async with ContextRouter(
+        {"rag": {"token_budget": 60}}, connectors={"s": Fixed("x")}, facts={"g": graph}
+    ) as router:
         context = await router.route("q")
     (step,) = [step for step in context.trace.steps if step.lost_facts]
     assert [each.subject for each in context.facts] == ["first"]
@@ -50,7 +59,9 @@ async def test_no_plugin_says_from_which_source_its_facts_are() -> None:
         assert [each.source for each in (await router.route("q")).facts] == ["rumour"]
 
 
-@pytest.mark.parametrize("key", ["weight = 2.0", 'legs = ["text"]', "queries = 2", 'kind = "book"', 'trust = "volatile"'])
+@pytest.mark.parametrize(
+    "key", ["weight = 2.0", 'legs = ["text"]', "queries = 2", 'kind = "book"', 'trust = "volatile"']
+)
 def test_keys_that_mean_nothing_for_facts_are_refused(key: str, tmp_path) -> None:
     path = tmp_path / "settings.toml"
     path.write_text(f'[facts.graph]\nuse = "sqlite"\npath = "x.db"\n{key}\n')
@@ -74,16 +85,22 @@ async def test_keys_that_mean_something_for_facts_change_the_answer() -> None:
 
 async def test_legs_of_a_route_apply_to_facts_too() -> None:
     settings = {**ONE, "routes": {"default": {"legs": ["default"]}}}
-    async with ContextRouter(settings, connectors={"s": Fixed("x")}, facts={"g": Facts([fact("a")])}) as router:
+    async with ContextRouter(
+        settings, connectors={"s": Fixed("x")}, facts={"g": Facts([fact("a")])}
+    ) as router:
         context = await router.route("q")
         assert context.facts == ()
         assert context.trace.plan.excluded == {"g/facts": "not among the route's legs"}
 
 
-async def test_k11_k12_behind_a_gate_nothing_is_context_the_outcome_says_so_and_the_trace_has_it_all() -> None:
+async def test_k11_k12_behind_a_gate_nothing_is_context_the_outcome_says_so_and_the_trace_has_it_all() -> (
+    None
+):
     settings = {"rag": {"stages": ["gate"]}, "chat": {"no_context_text": "Not near enough."}}
     graph = Facts([fact("a")])
-    async with ContextRouter(settings, connectors={"s": Fixed("x y")}, facts={"g": graph}, stages={"gate": Gate()}) as router:
+    async with ContextRouter(
+        settings, connectors={"s": Fixed("x y")}, facts={"g": graph}, stages={"gate": Gate()}
+    ) as router:
         context = await router.route("q")
     assert context.outcome == "confidence_gated_fallback"
     assert (context.text, context.envelopes, context.facts, context.entities) == ("", (), (), ())

@@ -24,25 +24,36 @@ from contextrouter import (
     SourceError,
     SourceTimeout,
 )
-from contextrouter.fanout import fan_out
-from contextrouter.pressure import Limits
+from contextrouter.pipeline.fan_out import fan_out
+from contextrouter.pipeline.slots import Limits
+from contextrouter.runtime.threads import Threads
 from contextrouter.settings import SourceKeys
 from contextrouter.testing import Facts, Fixed, Legs, Ones, Raising, hits
-from contextrouter.threads import Threads
 
 
-def plan_of(sources: Mapping[str, object], *, queries: str = "q", timeout: float | None = None, **query: object) -> Plan:
+def plan_of(
+    sources: Mapping[str, object], *, queries: str = "q", timeout: float | None = None, **query: object
+) -> Plan:
     made = []
     for name, source in sources.items():
         legs = source.legs if isinstance(source, Source) else ("facts",)
-        made += [Call(source=name, query=Query(text=t, leg=leg, **query), timeout=timeout) for leg in legs for t in queries.split()]
+        made += [
+            Call(source=name, query=Query(text=t, leg=leg, **query), timeout=timeout)
+            for leg in legs
+            for t in queries.split()
+        ]
     return Plan(intent=Intent(question="q", queries=("q",)), calls=tuple(made))
 
 
 async def run(
-    deadline: float | None = None, *, embedders: dict | None = None, limits: Limits | None = None, timeout: float | None = None,
-    query: dict | None = None, **sources: object,
-) -> Harvest:  # fmt: skip
+    deadline: float | None = None,
+    *,
+    embedders: dict | None = None,
+    limits: Limits | None = None,
+    timeout: float | None = None,
+    query: dict | None = None,
+    **sources: object,
+) -> Harvest:
     until = None if deadline is None else monotonic() + deadline
     plan = plan_of(sources, timeout=timeout, **(query or {}))
     return await fan_out(plan, sources, embedders or {}, deadline=until, limits=limits)  # type: ignore[arg-type]
@@ -124,7 +135,10 @@ async def test_asy_11_a_dead_leg_leaves_the_others():
             return await super().search(query)
 
     harvest = await run(5, docs=HalfDead({"vector": hits("a"), "text": hits("b")}))
-    assert [(r.leg, r.status, r.error) for r in harvest.reports] == [("vector", "ok", ""), ("text", "error", "query too long")]
+    assert [(r.leg, r.status, r.error) for r in harvest.reports] == [
+        ("vector", "ok", ""),
+        ("text", "error", "query too long"),
+    ]
     assert [ranked.leg for ranked in harvest.lists] == ["vector"]
 
 
@@ -219,8 +233,9 @@ async def test_an_embedder_s_failure_is_the_error_of_its_legs_only():
     docs = Legs({"vector": hits("a"), "text": hits("b")}, embedder="e")
     harvest = await run(5, embedders={"e": Ones(error=RuntimeError("no model"))}, docs=docs)
     assert {r.leg: (r.status, r.error) for r in harvest.reports} == {
-        "vector": ("error", "RuntimeError: no model"), "text": ("ok", ""),
-    }  # fmt: skip
+        "vector": ("error", "RuntimeError: no model"),
+        "text": ("ok", ""),
+    }
 
 
 async def test_a_hanging_embedder_costs_its_legs_and_no_more():
@@ -239,7 +254,9 @@ async def test_c16_scope_is_enforced_on_arrival_whatever_the_source_does():
     secret = Hit(document=Document(id="s", content="x", sensitivity="restricted"))
     other = Hit(document=Document(id="o", content="y", tenant="other"))
     unknown = Hit(document=Document(id="u", content="z", sensitivity="cosmic"))
-    harvest = await run(5, query={"scope": Scope()}, s=Fixed([secret, *hits("a"), other, unknown], careless=True))
+    harvest = await run(
+        5, query={"scope": Scope()}, s=Fixed([secret, *hits("a"), other, unknown], careless=True)
+    )
     assert [h.document.id for h in harvest.lists[0].hits] == ["a"]
     bare = await run(5, query={"scope": Scope()}, s=Fixed("a", careless=True))
     seen, known = (report.replace(elapsed=0.0) for report in (harvest.reports[0], bare.reports[0]))
@@ -252,13 +269,21 @@ async def test_c16_scope_is_enforced_on_arrival_whatever_the_source_does():
 async def test_what_is_in_scope_and_filtered_out_is_counted():
     given = [("b", "t"), ("c", "t"), ("b", "other")]
     both = [Hit(document=Document(id=kind, content=kind, kind=kind, tenant=tenant)) for kind, tenant in given]
-    harvest = await run(5, query={"scope": Scope(tenant="t"), "filters": {"kind": "a"}}, s=Fixed(both, careless=True))
+    harvest = await run(
+        5, query={"scope": Scope(tenant="t"), "filters": {"kind": "a"}}, s=Fixed(both, careless=True)
+    )
     assert (harvest.reports[0].count, harvest.reports[0].withheld) == (0, 2)
 
 
 @pytest.mark.parametrize(
     ("declared", "taken"),
-    [([0, 1], (0, 1)), ((0.0, 2.0), (0.0, 2.0)), ({"default": [0, 1]}, (0, 1)), ({"other": (0, 1)}, None), (None, None)],
+    [
+        ([0, 1], (0, 1)),
+        ((0.0, 2.0), (0.0, 2.0)),
+        ({"default": [0, 1]}, (0, 1)),
+        ({"other": (0, 1)}, None),
+        (None, None),
+    ],
 )
 async def test_a_score_range_may_be_any_pair_of_numbers(declared: object, taken: object):
     source = Fixed("a")
@@ -267,7 +292,9 @@ async def test_a_score_range_may_be_any_pair_of_numbers(declared: object, taken:
     assert harvest.lists[0].score_range == taken
 
 
-@pytest.mark.parametrize("declared", [[0], (0, 1, 2), "01", (1, 0), (0, float("inf")), (float("nan"), 1), 5, ("a", "b"), [None, 1]])
+@pytest.mark.parametrize(
+    "declared", [[0], (0, 1, 2), "01", (1, 0), (0, float("inf")), (float("nan"), 1), 5, ("a", "b"), [None, 1]]
+)
 async def test_what_is_no_score_range_is_that_call_s_error(declared: object):
     source = Fixed("a")
     source.score_range = declared  # type: ignore[assignment]
@@ -280,11 +307,22 @@ async def test_labels_of_the_table_fill_gaps_and_only_tighten():
     keys = SourceKeys(kind="web", trust="volatile", tenant="t", compartment="hr", sensitivity="internal")
     given = [
         Document(id="1", content="a"),
-        Document(id="2", content="b", sensitivity="restricted", kind="book", trust="authoritative", compartment="fin", tenant="u"),
+        Document(
+            id="2",
+            content="b",
+            sensitivity="restricted",
+            kind="book",
+            trust="authoritative",
+            compartment="fin",
+            tenant="u",
+        ),
         Document(id="3", content="c", sensitivity="public"),
     ]
     harvest = await run(5, limits=Limits({"s": keys}), s=Fixed([Hit(document=d) for d in given]))
-    got = [(d.kind, d.trust, d.tenant, d.compartment, d.sensitivity) for d in (h.document for h in harvest.lists[0].hits)]
+    got = [
+        (d.kind, d.trust, d.tenant, d.compartment, d.sensitivity)
+        for d in (h.document for h in harvest.lists[0].hits)
+    ]
     assert got[0] == ("web", "volatile", "t", "hr", "internal")
     assert got[1] == ("book", "authoritative", "u", "fin", "restricted")
     assert got[2] == ("web", "volatile", "t", "hr", "internal")
@@ -344,7 +382,8 @@ async def test_concurrency_of_a_source_and_of_all_is_limited():
 
 async def test_cfg_10_secrets_never_reach_a_report():
     error = RuntimeError(
-        "403 for https://user:hunter2@host/?api_key=abcdef123456 Authorization: Bearer zzzzzzzzzz, known s3cr3t-value"
+        "403 for https://user:hunter2@host/?api_key=abcdef123456 Authorization: Bearer zzzzzzzzzz, known"
+        " s3cr3t-value"
     )
     harvest = await run(5, limits=Limits(secrets=["s3cr3t-value"]), s=Raising(error))
     text = harvest.reports[0].error

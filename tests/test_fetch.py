@@ -20,13 +20,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextrouter.errors import SourceError, SourceTimeout
-from contextrouter.fetch import JSON, PAGES, Fetcher, FetchFailed, FetchOptions, check_url, is_public, networks, robots
+from contextrouter.fetch import (
+    JSON,
+    PAGES,
+    Fetcher,
+    FetchFailed,
+    FetchOptions,
+    check_url,
+    is_public,
+    networks,
+    robots,
+)
 from contextrouter.fetch.client import retry_after
 
 
 @contextlib.asynccontextmanager
 async def fetching(**options: Any) -> AsyncIterator[Fetcher]:
-    fetcher = Fetcher(FetchOptions(**{"allow_private": ALLOWED, "fetch_seconds": 2.0, **options}), extra="web")
+    fetcher = Fetcher(
+        FetchOptions(**{"allow_private": ALLOWED, "fetch_seconds": 2.0, **options}), extra="web"
+    )
     await fetcher.open()
     try:
         yield fetcher
@@ -96,9 +108,22 @@ def test_what_is_no_list_of_networks_is_refused_with_an_example(given_: Any) -> 
 
 @pytest.mark.parametrize(
     "url",
-    ["ftp://a/", "file:///etc/passwd", "a.example", "http://", "http://a b/", "http://a\\b/", "http://a/\r\nX: y", "http://[1/",
-     "http://a:99999/", "http://user:secret-word@a/", "http://a@b/", "javascript:alert(1)", "http://a:0/"],
-)  # fmt: skip
+    [
+        "ftp://a/",
+        "file:///etc/passwd",
+        "a.example",
+        "http://",
+        "http://a b/",
+        "http://a\\b/",
+        "http://a/\r\nX: y",
+        "http://[1/",
+        "http://a:99999/",
+        "http://user:secret-word@a/",
+        "http://a@b/",
+        "javascript:alert(1)",
+        "http://a:0/",
+    ],
+)
 def test_only_plain_http_addresses_are_asked_for_and_no_password_is_shown(url: str) -> None:
     with pytest.raises(ValueError, match=r"is not http or https with a host|carries a user name") as caught:
         check_url(url)
@@ -219,7 +244,10 @@ async def test_a_ca_file_that_is_none_is_said_when_opening(tmp_path: Path) -> No
 async def test_credentials_go_to_their_host_and_never_along_with_a_redirect() -> None:
     async with Hostile() as first, Hostile("127.0.0.3") as other:
         first.targets = {"away": f"{other.url}/good/page", "home": "/good/page"}
-        credentials = {f"127.0.0.2:{first.port}": "Bearer first-secret", f"127.0.0.3:{other.port}": "X-Key: other-secret"}
+        credentials = {
+            f"127.0.0.2:{first.port}": "Bearer first-secret",
+            f"127.0.0.3:{other.port}": "X-Key: other-secret",
+        }
         async with fetching(allow_private=["127.0.0.0/30"], credentials=credentials) as fetcher:
             await fetcher.get(f"{first.url}/away/page", headers={"X-Token": "mine"})
             assert "Authorization: Bearer first-secret" in first.heads[0]
@@ -256,7 +284,9 @@ async def test_a_post_is_sent_once_and_follows_no_redirect() -> None:
         assert len(hostile.hits) == 2
 
 
-async def test_a_proxy_of_the_environment_is_used_only_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_proxy_of_the_environment_is_used_only_when_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with Hostile() as hostile, Hostile("127.0.0.3") as proxy:
         monkeypatch.setenv("http_proxy", proxy.url)
         monkeypatch.delenv("no_proxy", raising=False)
@@ -285,8 +315,12 @@ async def test_a_fast_failure_is_tried_once_more_and_the_steps_say_so(how: str) 
                 await fetcher.get(f"{hostile.url}/{how}/other")
 
 
-@pytest.mark.parametrize(("how", "asked"), [("status-404", 1), ("status-429-later", 1), ("status-503", 2), ("hang-up", 2)])
-async def test_only_what_may_pass_is_tried_again_and_retry_after_beyond_the_time_is_no_reason_to_wait(how: str, asked: int) -> None:
+@pytest.mark.parametrize(
+    ("how", "asked"), [("status-404", 1), ("status-429-later", 1), ("status-503", 2), ("hang-up", 2)]
+)
+async def test_only_what_may_pass_is_tried_again_and_retry_after_beyond_the_time_is_no_reason_to_wait(
+    how: str, asked: int
+) -> None:
     async with Hostile() as hostile, fetching() as fetcher:
         begun = monotonic()
         with pytest.raises(FetchFailed) as caught:
@@ -298,7 +332,14 @@ async def test_only_what_may_pass_is_tried_again_and_retry_after_beyond_the_time
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("0", 0.0), ("120", 120.0), ("", None), ("soon", None), ("-5", None), ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0)],
+    [
+        ("0", 0.0),
+        ("120", 120.0),
+        ("", None),
+        ("soon", None),
+        ("-5", None),
+        ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0),
+    ],
 )
 def test_retry_after_is_a_number_or_a_date(text: str, seconds: float | None) -> None:
     assert retry_after(text) == seconds
@@ -428,7 +469,9 @@ Sitemap: https://example.org/sitemap.xml
         ("contextrouter", "/a1c2b3", True),
     ],
 )
-def test_robots_rules_are_of_the_group_that_names_us_and_the_longest_wins(agent: str, path: str, allowed: bool) -> None:
+def test_robots_rules_are_of_the_group_that_names_us_and_the_longest_wins(
+    agent: str, path: str, allowed: bool
+) -> None:
     assert robots.parse(ROBOTS, agent).allows("https://example.org" + path) is allowed
 
 

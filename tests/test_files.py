@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 
 from contextrouter.builtin.connectors.bm25 import Bm25, document_terms, parse, query_terms
 from contextrouter.builtin.connectors.files import Files
-from contextrouter.builtin.connectors.folder import Folder
+from contextrouter.builtin.connectors.files.folder import Folder
 from contextrouter.builtin.connectors.markup import front_matter, markdown_passages, pieces
 from contextrouter.contracts import SupportsCrawl, SupportsFetch, SupportsVersion
 from contextrouter.errors import SourceError, SourceTimeout
-from contextrouter.model import Period, Query, Scope
+from contextrouter.model import Period, Query
+from contextrouter.scope import Scope
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 QUESTION = "What books talk about machine learning for beginners?"
@@ -52,7 +53,9 @@ async def crawled(source: Files) -> dict[str, str]:
 
 
 def test_bm25_scores_are_those_of_the_formula() -> None:
-    """Two passages of 2 and 4 terms, "cat" once in the first only: idf ln(1 + 1.5 / 1.5), length norm 0.9 (0.6 + 0.4 · 2 / 3)."""
+    """Two passages of 2 and 4 terms, "cat" once in the first only: idf ln(1 + 1.5 / 1.5), length norm 0.9
+    (0.6 + 0.4 · 2 / 3).
+    """
     index = Bm25([[("black cat", 1.0)], [("a dog sees dogs", 1.0)]])
     norm = 0.9 * (0.6 + 0.4 * 2 / 3)
     assert index.search("cat", 5) == [(0, pytest.approx(math.log(2) * 1.9 / (1 + norm)))]
@@ -94,7 +97,9 @@ def test_a_leading_minus_excludes_words_and_phrases() -> None:
         ["deep", "state", "art"],
         [["learning"], ["neural", "network"]],
     )
-    index = Bm25([[("deep neural network", 1.0)], [("deep network, not neural", 1.0)], [("deep learning", 1.0)]])
+    index = Bm25(
+        [[("deep neural network", 1.0)], [("deep network, not neural", 1.0)], [("deep learning", 1.0)]]
+    )
     assert {n for n, _ in index.search('deep -"neural network"', 5)} == {1, 2}
     assert {n for n, _ in index.search("deep -learning", 5)} == {0, 1}
     assert index.search("-learning", 5) == []
@@ -117,12 +122,16 @@ def test_any_text_is_a_question(texts: list[str], question: str, limit: int) -> 
 
 
 def test_front_matter_gives_texts_and_lists_and_is_cut_off() -> None:
-    values, rest, unread = front_matter('---\ntitle: "A: b"\nlabels: [x, y z]\nkeywords:\n  - one\n  - two\n# no\n???\n---\nBody\n')
+    values, rest, unread = front_matter(
+        '---\ntitle: "A: b"\nlabels: [x, y z]\nkeywords:\n  - one\n  - two\n# no\n???\n---\nBody\n'
+    )
     assert values == {"title": "A: b", "labels": ["x", "y z"], "keywords": ["one", "two"]}
     assert (rest, unread) == ("Body\n", ["???"])
 
 
-@pytest.mark.parametrize("text", ["---\ntitle: x\nno end", "---\njust words\n---\nrest", " ---\na: b\n---\n", "text", ""])
+@pytest.mark.parametrize(
+    "text", ["---\ntitle: x\nno end", "---\njust words\n---\nrest", " ---\na: b\n---\n", "text", ""]
+)
 def test_what_is_no_front_matter_stays_in_the_text(text: str) -> None:
     assert front_matter(text) == ({}, text, [])
 
@@ -180,7 +189,9 @@ async def test_a_hit_is_a_passage_with_path_parent_and_snippet(files: Files, roo
     assert hit.score is not None
 
 
-async def test_a_change_a_new_file_and_a_removal_are_seen_at_the_next_question(files: Files, root: Path) -> None:
+async def test_a_change_a_new_file_and_a_removal_are_seen_at_the_next_question(
+    files: Files, root: Path
+) -> None:
     page = root / "a.txt"
     page.write_text("zebra")
     first = await files.version()
@@ -206,7 +217,9 @@ async def test_unchanged_files_are_not_read_again(files: Files, root: Path) -> N
 
 
 async def test_questions_asked_at_once_share_the_readings_of_the_folder(files: Files, root: Path) -> None:
-    """A reading serves everybody who asked before it began: the first one, and one more for those who came during it."""
+    """A reading serves everybody who asked before it began: the first one, and one more for those who came
+    during it.
+    """
     (root / "a.txt").write_text("zebra")
     look, looks = files._folder.list, []
     files._folder.list = lambda: (looks.append(1), time.sleep(0.05), look())[2]  # type: ignore[method-assign]
@@ -218,8 +231,12 @@ async def test_questions_asked_at_once_share_the_readings_of_the_folder(files: F
 
 async def test_scope_period_and_filters_come_before_the_limit(files: Files, root: Path) -> None:
     for number in range(5):
-        (root / f"a{number}.md").write_text(f"---\ncompartment: secret\nsensitivity: internal\n---\nzebra {'x ' * number}")
-    (root / "open.md").write_text("---\nkind: book\ndate: 2026-03-01\nlevel: easy\n---\nzebra and many other words, so it is last")
+        (root / f"a{number}.md").write_text(
+            f"---\ncompartment: secret\nsensitivity: internal\n---\nzebra {'x ' * number}"
+        )
+    (root / "open.md").write_text(
+        "---\nkind: book\ndate: 2026-03-01\nlevel: easy\n---\nzebra and many other words, so it is last"
+    )
     assert (await ids(files, "zebra"))[-1] == "open.md#0"
     assert await ids(files, "zebra", limit=1, scope=Scope()) == ["open.md#0"]
     day = Period(start=date(2026, 3, 1), end=date(2026, 3, 1))
@@ -227,7 +244,10 @@ async def test_scope_period_and_filters_come_before_the_limit(files: Files, root
     assert await ids(files, "zebra", limit=1, filters={"level": ["hard", "easy"]}) == ["open.md#0"]
     assert await ids(files, "zebra", limit=1, filters={"kind": "book"}) == ["open.md#0"]
     assert await ids(files, "zebra", filters={"level": "hard"}) == []
-    assert len(await ids(files, "zebra", scope=Scope(compartments=frozenset({"secret"}), ceiling="internal"))) == 6
+    assert (
+        len(await ids(files, "zebra", scope=Scope(compartments=frozenset({"secret"}), ceiling="internal")))
+        == 6
+    )
 
 
 async def test_a_tenant_sees_its_own_files_and_the_unlabelled_ones(files: Files, root: Path) -> None:
@@ -267,8 +287,8 @@ async def test_the_example_question_finds_the_notes_about_books_for_beginners() 
 
 async def test_a_crawl_yields_whole_documents_without_their_front_matter(files: Files, root: Path) -> None:
     (root / "a.md").write_text(
-        "---\ntitle: T\nkind: book\nurl: https://example.org/\ndate: 2026-01-02\nlabels: a, b\ntrust: reference\nlanguage: en\n"
-        "author: Somebody\n---\n# H\nText\n"
+        "---\ntitle: T\nkind: book\nurl: https://example.org/\ndate: 2026-01-02\nlabels: a, b\ntrust:"
+        " reference\nlanguage: en\nauthor: Somebody\n---\n# H\nText\n"
     )
     (root / "b.txt").write_text("plain")
     os.utime(root / "b.txt", (86_400, 86_400))
@@ -278,7 +298,12 @@ async def test_a_crawl_yields_whole_documents_without_their_front_matter(files: 
     assert (first.labels, first.trust, first.language) == (("a", "b"), "reference", "en")
     assert first.updated_at == datetime(2026, 1, 2, tzinfo=UTC)
     assert first.metadata == {"date": "2026-01-02", "author": "Somebody"}
-    assert (second.title, second.kind, second.url, second.media_type) == ("b", "document", "b.txt", "text/plain")
+    assert (second.title, second.kind, second.url, second.media_type) == (
+        "b",
+        "document",
+        "b.txt",
+        "text/plain",
+    )
     assert second.updated_at == datetime(1970, 1, 2, tzinfo=UTC)
 
 
@@ -291,11 +316,16 @@ async def test_document_kind_overrides_the_front_matter(root: Path) -> None:
     await source.aclose()
 
 
-async def test_fetch_returns_files_and_passages_in_the_order_asked_and_nothing_outside(files: Files, root: Path) -> None:
+async def test_fetch_returns_files_and_passages_in_the_order_asked_and_nothing_outside(
+    files: Files, root: Path
+) -> None:
     (root.parent / "secret.md").write_text("zebra")
     (root / "a.md").write_text("# A\none\n# B\ntwo")
     found = await files.fetch(["a.md#1", "../secret.md", "/etc/passwd", "a.md", "none"])
-    assert [(document.id, document.content) for document in found] == [("a.md#1", "two"), ("a.md", "# A\none\n# B\ntwo")]
+    assert [(document.id, document.content) for document in found] == [
+        ("a.md#1", "two"),
+        ("a.md", "# A\none\n# B\ntwo"),
+    ]
 
 
 # What is not read
@@ -313,7 +343,9 @@ async def test_links_out_of_the_folder_are_refused_and_reported(files: Files, ro
     assert sorted(problem.split(":")[0] for problem in files.problems) == ["inside", "link.md"]
 
 
-async def test_a_file_that_becomes_a_link_between_listing_and_reading_is_not_followed(files: Files, root: Path) -> None:
+async def test_a_file_that_becomes_a_link_between_listing_and_reading_is_not_followed(
+    files: Files, root: Path
+) -> None:
     (root.parent / "secret.md").write_text("secret")
     (root / "a.md").write_text("harmless")
     listed = files._folder.list().files["a.md"]
@@ -323,7 +355,9 @@ async def test_a_file_that_becomes_a_link_between_listing_and_reading_is_not_fol
         files._folder.read(listed)
 
 
-async def test_a_folder_that_becomes_a_link_between_listing_and_reading_is_not_followed(files: Files, root: Path) -> None:
+async def test_a_folder_that_becomes_a_link_between_listing_and_reading_is_not_followed(
+    files: Files, root: Path
+) -> None:
     for folder in (root / "sub", root.parent / "other"):
         folder.mkdir()
         (folder / "a.md").write_text(folder.name)
@@ -352,7 +386,9 @@ def test_an_unreadable_folder_below_is_unread_as_a_whole(root: Path, monkeypatch
     assert "Permission denied" in listing.problems[0]
 
 
-async def test_hidden_binary_large_and_special_files_are_left_out_with_a_reason(files: Files, root: Path) -> None:
+async def test_hidden_binary_large_and_special_files_are_left_out_with_a_reason(
+    files: Files, root: Path
+) -> None:
     (root / ".hidden.md").write_text("zebra")
     (root / ".git").mkdir()
     (root / ".git" / "x.md").write_text("zebra")
@@ -362,7 +398,12 @@ async def test_hidden_binary_large_and_special_files_are_left_out_with_a_reason(
     os.mkfifo(root / "pipe.txt")
     (root / "other.bin").write_text("zebra")
     assert await ids(files, "zebra") == []
-    assert sorted(problem.split(":")[0] for problem in files.problems) == ["binary.txt", "gone.txt", "large.txt", "pipe.txt"]
+    assert sorted(problem.split(":")[0] for problem in files.problems) == [
+        "binary.txt",
+        "gone.txt",
+        "large.txt",
+        "pipe.txt",
+    ]
     assert sorted(files.unread) == ["binary.txt", "gone.txt", "large.txt"]
     assert await crawled(files) == {}
     assert sorted(files.unread) == ["binary.txt", "gone.txt", "large.txt"]
@@ -438,7 +479,9 @@ def test_values_that_make_no_sense_are_refused(keywords: dict[str, object], mess
         Files(**keywords)  # type: ignore[arg-type]
 
 
-async def test_when_reading_is_too_slow_the_last_reading_answers_and_the_first_has_none(files: Files, root: Path) -> None:
+async def test_when_reading_is_too_slow_the_last_reading_answers_and_the_first_has_none(
+    files: Files, root: Path
+) -> None:
     (root / "a.txt").write_text("zebra")
     with files._reading, pytest.raises(SourceTimeout):  # as if another reading took its time
         await files.search(Query(text="zebra", deadline=time.monotonic() + 0.05))

@@ -10,32 +10,61 @@ import msgspec
 import pytest
 
 from contextrouter import ContextRouter, Document, Hit, Intent, Interpreter, Query, Request
-from contextrouter.arrival import Arrival
 from contextrouter.builtin.connectors import matching
 from contextrouter.builtin.providers import filtering
 from contextrouter.builtin.providers.memory import Memory
 from contextrouter.contracts import Entry
 from contextrouter.filters import FIELDS, attributes, forms, passes, wanted
+from contextrouter.pipeline.admission import Arrival
 from contextrouter.testing import Fixed
 
 BOOK = Document(
-    id="b1", content="x", kind="book", tenant="acme", sensitivity="internal", labels=("own",), path=("Part",),
-    metadata={"year": 2020, "tags": ["a", "b"], "kind": "novel", "labels": ["told"], "path": "books/b.md", "deep": {"a": 1}},
-)  # fmt: skip
+    id="b1",
+    content="x",
+    kind="book",
+    tenant="acme",
+    sensitivity="internal",
+    labels=("own",),
+    path=("Part",),
+    metadata={
+        "year": 2020,
+        "tags": ["a", "b"],
+        "kind": "novel",
+        "labels": ["told"],
+        "path": "books/b.md",
+        "deep": {"a": 1},
+    },
+)
 
 
 @pytest.mark.parametrize(
     ("filters", "found"),
     [
-        ({"kind": "book"}, True), ({"kind": "novel"}, False), ({"kind": ["video", "book"]}, True),
-        ({"id": "b1"}, True), ({"id": "b2"}, False), ({"tenant": "acme"}, True), ({"sensitivity": ("internal",)}, True),
-        ({"compartment": "hr"}, False), ({"labels": "own"}, True), ({"labels": "told"}, False),
-        ({"path": "books/b.md"}, True), ({"path": "Part"}, False),
-        ({"year": 2020.0}, True), ({"year": "2020"}, False), ({"tags": "b"}, True), ({"tags": {"x", "a"}}, True),
-        ({"missing": "x"}, False), ({"missing": None}, False), ({"compartment": None}, False), ({"year": []}, False),
-        ({"deep": {"a": 1}}, False), ({"kind": "book", "year": 2021}, False), ({}, True),
+        ({"kind": "book"}, True),
+        ({"kind": "novel"}, False),
+        ({"kind": ["video", "book"]}, True),
+        ({"id": "b1"}, True),
+        ({"id": "b2"}, False),
+        ({"tenant": "acme"}, True),
+        ({"sensitivity": ("internal",)}, True),
+        ({"compartment": "hr"}, False),
+        ({"labels": "own"}, True),
+        ({"labels": "told"}, False),
+        ({"path": "books/b.md"}, True),
+        ({"path": "Part"}, False),
+        ({"year": 2020.0}, True),
+        ({"year": "2020"}, False),
+        ({"tags": "b"}, True),
+        ({"tags": {"x", "a"}}, True),
+        ({"missing": "x"}, False),
+        ({"missing": None}, False),
+        ({"compartment": None}, False),
+        ({"year": []}, False),
+        ({"deep": {"a": 1}}, False),
+        ({"kind": "book", "year": 2021}, False),
+        ({}, True),
     ],
-)  # fmt: skip
+)
 def test_store_connector_and_arrival_let_the_same_through(filters: dict[str, Any], found: bool) -> None:
     query = Query(text="", filters=filters)
     assert passes(BOOK, filters) is found
@@ -51,7 +80,9 @@ def test_equal_numbers_are_alike_and_texts_are_no_numbers() -> None:
     assert set(attributes(BOOK)) == {*"id tenant sensitivity kind media_type labels year tags path".split()}
 
 
-@pytest.mark.parametrize("value", [datetime(2025, 3, 1, tzinfo=UTC), Decimal("1.50"), b"bytes", 2.5, "text", 7, True])
+@pytest.mark.parametrize(
+    "value", [datetime(2025, 3, 1, tzinfo=UTC), Decimal("1.50"), b"bytes", 2.5, "text", 7, True]
+)
 def test_a_value_is_found_by_itself_before_and_after_it_was_stored(value: object) -> None:
     """A store writes metadata as JSON: what it gives back is checked again on arrival."""
     document = Document(content="", metadata={"m": value})
@@ -83,7 +114,9 @@ async def test_labels_of_the_intent_are_enforced_on_arrival() -> None:
 async def test_a_request_s_filter_on_a_field_is_not_met_by_metadata() -> None:
     store = Memory()
     forged = Document(id="f", content="tides", kind="web", metadata={"kind": "book"})
-    await store.upsert([Entry(document=d, chunks=[d]) for d in (forged, Document(id="t", content="tides", kind="book"))])
+    await store.upsert(
+        [Entry(document=d, chunks=[d]) for d in (forged, Document(id="t", content="tides", kind="book"))]
+    )
     async with ContextRouter(providers={"m": store}) as router:
         for filters, expected in (({"kind": "book"}, ["t"]), ({"id": "f"}, ["f"])):
             context = await router.route(Request(question="tides", filters=filters))
@@ -93,10 +126,13 @@ async def test_a_request_s_filter_on_a_field_is_not_met_by_metadata() -> None:
 @pytest.mark.parametrize(
     ("kinds", "named", "both"),
     [
-        (None, "book", "book"), (("book", "video"), None, ["book", "video"]), (("book", "video"), "video", ["video"]),
-        (("book",), ["video", "qa"], []), ((), "book", []),
+        (None, "book", "book"),
+        (("book", "video"), None, ["book", "video"]),
+        (("book", "video"), "video", ["video"]),
+        (("book",), ["video", "qa"], []),
+        ((), "book", []),
     ],
-)  # fmt: skip
+)
 def test_kinds_and_a_filter_for_kinds_both_hold(kinds: tuple[str, ...] | None, named: Any, both: Any) -> None:
     filters = {"year": 2020} if named is None else {"year": 2020, "kind": named}
     assert wanted(Request(question="q", kinds=kinds, filters=filters)) == {"year": 2020, "kind": both}

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextrouter import Document, Hit, Rag, RankedList
-from contextrouter.dedupe import dedupe
-from contextrouter.fusion import NO_WEIGHT, fuse
+from contextrouter.pipeline.deduplication import dedupe
+from contextrouter.pipeline.fusion import NO_WEIGHT, fuse
 from contextrouter.testing import hits, ranked
 
 
@@ -39,15 +39,21 @@ def test_r09_weighted_is_the_sum_of_weight_times_scaled_score():
     lists = [ranked("s", "a b c", [10.0, 6.0, 2.0], leg="vector"), ranked("s", "c b", [0.9, 0.1], leg="text")]
     # vector: a 1, b .5, c 0; text: c 1, b 0
     assert fused(lists, hybrid_fusion="weighted") == [
-        ("a", pytest.approx(0.7)), ("b", pytest.approx(0.35)), ("c", pytest.approx(0.3)),
-    ]  # fmt: skip
+        ("a", pytest.approx(0.7)),
+        ("b", pytest.approx(0.35)),
+        ("c", pytest.approx(0.3)),
+    ]
     assert order(lists, hybrid_fusion="weighted", hybrid_vector_weight=0.2, hybrid_text_weight=0.8) == "cab"
 
 
 def test_r11_two_levels_rank_each_source_first_and_then_the_sources():
     lists = [ranked("s", "a b", leg="vector"), ranked("s", "b", leg="text"), ranked("t", "c b")]
     # in s: b = 1/62 + 1/61 leads, a = 1/61 follows; across: b 1/61 + 1/62, c 1/61, a 1/62
-    assert fused(lists) == [("b", pytest.approx(1 / 61 + 1 / 62)), ("c", pytest.approx(1 / 61)), ("a", pytest.approx(1 / 62))]
+    assert fused(lists) == [
+        ("b", pytest.approx(1 / 61 + 1 / 62)),
+        ("c", pytest.approx(1 / 61)),
+        ("a", pytest.approx(1 / 62)),
+    ]
 
 
 def test_levels_1_fuses_all_lists_flat():
@@ -72,7 +78,10 @@ def test_a_leg_shares_its_weight_among_its_queries():
 
 
 def test_a_query_that_finds_nothing_has_its_share_of_the_leg_s_weight():
-    lists = [ranked("s", "a", leg="text", query="q1"), *(ranked("s", "", leg="text", query=q) for q in ("q2", "q3"))]
+    lists = [
+        ranked("s", "a", leg="text", query="q1"),
+        *(ranked("s", "", leg="text", query=q) for q in ("q2", "q3")),
+    ]
     lists += [ranked("s", name, leg="vector", query=q) for name, q in (("b", "q1"), ("c", "q2"), ("d", "q3"))]
     assert dict(fused(lists)) == dict.fromkeys("abcd", pytest.approx(1 / 3 / 61))
     empty = ranked("t", "", leg="text")
@@ -81,7 +90,9 @@ def test_a_query_that_finds_nothing_has_its_share_of_the_leg_s_weight():
 
 @pytest.mark.parametrize(("length", "both_win"), [(61, True), (62, False), (63, False)])
 def test_c13_in_both_lists_outranks_first_in_one_only_up_to_61_deep(length: int, both_win: bool):
-    """Last in two lists gives 2/(60+n); first in one gives 1/61. Equal at n = 62, where the better rank leads."""
+    """Last in two lists gives 2/(60+n); first in one gives 1/61. Equal at n = 62, where the better rank
+    leads.
+    """
     one = [f"x{i}" for i in range(length - 1)] + ["both"]
     other = [f"y{i}" for i in range(length - 1)] + ["both"]
     ranking = [name for name, _ in fused([ranked("s", one, leg="vector"), ranked("s", other, leg="text")])]
@@ -95,7 +106,10 @@ def test_k19_both_numbers_of_the_worked_example():
     vector = ["first", "second"]
     centrality = ["second", "first"]
     scores = dict(
-        fused([ranked("s", vector, leg="vector"), ranked("s", centrality, leg="centrality")], leg_weights={"centrality": 0.5})
+        fused(
+            [ranked("s", vector, leg="vector"), ranked("s", centrality, leg="centrality")],
+            leg_weights={"centrality": 0.5},
+        )
     )
     assert scores["first"] == pytest.approx(1 / 61 + 0.5 / 62)
     assert round(scores["first"], 6) == 0.024458
@@ -124,7 +138,10 @@ def test_leg_weights_by_source_and_leg_beat_those_by_leg_and_both_beat_the_profi
     assert first["a"] == pytest.approx(0.4 / 61)
     second = {e.document.id: e.score for e in fuse(pool, Rag(leg_weights={"vector": 2.0}), profiles=profile)}
     assert second["a"] == pytest.approx(2 / 61)
-    third = {e.document.id: e.score for e in fuse(pool, Rag(leg_weights={"vector": 2.0, "s.vector": 3.0}), profiles=profile)}
+    third = {
+        e.document.id: e.score
+        for e in fuse(pool, Rag(leg_weights={"vector": 2.0, "s.vector": 3.0}), profiles=profile)
+    }
     assert third["a"] == pytest.approx(3 / 61)
 
 
@@ -142,7 +159,9 @@ def test_fus_18_hits_without_a_score_take_part_in_weighted_fusion_by_rank():
 
 
 def test_fus_21_a_score_of_0_is_not_absence():
-    """b is measured 0.0 and its list counts in what it could have reached; c is absent from that list, which does not."""
+    """b is measured 0.0 and its list counts in what it could have reached; c is absent from that list, which
+    does not.
+    """
     lists = [ranked("s", "a b", [1.0, 0.0]), ranked("t", "c", [1.0])]
     result = {e.document.id: e for e in fuse(dedupe(lists), Rag(hybrid_fusion="weighted"))}
     assert result["b"].normalized == 0.0
@@ -153,7 +172,11 @@ def test_fus_21_a_score_of_0_is_not_absence():
 
 def test_fus_23_raw_scores_and_ranks_stand_beside_the_fused_score():
     (envelope,) = fuse(dedupe([ranked("s", "a", [0.0164])]), Rag())
-    assert (envelope.provenance[0].score, envelope.provenance[0].rank, envelope.score) == (0.0164, 1, pytest.approx(1 / 61))
+    assert (envelope.provenance[0].score, envelope.provenance[0].rank, envelope.score) == (
+        0.0164,
+        1,
+        pytest.approx(1 / 61),
+    )
 
 
 def test_fus_12_equal_scores_keep_the_source_s_order_and_a_tie_of_sums_shares_its_rank():
@@ -176,34 +199,58 @@ def test_ties_are_broken_by_best_rank_then_source_order_then_name_of_the_list():
     pool = dedupe(lists)
     assert [e.document.id for e in fuse(pool, Rag(), sources=["t", "s"])] == ["a", "b"]
     assert [e.document.id for e in fuse(pool, Rag(), sources=["s", "t"])] == ["b", "a"]
-    same = [RankedList(source="s", leg=leg, query="q", hits=hits(name)) for leg, name in (("l2", "b"), ("l1", "a"))]
+    same = [
+        RankedList(source="s", leg=leg, query="q", hits=hits(name))
+        for leg, name in (("l2", "b"), ("l1", "a"))
+    ]
     assert [e.document.id for e in fuse(dedupe(same), Rag())] == ["a", "b"]
-    deep = [ranked("s", "a b c"), ranked("t", "d c e")]  # c is third and second; the rank of the worse copy does not count
+    deep = [
+        ranked("s", "a b c"),
+        ranked("t", "d c e"),
+    ]  # c is third and second; the rank of the worse copy does not count
     assert [e.document.id for e in fuse(dedupe(deep), Rag(), sources=["t", "s"])] == ["c", "d", "a", "b", "e"]
 
 
-@pytest.mark.parametrize("again", [Document(id="a", content="a"), Document(id="a", content="other"), Document(id="b", content="a")])
+@pytest.mark.parametrize(
+    "again", [Document(id="a", content="a"), Document(id="a", content="other"), Document(id="b", content="a")]
+)
 def test_fus_04_a_document_that_stands_twice_in_a_list_is_given_its_best_rank_once(again: Document):
     x = Document(id="x", content="x")
-    twice = RankedList(source="s", leg="l", query="q", hits=[Hit(document=d) for d in (Document(id="a", content="a"), x, again)])
-    lists = [twice, RankedList(source="t", leg="l", query="q", hits=[Hit(document=d) for d in (Document(content="y"), x)])]
+    twice = RankedList(
+        source="s",
+        leg="l",
+        query="q",
+        hits=[Hit(document=d) for d in (Document(id="a", content="a"), x, again)],
+    )
+    lists = [
+        twice,
+        RankedList(
+            source="t", leg="l", query="q", hits=[Hit(document=d) for d in (Document(content="y"), x)]
+        ),
+    ]
     scores = [(e.document.id, e.score) for e in fuse(dedupe(lists), Rag())]
     assert scores == [("x", pytest.approx(2 / 62)), ("a", pytest.approx(1 / 61)), ("", pytest.approx(1 / 61))]
 
 
 _lists = st.lists(
     st.tuples(
-        st.sampled_from(["s1", "s2", "s3"]), st.sampled_from(["vector", "text"]), st.sampled_from(["q1", "q2"]),
-        st.lists(st.tuples(st.sampled_from("abcdefghij"), st.floats(-5, 5)), unique_by=lambda x: x[0], max_size=8),
+        st.sampled_from(["s1", "s2", "s3"]),
+        st.sampled_from(["vector", "text"]),
+        st.sampled_from(["q1", "q2"]),
+        st.lists(
+            st.tuples(st.sampled_from("abcdefghij"), st.floats(-5, 5)), unique_by=lambda x: x[0], max_size=8
+        ),
     ),
     max_size=8,
-)  # fmt: skip
+)
 
 
 def _made(raw: list[tuple[str, str, str, list[tuple[str, float]]]]) -> list[RankedList]:
     return list(
         {
-            (s, leg, q): RankedList(source=s, leg=leg, query=q, hits=hits([n for n, _ in found], [v for _, v in found]))
+            (s, leg, q): RankedList(
+                source=s, leg=leg, query=q, hits=hits([n for n, _ in found], [v for _, v in found])
+            )
             for s, leg, q, found in raw
         }.values()
     )
@@ -212,7 +259,9 @@ def _made(raw: list[tuple[str, str, str, list[tuple[str, float]]]]) -> list[Rank
 @pytest.mark.parametrize("mode", ["rrf", "weighted"])
 @pytest.mark.parametrize("levels", [1, 2])
 @given(raw=_lists, rng=st.randoms())
-def test_fus_14_order_and_scores_are_identical_under_shuffled_arrival(mode: str, levels: int, raw: list, rng: random.Random):
+def test_fus_14_order_and_scores_are_identical_under_shuffled_arrival(
+    mode: str, levels: int, raw: list, rng: random.Random
+):
     lists = _made(raw)
     shuffled = lists[:]
     rng.shuffle(shuffled)
@@ -245,8 +294,8 @@ def test_a_better_rank_never_hurts(raw: list):
 
 _SCRIPT = """
 from contextrouter import Document, Hit, Rag, RankedList
-from contextrouter.dedupe import dedupe
-from contextrouter.fusion import fuse
+from contextrouter.pipeline.deduplication import dedupe
+from contextrouter.pipeline.fusion import fuse
 lists = [RankedList(source=s, leg=g, query=q, hits=[Hit(document=Document(content=f"{s}{g}{i % 3}"), score=1.0) for i in range(6)])
          for s in ("x", "y", "z") for g in ("vector", "text") for q in ("1", "2")]
 print([(e.id[:12], e.score) for e in fuse(dedupe(lists), Rag())])
@@ -257,8 +306,12 @@ def test_order_does_not_depend_on_the_hash_seed():
     outputs = set()
     for seed in ("0", "1", "42"):
         done = subprocess.run(
-            [sys.executable, "-c", _SCRIPT], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
-        )  # fmt: skip
+            [sys.executable, "-c", _SCRIPT],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         outputs.add(done.stdout)
     assert len(outputs) == 1
 
@@ -283,7 +336,9 @@ def test_thirty_sources_of_a_thousand_hits_and_three_queries_are_still_right():
 
 
 def test_fus_19_a_cut_off_on_one_leg_takes_nothing_from_another():
-    """Cut-offs belong to a source and act before fusion: a vector leg that let nothing through leaves the exact words' hits."""
+    """Cut-offs belong to a source and act before fusion: a vector leg that let nothing through leaves the
+    exact words' hits.
+    """
     lists = [ranked("s", "", leg="vector"), ranked("s", "exact", [12.0], leg="text")]
     assert fused(lists) == [("exact", pytest.approx(1 / 61))]
     assert fused(lists, hybrid_fusion="weighted") == [("exact", pytest.approx(0.3))]
@@ -298,7 +353,11 @@ def test_queries_made_of_the_question_weigh_little_beside_it():
     assert found["b"].score == pytest.approx(1 / 62 / whole)
     assert found["c"].score == pytest.approx(0.01 / 61 / whole)
     assert found["c"].normalized == pytest.approx(0.01 / whole)
-    assert [e.document.id for e in fuse(dedupe(lists), Rag(derived_query_weight=1.0), question="q")] == ["a", "c", "b"]
+    assert [e.document.id for e in fuse(dedupe(lists), Rag(derived_query_weight=1.0), question="q")] == [
+        "a",
+        "c",
+        "b",
+    ]
     assert [e.score for e in fuse(fuse(dedupe(lists), Rag(), question="q"), Rag(), question="q")] == [
         pytest.approx(e.score) for e in found.values()
     ]

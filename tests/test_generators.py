@@ -37,7 +37,11 @@ Cite every statement."""
 
 
 def asked(question: str, context: str = CONTEXT) -> list[dict[str, str]]:
-    return [{"role": "system", "content": context}, {"role": "user", "content": "hi"}, {"role": "user", "content": question}]
+    return [
+        {"role": "system", "content": context},
+        {"role": "user", "content": "hi"},
+        {"role": "user", "content": question},
+    ]
 
 
 @pytest.mark.parametrize(
@@ -52,7 +56,9 @@ def asked(question: str, context: str = CONTEXT) -> list[dict[str, str]]:
         ("", NOTHING),
     ],
 )
-async def test_the_sentence_that_says_most_of_the_question_is_quoted_with_its_number(question: str, answer: str):
+async def test_the_sentence_that_says_most_of_the_question_is_quoted_with_its_number(
+    question: str, answer: str
+):
     assert (await Extractive(sentences=1).complete(asked(question))).text == answer
 
 
@@ -61,8 +67,9 @@ async def test_quotes_stand_in_the_order_of_the_context_and_come_one_by_one():
     whole = (await generator.complete(asked("dogs and when the museum opens at ten"))).text
     assert whole == "The museum opens at ten. [1] Dogs are welcome in the museum garden. [1]"
     assert [piece async for piece in generator.stream(asked("dogs and when the museum opens at ten"))] == [
-        "The museum opens at ten. [1]", " Dogs are welcome in the museum garden. [1]",
-    ]  # fmt: skip
+        "The museum opens at ten. [1]",
+        " Dogs are welcome in the museum garden. [1]",
+    ]
 
 
 async def test_quotes_make_no_objects_and_at_least_one_sentence_is_wanted():
@@ -83,7 +90,11 @@ async def test_an_answer_comes_in_pieces_with_what_it_cost(cls: Any):
     generator, server = await served(cls)
     writing = Writing(max_tokens=17, temperature=0.5, top_p=0.9, stop=("END",))
     pieces = [piece async for piece in generator.write(asked("two words"), writing)]
-    assert "".join(piece for piece in pieces if isinstance(piece, str)).strip() == "You said: two words" if cls is OpenAI else True
+    assert (
+        "".join(piece for piece in pieces if isinstance(piece, str)).strip() == "You said: two words"
+        if cls is OpenAI
+        else True
+    )
     done = pieces[-1]
     assert isinstance(done, Completion)
     assert (done.model, done.tokens_in, done.finish) == ("example", 5, "stop")
@@ -113,18 +124,26 @@ async def test_older_servers_are_told_the_cap_by_its_older_name():
 
 async def test_a_conversation_for_anthropic_begins_with_the_user_and_alternates():
     generator, server = await served(Anthropic)
-    turns = [{"role": "assistant", "content": "a"}, {"role": "user", "content": " "}, {"role": "user", "content": "q\ud800"}]
+    turns = [
+        {"role": "assistant", "content": "a"},
+        {"role": "user", "content": " "},
+        {"role": "user", "content": "q\ud800"},
+    ]
     assert (await generator.complete(turns)).text == "You said: q?"
     assert server.asked[0]["messages"] == [
-        {"role": "user", "content": "…"}, {"role": "assistant", "content": "a"}, {"role": "user", "content": "q?"},
-    ]  # fmt: skip
+        {"role": "user", "content": "…"},
+        {"role": "assistant", "content": "a"},
+        {"role": "user", "content": "q?"},
+    ]
     assert "system" not in server.asked[0]
     await generator.aclose()
 
 
 @pytest.mark.parametrize("cls", [OpenAI, Anthropic])
 async def test_a_server_that_is_gone_is_an_error_that_names_it_and_no_key(cls: Any):
-    generator = cls(model="m", base_url="http://127.0.0.1:9", api_key="sk-secret-of-mine", request_timeout=2.0)
+    generator = cls(
+        model="m", base_url="http://127.0.0.1:9", api_key="sk-secret-of-mine", request_timeout=2.0
+    )
     with pytest.raises(ContractError, match="not open"):
         await generator.complete(asked("q"))
     await generator.open()
@@ -145,7 +164,7 @@ async def test_without_a_key_or_the_package_the_start_says_so(cls: Any, monkeypa
     with pytest.raises(PluginError, match="api_key is empty"):
         await cls(model="m").open()
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(MissingDependency, match=r"pip install 'contextrouter\["):
+    with pytest.raises(MissingDependency, match=r"pip install 'contextrouter-rag\["):
         await cls(model="m", api_key="x").open()
 
 

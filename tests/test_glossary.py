@@ -52,12 +52,16 @@ async def test_the_example_question_is_answered_with_the_definition_of_its_term(
     assert hit.document.content.startswith("Programming by example")
 
 
-async def test_terms_match_whole_words_in_any_case_and_in_the_plural_longest_first(glossary: Connector) -> None:
+async def test_terms_match_whole_words_in_any_case_and_in_the_plural_longest_first(
+    glossary: Connector,
+) -> None:
     assert await titles(glossary, "NEURAL NETWORKS and bm25, recall?") == ["neural network", "recall", "BM25"]
     assert await titles(glossary, "recalled precisions.") == ["precision"]
 
 
-async def test_the_limit_holds_and_what_has_no_date_or_metadata_matches_no_period_or_filter(glossary: Connector) -> None:
+async def test_the_limit_holds_and_what_has_no_date_or_metadata_matches_no_period_or_filter(
+    glossary: Connector,
+) -> None:
     question = "recall precision embedding"
     assert await titles(glossary, question, limit=2) == ["embedding", "precision"]
     assert await titles(glossary, question, limit=0) == []

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextrouter.builtin.connectors.http_api import HttpApi
-from contextrouter.builtin.connectors.mapping import Mapped
+from contextrouter.builtin.connectors.http_api.field_mapping import Mapped
 from contextrouter.contracts import Partial
 from contextrouter.errors import SettingsError, SourceError, SourceTimeout
 from contextrouter.model import Query
@@ -28,7 +28,9 @@ Answer = Callable[[dict[str, list[str]], bytes], Any]
 
 
 class Api(Hostile):
-    """Answers `/api` with what `reply` makes of the parameters; `asked` are those of each request, `bodies` what was posted."""
+    """Answers `/api` with what `reply` makes of the parameters; `asked` are those of each request, `bodies`
+    what was posted.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,7 +55,13 @@ async def server() -> AsyncIterator[Api]:
 
 @asynccontextmanager
 async def api(server: Api, **keywords: Any) -> AsyncIterator[HttpApi]:
-    given_ = {"url": server.url + "/api", "fields": FIELDS, "allow_private": ALLOWED, "retries": 0, **keywords}
+    given_ = {
+        "url": server.url + "/api",
+        "fields": FIELDS,
+        "allow_private": ALLOWED,
+        "retries": 0,
+        **keywords,
+    }
     source = HttpApi(**given_)
     await source.open()
     try:
@@ -106,14 +114,27 @@ async def test_a_post_sends_the_body_filled_in_with_numbers_as_numbers(server: A
 
 async def test_fields_become_those_of_a_document_and_others_metadata(server: Api) -> None:
     item = {
-        "key": 7, "head": {"line": "A <b>zebra</b>"}, "paras": ["<p>one</p>", "two &amp; three"], "link": "/z", "at": 1767225600,
-        "tags": ["x", "y", 3], "who": {"name": "Ada"}, "rank": 0.5,
-    }  # fmt: skip
+        "key": 7,
+        "head": {"line": "A <b>zebra</b>"},
+        "paras": ["<p>one</p>", "two &amp; three"],
+        "link": "/z",
+        "at": 1767225600,
+        "tags": ["x", "y", 3],
+        "who": {"name": "Ada"},
+        "rank": 0.5,
+    }
     server.reply = lambda asked: {"data": {"list": [item]}}
     fields = {
-        "id": "key", "title": "head.line", "content": "paras", "url": "link", "updated_at": "at", "labels": "tags",
-        "author": "who.name", "score": "rank", "nothing": "no.such",
-    }  # fmt: skip
+        "id": "key",
+        "title": "head.line",
+        "content": "paras",
+        "url": "link",
+        "updated_at": "at",
+        "labels": "tags",
+        "author": "who.name",
+        "score": "rank",
+        "nothing": "no.such",
+    }
     async with api(server, results="data.list", fields=fields, markup=True, document_kind="qa") as source:
         (hit,) = await source.search(Query(text="zebra"))
     document = hit.document
@@ -127,12 +148,19 @@ async def test_fields_become_those_of_a_document_and_others_metadata(server: Api
 
 @pytest.mark.parametrize(
     ("scores", "kept"),
-    [([3, 2, 2], [3.0, 2.0, 2.0]), ([1, 2, 3], [None] * 3), ([3, None, 1], [None] * 3), ([True, 1, 1], [None] * 3)],
+    [
+        ([3, 2, 2], [3.0, 2.0, 2.0]),
+        ([1, 2, 3], [None] * 3),
+        ([3, None, 1], [None] * 3),
+        ([True, 1, 1], [None] * 3),
+    ],
 )
 async def test_the_order_is_the_apis_and_scores_that_say_otherwise_are_left_out(
     server: Api, scores: list[Any], kept: list[float | None]
 ) -> None:
-    server.reply = lambda asked: [{**item, "score": score} for item, score in zip(items(1, 2, 3), scores, strict=True)]
+    server.reply = lambda asked: [
+        {**item, "score": score} for item, score in zip(items(1, 2, 3), scores, strict=True)
+    ]
     async with api(server, fields={**FIELDS, "score": "score"}) as source:
         hits = await source.search(Query(text="zebra"))
     assert [hit.document.id for hit in hits] == ["1", "2", "3"]
@@ -144,7 +172,11 @@ async def test_pages_by_number_end_with_the_last_one_or_the_cap(server: Api) -> 
     more = {"parameters": {"p": "{page}", "from": "{offset}"}, "page_size": 4}
     async with api(server, max_pages=9, **more) as source:
         assert await ids(source) == [str(n) for n in range(10)]
-        assert [(asked["p"], asked["from"]) for asked in server.asked] == [(["1"], ["0"]), (["2"], ["4"]), (["3"], ["8"])]
+        assert [(asked["p"], asked["from"]) for asked in server.asked] == [
+            (["1"], ["0"]),
+            (["2"], ["4"]),
+            (["3"], ["8"]),
+        ]
     async with api(server, max_pages=2, **more) as source:
         assert len(await ids(source)) == 8
     async with api(server, max_pages=9, **more) as source:
@@ -156,13 +188,16 @@ async def test_pages_by_number_end_with_the_last_one_or_the_cap(server: Api) -> 
 async def test_pages_by_cursor_and_by_the_address_of_the_next(server: Api) -> None:
     cursors = ["", "c1", "c2", ""]
     server.reply = lambda asked: {"hits": items(len(server.asked)), "next": cursors[len(server.asked)]}
-    async with api(server, results="hits", parameters={"after": "{cursor}"}, cursor="next", max_pages=9) as source:
+    async with api(
+        server, results="hits", parameters={"after": "{cursor}"}, cursor="next", max_pages=9
+    ) as source:
         assert await ids(source) == ["1", "2", "3"]
         assert [asked.get("after") for asked in server.asked] == [None, ["c1"], ["c2"]]
     server.asked.clear()
     server.reply = lambda asked: {
-        "hits": items(len(server.asked)), "next": None if len(server.asked) == 2 else "/api?page=2",
-    }  # fmt: skip
+        "hits": items(len(server.asked)),
+        "next": None if len(server.asked) == 2 else "/api?page=2",
+    }
     async with api(server, results="hits", next_url="next", max_pages=9) as source:
         assert await ids(source) == ["1", "2"]
         assert server.asked == [{}, {"page": ["2"]}]
@@ -170,11 +205,15 @@ async def test_pages_by_cursor_and_by_the_address_of_the_next(server: Api) -> No
 
 async def test_pages_that_never_end_end_with_the_cap_or_when_nothing_new_comes(server: Api) -> None:
     server.reply = lambda asked: {"hits": items(len(server.asked)), "next": "more"}
-    async with api(server, results="hits", parameters={"after": "{cursor}"}, cursor="next", max_pages=5) as source:
+    async with api(
+        server, results="hits", parameters={"after": "{cursor}"}, cursor="next", max_pages=5
+    ) as source:
         assert len(await ids(source)) == 5
     server.reply = lambda asked: {"hits": items(1), "next": "more"}
     server.asked.clear()
-    async with api(server, results="hits", parameters={"after": "{cursor}"}, cursor="next", max_pages=50) as source:
+    async with api(
+        server, results="hits", parameters={"after": "{cursor}"}, cursor="next", max_pages=50
+    ) as source:
         assert len(await ids(source)) == 1
     assert len(server.asked) == 2
 
@@ -182,7 +221,12 @@ async def test_pages_that_never_end_end_with_the_cap_or_when_nothing_new_comes(s
 async def test_the_next_address_of_another_host_is_not_followed(server: Api) -> None:
     async with Hostile("127.0.0.3") as other:
         server.reply = lambda asked: {"hits": items(1), "next": f"{other.url}/good/api"}
-        more = {"next_url": "next", "max_pages": 5, "allow_private": ["127.0.0.0/30"], "headers": {"X-Key": "secret-word"}}
+        more = {
+            "next_url": "next",
+            "max_pages": 5,
+            "allow_private": ["127.0.0.0/30"],
+            "headers": {"X-Key": "secret-word"},
+        }
         async with api(server, results="hits", **more) as source:
             hits = await source.search(Query(text="zebra"))
         assert isinstance(hits, Partial)
@@ -230,7 +274,8 @@ async def test_items_that_cannot_be_used_are_counted_and_the_others_kept(server:
 
 @given(
     st.recursive(
-        st.none() | st.booleans() | st.floats() | st.text(max_size=9), lambda s: st.lists(s) | st.dictionaries(st.text(), s)
+        st.none() | st.booleans() | st.floats() | st.text(max_size=9),
+        lambda s: st.lists(s) | st.dictionaries(st.text(), s),
     )
 )
 def test_any_item_is_a_document_or_a_reason(item: Any) -> None:
@@ -255,7 +300,9 @@ async def test_so_many_requests_a_minute_and_none_that_would_come_too_late(serve
 
 async def test_secrets_in_headers_are_seen_in_no_message(server: Api) -> None:
     headers = {"Authorization": "Bearer very-secret-word"}
-    async with api(server, url=f"{server.url}/status-404/very-secret-word/Bearer%20very-secret-word", headers=headers) as source:
+    async with api(
+        server, url=f"{server.url}/status-404/very-secret-word/Bearer%20very-secret-word", headers=headers
+    ) as source:
         with pytest.raises(SourceError) as caught:
             await ids(source)
         assert "very-secret-word" not in str(caught.value)

@@ -1,4 +1,6 @@
-"""Ingestion: what is new goes in, what is gone goes out, what is unchanged costs nothing, and nothing is lost on the way."""
+"""Ingestion: what is new goes in, what is gone goes out, what is unchanged costs nothing, and nothing is lost
+on the way.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,11 @@ import pytest
 from contextrouter.builtin.connectors.files import Files
 from contextrouter.builtin.providers.memory import Memory
 from contextrouter.builtin.providers.sqlite import Sqlite
-from contextrouter.builtin.transforms.chunk import Chunk
+from contextrouter.builtin.transforms.chunking import Chunk
 from contextrouter.contracts import Embedder, Entry, SupportsUpsert, Transform
 from contextrouter.errors import IngestError
 from contextrouter.ingest import Report, ingest
-from contextrouter.ingest.prepare import configuration, fingerprint, labelled, leg_text, prepare
+from contextrouter.ingest.preparation import configuration, fingerprint, labelled, leg_text, prepare
 from contextrouter.model import Document, Fact, Query, Vector
 
 
@@ -102,13 +104,17 @@ async def fill(
 
 
 async def test_ing_01_a_second_run_over_several_batches_adds_and_removes_nothing() -> None:
-    """Cleaning up inside the batch loop once removed the chunks of later batches and embedded them again on every run."""
+    """Cleaning up inside the batch loop once removed the chunks of later batches and embedded them again on
+    every run.
+    """
     store, embedder = Recording(embedder="e"), Counting()
     (page,) = pages("a\nb\nc\nd")
     first = await fill(store, page, *pages("e\nf", start=1), transforms=[Lines()], embedder=embedder, batch=2)
     assert (first.documents, first.chunks, first.unchanged, first.deleted) == (2, 6, 0, 0)
     calls = len(embedder.calls)
-    second = await fill(store, page, *pages("e\nf", start=1), transforms=[Lines()], embedder=embedder, batch=2)
+    second = await fill(
+        store, page, *pages("e\nf", start=1), transforms=[Lines()], embedder=embedder, batch=2
+    )
     assert (second.documents, second.chunks, second.unchanged, second.deleted) == (0, 0, 2, 0)
     assert len(embedder.calls) == calls
     assert len(await store.search(Query(text="page", leg="text"))) == 6
@@ -207,13 +213,25 @@ async def test_a_file_that_was_only_touched_is_unchanged() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"content": "x"}, {"title": "x"}, {"url": "x"}, {"kind": "book"}, {"tenant": "t"}, {"compartment": "c"},
-        {"sensitivity": "internal"}, {"labels": ("l",)}, {"keywords": ("k",)}, {"links": ("l",)}, {"language": "de"},
-        {"trust": "volatile"}, {"metadata": {"a": 1}},
+        {"content": "x"},
+        {"title": "x"},
+        {"url": "x"},
+        {"kind": "book"},
+        {"tenant": "t"},
+        {"compartment": "c"},
+        {"sensitivity": "internal"},
+        {"labels": ("l",)},
+        {"keywords": ("k",)},
+        {"links": ("l",)},
+        {"language": "de"},
+        {"trust": "volatile"},
+        {"metadata": {"a": 1}},
     ],
     ids=lambda change: next(iter(change)),
-)  # fmt: skip
-def test_whatever_a_document_says_or_is_labelled_with_is_in_its_fingerprint(change: Mapping[str, Any]) -> None:
+)
+def test_whatever_a_document_says_or_is_labelled_with_is_in_its_fingerprint(
+    change: Mapping[str, Any],
+) -> None:
     (page,) = pages("one")
     assert fingerprint(page, "") == fingerprint(page.replace(), "")
     assert fingerprint(page, "") != fingerprint(page.replace(**change), "")
@@ -228,12 +246,22 @@ def test_the_fingerprint_does_not_depend_on_the_order_of_metadata_or_of_a_set() 
 async def test_other_settings_of_a_transform_or_another_model_do_the_work_again() -> None:
     store, embedder = Recording(embedder="e"), Counting()
     await fill(store, *pages("one"), transforms=[Lines()], embedder=embedder)
-    assert (await fill(store, *pages("one"), transforms=[Lines(prefix="> ")], embedder=embedder)).documents == 1
+    assert (
+        await fill(store, *pages("one"), transforms=[Lines(prefix="> ")], embedder=embedder)
+    ).documents == 1
     embedder.model = "counting-2"
-    assert (await fill(store, *pages("one"), transforms=[Lines(prefix="> ")], embedder=embedder)).documents == 1
-    assert (await fill(store, *pages("one"), transforms=[Lines(prefix="> ")], embedder=embedder)).unchanged == 1
+    assert (
+        await fill(store, *pages("one"), transforms=[Lines(prefix="> ")], embedder=embedder)
+    ).documents == 1
+    assert (
+        await fill(store, *pages("one"), transforms=[Lines(prefix="> ")], embedder=embedder)
+    ).unchanged == 1
     assert configuration([], embedder, ("vector",)) != configuration([], embedder, ("vector", "keywords"))
-    assert configuration([Lines()], None, ()) == configuration([Lines()], embedder, ()) != configuration([], None, ())
+    assert (
+        configuration([Lines()], None, ())
+        == configuration([Lines()], embedder, ())
+        != configuration([], None, ())
+    )
 
 
 # Embedding and batches
@@ -282,7 +310,9 @@ async def test_a_dry_run_counts_what_it_would_do_and_does_nothing() -> None:
 
 async def test_progress_is_told_after_every_batch_and_at_the_end() -> None:
     told: list[int] = []
-    report = await fill(Recording(), *pages("a", "b", "c"), batch=2, progress=lambda r: told.append(r.documents))
+    report = await fill(
+        Recording(), *pages("a", "b", "c"), batch=2, progress=lambda r: told.append(r.documents)
+    )
     assert told == [2, 3, 3]
     assert report.seconds > 0
 
@@ -308,7 +338,10 @@ async def test_documents_without_an_id_or_listed_twice_are_reported() -> None:
     (page,) = pages("one")
     report = await fill(Recording(), page, page.replace(content="two"), Document(title="No id", content="x"))
     assert report.documents == 1
-    assert report.skipped == [("shelf:p0", "was listed twice; the first one was taken"), ("No id", "has no id")]
+    assert report.skipped == [
+        ("shelf:p0", "was listed twice; the first one was taken"),
+        ("No id", "has no id"),
+    ]
 
 
 async def test_metadata_that_cannot_be_stored_is_one_documents_failure() -> None:
@@ -359,7 +392,9 @@ async def test_facts_and_problems_leave_the_metadata_and_each_fact_is_kept_once(
     fact = Fact(subject="OpenAI", predicate="founded_by", object="Sam Altman")
 
     def enrich(document: Document) -> Document:
-        return document.replace(metadata={**document.metadata, "facts": [fact, "nonsense"], "problems": ["model was down"]})
+        return document.replace(
+            metadata={**document.metadata, "facts": [fact, "nonsense"], "problems": ["model was down"]}
+        )
 
     store = Recording()
     report = await fill(store, *pages("one\ntwo"), transforms=[Lines(), Each(enrich)])
@@ -371,9 +406,14 @@ async def test_facts_and_problems_leave_the_metadata_and_each_fact_is_kept_once(
 
 
 async def test_metadata_of_a_stranger_under_the_name_of_facts_is_reported_and_not_stored() -> None:
-    entry, problems = await prepare(Document(id="a", content="x", metadata={"facts": "many", "problems": "none"}), [], "")
+    entry, problems = await prepare(
+        Document(id="a", content="x", metadata={"facts": "many", "problems": "none"}), [], ""
+    )
     assert (entry.facts, entry.document.metadata, entry.chunks[0].metadata) == ((), {}, {})
-    assert problems == ["none", "fact 'many' is no Fact; the transform that made it has to return Fact objects."]
+    assert problems == [
+        "none",
+        "fact 'many' is no Fact; the transform that made it has to return Fact objects.",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -394,7 +434,9 @@ async def test_metadata_of_a_stranger_under_the_name_of_facts_is_reported_and_no
         ({}, {"kind": "web"}, {"kind": "web"}),
     ],
 )
-def test_labels_fill_gaps_and_only_tighten(own: Mapping[str, Any], given: Mapping[str, str], made: Mapping[str, str]) -> None:
+def test_labels_fill_gaps_and_only_tighten(
+    own: Mapping[str, Any], given: Mapping[str, str], made: Mapping[str, str]
+) -> None:
     document = labelled(Document(content="x", **own), given)
     assert {name: getattr(document, name) for name in made} == made
 
@@ -409,10 +451,17 @@ async def test_a_chunk_is_never_labelled_looser_than_its_document() -> None:
     def loosen(document: Document) -> Document:
         return document.replace(tenant=None, compartment=None, sensitivity="public", trust=None)
 
-    page = Document(id="a", content="x", tenant="t", compartment="c", sensitivity="restricted", trust="volatile")
+    page = Document(
+        id="a", content="x", tenant="t", compartment="c", sensitivity="restricted", trust="volatile"
+    )
     entry, _ = await prepare(page, [Each(loosen)], "")
     (chunk,) = entry.chunks
-    assert (chunk.tenant, chunk.compartment, chunk.sensitivity, chunk.trust) == ("t", "c", "restricted", "volatile")
+    assert (chunk.tenant, chunk.compartment, chunk.sensitivity, chunk.trust) == (
+        "t",
+        "c",
+        "restricted",
+        "volatile",
+    )
 
 
 async def test_tenants_are_kept_apart_in_what_is_unchanged_and_what_has_vanished() -> None:
@@ -458,7 +507,9 @@ async def test_the_example_library_goes_into_a_file_and_answers_the_example_ques
     await store.open()
     report = await ingest(source, store, [], None, origin="library")
     assert (report.documents, report.skipped) == (15, [])
-    hits = await store.search(Query(text="What books talk about machine learning for beginners?", leg="text", limit=5))
+    hits = await store.search(
+        Query(text="What books talk about machine learning for beginners?", leg="text", limit=5)
+    )
     assert "library:which-book-first.md" in [hit.document.parent for hit in hits]
     assert (await ingest(source, store, [], None, origin="library")).unchanged == 15
     await store.aclose()

@@ -1,4 +1,6 @@
-"""How a job runs: several things at once within bounds, one run at a time in a store, dry runs, and keeping up with a source."""
+"""How a job runs: several things at once within bounds, one run at a time in a store, dry runs, and keeping
+up with a source.
+"""
 
 from __future__ import annotations
 
@@ -20,24 +22,27 @@ from postgres_server import opened
 from rich.console import Console
 
 from contextrouter.builtin.connectors.files import Files
-from contextrouter.builtin.connectors.parsing.parsed import Parsed
+from contextrouter.builtin.connectors.files.parsing.parsed import Parsed
 from contextrouter.builtin.providers.memory import Memory
 from contextrouter.builtin.providers.sqlite import Sqlite
-from contextrouter.builtin.transforms.chunk import Headings
+from contextrouter.builtin.transforms.chunking import Headings
 from contextrouter.builtin.transforms.quality import Quality
-from contextrouter.cli import screen
+from contextrouter.cli import terminal
 from contextrouter.cli.ingest import bar, keep_up
 from contextrouter.contracts import Connector, Embedder, Entry, Transform
 from contextrouter.errors import IngestError, SettingsError, SourceError
 from contextrouter.ingest import Report, SupportsSize, SupportsTurns, ingest, run, watch
+from contextrouter.ingest.document_queue import AHEAD, Room
 from contextrouter.ingest.job import Run
-from contextrouter.ingest.prepare import AT_ONCE, prepare
-from contextrouter.ingest.turns import turn
-from contextrouter.ingest.work import AHEAD, Room
+from contextrouter.ingest.preparation import AT_ONCE, prepare
+from contextrouter.ingest.store_lock import turn
 from contextrouter.model import Document, Hit, Query, Vector
 from contextrouter.router import ContextRouter
 
-SETTINGS = '[providers.store]\nuse = "sqlite"\npath = "s.db"\nembedder = ""\n[ingest.all]\nfrom = "texts"\nto = "store"\n'
+SETTINGS = (
+    '[providers.store]\nuse = "sqlite"\npath = "s.db"\nembedder = ""\n[ingest.all]\nfrom = "texts"\nto ='
+    ' "store"\n'
+)
 HOLDER = """
 import asyncio, sys
 from contextrouter.builtin.providers.sqlite import Sqlite
@@ -189,12 +194,21 @@ async def test_progress_knows_how_many_files_there_are(tmp_path: Path) -> None:
     assert isinstance(source, SupportsSize)
     await source.open()
     seen: list[tuple[int | None, int]] = []
-    await ingest(source, Shut(free=True), [], None, origin="x", progress=lambda report: seen.append((report.total, report.read)))
+    await ingest(
+        source,
+        Shut(free=True),
+        [],
+        None,
+        origin="x",
+        progress=lambda report: seen.append((report.total, report.read)),
+    )
     assert seen[-1] == (3, 3)
     await source.aclose()
 
 
-async def test_the_store_is_told_the_model_so_that_a_changed_document_embeds_what_changed_alone(tmp_path: Path) -> None:
+async def test_the_store_is_told_the_model_so_that_a_changed_document_embeds_what_changed_alone(
+    tmp_path: Path,
+) -> None:
     class Fixed(Embedder):
         dimensions, model = 2, "fixed-1"
 
@@ -208,7 +222,9 @@ async def test_the_store_is_told_the_model_so_that_a_changed_document_embeds_wha
     second = await ingest(Pages(text + "Four."), store, [Headings()], embedder, origin="x")
     assert (first.embedded, second.chunks, second.embedded) == (3, 3, 1)
     embedder.model = "other-1"
-    with pytest.raises(IngestError, match=r"does not take vectors of 'other-1': Store was filled by .*'fixed-1'"):
+    with pytest.raises(
+        IngestError, match=r"does not take vectors of 'other-1': Store was filled by .*'fixed-1'"
+    ):
         await ingest(Pages(text), store, [Headings()], embedder, origin="x")
     await store.aclose()
 
@@ -228,7 +244,9 @@ class Counted(Files):
         return super()._parsed(name, data)
 
 
-async def again(source: Counted, store: Memory, *transforms: Transform, **more: Any) -> tuple[list[str], Report]:
+async def again(
+    source: Counted, store: Memory, *transforms: Transform, **more: Any
+) -> tuple[list[str], Report]:
     """What a run parses, and its report."""
     source.parsed.clear()
     report = await ingest(source, store, transforms, None, **{"origin": "x", **more})
@@ -248,13 +266,15 @@ async def source(tmp_path: Path) -> AsyncIterator[Counted]:
 
 async def test_a_file_of_the_same_bytes_is_parsed_again_only_if_something_was_wrong_with_it(
     source: Counted, tmp_path: Path
-) -> None:  # fmt: skip
+) -> None:
     store = Memory()
     parsed, first = await again(source, store)
     assert (parsed, first.added) == (["a.md", "b.md", "odd.md"], 3)
     parsed, second = await again(source, store)
     assert (parsed, second.unchanged, second.deleted, second.documents) == (["odd.md"], 3, 0, 0)
-    assert first.skipped == second.skipped == [("x", "odd.md: front matter line 'no pair' is not `key: value`.")]
+    assert (
+        first.skipped == second.skipped == [("x", "odd.md: front matter line 'no pair' is not `key: value`.")]
+    )
     os.utime(tmp_path / "a.md", (1, 1))
     (tmp_path / "b.md").unlink()
     parsed, third = await again(source, store)
@@ -273,7 +293,9 @@ async def test_other_labels_transforms_and_a_rebuild_parse_everything_again(sour
     assert (await again(source, store, Headings(), labels={"kind": "book"}))[0] == everything
     assert (await again(source, store, Headings(), labels={"kind": "book"}))[0] == ["odd.md"]
     assert (await again(source, store, Headings(), labels={"kind": "book"}, rebuild=True))[0] == everything
-    assert (await again(source, store, Headings(), Quality(repeated=2), labels={"kind": "book"}))[0] == sorted(everything * 2)
+    assert (await again(source, store, Headings(), Quality(repeated=2), labels={"kind": "book"}))[
+        0
+    ] == sorted(everything * 2)
 
 
 # One run at a time
@@ -292,7 +314,7 @@ def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 async def test_a_second_run_waits_for_the_first_and_gives_up_saying_who_has_the_store(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, holder: subprocess.Popen[str]
-) -> None:  # fmt: skip
+) -> None:
     store = Sqlite(path=str(tmp_path / "s.db"), embedder=None)
     assert isinstance(store, SupportsTurns)
     await store.open()
@@ -372,12 +394,18 @@ async def test_a_run_that_breaks_off_is_logged_and_tried_again(caplog: pytest.Lo
                 raise OSError("gone")
             yield Document(id="a", content="moon")
 
-    settings = {"providers": {"memory": {}}, "ingest": {"all": {"from": "mine", "to": "memory", "transforms": []}}}
+    settings = {
+        "providers": {"memory": {}},
+        "ingest": {"all": {"from": "mine", "to": "memory", "transforms": []}},
+    }
     router = ContextRouter(settings, connectors={"mine": _connector(Unsteady())})
     async with router, aclosing(watch(router, every=0.01)) as changes:
         reports: dict[str, Report] = await anext(changes)
     assert reports["all"].documents == 1
-    assert "is tried again in 0.01 s: Source 'all' broke off after 0 documents, nothing was removed: gone" in caplog.text
+    assert (
+        "is tried again in 0.01 s: Source 'all' broke off after 0 documents, nothing was removed: gone"
+        in caplog.text
+    )
     with pytest.raises(ValueError, match="give seconds above 0"):
         await anext(watch("nowhere.toml", every=0.0))
     with pytest.raises(SettingsError):
@@ -404,7 +432,10 @@ def test_a_dry_run_names_what_would_change_the_first_of_each_kind(
     assert ran.code == 0
     lines = ran.out.splitlines()
     assert lines[2].split() == ["all", "25", "0", "0", "0", "25", "0", "150"]  # tokens: # page 0 the moon .
-    assert [line for line in lines if line.startswith("added")][:2] == ["added    all:00.md", "added    all:01.md"]
+    assert [line for line in lines if line.startswith("added")][:2] == [
+        "added    all:00.md",
+        "added    all:01.md",
+    ]
     assert "added    5 more; --json lists them all" in lines
     told = json.loads(cli("ingest", "--dry-run", "--json").out)["all"]
     assert len(told["changes"]) == told["added"] == told["total"] == 25
@@ -443,13 +474,13 @@ async def test_a_watch_that_is_interrupted_ends_well(home: Path, capsys: pytest.
 
 def test_the_bar_shows_rate_and_rest_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     written = io.StringIO()
-    monkeypatch.setattr(screen, "err", Console(file=written, force_terminal=True, width=120))
+    monkeypatch.setattr(terminal, "err", Console(file=written, force_terminal=True, width=120))
     with bar() as progress:
         progress("all", Report(documents=30, unchanged=20, chunks=90, read=50, total=200, seconds=5.0))
     assert "50 of 200 documents, 90 chunks" in written.getvalue()
     assert "10/s" in written.getvalue()
     quiet = io.StringIO()
-    monkeypatch.setattr(screen, "err", Console(file=quiet, force_terminal=False))
+    monkeypatch.setattr(terminal, "err", Console(file=quiet, force_terminal=False))
     with bar() as progress:
         progress("all", Report(documents=30, total=200, seconds=5.0))
     assert quiet.getvalue() == ""

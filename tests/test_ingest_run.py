@@ -1,4 +1,6 @@
-"""Ingestion jobs of a settings file: names become plugins that are open, and a wrong name says what is right."""
+"""Ingestion jobs of a settings file: names become plugins that are open, and a wrong name says what is
+right.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,10 @@ async def titles(path: Path, question: str) -> list[str]:
 
 
 async def test_a_path_is_relative_to_the_settings_file_and_labels_come_from_the_job(tmp_path: Path):
-    path = write(tmp_path, STORE + '[ingest.all]\nfrom = "texts"\nto = "store"\nkind = "book"\nsensitivity = "internal"\n')
+    path = write(
+        tmp_path,
+        STORE + '[ingest.all]\nfrom = "texts"\nto = "store"\nkind = "book"\nsensitivity = "internal"\n',
+    )
     reports = await run(path)
     assert (reports["all"].documents, reports["all"].skipped) == (2, [])
     async with ContextRouter.from_toml(path) as router:
@@ -67,7 +72,10 @@ async def test_a_job_may_name_a_connector_even_a_disabled_one(tmp_path: Path):
 
 async def test_a_connector_made_by_hand_is_open_while_it_is_read_and_the_router_closes_it():
     listing = Listing()
-    settings = {"providers": {"memory": {}}, "ingest": {"all": {"from": "mine", "to": "memory", "transforms": []}}}
+    settings = {
+        "providers": {"memory": {}},
+        "ingest": {"all": {"from": "mine", "to": "memory", "transforms": []}},
+    }
     async with ContextRouter(settings, connectors={"mine": listing}) as router:
         assert (await run(router))["all"].documents == 2
         assert [e.document.id for e in (await router.route("text of b")).envelopes][:1] == ["all:b#0"]
@@ -76,7 +84,10 @@ async def test_a_connector_made_by_hand_is_open_while_it_is_read_and_the_router_
 
 
 async def test_only_the_jobs_named_run_and_an_unknown_one_is_refused(tmp_path: Path):
-    jobs = '[ingest.one]\nfrom = "texts/moon.md"\nto = "store"\n[ingest.two]\nfrom = "texts/mars.md"\nto = "store"\n'
+    jobs = (
+        '[ingest.one]\nfrom = "texts/moon.md"\nto = "store"\n[ingest.two]\nfrom = "texts/mars.md"\nto ='
+        ' "store"\n'
+    )
     path = write(tmp_path, STORE + jobs)
     assert list(await run(path, ["two"])) == ["two"]
     with pytest.raises(SettingsError, match=r"Ingestion job 'tow' is not defined\. Did you mean 'two'\?"):
@@ -84,7 +95,10 @@ async def test_only_the_jobs_named_run_and_an_unknown_one_is_refused(tmp_path: P
 
 
 async def test_rebuilding_some_jobs_keeps_what_the_others_stored(tmp_path: Path):
-    jobs = '[ingest.one]\nfrom = "texts/moon.md"\nto = "store"\n[ingest.two]\nfrom = "texts/mars.md"\nto = "store"\n'
+    jobs = (
+        '[ingest.one]\nfrom = "texts/moon.md"\nto = "store"\n[ingest.two]\nfrom = "texts/mars.md"\nto ='
+        ' "store"\n'
+    )
     path = write(tmp_path, STORE + jobs)
     await run(path)
     assert (await run(path, ["one"], rebuild=True))["one"].documents == 1
@@ -94,12 +108,20 @@ async def test_rebuilding_some_jobs_keeps_what_the_others_stored(tmp_path: Path)
 async def test_rebuilding_all_jobs_lets_another_embedder_fill_the_store(tmp_path: Path):
     path = write(tmp_path, STORE + '[ingest.all]\nfrom = "texts"\nto = "store"\n')
     (tmp_path / "plugins").mkdir()
-    lines = ["from contextrouter import Embedder", "class Letters(Embedder):", "    'Counts letters.'", "    dimensions = 2"]
+    lines = [
+        "from contextrouter import Embedder",
+        "class Letters(Embedder):",
+        "    'Counts letters.'",
+        "    dimensions = 2",
+    ]
     lines += ["    model = 'letters'", "    async def embed(self, texts, *, query=False):"]
     lines += ["        return [[text.count('m') + 0.1, text.count('r') + 0.1] for text in texts]"]
     (tmp_path / "plugins" / "letters.py").write_text("\n".join(lines) + "\n")
     await run(path)
-    other = STORE.replace("path", 'embedder = "letters"\npath') + '[plugins]\npaths = ["plugins"]\n[embedders.letters]\n'
+    other = (
+        STORE.replace("path", 'embedder = "letters"\npath')
+        + '[plugins]\npaths = ["plugins"]\n[embedders.letters]\n'
+    )
     write(tmp_path, other + '[ingest.all]\nfrom = "texts"\nto = "store"\n')
     with pytest.raises(IngestError, match="--rebuild"):
         await run(path)
@@ -125,12 +147,18 @@ async def test_progress_names_the_job(tmp_path: Path):
     [
         (STORE, "No ingestion job is defined"),
         (STORE + '[ingest.all]\nfrom = "txets"\nto = "store"\n', "'txets' is neither a connector"),
-        ('[providers.memory]\n[ingest.all]\nfrom = "memory"\nto = "memory"\n', "'memory' cannot list its documents"),
+        (
+            '[providers.memory]\n[ingest.all]\nfrom = "memory"\nto = "memory"\n',
+            "'memory' cannot list its documents",
+        ),
         (
             '[plugins]\npaths = ["p"]\n[providers.fixed]\n[ingest.all]\nfrom = "texts"\nto = "fixed"\n',
             "provider 'fixed' cannot be filled",
         ),
-        (STORE.replace("path", 'embedder = "e5"\npath') + '[ingest.all]\nfrom = "texts"\nto = "store"\n', "'e5' is not defined"),
+        (
+            STORE.replace("path", 'embedder = "e5"\npath') + '[ingest.all]\nfrom = "texts"\nto = "store"\n',
+            "'e5' is not defined",
+        ),
     ],
 )
 async def test_what_does_not_fit_is_said_with_its_place(tmp_path: Path, text: str, said: str):
@@ -152,7 +180,10 @@ async def test_a_job_given_another_tenant_shows_the_old_one_nothing_any_more(tmp
     path = write(tmp_path, STORE + jobs("all", tenant="globex"))
     assert (await run(path))["all"].deleted == 2
     async with ContextRouter.from_toml(path) as router:
-        found = [len((await router.route("tides", scope=Scope(tenant=name))).envelopes) for name in ("acme", "globex")]
+        found = [
+            len((await router.route("tides", scope=Scope(tenant=name))).envelopes)
+            for name in ("acme", "globex")
+        ]
     assert found == [0, 2]
 
 
@@ -162,7 +193,10 @@ async def test_what_a_renamed_job_left_is_named_and_removed_on_request_only(tmp_
     await run(path)
     left = [Leftover(store="store", origin="old", documents=2)]
     assert await leftovers(path) == left
-    for wrong, said in (("odl", "Did you mean 'old'"), ("kept", "is kept up to date by the job of that name")):
+    for wrong, said in (
+        ("odl", "Did you mean 'old'"),
+        ("kept", "is kept up to date by the job of that name"),
+    ):
         with pytest.raises(SettingsError, match=said):
             await forget(path, ["old", wrong])
     assert await forget(path, ["old"], dry_run=True) == await leftovers(path) == left

@@ -1,4 +1,6 @@
-"""Intent: the original question first, up to three queries, concepts, entities, a period; refusals and failures."""
+"""Intent: the original question first, up to three queries, concepts, entities, a period; refusals and
+failures.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 from contextrouter import Intent, Interpreter, Period, PluginError, Request, RequestRefused, SettingsError
 from contextrouter.builtin.interpreters.normalize import Normalize, aspects, names, period_of
 from contextrouter.builtin.interpreters.taxonomy import Taxonomy
-from contextrouter.intent import FAILED, interpret
+from contextrouter.pipeline.interpretation import FAILED, interpret
 from contextrouter.settings import InterpreterKeys
 
 BOOKS = "What books talk about machine learning for beginners?"
@@ -147,7 +149,11 @@ def test_normalize_takes_any_text(text: str):
         ({"AI": ["ai"]}, "aid and maintain", ()),
         ({"AI": ["ai"]}, "AI!", ("AI",)),
         ({"Learning": [], "Machine Learning": []}, "machine learning", ("Machine Learning",)),
-        ({"Learning": [], "Machine Learning": []}, "learning machine   LEARNING", ("Learning", "Machine Learning")),
+        (
+            {"Learning": [], "Machine Learning": []},
+            "learning machine   LEARNING",
+            ("Learning", "Machine Learning"),
+        ),
         ({"机器学习": []}, "什么是机器学习吗", ("机器学习",)),
         ({"C++": []}, "is c++ fast", ("C++",)),
         ({"Größe": []}, "die GRÖSSE", ("Größe",)),
@@ -160,7 +166,9 @@ def test_normalize_takes_any_text(text: str):
         ({"ক": ["বই"]}, "বই পড়া", ("ক",)),
     ],
 )
-async def test_taxonomy_matches_whole_words_longest_first_in_any_script(words: dict, question: str, found: tuple):
+async def test_taxonomy_matches_whole_words_longest_first_in_any_script(
+    words: dict, question: str, found: tuple
+):
     assert (await ask(question, t=Taxonomy(concepts=words))).concepts == found
 
 
@@ -183,14 +191,20 @@ async def test_concepts_become_labels_where_asked_for():
 async def test_an_interpreter_that_fails_or_is_late_is_passed_over_and_named():
     keys = {"late": InterpreterKeys(timeout=0.01)}
     request = Request(question="why")
-    intent = await interpret(request, {"late": Fails(), "bad": Fails(KeyError("x")), "good": Adds("y")}, keys=keys)
+    intent = await interpret(
+        request, {"late": Fails(), "bad": Fails(KeyError("x")), "good": Adds("y")}, keys=keys
+    )
     assert intent.queries == ("why", "y")
     assert intent.attributes[FAILED] == {"late": "timed out", "bad": "KeyError: 'x'"}
 
 
 async def test_on_error_raise_stops_the_request():
     with pytest.raises(PluginError, match="'bad' failed") as caught:
-        await interpret(Request(question="why"), {"bad": Fails(KeyError("x"))}, keys={"bad": InterpreterKeys(on_error="raise")})
+        await interpret(
+            Request(question="why"),
+            {"bad": Fails(KeyError("x"))},
+            keys={"bad": InterpreterKeys(on_error="raise")},
+        )
     assert caught.value.plugin == "bad"
 
 

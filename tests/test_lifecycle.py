@@ -1,4 +1,6 @@
-"""Lifecycle: one opening for all who wait, at once but in order, within its time; what failed is tried again where it is used."""
+"""Lifecycle: one opening for all who wait, at once but in order, within its time; what failed is tried again
+where it is used.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ from contextrouter.testing import Fixed
 class Opening(Fixed):
     """Finds only when open; notes who opened when."""
 
-    def __init__(self, *words: str, seconds: float = 0.0, fail: Exception | None = None, log: list[str] | None = None) -> None:
+    def __init__(
+        self, *words: str, seconds: float = 0.0, fail: Exception | None = None, log: list[str] | None = None
+    ) -> None:
         super().__init__(*(words or ("x",)))
         self.seconds, self.fail, self.log = seconds, fail, log if log is not None else []
         self.is_open, self.opens, self.ended = False, 0, 0
@@ -117,16 +121,24 @@ async def test_closing_during_the_opening_ends_it():
     assert monotonic() - began < 1
 
 
-async def test_sources_are_opened_at_once_and_a_slow_one_holds_up_nobody_else(caplog: pytest.LogCaptureFixture):
+async def test_sources_are_opened_at_once_and_a_slow_one_holds_up_nobody_else(
+    caplog: pytest.LogCaptureFixture,
+):
     slow, slower = Opening("a", seconds=0.4), Opening("b", seconds=0.4)
-    router = ContextRouter({"rag": {"timeout_seconds": 0.1}}, connectors={"g": Opening("c"), "a": slow, "b": slower})
+    router = ContextRouter(
+        {"rag": {"timeout_seconds": 0.1}}, connectors={"g": Opening("c"), "a": slow, "b": slower}
+    )
     began = monotonic()
     with caplog.at_level(logging.WARNING, "contextrouter"):
         await router.open()
     assert monotonic() - began < 0.3
     assert "connector 'a' is still being opened" in caplog.text
     context = await router.route("x")
-    assert [(r.source, r.status) for r in context.coverage] == [("g", "ok"), ("a", "timeout"), ("b", "timeout")]
+    assert [(r.source, r.status) for r in context.coverage] == [
+        ("g", "ok"),
+        ("a", "timeout"),
+        ("b", "timeout"),
+    ]
     await asyncio.sleep(0.35)  # the requests that gave up have not stopped it
     context = await router.route("x")
     assert {r.status for r in context.coverage} == {"ok"}
@@ -177,7 +189,9 @@ async def test_a_generator_that_could_not_be_opened_is_tried_again_for_the_inter
             return intent.replace(attributes={"said": (await model.complete([])).text})
 
     model = Model()
-    async with ContextRouter(connectors={"s": Fixed("x")}, generators={"m": model}, interpreters={"u": Uses()}) as router:
+    async with ContextRouter(
+        connectors={"s": Fixed("x")}, generators={"m": model}, interpreters={"u": Uses()}
+    ) as router:
         assert model.opens == 2
         assert (await router.route("x")).intent.attributes == {"said": "opened 3 times"}
 
@@ -209,7 +223,11 @@ def wrapping(folder: Path, text: str) -> ContextRouter:
 
 
 @pytest.mark.parametrize(
-    "text", ['[providers.wrap]\ninner = "store"\n[providers.store]\n', '[providers.store]\n[providers.wrap]\ninner = "store"\n']
+    "text",
+    [
+        '[providers.wrap]\ninner = "store"\n[providers.store]\n',
+        '[providers.store]\n[providers.wrap]\ninner = "store"\n',
+    ],
 )
 async def test_a_provider_that_names_another_gets_that_one_open_wherever_it_stands(tmp_path: Path, text: str):
     async with wrapping(tmp_path, text) as router:
@@ -228,7 +246,9 @@ async def test_a_provider_that_names_another_gets_that_one_open_wherever_it_stan
         ),
     ],
 )
-def test_plugins_that_name_themselves_in_a_circle_are_an_error_with_its_line(tmp_path: Path, text: str, circle: str):
+def test_plugins_that_name_themselves_in_a_circle_are_an_error_with_its_line(
+    tmp_path: Path, text: str, circle: str
+):
     with pytest.raises(SettingsError, match=circle):
         wrapping(tmp_path, text)
 
@@ -236,5 +256,8 @@ def test_plugins_that_name_themselves_in_a_circle_are_an_error_with_its_line(tmp
 def test_a_weight_for_a_leg_that_no_source_has_stops_the_start_with_its_line(tmp_path: Path):
     path = tmp_path / "settings.toml"
     path.write_text('[providers.docs]\nuse = "memory"\n[rag.leg_weights]\ntexd = 0.5\n"docs.text" = 1.0\n')
-    with pytest.raises(SettingsError, match=r"settings.toml:4: rag.leg_weights.texd: no source has this leg. Did you mean 'text'"):
+    with pytest.raises(
+        SettingsError,
+        match=r"settings.toml:4: rag.leg_weights.texd: no source has this leg. Did you mean 'text'",
+    ):
         ContextRouter.from_toml(path)

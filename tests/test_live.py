@@ -1,4 +1,6 @@
-"""Every connector that fetches, against every server that means no good: an answer or a reason, in time, and nothing forbidden."""
+"""Every connector that fetches, against every server that means no good: an answer or a reason, in time, and
+nothing forbidden.
+"""
 
 from __future__ import annotations
 
@@ -50,11 +52,19 @@ def api(url: str, **more: Any) -> HttpApi:
     return HttpApi(url=f"{url}/api", parameters={"q": "{query}"}, results="results", fields=FIELDS, **more)
 
 
-CONNECTORS: dict[str, Make] = {"rss": rss, "web": pages, "web-crawl": crawl, "web-engine": engine, "http_api": api}
+CONNECTORS: dict[str, Make] = {
+    "rss": rss,
+    "web": pages,
+    "web-crawl": crawl,
+    "web-engine": engine,
+    "http_api": api,
+}
 
 
 async def asked(source: Connector, seconds: float = 1.0) -> Sequence[Hit] | SourceError:
-    """What a connector makes of a question within its deadline. Anything later, or another exception, fails the test."""
+    """What a connector makes of a question within its deadline. Anything later, or another exception, fails
+    the test.
+    """
     await source.open()
     try:
         deadline = monotonic() + seconds
@@ -84,7 +94,9 @@ async def test_web_10_nothing_is_fetched_from_a_forbidden_address(name: str, num
     async with battlefield() as (hostile, forbidden):
         target = REDIRECTS[number].format(port=forbidden.port).rstrip("/")
         for url in (f"{hostile.url}/to-{number}", target):
-            assert isinstance(await asked(CONNECTORS[name](url, allow_private=ALLOWED, retries=0)), SourceError)
+            assert isinstance(
+                await asked(CONNECTORS[name](url, allow_private=ALLOWED, retries=0)), SourceError
+            )
         assert forbidden.connections == 0
         assert forbidden.hits == []
 
@@ -100,7 +112,9 @@ async def test_what_can_be_read_is_found(name: str, how: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["rss", "web", "http_api"])
-async def test_web_08_an_answer_of_dns_that_changes_leads_nowhere_forbidden(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_web_08_an_answer_of_dns_that_changes_leads_nowhere_forbidden(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with Hostile() as hostile, Forbidden("127.0.0.1", port=hostile.port) as forbidden:
         real, turns = socket.getaddrinfo, iter(["127.0.0.2", *["127.0.0.1"] * 9])
 
@@ -122,7 +136,9 @@ async def test_a_certificate_for_another_name_ends_the_connection(name: str, tmp
     authority.issue_cert("right.test").configure_cert(context)
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     async with Hostile(context=context) as hostile:
-        source = CONNECTORS[name](f"{hostile.url}/good", allow_private=ALLOWED, ca_file=str(tmp_path / "ca.pem"))
+        source = CONNECTORS[name](
+            f"{hostile.url}/good", allow_private=ALLOWED, ca_file=str(tmp_path / "ca.pem")
+        )
         assert "its certificate does not hold" in str(await asked(source))
         assert hostile.hits == []
 
@@ -136,7 +152,9 @@ async def test_web_13_memory_is_bounded_in_every_connector(name: str, how: str) 
             source = CONNECTORS[name](f"{hostile.url}/{how}", allow_private=ALLOWED, max_bytes=1_000_000)
             ended = await asked(source, 60.0)
             assert isinstance(ended, SourceError)
-            assert not isinstance(ended, SourceTimeout)  # however busy the machine is, so that all that is loaded once is loaded
+            assert not isinstance(
+                ended, SourceTimeout
+            )  # however busy the machine is, so that all that is loaded once is loaded
 
         await once()  # what is loaded once, and the bomb itself
         tracemalloc.start()
@@ -152,9 +170,13 @@ async def test_web_13_memory_is_bounded_in_every_connector(name: str, how: str) 
 
 
 def results(hostile: Hostile, *ways: str) -> None:
-    listed = {"results": [{"url": f"{hostile.url}/{how}/page/{n}", "title": f"T{n}"} for n, how in enumerate(ways)]}
+    listed = {
+        "results": [{"url": f"{hostile.url}/{how}/page/{n}", "title": f"T{n}"} for n, how in enumerate(ways)]
+    }
     body = json.dumps(listed).encode()
-    hostile.more["/search"] = lambda writer, _: send(writer, "200 OK", body, {"Content-Type": "application/json"})
+    hostile.more["/search"] = lambda writer, _: send(
+        writer, "200 OK", body, {"Content-Type": "application/json"}
+    )
 
 
 def searxng(hostile: Hostile, **more: Any) -> Web:
@@ -162,7 +184,9 @@ def searxng(hostile: Hostile, **more: Any) -> Web:
     return Web(search="searxng", search_url=hostile.url, **given)
 
 
-@pytest.mark.parametrize("how", ["slow-first-byte", "brotli-bomb", "status-503", "reset", "loop", "wrong-type"])
+@pytest.mark.parametrize(
+    "how", ["slow-first-byte", "brotli-bomb", "status-503", "reset", "loop", "wrong-type"]
+)
 async def test_four_of_five_pages_in_time_are_an_answer_with_the_fifth_reported(how: str) -> None:
     async with battlefield() as (hostile, forbidden):
         results(hostile, "good", "good", how, "good", "good")
@@ -198,7 +222,9 @@ async def test_the_router_says_partial_and_goes_on() -> None:
             context = await router.route("Where is the zebra?")
         status = {report.source: report.status for report in context.coverage}
         assert status == {"search": "partial", "feed": "timeout", "good": "ok"}
-        assert len([report for report in context.coverage if report.source == "search"]) == 1  # a search costs money
+        assert (
+            len([report for report in context.coverage if report.source == "search"]) == 1
+        )  # a search costs money
         assert len(hostile.hits) - len([hit for hit in hostile.hits if not hit.startswith("/search")]) == 1
         assert context.degraded
         assert context.text.startswith("What stands between <<<untrusted ")

@@ -9,15 +9,10 @@ from typing import Any
 import pytest
 
 from contextrouter.builtin.providers.memory import Memory
-from contextrouter.contracts import (
-    Entry,
-    SupportsFetch,
-    SupportsStatistics,
-    SupportsUpsert,
-    SupportsVersion,
-)
+from contextrouter.contracts import Entry, SupportsFetch, SupportsStatistics, SupportsUpsert, SupportsVersion
 from contextrouter.errors import IngestError, SourceError
-from contextrouter.model import SHARED, Document, Hit, Period, Query, Scope
+from contextrouter.model import Document, Hit, Period, Query
+from contextrouter.scope import SHARED, Scope
 
 _BLANK = Document(id="d", content="")
 
@@ -33,7 +28,9 @@ async def _ids(store: Memory, text: str, leg: str = "text", **query: Any) -> lis
 async def _embedded(*vectors: list[float] | None, leg: str = "vector") -> Memory:
     store = Memory(embedder="default")
     documents = [Document(id=f"d{n}", content=f"text {n}") for n in range(len(vectors))]
-    await store.upsert([Entry(document=d, chunks=[d], vectors={leg: [v]}) for d, v in zip(documents, vectors, strict=True)])
+    await store.upsert(
+        [Entry(document=d, chunks=[d], vectors={leg: [v]}) for d, v in zip(documents, vectors, strict=True)]
+    )
     return store
 
 
@@ -51,7 +48,8 @@ def test_legs_follow_the_embedder() -> None:
 
 async def test_scores_are_bm25_by_hand() -> None:
     (hit,) = await _store("sun moon", "rain wind").search(Query(text="sun", leg="text"))
-    # One of two chunks has the term, both have the average length of 2: idf ln(1 + 1.5 / 1.5), tf 1 * 1.9 / (1 + 0.9).
+    # One of two chunks has the term, both have the average length of 2: idf ln(1 + 1.5 / 1.5), tf 1 * 1.9 /
+    # (1 + 0.9).
     assert hit.score == pytest.approx(log(2.0))
 
 
@@ -100,7 +98,12 @@ async def test_scripts_without_spaces_are_found_to_the_character() -> None:
 async def test_vectors_are_compared_by_cosine() -> None:
     store = await _embedded([2.0, 0.0], [0.0, 3.0], [1.0, 1.0], [-1.0, 0.0], None, [0.0, 0.0])
     hits = await store.search(Query(text="", leg="vector", vector=[5.0, 0.0]))
-    assert [(h.document.id, h.score) for h in hits] == [("d0", 1.0), ("d2", round(sqrt(0.5), 6)), ("d1", 0.0), ("d3", -1.0)]
+    assert [(h.document.id, h.score) for h in hits] == [
+        ("d0", 1.0),
+        ("d2", round(sqrt(0.5), 6)),
+        ("d1", 0.0),
+        ("d3", -1.0),
+    ]
     assert hits[0].vector == (1.0, 0.0)
 
 
@@ -128,12 +131,15 @@ async def test_what_cannot_be_searched_is_said(query: Query, said: str) -> None:
 async def test_c16_scope_is_applied_before_the_limit() -> None:
     rows: list[dict[str, Any]] = [{"id": f"h{n}", "tenant": "b"} for n in range(5)]
     rows += [{"id": "none"}, {"id": "own", "tenant": "a"}, {"id": "shared", "tenant": SHARED}]
-    rows += [{"id": "hr", "tenant": "a", "compartment": "hr"}, {"id": "top", "tenant": "a", "sensitivity": "restricted"}]
+    rows += [
+        {"id": "hr", "tenant": "a", "compartment": "hr"},
+        {"id": "top", "tenant": "a", "sensitivity": "restricted"},
+    ]
     store = Memory(documents=[{"content": "budget", **row} for row in rows])
     assert await _ids(store, "budget", scope=Scope(tenant="a"), limit=2) == ["own", "shared"]
-    assert await _ids(store, "budget", scope=Scope(tenant="a", compartments=frozenset({"hr"}), ceiling="restricted")) == [
-        "hr", "own", "shared", "top",
-    ]  # fmt: skip
+    assert await _ids(
+        store, "budget", scope=Scope(tenant="a", compartments=frozenset({"hr"}), ceiling="restricted")
+    ) == ["hr", "own", "shared", "top"]
     assert await _ids(store, "budget", scope=Scope()) == ["none", "shared"]
     assert len(await _ids(store, "budget")) == 10
 
@@ -142,7 +148,13 @@ async def test_m08_period_filters_and_labels_are_applied_before_the_limit() -> N
     march, april = datetime(2024, 3, 31, 23, 59), datetime(2024, 4, 1)
     store = Memory(
         documents=[
-            {"id": "a", "content": "note", "updated_at": march, "labels": ["home"], "metadata": {"year": 2024}},
+            {
+                "id": "a",
+                "content": "note",
+                "updated_at": march,
+                "labels": ["home"],
+                "metadata": {"year": 2024},
+            },
             {"id": "b", "content": "note", "updated_at": april, "labels": ["work"], "kind": "book"},
             {"id": "c", "content": "note"},
         ]
@@ -185,7 +197,9 @@ async def test_fetch_returns_whole_documents_and_chunks_in_the_order_asked() -> 
 
 
 async def test_statistics_count_chunks() -> None:
-    found = await _store("the sun and the moon", "moons").statistics(["moon", "Sun", "the moon", "rain", "??"])
+    found = await _store("the sun and the moon", "moons").statistics(
+        ["moon", "Sun", "the moon", "rain", "??"]
+    )
     assert (found.documents, found.average_length) == (2, 1.5)
     assert found.frequencies == {"moon": 2, "Sun": 1, "the moon": 1, "rain": 0, "??": 0}
 
@@ -205,7 +219,10 @@ async def test_version_changes_with_every_change_and_only_then() -> None:
     ("documents", "said"),
     [
         ([{"content": "a"}, {"title": "b"}], r"documents\[1\] is not a document: .*content"),
-        ([{"content": "a", "titel": "b"}], r"documents\[0\].*unknown keys \['titel'\].*known keys: content, id"),
+        (
+            [{"content": "a", "titel": "b"}],
+            r"documents\[0\].*unknown keys \['titel'\].*known keys: content, id",
+        ),
         ([{"content": 5}], r"documents\[0\].*Expected `str`"),
         (["text"], r"documents\[0\] is not a document"),
     ],
@@ -230,8 +247,10 @@ async def test_documents_without_an_id_get_one_that_lasts() -> None:
         (Entry(document=_BLANK, chunks=[_BLANK], vectors={"vector": [[1.0]]}), "1 dimensions, others have 2"),
         (Entry(document=_BLANK, chunks=[_BLANK, _BLANK]), "two chunks with the id 'd'"),
     ],
-)  # fmt: skip
-async def test_an_entry_that_cannot_be_stored_is_named_and_nothing_is_changed(entry: Entry, said: str) -> None:
+)
+async def test_an_entry_that_cannot_be_stored_is_named_and_nothing_is_changed(
+    entry: Entry, said: str
+) -> None:
     store = await _embedded([1.0, 0.0])
     before = await store.version()
     fine = Document(id="fine", content="fine")

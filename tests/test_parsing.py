@@ -1,4 +1,6 @@
-"""Files of all forms: what is in them is kept with its structure, and what cannot be read is said without harm to the rest."""
+"""Files of all forms: what is in them is kept with its structure, and what cannot be read is said without
+harm to the rest.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,16 @@ from hypothesis import strategies as st
 from pdfminer import layout
 
 from contextrouter.builtin.connectors.files import Files
-from contextrouter.builtin.connectors.parsing import media, process, worker
-from contextrouter.builtin.connectors.parsing import pdf as pdf_parser
-from contextrouter.builtin.connectors.parsing.parsed import Parsed, Unreadable, markdown_line, markdown_table
-from contextrouter.builtin.connectors.parsing.text import decode
-from contextrouter.builtin.transforms.chunk import Chunk
+from contextrouter.builtin.connectors.files.parsing import media, process, worker
+from contextrouter.builtin.connectors.files.parsing import pdf as pdf_parser
+from contextrouter.builtin.connectors.files.parsing.parsed import (
+    Parsed,
+    Unreadable,
+    markdown_line,
+    markdown_table,
+)
+from contextrouter.builtin.connectors.files.parsing.text import decode
+from contextrouter.builtin.transforms.chunking import Chunk
 from contextrouter.model import Document
 
 PAGE = """<!doctype html><html lang="en-GB"><head><title>Tides</title></head><body>
@@ -34,10 +41,16 @@ FEED = """<?xml version="1.0"?><rss version="2.0"><channel><title>Sea news</titl
 
 def pdf(pages: list[list[str]], *, encrypted: bool = False) -> bytes:
     """A PDF of pages of paragraphs, written by hand."""
-    objects = ["<< /Type /Catalog /Pages 2 0 R >>", "", "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"]
+    objects = [
+        "<< /Type /Catalog /Pages 2 0 R >>",
+        "",
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+    ]
     kids = []
     for paragraphs in pages:
-        lines = "".join(f"BT /F1 12 Tf 72 {700 - 60 * n} Td ({text}) Tj ET\n" for n, text in enumerate(paragraphs))
+        lines = "".join(
+            f"BT /F1 12 Tf 72 {700 - 60 * n} Td ({text}) Tj ET\n" for n, text in enumerate(paragraphs)
+        )
         objects.append(f"<< /Length {len(lines)} >>\nstream\n{lines}endstream")
         box = "/MediaBox [0 0 612 792] /Resources << /Font << /F1 3 0 R >> >>"
         objects.append(f"<< /Type /Page /Parent 2 0 R {box} /Contents {len(objects)} 0 R >>")
@@ -48,11 +61,17 @@ def pdf(pages: list[list[str]], *, encrypted: bool = False) -> bytes:
         places.append(len(out))
         out += f"{number} 0 obj\n{body}\nendobj\n"
     start = len(out)
-    out += f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n" + "".join(f"{place:010} 00000 n \n" for place in places)
+    out += f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n" + "".join(
+        f"{place:010} 00000 n \n" for place in places
+    )
     word = "ab" * 32
-    rules = f"/Encrypt << /Filter /Standard /V 1 /R 2 /O <{word}> /U <{word}> /P -4 >> /ID [<{word}> <{word}>]"
+    rules = (
+        f"/Encrypt << /Filter /Standard /V 1 /R 2 /O <{word}> /U <{word}> /P -4 >> /ID [<{word}> <{word}>]"
+    )
     locked = rules if encrypted else ""
-    return (out + f"trailer << /Size {len(objects) + 1} /Root 1 0 R {locked} >>\nstartxref\n{start}\n%%EOF").encode("latin-1")
+    return (
+        out + f"trailer << /Size {len(objects) + 1} /Root 1 0 R {locked} >>\nstartxref\n{start}\n%%EOF"
+    ).encode("latin-1")
 
 
 def saved(book: object) -> bytes:
@@ -92,8 +111,10 @@ def test_c30_a_pdf_keeps_its_paragraphs_and_chunks_know_their_page() -> None:
     document = Document(id="p", content=made.text, media_type=made.media_type, metadata=made.metadata)
     chunks = Chunk(target=4, maximum=8, overlap=0).cut(document)
     assert [(chunk.content, chunk.metadata["page"]) for chunk in chunks] == [
-        ("First paragraph.", 1), ("Second paragraph.", 1), ("On the other page.", 2),
-    ]  # fmt: skip
+        ("First paragraph.", 1),
+        ("Second paragraph.", 1),
+        ("On the other page.", 2),
+    ]
     assert all("page_starts" not in chunk.metadata for chunk in chunks)
 
 
@@ -104,10 +125,15 @@ def test_word_files_keep_headings_lists_and_tables_and_no_text_becomes_a_heading
     document.add_paragraph("# 1 priority")
     document.add_paragraph("Check oil", style="List Bullet")
     table = document.add_table(rows=2, cols=2)
-    for cell, text in zip((cell for row in table.rows for cell in row.cells), ("part", "a|b", "seal", "2"), strict=True):
+    for cell, text in zip(
+        (cell for row in table.rows for cell in row.cells), ("part", "a|b", "seal", "2"), strict=True
+    ):
         cell.text = text
     made = parsed(media.DOCX, saved(document))
-    assert made.text == "# Pumps\n\n\\# 1 priority\n\n- Check oil\n\n| part | a\\|b |\n| --- | --- |\n| seal | 2 |"
+    assert (
+        made.text
+        == "# Pumps\n\n\\# 1 priority\n\n- Check oil\n\n| part | a\\|b |\n| --- | --- |\n| seal | 2 |"
+    )
     assert made.title == "Handbook"
 
 
@@ -131,7 +157,10 @@ def test_each_run_of_rows_of_a_sheet_is_a_table_without_its_empty_columns() -> N
         sheet.append(row)
     book.create_sheet("Empty")
     made = parsed(media.XLSX, saved(book))
-    assert made.text == "## Ports\n\n| port | metres |\n| --- | --- |\n| Brest | 6.1 |\n\n| ship |\n| --- |\n| Ada |"
+    assert (
+        made.text
+        == "## Ports\n\n| port | metres |\n| --- | --- |\n| Brest | 6.1 |\n\n| ship |\n| --- |\n| Ada |"
+    )
 
 
 def test_a_feed_has_a_heading_for_each_item() -> None:
@@ -244,7 +273,9 @@ async def test_a_question_finds_what_a_pdf_says(files: Files, tmp_path: Path) ->
 
 # Encodings
 
-RUSSIAN = "Приливы и отливы вызваны притяжением Луны. Вода поднимается дважды в сутки и дважды опускается. " * 3
+RUSSIAN = (
+    "Приливы и отливы вызваны притяжением Луны. Вода поднимается дважды в сутки и дважды опускается. " * 3
+)
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32", "cp1251", "koi8-r"])
@@ -258,8 +289,12 @@ def test_an_encoding_that_is_named_is_kept_to() -> None:
     assert decode(b"a\0b", "")[0] is None
 
 
-def test_boxes_of_a_pdf_that_are_equally_far_apart_are_grouped_by_their_order_not_by_their_addresses() -> None:
-    """A paper whose lines stood on a grid said something else in each process, and was ingested again each time."""
+def test_boxes_of_a_pdf_that_are_equally_far_apart_are_grouped_by_their_order_not_by_their_addresses() -> (
+    None
+):
+    """A paper whose lines stood on a grid said something else in each process, and was ingested again each
+    time.
+    """
     pdf_parser.read(pdf([["one", "two"]]))
     first, second = sorted((object(), object()), key=id, reverse=True)
     number = layout.id(first)

@@ -1,4 +1,6 @@
-"""Periods: days and moments up to the ends of the calendar, and what is no period refused where it is made."""
+"""Periods: days and moments up to the ends of the calendar, and what is no period refused where it is
+made.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from contextrouter.builtin.providers.memory import Memory
 from contextrouter.contracts import Entry
 
 ZONES = ("UTC", "Pacific/Auckland", "America/New_York", "Pacific/Kiritimati")
-moments = st.datetimes(timezones=st.sampled_from([UTC, timezone(timedelta(hours=14)), timezone(timedelta(hours=-12))]))
+moments = st.datetimes(
+    timezones=st.sampled_from([UTC, timezone(timedelta(hours=14)), timezone(timedelta(hours=-12))])
+)
 
 
 def test_the_last_day_of_the_calendar_is_a_day_like_others() -> None:
@@ -26,7 +30,11 @@ def test_the_last_day_of_the_calendar_is_a_day_like_others() -> None:
     assert Period(end=datetime.max).contains(datetime.max.replace(tzinfo=UTC))
 
 
-@given(st.one_of(st.none(), st.dates(), st.datetimes()), st.one_of(st.none(), st.dates(), st.datetimes()), moments)
+@given(
+    st.one_of(st.none(), st.dates(), st.datetimes()),
+    st.one_of(st.none(), st.dates(), st.datetimes()),
+    moments,
+)
 def test_no_period_overflows_at_any_moment(start: Any, end: Any, moment: datetime) -> None:
     for zone in ZONES:
         period = Period(start=start, end=end, zone=zone)
@@ -38,10 +46,13 @@ def test_no_period_overflows_at_any_moment(start: Any, end: Any, moment: datetim
     ("fields", "said"),
     [
         ({"zone": "Mars/Olympus"}, "Period.zone 'Mars/Olympus' is not a time zone"),
-        ({"zone": "../../etc/passwd"}, "is not a time zone"), ({"zone": ""}, "is not a time zone"), ({"zone": None}, "not a time"),
-        ({"start": "2025-01-01"}, "Period.start is a date, a datetime or None, not str"), ({"end": 2025}, "Period.end is a date"),
+        ({"zone": "../../etc/passwd"}, "is not a time zone"),
+        ({"zone": ""}, "is not a time zone"),
+        ({"zone": None}, "not a time"),
+        ({"start": "2025-01-01"}, "Period.start is a date, a datetime or None, not str"),
+        ({"end": 2025}, "Period.end is a date"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_period_is_refused_where_it_is_made(fields: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         Period(**fields)
@@ -63,7 +74,9 @@ async def test_a_period_without_an_end_in_sight_finds_and_an_unknown_zone_blames
     await store.upsert([Entry(document=document, chunks=[document])])
     for zone, said in (("UTC", ""), ("Mars/Olympus", "Period.zone 'Mars/Olympus'")):
         settings = {"rag": {"interpreters": ["named"]}}
-        async with ContextRouter(settings, providers={"m": store}, interpreters={"named": Named(zone=zone)}) as router:
+        async with ContextRouter(
+            settings, providers={"m": store}, interpreters={"named": Named(zone=zone)}
+        ) as router:
             context = await router.route("tides")
         assert [report.status for report in context.coverage] == ["ok"]
         assert len(context.envelopes) == 1

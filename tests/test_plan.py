@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextrouter import ContextRouter, Fact, Intent, Plan, Request, RequestRefused, Scope
-from contextrouter.plan import Planner, make_plan
+from contextrouter.pipeline.planning import Planner, make_plan
 from contextrouter.testing import Facts, Fixed, Legs, hits
 
 LEGS = {"vector": hits("a"), "text": hits("b"), "keywords": hits("c")}
@@ -17,11 +17,15 @@ LEGS = {"vector": hits("a"), "text": hits("b"), "keywords": hits("c")}
 
 def plan(settings: dict | None = None, intent: Intent | None = None, **request: object) -> Plan:
     router = ContextRouter(
-        settings or {}, providers={"docs": Legs(LEGS), "old": Legs({"text": hits("z")})}, connectors={"web": Fixed()},
+        settings or {},
+        providers={"docs": Legs(LEGS), "old": Legs({"text": hits("z")})},
+        connectors={"web": Fixed()},
         facts={"graph": Facts([])},
-    )  # fmt: skip
+    )
     asked = intent or Intent(question="q", queries=("q", "r", "s"))
-    return make_plan(asked, Request(question=asked.question, **request), router.settings, router.instances.sources)
+    return make_plan(
+        asked, Request(question=asked.question, **request), router.settings, router.instances.sources
+    )
 
 
 def calls(made: Plan) -> list[str]:
@@ -32,8 +36,10 @@ def test_every_enabled_source_is_asked_once_per_leg_and_query_and_facts_once():
     made = plan()
     assert calls(made) == [
         *[f"docs/{leg}/{q}" for leg in ("vector", "text", "keywords") for q in "qrs"],
-        *[f"old/text/{q}" for q in "qrs"], *[f"web/default/{q}" for q in "qrs"], "graph/facts/q",
-    ]  # fmt: skip
+        *[f"old/text/{q}" for q in "qrs"],
+        *[f"web/default/{q}" for q in "qrs"],
+        "graph/facts/q",
+    ]
     assert made.excluded == {}
     assert {call.query.limit for call in made.calls} == {30, 50}
 
@@ -57,7 +63,12 @@ def test_settings_narrow_the_plan_and_the_plan_says_why(settings: dict, gone: st
 
 
 def test_r14_provider_takes_one_name_or_a_list():
-    assert {call.source for call in plan({"rag": {"provider": ["docs", "old"]}}).calls} == {"docs", "old", "web", "graph"}
+    assert {call.source for call in plan({"rag": {"provider": ["docs", "old"]}}).calls} == {
+        "docs",
+        "old",
+        "web",
+        "graph",
+    }
     assert {call.source for call in plan({"rag": {"provider": "old"}}).calls} == {"old", "web", "graph"}
 
 
@@ -82,7 +93,9 @@ def test_the_request_chooses_sources_and_legs():
     assert plan(legs=("text",)).excluded["graph/facts"] == "not among the legs asked for"
     assert {c.query.leg for c in plan(legs=("text", "facts")).calls} == {"text", "facts"}
     assert calls(plan(legs=("facts",))) == ["graph/facts/q"]
-    with pytest.raises(RequestRefused, match=r"Source 'wbe' is not defined\. Defined sources: docs, old, web, graph"):
+    with pytest.raises(
+        RequestRefused, match=r"Source 'wbe' is not defined\. Defined sources: docs, old, web, graph"
+    ):
         plan(sources=("wbe",))
 
 
@@ -119,9 +132,12 @@ def test_facets_and_entities_are_asked_only_where_wanted():
             return []
 
     router = ContextRouter(
-        providers={"p": WithFacets({"text": []})}, facts={"g": WithEntities([Fact(subject="a", predicate="b", object="c")])}
+        providers={"p": WithFacets({"text": []})},
+        facts={"g": WithEntities([Fact(subject="a", predicate="b", object="c")])},
     )
-    plain = make_plan(Intent(question="q", queries=("q",)), Request(question="q"), router.settings, router.instances.sources)
+    plain = make_plan(
+        Intent(question="q", queries=("q",)), Request(question="q"), router.settings, router.instances.sources
+    )
     assert {c.query.leg for c in plain.calls} == {"text", "facts"}
     wanted = Intent(question="q", queries=("q",), facets=("topic",), lookup="attribute")
     full = make_plan(wanted, Request(question="q"), router.settings, router.instances.sources)
@@ -142,23 +158,32 @@ def test_every_source_is_either_called_or_excluded_with_a_reason(sources: list[s
 
 _requests = st.builds(
     dict,
-    sources=st.sampled_from([None, ("docs",), ("docs", "web")]), legs=st.sampled_from([None, ("text",)]),
-    scope=st.sampled_from([None, Scope(tenant="a"), Scope(tenant="b"), Scope(tenant="b", ceiling="restricted")]),
-    kinds=st.sampled_from([None, ("book",)]), filters=st.sampled_from([{}, {"language": "en"}]),
-)  # fmt: skip
+    sources=st.sampled_from([None, ("docs",), ("docs", "web")]),
+    legs=st.sampled_from([None, ("text",)]),
+    scope=st.sampled_from(
+        [None, Scope(tenant="a"), Scope(tenant="b"), Scope(tenant="b", ceiling="restricted")]
+    ),
+    kinds=st.sampled_from([None, ("book",)]),
+    filters=st.sampled_from([{}, {"language": "en"}]),
+)
 _intents = st.builds(
     Intent,
-    question=st.just("q"), queries=st.sampled_from([("q",), ("q", "r"), ("q", "r", "s")]),
-    kind=st.sampled_from(["default", "near"]), facets=st.sampled_from([(), ("kind",)]),
-    lookup=st.sampled_from([None, "born"]), should_search=st.booleans(),
+    question=st.just("q"),
+    queries=st.sampled_from([("q",), ("q", "r"), ("q", "r", "s")]),
+    kind=st.sampled_from(["default", "near"]),
+    facets=st.sampled_from([(), ("kind",)]),
+    lookup=st.sampled_from([None, "born"]),
+    should_search=st.booleans(),
     concepts=st.sampled_from([(), ("c",)]),
-)  # fmt: skip
+)
 
 
 @cache
 def _router() -> ContextRouter:
     settings = {"routes": {"near": {"sources": ["docs"]}}, "connectors": {"web": {"tenant": "a"}}}
-    return ContextRouter(settings, providers={"docs": Legs(LEGS)}, connectors={"web": Fixed()}, facts={"graph": Facts([])})
+    return ContextRouter(
+        settings, providers={"docs": Legs(LEGS)}, connectors={"web": Fixed()}, facts={"graph": Facts([])}
+    )
 
 
 @given(asked=st.lists(st.tuples(_intents, _requests), min_size=1, max_size=8))
@@ -167,7 +192,9 @@ def test_what_was_planned_before_changes_no_plan(asked: list[tuple[Intent, dict]
     planner = Planner(router.settings, router.instances.sources)
     for intent, given_ in asked:
         request = Request(question="q", **given_)
-        assert planner.plan(intent, request) == make_plan(intent, request, router.settings, router.instances.sources)
+        assert planner.plan(intent, request) == make_plan(
+            intent, request, router.settings, router.instances.sources
+        )
 
 
 @pytest.mark.parametrize("legs", [["one", "two"], ("one", "two")])

@@ -1,4 +1,6 @@
-"""Plugins: found by name, imported late, checked at the door; a broken one harms nobody who does not use it."""
+"""Plugins: found by name, imported late, checked at the door; a broken one harms nobody who does not use
+it.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from contextrouter import ContextRouter, ContractError, MissingDependency, PluginError, PluginNotFound, SettingsError
+from contextrouter import (
+    ContextRouter,
+    ContractError,
+    MissingDependency,
+    PluginError,
+    PluginNotFound,
+    SettingsError,
+)
 from contextrouter.contracts import KINDS
-from contextrouter.plugins import Registry
+from contextrouter.runtime.registry import Registry
 
 GOOD = """
 from contextrouter import Connector, Document, Hit
@@ -32,7 +41,9 @@ def plugins(folder: Path, **files: str) -> Registry:
 async def test_a_module_in_plugins_paths_is_a_plugin_by_its_stem(tmp_path: Path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "echo.py").write_text(GOOD)
-    (tmp_path / "settings.toml").write_text('[plugins]\npaths = ["mine"]\n[connectors.echo]\nprefix = "> "\nqueries = 1\n')
+    (tmp_path / "settings.toml").write_text(
+        '[plugins]\npaths = ["mine"]\n[connectors.echo]\nprefix = "> "\nqueries = 1\n'
+    )
     async with ContextRouter.from_toml(tmp_path / "settings.toml") as router:
         context = await router.route("hello there")
     assert context.envelopes[0].document.content == "> hello there"
@@ -41,7 +52,9 @@ async def test_a_module_in_plugins_paths_is_a_plugin_by_its_stem(tmp_path: Path)
 def test_a_misspelt_key_of_a_local_plugin_is_an_error_with_its_line(tmp_path: Path):
     plugins(tmp_path, echo=GOOD)
     (tmp_path / "settings.toml").write_text('[plugins]\npaths = ["."]\n[connectors.echo]\nprefx = "x"\n')
-    with pytest.raises(SettingsError, match=r"settings.toml:4: connectors.echo.prefx: unknown key. Did you mean `prefix`\?"):
+    with pytest.raises(
+        SettingsError, match=r"settings.toml:4: connectors.echo.prefx: unknown key. Did you mean `prefix`\?"
+    ):
         ContextRouter.from_toml(tmp_path / "settings.toml")
 
 
@@ -97,18 +110,23 @@ def test_an_unknown_name_lists_what_there_is():
 
 
 def test_a_constructor_s_value_error_names_the_table_and_its_line(tmp_path: Path):
-    (tmp_path / "settings.toml").write_text('[rag]\nstages = ["freshness"]\n[stages.freshness]\nhalf_life_days = -1.0\n')
+    (tmp_path / "settings.toml").write_text(
+        '[rag]\nstages = ["freshness"]\n[stages.freshness]\nhalf_life_days = -1.0\n'
+    )
     with pytest.raises(SettingsError, match=r"settings.toml:3: stages.freshness: half_life_days -1.0 is not"):
         ContextRouter.from_toml(tmp_path / "settings.toml")
 
 
-@pytest.mark.parametrize("failure", ["{}['size']", "open('/nowhere/at/all')", "import_sys()", "1 / 0", "unknown"])
+@pytest.mark.parametrize(
+    "failure", ["{}['size']", "open('/nowhere/at/all')", "import_sys()", "1 / 0", "unknown"]
+)
 def test_a_constructor_that_fails_in_any_way_names_the_plugin_and_its_line(tmp_path: Path, failure: str):
     text = GOOD.replace("self.prefix, self.times = prefix, times", failure)
     plugins(tmp_path, echo=f"def import_sys():\n    raise SystemExit(3)\n{text}")
     (tmp_path / "settings.toml").write_text('[plugins]\npaths = ["."]\n[connectors.mine]\nuse = "echo"\n')
     with pytest.raises(
-        SettingsError, match=r"settings.toml:3: connectors.mine: connector plugin 'echo' cannot be made: [A-Z]\w+: "
+        SettingsError,
+        match=r"settings.toml:3: connectors.mine: connector plugin 'echo' cannot be made: [A-Z]\w+: ",
     ):
         ContextRouter.from_toml(tmp_path / "settings.toml")
 
@@ -127,8 +145,12 @@ def test_a_module_that_ends_the_program_is_a_broken_plugin(tmp_path: Path):
 
 
 def test_a_module_that_no_table_names_is_not_imported(tmp_path: Path):
-    plugins(tmp_path, echo=GOOD, other="from pathlib import Path\nPath(__file__).with_suffix('.ran').touch()\n")
-    (tmp_path / "settings.toml").write_text('[plugins]\npaths = ["."]\n[rag]\nstages = ["freshness"]\n[connectors.echo]\n')
+    plugins(
+        tmp_path, echo=GOOD, other="from pathlib import Path\nPath(__file__).with_suffix('.ran').touch()\n"
+    )
+    (tmp_path / "settings.toml").write_text(
+        '[plugins]\npaths = ["."]\n[rag]\nstages = ["freshness"]\n[connectors.echo]\n'
+    )
     ContextRouter.from_toml(tmp_path / "settings.toml")
     assert not (tmp_path / "other.ran").exists()
 
@@ -146,15 +168,16 @@ def test_every_registered_plugin_loads_and_has_an_example():
 
 
 def test_first_party_plugins_that_are_not_installed_name_their_extra():
-    with pytest.raises(MissingDependency, match=r"pip install 'contextrouter\[vertex\]'") as caught:
+    with pytest.raises(MissingDependency, match=r"pip install 'contextrouter-rag\[vertex\]'") as caught:
         Registry().load("provider", "vertex")
     assert caught.value.extra == "vertex"
 
 
 def test_nothing_is_imported_before_a_use_names_it():
     code = (
-        "import sys\nfrom contextrouter.plugins import Registry\nr = Registry()\nr.names('connector')\n"
-        "print([m for m in sys.modules if m.startswith('contextrouter.builtin')])"
+        "import sys\nfrom contextrouter.runtime.registry import Registry\nr ="
+        " Registry()\nr.names('connector')\nprint([m for m in sys.modules if"
+        " m.startswith('contextrouter.builtin')])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -1,4 +1,6 @@
-"""The store in Postgres: the answers of the store in memory, given by a real server, and what only a server can do."""
+"""The store in Postgres: the answers of the store in memory, given by a real server, and what only a server
+can do.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from postgres_server import entry, ids, opened, run
 
-from contextrouter import websearch
-from contextrouter.builtin.providers import postgres_text, postgres_write
 from contextrouter.builtin.providers.memory import Memory
-from contextrouter.builtin.providers.postgres import Postgres
-from contextrouter.builtin.providers.postgres_words import CONFIGURATIONS
+from contextrouter.builtin.providers.postgres import Postgres, text_leg, write
+from contextrouter.builtin.providers.postgres.text_configurations import CONFIGURATIONS
 from contextrouter.contracts import (
     Entry,
     SupportsFacets,
@@ -30,7 +30,9 @@ from contextrouter.contracts import (
     SupportsVersion,
 )
 from contextrouter.errors import IngestError, SourceError, SourceTimeout
-from contextrouter.model import SHARED, Document, Fact, Hit, Period, Query, Scope
+from contextrouter.model import Document, Fact, Hit, Period, Query
+from contextrouter.scope import SHARED, Scope
+from contextrouter.text import bm25
 
 
 @pytest.fixture
@@ -40,19 +42,37 @@ async def store() -> AsyncIterator[Postgres]:
 
 
 def test_it_has_the_abilities_it_claims() -> None:
-    abilities = (SupportsUpsert, SupportsFetch, SupportsVersion, SupportsStatistics, SupportsNeighbours, SupportsFacets)
+    abilities = (
+        SupportsUpsert,
+        SupportsFetch,
+        SupportsVersion,
+        SupportsStatistics,
+        SupportsNeighbours,
+        SupportsFacets,
+    )
     assert [ability for ability in abilities if not isinstance(Postgres(), ability)] == []
 
 
 @pytest.mark.parametrize(
     ("keyword", "value"),
     [
-        ("schema", "x'); DROP"), ("schema", "pg_mine"), ("schema", ""), ("m", 1), ("ef_construction", 3),
-        ("ef_construction", 31), ("ef_search", 0), ("exact_below", -1), ("pool_size", 0), ("pool_timeout", 0.0),
+        ("schema", "x'); DROP"),
+        ("schema", "pg_mine"),
+        ("schema", ""),
+        ("m", 1),
+        ("ef_construction", 3),
+        ("ef_construction", 31),
+        ("ef_search", 0),
+        ("exact_below", -1),
+        ("pool_size", 0),
+        ("pool_timeout", 0.0),
         ("statement_timeout", float("nan")),
-        ("text_search", "german; --"), ("statement_cache_size", -1), ("title_weight", -1.0), ("body_weight", float("inf")),
+        ("text_search", "german; --"),
+        ("statement_cache_size", -1),
+        ("title_weight", -1.0),
+        ("body_weight", float("inf")),
     ],
-)  # fmt: skip
+)
 def test_values_out_of_range_are_refused_by_name(keyword: str, value: Any) -> None:
     with pytest.raises(ValueError, match=rf"^{keyword} {re.escape(repr(value))} is "):
         Postgres(**{keyword: value})
@@ -72,22 +92,43 @@ _DOCUMENTS = st.builds(
     sensitivity=st.sampled_from([None, "public", "confidential", "secret"]),
     updated_at=st.sampled_from([None, datetime(2024, 3, 31, 23), datetime(2024, 4, 1, tzinfo=UTC)]),
     labels=st.lists(st.sampled_from(["x", "y"]), max_size=2, unique=True).map(tuple),
-    metadata=st.sampled_from([{}, {"year": 2024}, {"year": 2024.0, "tags": ["p", "q"]}, {"kind": "note", "done": True}]),
+    metadata=st.sampled_from(
+        [{}, {"year": 2024}, {"year": 2024.0, "tags": ["p", "q"]}, {"kind": "note", "done": True}]
+    ),
 )
 _SCOPES = st.none() | st.builds(
-    Scope, tenant=st.sampled_from([None, "a", ""]), compartments=st.sampled_from([frozenset(), frozenset({"hr"})]),
+    Scope,
+    tenant=st.sampled_from([None, "a", ""]),
+    compartments=st.sampled_from([frozenset(), frozenset({"hr"})]),
     ceiling=st.sampled_from(["public", "restricted"]),
-)  # fmt: skip
+)
 _QUERIES = st.builds(
     Query,
-    text=st.sampled_from([*_WORDS, "the", "sun moon", '"sun moon"', "moon -sun", '"東京" OR tide', "京", '-"京"', "sun -京", ""]),
+    text=st.sampled_from(
+        [
+            *_WORDS,
+            "the",
+            "sun moon",
+            '"sun moon"',
+            "moon -sun",
+            '"東京" OR tide',
+            "京",
+            '-"京"',
+            "sun -京",
+            "",
+        ]
+    ),
     leg=st.sampled_from(["text", "vector", "keywords"]),
     limit=st.sampled_from([0, 50]),
     vector=st.sampled_from([[1.0, 0.0], [1.0, 2.0], [0.0, 0.0]]),
     labels=st.sampled_from([(), ("x",), ("x", "y")]),
-    period=st.sampled_from([None, Period(), Period(end=date(2024, 3, 31)), Period(start=date(2024, 4, 1), zone="Europe/Berlin")]),
+    period=st.sampled_from(
+        [None, Period(), Period(end=date(2024, 3, 31)), Period(start=date(2024, 4, 1), zone="Europe/Berlin")]
+    ),
     scope=_SCOPES,
-    filters=st.sampled_from([{}, {"year": 2024}, {"tags": ["q", "z"]}, {"kind": "book"}, {"kind": ["note", "web"]}, {"no": 1}]),
+    filters=st.sampled_from(
+        [{}, {"year": 2024}, {"tags": ["q", "z"]}, {"kind": "book"}, {"kind": ["note", "web"]}, {"no": 1}]
+    ),
 )
 _VECTORS = st.sampled_from([None, [1.0, 0.0], [3.0, 3.0], [-1.0, 0.5], [0.0, 0.0]])
 
@@ -99,12 +140,19 @@ def test_it_finds_what_the_store_in_memory_finds() -> None:
     """The same documents on every leg, on the vector legs in the same order with the same cosines."""
 
     async def compare(
-        store: Postgres, documents: list[tuple[Document, list[float] | None]], removed: set[int], queries: list[Query]
+        store: Postgres,
+        documents: list[tuple[Document, list[float] | None]],
+        removed: set[int],
+        queries: list[Query],
     ) -> None:
         entries = []
         for number, (document, vector) in enumerate(documents):
             document = document.replace(id=f"d{number}")
-            entries.append(Entry(document=document, chunks=[document], vectors={"vector": [vector], "keywords": [vector]}))
+            entries.append(
+                Entry(
+                    document=document, chunks=[document], vectors={"vector": [vector], "keywords": [vector]}
+                )
+            )
         memory = Memory(embedder="default")
         await store.clear()
         for one in (store, memory):
@@ -112,7 +160,9 @@ def test_it_finds_what_the_store_in_memory_finds() -> None:
         for stage in (set[int](), removed):
             for each in entries:
                 if int(each.document.id[1:]) in stage:
-                    counts = [await one.delete([each.document.id], each.document.tenant) for one in (store, memory)]
+                    counts = [
+                        await one.delete([each.document.id], each.document.tenant) for one in (store, memory)
+                    ]
                     assert counts[0] == counts[1]
             for query in queries:
                 got, right = await store.search(query), await memory.search(query)
@@ -129,7 +179,11 @@ def test_it_finds_what_the_store_in_memory_finds() -> None:
         store = runner.run(context.__aenter__())
 
         @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-        @given(documents=_STORED, removed=st.sets(st.integers(0, 7)), queries=st.lists(_QUERIES, min_size=1, max_size=8))
+        @given(
+            documents=_STORED,
+            removed=st.sets(st.integers(0, 7)),
+            queries=st.lists(_QUERIES, min_size=1, max_size=8),
+        )
         def all_are_alike(**drawn: Any) -> None:
             runner.run(compare(store, **drawn))
 
@@ -142,7 +196,11 @@ async def test_text_scores_are_near_bm25(store: Postgres) -> None:
     chance, memory = random.Random(5), Memory(embedder="default")
     words = [f"word{n}" for n in range(40)]
     documents = [
-        Document(id=f"d{n:02}", title=chance.choice(words), content=" ".join(chance.choices(words, k=chance.randint(3, 60))))
+        Document(
+            id=f"d{n:02}",
+            title=chance.choice(words),
+            content=" ".join(chance.choices(words, k=chance.randint(3, 60))),
+        )
         for n in range(80)
     ]
     await store.upsert([Entry(document=each, chunks=[each]) for each in documents])
@@ -154,13 +212,18 @@ async def test_text_scores_are_near_bm25(store: Postgres) -> None:
         assert got.keys() == right.keys()
         apart = [abs(got[id] / right[id] - 1) for id in got]
         assert sum(apart) / len(apart) < 0.1
-        assert len({*sorted(got, key=got.__getitem__)[-10:]} & {*sorted(right, key=right.__getitem__)[-10:]}) >= 8
+        assert (
+            len({*sorted(got, key=got.__getitem__)[-10:]} & {*sorted(right, key=right.__getitem__)[-10:]})
+            >= 8
+        )
 
 
 async def test_c09_field_weights_are_settings() -> None:
     cases: list[tuple[dict[str, Any], list[str]]] = [
-        ({}, ["title", "body"]), ({"title_weight": 1.0, "body_weight": 3.0}, ["body", "title"]), ({"title_weight": 0.0}, ["body"]),
-    ]  # fmt: skip
+        ({}, ["title", "body"]),
+        ({"title_weight": 1.0, "body_weight": 3.0}, ["body", "title"]),
+        ({"title_weight": 0.0}, ["body"]),
+    ]
     for weights, expected in cases:
         async with opened(**weights) as store:
             await store.upsert([entry("title", "x", title="comet"), entry("body", "comet", title="x")])
@@ -168,7 +231,9 @@ async def test_c09_field_weights_are_settings() -> None:
 
 
 async def test_no_phrase_reaches_from_one_field_into_the_next(store: Postgres) -> None:
-    await store.upsert([entry("a", "moon rises", title="full sun", path=("red",)), entry("b", "sun red moon")])
+    await store.upsert(
+        [entry("a", "moon rises", title="full sun", path=("red",)), entry("b", "sun red moon")]
+    )
     assert await ids(store, '"sun red"') == ["b"]
     assert await ids(store, '"red moon"') == ["b"]
     assert await ids(store, '"full sun"') == ["a"]
@@ -178,13 +243,19 @@ async def test_no_phrase_reaches_from_one_field_into_the_next(store: Postgres) -
 
 
 async def test_words_are_those_of_the_configuration_the_settings_name() -> None:
-    """German stems and stop words, in titles, phrases and negations, on every leg; a stop word keeps its place in a phrase."""
+    """German stems and stop words, in titles, phrases and negations, on every leg; a stop word keeps its
+    place in a phrase.
+    """
     near: dict[str, Any] = {"vector": [1.0, 0.0]}
     async with opened(text_search="german") as store:
-        await store.upsert([
-            entry("houses", "die alten Häuser am Fluss", vector=[1.0, 0.0]), entry("tree", "ein Baum", vector=[1.0, 0.1]),
-            entry("book", "nichts", title="Bücher", vector=[1.0, 0.2]), entry("tokyo", "東京都 Buch", vector=[1.0, 0.3]),
-        ])  # fmt: skip
+        await store.upsert(
+            [
+                entry("houses", "die alten Häuser am Fluss", vector=[1.0, 0.0]),
+                entry("tree", "ein Baum", vector=[1.0, 0.1]),
+                entry("book", "nichts", title="Bücher", vector=[1.0, 0.2]),
+                entry("tokyo", "東京都 Buch", vector=[1.0, 0.3]),
+            ]
+        )
         assert await ids(store, "Haus") == ["houses"]
         assert await ids(store, "buch") == ["book", "tokyo"]  # the title counts more
         assert await ids(store, "京都") == ["tokyo"]
@@ -195,7 +266,9 @@ async def test_words_are_those_of_the_configuration_the_settings_name() -> None:
             assert await ids(store, '"Haus Fluss"', leg, **near) == []
             assert (await ids(store, 'Baum Haus -"ein baum"', leg, **near))[:1] == ["houses"]
             assert "tree" not in await ids(store, "baum bücher -bäume", leg, **near)
-        assert [(f.value, f.count) for f in await store.facets(Query(text='"Häuser"', leg="text"), ["kind"])] == [("document", 1)]
+        assert [
+            (f.value, f.count) for f in await store.facets(Query(text='"Häuser"', leg="text"), ["kind"])
+        ] == [("document", 1)]
         told = await store.statistics(["Häusern", "die"])
         assert (told.documents, told.frequencies) == (4, {"Häusern": 1, "die": 0})
         for text in HOSTILE[:40]:
@@ -203,41 +276,67 @@ async def test_words_are_those_of_the_configuration_the_settings_name() -> None:
 
 
 async def test_each_chunk_has_the_words_of_its_language() -> None:
-    """Found by its own stems alone, in phrases and negations, too; what another language makes of a word finds nothing in it."""
+    """Found by its own stems alone, in phrases and negations, too; what another language makes of a word
+    finds nothing in it.
+    """
     near: dict[str, Any] = {"vector": [1.0, 0.0]}
     async with opened(languages=["fr", "de"]) as store:
-        await store.upsert([
-            entry("de", "die alten Häuser am Fluss", language="de-AT", vector=[1.0, 0.0]),
-            entry("fr", "les vieux journaux", language="FR", vector=[1.0, 0.1]),
-            entry("en", "old houses, die, haus, journal", language="en", vector=[1.0, 0.2]),
-            entry("none", "houses of the hill, Häuser", vector=[1.0, 0.3]),
-        ])  # fmt: skip
+        await store.upsert(
+            [
+                entry("de", "die alten Häuser am Fluss", language="de-AT", vector=[1.0, 0.0]),
+                entry("fr", "les vieux journaux", language="FR", vector=[1.0, 0.1]),
+                entry("en", "old houses, die, haus, journal", language="en", vector=[1.0, 0.2]),
+                entry("none", "houses of the hill, Häuser", vector=[1.0, 0.3]),
+            ]
+        )
         for text, found in [
-            ("Haus", ["de", "en"]), ("Häusern", ["de"]), ("journal", ["en", "fr"]), ("house", ["en", "none"]), ("die", ["en"]),
-            ("alte", ["de"]), ("the of", ["none"]), ("vieille vieux", ["fr"]),
-        ]:  # fmt: skip
+            ("Haus", ["de", "en"]),
+            ("Häusern", ["de"]),
+            ("journal", ["en", "fr"]),
+            ("house", ["en", "none"]),
+            ("die", ["en"]),
+            ("alte", ["de"]),
+            ("the of", ["none"]),
+            ("vieille vieux", ["fr"]),
+        ]:
             assert sorted(await ids(store, text)) == found, text
         for leg in store.legs:
             assert await ids(store, '"Haus am Fluss"', leg, **near) == ["de"]
             assert await ids(store, '"houses of the hill"', leg, **near) == ["none"]
-            assert sorted(await ids(store, 'houses haus journal -"häuser am"', leg, **near)) == ["en", "fr", "none"]
+            assert sorted(await ids(store, 'houses haus journal -"häuser am"', leg, **near)) == [
+                "en",
+                "fr",
+                "none",
+            ]
         told = await store.statistics(["journal", "Häuser"])
         assert (told.documents, told.frequencies) == (4, {"journal": 2, "Häuser": 2})
-        assert [(f.value, f.count) for f in await store.facets(Query(text='"journal"', leg="text"), ["kind"])] == [("document", 2)]
+        assert [
+            (f.value, f.count) for f in await store.facets(Query(text='"journal"', leg="text"), ["kind"])
+        ] == [("document", 2)]
         for text in HOSTILE[:40]:
             await ids(store, text)
-        said = r"filled with languages = \['de', 'fr'\], the settings have languages = \['de'\]; name the former, or run"
+        said = (
+            r"filled with languages = \['de', 'fr'\], the settings have languages = \['de'\]; name the"
+            r" former, or run"
+        )
         async with opened(schema=store.pool.schema, languages=["de"]) as other:
             with pytest.raises(SourceError, match=said):
                 await ids(other, "haus")
-    with pytest.raises(ValueError, match=r"languages 'tlh' is none that Postgres has words of\. It has: ar, ca, "):
+    with pytest.raises(
+        ValueError, match=r"languages 'tlh' is none that Postgres has words of\. It has: ar, ca, "
+    ):
         Postgres(languages=["de", "tlh"])
     with pytest.raises(ValueError, match=r"text_search 'german' and languages \['de'\] are both given"):
         Postgres(text_search="german", languages=["de"])
 
 
 async def test_every_language_has_its_configuration(store: Postgres) -> None:
-    found = {row[0] for row in await run("SELECT cfgname FROM pg_ts_config WHERE cfgnamespace = 'pg_catalog'::regnamespace")}
+    found = {
+        row[0]
+        for row in await run(
+            "SELECT cfgname FROM pg_ts_config WHERE cfgnamespace = 'pg_catalog'::regnamespace"
+        )
+    }
     assert set(CONFIGURATIONS.values()) <= found
 
 
@@ -246,11 +345,15 @@ async def test_a_store_has_the_words_of_one_configuration() -> None:
     near: dict[str, Any] = {"vector": [1.0, 0.0]}
     async with opened(text_search="french") as store, opened(schema=store.pool.schema) as other:
         await store.upsert([entry("a", "les journaux", vector=[1.0, 0.0])])
-        said = "filled with text_search = 'french', the settings have text_search = ''; name the former, or run"
+        said = (
+            "filled with text_search = 'french', the settings have text_search = ''; name the former, or run"
+        )
         for refused in (
-            ids(other, "journal"), ids(other, '"les journaux"', "vector", **near), other.upsert([entry("b", "x")]),
+            ids(other, "journal"),
+            ids(other, '"les journaux"', "vector", **near),
+            other.upsert([entry("b", "x")]),
             other.facets(Query(text="", leg="text"), ["kind"]),
-        ):  # fmt: skip
+        ):
             with pytest.raises(SourceError, match=said):
                 await refused
         assert await ids(other, "journal", "vector", **near) == ["a"]
@@ -261,24 +364,66 @@ async def test_a_store_has_the_words_of_one_configuration() -> None:
         with pytest.raises(SourceError, match="text_search = '', the settings have text_search = 'french'"):
             await store.upsert([entry("b", "x")])
     async with opened(text_search="klingon", embedder=None) as none:
-        with pytest.raises(SourceError, match='Postgres refused: text search configuration "klingon" does not exist'):
+        with pytest.raises(
+            SourceError, match='Postgres refused: text search configuration "klingon" does not exist'
+        ):
             await none.upsert([entry("a", "x")])
 
 
 # Any text may be asked.
 
 HOSTILE = [
-    "What's your password policies?", "R&D | budget", "'", '"', '""', '"unbalanced', "a AND", "OR OR", "NOT x", "-", "--", "- x",
-    "NEAR(sun moon)", "sun*", "sun:*", "!sun", "sun <-> moon", "(sun", "sun)", "example.com/a:b?x=1", "???", "👍", "the of",
-    "sun\x00moon", "\ud800", "OʼBrien ＇", '-"', '-"a', '"a" OR', 'OR "a"', "\\", "\\'", "'\\''", "%_\\",
+    "What's your password policies?",
+    "R&D | budget",
+    "'",
+    '"',
+    '""',
+    '"unbalanced',
+    "a AND",
+    "OR OR",
+    "NOT x",
+    "-",
+    "--",
+    "- x",
+    "NEAR(sun moon)",
+    "sun*",
+    "sun:*",
+    "!sun",
+    "sun <-> moon",
+    "(sun",
+    "sun)",
+    "example.com/a:b?x=1",
+    "???",
+    "👍",
+    "the of",
+    "sun\x00moon",
+    "\ud800",
+    "OʼBrien ＇",
+    '-"',
+    '-"a',
+    '"a" OR',
+    'OR "a"',
+    "\\",
+    "\\'",
+    "'\\''",
+    "%_\\",
     "'; DROP TABLE documents; --",
-    "sun " * 2_500, " ".join(f"w{n}" for n in range(1_500)), " ".join(f"-w{n}" for n in range(1_500)), '"sun moon" ' * 900,
-    " ".join(f'"a{n} b"' for n in range(900)), '"x" OR ' * 1_400, "東" * 3_000, '"' + "sun " * 2_000 + '"', "a" * 10_000,
-]  # fmt: skip
+    "sun " * 2_500,
+    " ".join(f"w{n}" for n in range(1_500)),
+    " ".join(f"-w{n}" for n in range(1_500)),
+    '"sun moon" ' * 900,
+    " ".join(f'"a{n} b"' for n in range(900)),
+    '"x" OR ' * 1_400,
+    "東" * 3_000,
+    '"' + "sun " * 2_000 + '"',
+    "a" * 10_000,
+]
 
 
 async def test_pg_01_02_05_08_11_no_text_is_a_syntax_error(store: Postgres) -> None:
-    await store.upsert([entry("d", "sun with moon", vector=[1.0, 0.0]), entry("e", "other", vector=[0.0, 1.0])])
+    await store.upsert(
+        [entry("d", "sun with moon", vector=[1.0, 0.0]), entry("e", "other", vector=[0.0, 1.0])]
+    )
     for text in HOSTILE:
         found = await ids(store, text)
         assert found in ([], ["d"]), text
@@ -315,13 +460,21 @@ def test_pg_02_arbitrary_text_is_asked_and_stored() -> None:
 
 async def test_pg_03_the_same_words_however_parted_find_the_same(store: Postgres) -> None:
     await store.upsert([entry("dog", "dog"), entry("cat", "cat dog"), entry("bird", "bird")])
-    found = [await store.search(Query(text=text, leg="text")) for text in ("dog cat", "dog,cat", "dog, cat", "dog;cat")]
+    found = [
+        await store.search(Query(text=text, leg="text"))
+        for text in ("dog cat", "dog,cat", "dog, cat", "dog;cat")
+    ]
     assert [hit.document.id for hit in found[0]] == ["cat", "dog"]
-    assert all([(h.document.id, h.score) for h in each] == [(h.document.id, h.score) for h in found[0]] for each in found)
+    assert all(
+        [(h.document.id, h.score) for h in each] == [(h.document.id, h.score) for h in found[0]]
+        for each in found
+    )
 
 
 async def test_pg_07_stop_words_find_what_holds_them_and_never_everything(store: Postgres) -> None:
-    await store.upsert([entry("don", "Don will just sing", vector=[1.0, 0.0]), entry("x", "tides", vector=[1.0, 0.0])])
+    await store.upsert(
+        [entry("don", "Don will just sing", vector=[1.0, 0.0]), entry("x", "tides", vector=[1.0, 0.0])]
+    )
     for text in ("don", "will", "just", "Don will"):
         assert await ids(store, text) == ["don"]
     for text in ("", "   ", "the", "???", "-don"):
@@ -329,40 +482,52 @@ async def test_pg_07_stop_words_find_what_holds_them_and_never_everything(store:
 
 
 async def test_r24_whole_questions_find_what_no_chunk_holds_all_words_of(store: Postgres) -> None:
-    await store.upsert([entry("a", "comets have tails of ice"), entry("b", "tides of the sea"), entry("c", "salt pans")])
+    await store.upsert(
+        [entry("a", "comets have tails of ice"), entry("b", "tides of the sea"), entry("c", "salt pans")]
+    )
     assert await ids(store, "Why do comets near the sun, unlike planets, grow long tails?") == ["a"]
 
 
 async def test_c08_negated_terms_and_phrases_hold_on_every_leg(store: Postgres) -> None:
     near = {"vector": [1.0, 0.0]}
-    await store.upsert([entry("a", "red sun", vector=[1.0, 0.0]), entry("b", "sun of red", vector=[1.0, 0.1])])
+    await store.upsert(
+        [entry("a", "red sun", vector=[1.0, 0.0]), entry("b", "sun of red", vector=[1.0, 0.1])]
+    )
     for leg in store.legs:
         assert await ids(store, 'sun "red sun"', leg, **near) == ["a"]
         assert await ids(store, 'sun -"red sun"', leg, **near) == ["b"]
         assert await ids(store, "sun -red", leg, **near) == []
 
 
-async def test_rare_terms_nominate_and_all_terms_score(store: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond the budget the commonest words find nothing by themselves, and still count for what the rarer ones find."""
-    await store.upsert([entry(f"d{n:02}", "alpha filler" + " rare" * (n in (3, 7)) + " alpha" * (n == 7)) for n in range(20)])
-    monkeypatch.setattr(postgres_text, "BUDGET", 5)
+async def test_rare_terms_nominate_and_all_terms_score(
+    store: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond the budget the commonest words find nothing by themselves, and still count for what the rarer
+    ones find.
+    """
+    await store.upsert(
+        [entry(f"d{n:02}", "alpha filler" + " rare" * (n in (3, 7)) + " alpha" * (n == 7)) for n in range(20)]
+    )
+    monkeypatch.setattr(text_leg, "BUDGET", 5)
     assert await ids(store, "alpha rare", limit=20) == ["d07", "d03"]
     assert len(await ids(store, "alpha", limit=20)) == 20
 
 
 def test_index_terms_are_positions_by_field_and_never_more_than_postgres_takes() -> None:
-    terms, length = postgres_write.index_terms(Document(title="Sun", path=("the moon",), content="sun suns"))
+    terms, length = write.index_terms(Document(title="Sun", path=("the moon",), content="sun suns"))
     assert terms == "'sun':1A,36C,37C 'the':18B 'moon':19B"
     assert length == 4
-    many, _ = postgres_write.index_terms(Document(content=" ".join(f"w{n}x" for n in range(200_000))))
+    many, _ = write.index_terms(Document(content=" ".join(f"w{n}x" for n in range(200_000))))
     assert len(many.encode()) < 2**21
-    often, _ = postgres_write.index_terms(Document(content="sun " * 1_000))
+    often, _ = write.index_terms(Document(content="sun " * 1_000))
     assert often.count("C") == 255
 
 
 async def test_very_long_chunks_are_stored_and_found(store: Postgres) -> None:
     long = " ".join(f"w{n}x" for n in range(150_000))
-    await store.upsert([entry("long", f"start {long}"), entry("same", "moon " * 40_000), entry("word", "z" * 100_000)])
+    await store.upsert(
+        [entry("long", f"start {long}"), entry("same", "moon " * 40_000), entry("word", "z" * 100_000)]
+    )
     assert await ids(store, "start") == ["long"]
     assert await ids(store, "moon") == ["same"]
     assert await ids(store, "z" * 100_000) == ["word"]
@@ -372,10 +537,17 @@ async def test_very_long_chunks_are_stored_and_found(store: Postgres) -> None:
 
 
 async def test_acl_02_pg_13_pg_14_pg_25_the_limit_is_filled_from_what_qualifies() -> None:
-    """With the approximate index in use, too: it is read on until the limit is full, or all that qualify are measured."""
+    """With the approximate index in use, too: it is read on until the limit is full, or all that qualify are
+    measured.
+    """
     chance = random.Random(3)
-    hidden = [entry(f"h{n:04}", "plan", vector=[1.0, chance.random() / 9, 0.0], tenant="b") for n in range(500)]
-    seen = [entry(f"s{n}", "plan and more", vector=[0.0, 0.5, 1.0], tenant="a", compartment="hr") for n in range(30)]
+    hidden = [
+        entry(f"h{n:04}", "plan", vector=[1.0, chance.random() / 9, 0.0], tenant="b") for n in range(500)
+    ]
+    seen = [
+        entry(f"s{n}", "plan and more", vector=[0.0, 0.5, 1.0], tenant="a", compartment="hr")
+        for n in range(30)
+    ]
     async with opened(exact_below=0, ef_search=10) as store:
         await store.upsert([*hidden, *seen])
         scope = Scope(tenant="a", compartments=frozenset({"hr"}))
@@ -392,7 +564,11 @@ async def test_approximate_search_finds_nearly_what_the_exact_one_finds() -> Non
     rows = [entry(f"d{n:03}", "x", vector=[chance.gauss(0, 1) for _ in range(8)]) for n in range(400)]
     asked = [[chance.gauss(0, 1) for _ in range(8)] for _ in range(20)]
     found: dict[str, list[set[str]]] = {}
-    forms: dict[str, dict[str, Any]] = {"exact": {}, "hnsw": {"exact_below": 0}, "half": {"exact_below": 0, "precision": "halfvec"}}
+    forms: dict[str, dict[str, Any]] = {
+        "exact": {},
+        "hnsw": {"exact_below": 0},
+        "half": {"exact_below": 0, "precision": "halfvec"},
+    }
     for name, keywords in forms.items():
         async with opened(**keywords) as store:
             await store.upsert(rows)
@@ -405,9 +581,13 @@ async def test_approximate_search_finds_nearly_what_the_exact_one_finds() -> Non
 async def test_pg_26_the_vector_index_is_used_and_ordered_by_the_bare_operator(
     store: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The plan of the very statement that the store sends reads the HNSW index, also where sorting all would seem as cheap."""
+    """The plan of the very statement that the store sends reads the HNSW index, also where sorting all would
+    seem as cheap.
+    """
     chance = random.Random(1)
-    await store.upsert([entry(f"d{n:04}", "x", vector=[chance.gauss(0, 1) for _ in range(8)]) for n in range(300)])
+    await store.upsert(
+        [entry(f"d{n:04}", "x", vector=[chance.gauss(0, 1) for _ in range(8)]) for n in range(300)]
+    )
     await run(f'ANALYZE "{store.pool.schema}".chunks')
     plans: list[str] = []
     fetch = asyncpg.Connection.fetch
@@ -427,7 +607,9 @@ async def test_pg_26_the_vector_index_is_used_and_ordered_by_the_bare_operator(
 
 
 async def test_vector_hits_carry_their_unit_vector_and_cosine(store: Postgres) -> None:
-    await store.upsert([entry("a", "x", vector=[3.0, 4.0]), entry("b", "y", vector=[0.0, 2.0]), entry("c", "z")])
+    await store.upsert(
+        [entry("a", "x", vector=[3.0, 4.0]), entry("b", "y", vector=[0.0, 2.0]), entry("c", "z")]
+    )
     first, second = await store.search(Query(text="", leg="vector", vector=[0.0, 1.0]))
     assert (first.document.id, first.score, second.document.id, second.score) == ("b", 1.0, "a", 0.8)
     assert second.vector is not None
@@ -440,7 +622,9 @@ async def test_vector_hits_carry_their_unit_vector_and_cosine(store: Postgres) -
 
 async def test_r12_chunks_without_keywords_are_absent_from_that_leg_alone(store: Postgres) -> None:
     whole = Document(id="d", content="x")
-    await store.upsert([Entry(document=whole, chunks=[whole], vectors={"vector": [[1.0, 0.0]], "keywords": [None]})])
+    await store.upsert(
+        [Entry(document=whole, chunks=[whole], vectors={"vector": [[1.0, 0.0]], "keywords": [None]})]
+    )
     assert await ids(store, "", "vector", vector=[1.0, 0.0]) == ["d"]
     assert await ids(store, "", "keywords", vector=[1.0, 0.0]) == []
 
@@ -468,9 +652,13 @@ async def test_pg_19_pg_20_another_model_is_refused_by_name_with_the_remedy(stor
     other = Postgres(dsn=store.pool.dsn, schema=store.pool.schema)
     await other.open()
     for model, size in (("static-2", 2), ("static-1", 3)):
-        with pytest.raises(SourceError, match=f"model 'static-1' with 2 dimensions.*'{model}' with {size}.*ingest --rebuild"):
+        with pytest.raises(
+            SourceError, match=f"model 'static-1' with 2 dimensions.*'{model}' with {size}.*ingest --rebuild"
+        ):
             await other.embedded_by(model, size)
-        assert model == "static-1" or [hit.vector for hit in await other.search(Query(text="x", leg="text"))] == [None]
+        assert model == "static-1" or [
+            hit.vector for hit in await other.search(Query(text="x", leg="text"))
+        ] == [None]
     with pytest.raises(SourceError, match="static-1"):
         await other.search(Query(text="x", leg="vector", vector=[1.0, 0.0, 0.0]))
     with pytest.raises(SourceError, match="static-1"):
@@ -494,30 +682,56 @@ async def test_vectors_of_two_lengths_are_refused_and_nothing_is_stored(store: P
 async def test_everything_of_a_document_comes_back(store: Postgres) -> None:
     moment = datetime(2024, 5, 1, 12, 30, 15, 123456, tzinfo=UTC)
     document = Document(
-        id="d", content="text\x00 with a null, «quotes» and 👍", url="http://x/y", title="T", snippet="s", kind="book",
-        path=("A", "B"), media_type="text/html", language="de", tenant="t", compartment="c", sensitivity="internal",
-        trust="reference", updated_at=moment, synced_at=datetime(2024, 1, 1), keywords=("k",), labels=("l",), links=("e",),
+        id="d",
+        content="text\x00 with a null, «quotes» and 👍",
+        url="http://x/y",
+        title="T",
+        snippet="s",
+        kind="book",
+        path=("A", "B"),
+        media_type="text/html",
+        language="de",
+        tenant="t",
+        compartment="c",
+        sensitivity="internal",
+        trust="reference",
+        updated_at=moment,
+        synced_at=datetime(2024, 1, 1),
+        keywords=("k",),
+        labels=("l",),
+        links=("e",),
         metadata={"a": [1, {"b": None}]},
-    )  # fmt: skip
+    )
     await store.upsert([Entry(document=document, chunks=[document])])
     assert await store.fetch(["d"]) == [document]
     assert [h.document for h in await store.search(Query(text="quotes", leg="text"))] == [document]
 
 
-async def test_a_whole_document_and_its_chunks_are_fetched_by_their_ids_in_the_order_asked(store: Postgres) -> None:
+async def test_a_whole_document_and_its_chunks_are_fetched_by_their_ids_in_the_order_asked(
+    store: Postgres,
+) -> None:
     whole = Document(id="w", content="one two", tenant="a")
     parts = [Document(id="w#0", content="one"), Document(id="w#1", content="two")]
     await store.upsert([Entry(document=whole, chunks=parts), entry("x", "other", tenant="b")])
     scope = Scope(tenant="a")
-    assert [d.content for d in await store.fetch(["w#1", "x", "w", "none", "w#0"], scope)] == ["two", "one two", "one"]
+    assert [d.content for d in await store.fetch(["w#1", "x", "w", "none", "w#0"], scope)] == [
+        "two",
+        "one two",
+        "one",
+    ]
     assert [d.content for d in await store.fetch(["x", "w"])] == ["other", "one two"]
 
 
 async def test_neighbours_are_counted_both_ways_by_id_and_by_url(store: Postgres) -> None:
-    await store.upsert([
-        entry("hub", "hub", url="http://h", links=("a", "http://b")), entry("a", "a", links=("hub",)),
-        entry("b", "b", url="http://b"), entry("c", "c", links=("http://h",)), entry("far", "far", tenant="other", links=("hub",)),
-    ])  # fmt: skip
+    await store.upsert(
+        [
+            entry("hub", "hub", url="http://h", links=("a", "http://b")),
+            entry("a", "a", links=("hub",)),
+            entry("b", "b", url="http://b"),
+            entry("c", "c", links=("http://h",)),
+            entry("far", "far", tenant="other", links=("hub",)),
+        ]
+    )
     found: list[Hit] = list(await store.neighbours(["hub"], 10))
     assert [(hit.document.id, hit.score) for hit in found] == [("a", 2.0), ("b", 1.0), ("c", 1.0)]
     assert [hit.document.id for hit in await store.neighbours(["hub"], 1)] == ["a"]
@@ -526,11 +740,20 @@ async def test_neighbours_are_counted_both_ways_by_id_and_by_url(store: Postgres
 async def test_facets_count_documents_before_any_limit(store: Postgres) -> None:
     parts = [Document(id=f"w#{n}", content="sun", kind="book") for n in range(3)]
     await store.upsert([Entry(document=Document(id="w", content="sun"), chunks=parts)])
-    await store.upsert([entry(f"d{n}", "sun moon", kind="web", labels=("x",), metadata={"year": 2020 + n % 2}) for n in range(5)])
+    await store.upsert(
+        [
+            entry(f"d{n}", "sun moon", kind="web", labels=("x",), metadata={"year": 2020 + n % 2})
+            for n in range(5)
+        ]
+    )
     facets = await store.facets(Query(text="sun", leg="text", limit=1), ["kind", "year", "labels"])
     assert [(f.dimension, f.value, f.count) for f in facets] == [
-        ("kind", "web", 5), ("kind", "book", 1), ("year", "2020", 3), ("year", "2021", 2), ("labels", "x", 5),
-    ]  # fmt: skip
+        ("kind", "web", 5),
+        ("kind", "book", 1),
+        ("year", "2020", 3),
+        ("year", "2021", 2),
+        ("labels", "x", 5),
+    ]
     assert [f.count for f in await store.facets(Query(text="sun -moon", leg="text"), ["kind"])] == [1]
 
 
@@ -544,10 +767,15 @@ async def test_of_an_entry_that_fails_nothing_of_its_batch_is_stored(store: Post
 
 
 async def test_writers_of_the_same_documents_end_with_one_of_each(store: Postgres) -> None:
-    """Eight at once, each in another order: no deadlock, no duplicate, and counts that are those of the rows."""
+    """Eight at once, each in another order: no deadlock, no duplicate, and counts that are those of the
+    rows.
+    """
+
     async def write(number: int) -> None:
         order = random.Random(number).sample(range(20), 20)
-        await store.upsert([entry(f"d{n:02}", f"word{number} all", vector=[1.0, float(number)]) for n in order])
+        await store.upsert(
+            [entry(f"d{n:02}", f"word{number} all", vector=[1.0, float(number)]) for n in order]
+        )
 
     async with asyncio.TaskGroup() as tasks:
         for number in range(8):
@@ -574,17 +802,29 @@ async def test_facts_go_with_their_document_in_one_transaction(store: Postgres) 
 
 
 def test_saturation_is_that_of_bm25_for_a_term_that_occurs_once() -> None:
-    weights, factor = postgres_text.rank_weights(3.0, 2.0, 1.0)
-    once = [weight * factor * postgres_text._FIRST for weight in weights]
-    assert once == pytest.approx([0.0, *(websearch.saturation(weight, 1.0) for weight in (1.0, 2.0, 3.0))])
+    weights, factor = text_leg.rank_weights(3.0, 2.0, 1.0)
+    once = [weight * factor * text_leg._FIRST for weight in weights]
+    assert once == pytest.approx([0.0, *(bm25.saturation(weight, 1.0) for weight in (1.0, 2.0, 3.0))])
 
 
 async def test_it_gives_back_the_vectors_it_holds_unless_another_model_is_asked_for(store: Postgres) -> None:
     document = Document(id="d", content="text")
     vectors = {"vector": [[0.6, 0.8]], "keywords": [None]}
     await store.embedded_by("model-1", 2)
-    await store.upsert([Entry(document=document, chunks=[document.replace(id="c", parent="d")], vectors=vectors, fingerprint="f")])
+    await store.upsert(
+        [
+            Entry(
+                document=document,
+                chunks=[document.replace(id="c", parent="d")],
+                vectors=vectors,
+                fingerprint="f",
+            )
+        ]
+    )
     ((chunk, held),) = await store.embedded(["d"], None, "model-1")
-    assert (chunk.id, {leg: list(vector) for leg, vector in held.items()}) == ("c", {"vector": pytest.approx([0.6, 0.8])})
+    assert (chunk.id, {leg: list(vector) for leg, vector in held.items()}) == (
+        "c",
+        {"vector": pytest.approx([0.6, 0.8])},
+    )
     assert await store.embedded(["d"], None, "model-2") == []
     assert await store.embedded(["d"], "other", "model-1") == []

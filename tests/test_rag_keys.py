@@ -15,7 +15,12 @@ QUESTION = "What books talk about machine learning for beginners?"
 
 def kinds() -> list[Hit]:
     listed = [("book", 7), ("video", 5), ("qa", 7), ("web", 5), ("note", 5)]
-    made = [Document(id=f"{kind}{i}", content=f"{kind} {i}", kind=kind) for i in range(7) for kind, count in listed if i < count]
+    made = [
+        Document(id=f"{kind}{i}", content=f"{kind} {i}", kind=kind)
+        for i in range(7)
+        for kind, count in listed
+        if i < count
+    ]
     return [Hit(document=d) for d in made]
 
 
@@ -32,7 +37,9 @@ def ids(context: Context) -> list[str]:
 
 
 async def ask(rag: dict[str, Any]) -> Context:
-    legs = Legs({"vector": hits("v both", [9.0, 1.0]), "text": hits("t x both", [0.9, 0.5, 0.1])}, embedder="e")
+    legs = Legs(
+        {"vector": hits("v both", [9.0, 1.0]), "text": hits("t x both", [0.9, 0.5, 0.1])}, embedder="e"
+    )
     same = [
         Hit(document=Document(id="1", url="u1", title="T", content="same")),
         Hit(document=Document(id="2", url="u2", title="T", content="same")),
@@ -40,10 +47,12 @@ async def ask(rag: dict[str, Any]) -> Context:
     embedders: dict[str, Embedder] = {"e": Ones()}
     settings = {"rag": {"cache_enabled": False, "calibrate": False, **rag}}
     router = ContextRouter(
-        settings, providers={"docs": legs, "old": Legs({"text": hits("o")})},
+        settings,
+        providers={"docs": legs, "old": Legs({"text": hits("o")})},
         connectors={"kinds": Fixed(kinds()), "same": Fixed(same[:1]), "twin": Fixed(same[1:])},
-        facts={"g": Facts([Fact(subject=str(i), predicate="p", object="o") for i in range(60)])}, embedders=embedders,
-    )  # fmt: skip
+        facts={"g": Facts([Fact(subject=str(i), predicate="p", object="o") for i in range(60)])},
+        embedders=embedders,
+    )
     async with router:
         return await router.route(QUESTION)
 
@@ -56,42 +65,111 @@ PER_KIND = {"general_retrieval_enabled": False, "quotas": {"other": 50}}
 
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any], Callable[[Context], Any], Any, Any]] = {
     # key: settings, settings with the key changed, what is looked at, before, after
-    "provider": ({}, {"provider": "docs"}, lambda c: {r.source for r in c.coverage if r.status == "skipped"}, set(), {"old"}),
+    "provider": (
+        {},
+        {"provider": "docs"},
+        lambda c: {r.source for r in c.coverage if r.status == "skipped"},
+        set(),
+        {"old"},
+    ),
     "interpreters": ({}, {"interpreters": []}, lambda c: len(c.intent.queries), 3, 1),
     "stages": ({}, {"stages": ["freshness"]}, lambda c: "freshness" in c.envelopes[0].signals, False, True),
     "max_retrieval_queries": ({}, {"max_retrieval_queries": 2}, lambda c: len(c.intent.queries), 3, 2),
-    "use_enhancements": ({"stages": ["freshness"]}, {"use_enhancements": False},
-                         lambda c: (len(c.intent.queries), "freshness" in c.envelopes[0].signals), (3, True), (1, False)),
+    "use_enhancements": (
+        {"stages": ["freshness"]},
+        {"use_enhancements": False},
+        lambda c: (len(c.intent.queries), "freshness" in c.envelopes[0].signals),
+        (3, True),
+        (1, False),
+    ),
     "enable_multi_query": ({}, {"enable_multi_query": False}, lambda c: len(c.intent.queries), 3, 1),
     "enable_reranker": ({"stages": ["centrality"]}, {"enable_reranker": False}, steps, ["centrality"], []),
     "enable_multidoc": ({"stages": ["neighbours"]}, {"enable_multidoc": False}, steps, ["neighbours"], []),
     "enable_cross_encoder": ({}, {"enable_cross_encoder": False}, lambda c: None, None, None),
     "enable_fewshot": ({}, {"enable_fewshot": False}, lambda c: None, None, None),
-    "candidates": ({"general_retrieval_final_count": 99}, {"candidates": 1}, lambda c: len(c.envelopes), 36, 6),
-    "enable_fts": ({}, {"enable_fts": False}, lambda c: any(r.leg == "text" and r.status == "ok" for r in c.coverage), True, False),
+    "candidates": (
+        {"general_retrieval_final_count": 99},
+        {"candidates": 1},
+        lambda c: len(c.envelopes),
+        36,
+        6,
+    ),
+    "enable_fts": (
+        {},
+        {"enable_fts": False},
+        lambda c: any(r.leg == "text" and r.status == "ok" for r in c.coverage),
+        True,
+        False,
+    ),
     "timeout_seconds": ({}, {"timeout_seconds": 3.0}, lambda c: None, None, None),
     "max_concurrency": ({}, {"max_concurrency": 1}, lambda c: None, None, None),
-    "hybrid_fusion": ({"levels": 1}, {"hybrid_fusion": "weighted"}, lambda c: max(e.score for e in c.envelopes) > 0.1, False, True),
+    "hybrid_fusion": (
+        {"levels": 1},
+        {"hybrid_fusion": "weighted"},
+        lambda c: max(e.score for e in c.envelopes) > 0.1,
+        False,
+        True,
+    ),
     "rrf_k": ({}, {"rrf_k": 0}, lambda c: max(e.score for e in c.envelopes) > 0.5, False, True),
-    "hybrid_vector_weight": ({"hybrid_fusion": "weighted", "general_retrieval_final_count": 99}, {"hybrid_vector_weight": 0.0},
-                             lambda c: "v" in ids(c), True, False),
-    "hybrid_text_weight": ({"hybrid_fusion": "weighted", "general_retrieval_final_count": 99}, {"hybrid_text_weight": 0.0},
-                           lambda c: any(e.document.id == "t" for e in c.envelopes), True, False),
+    "hybrid_vector_weight": (
+        {"hybrid_fusion": "weighted", "general_retrieval_final_count": 99},
+        {"hybrid_vector_weight": 0.0},
+        lambda c: "v" in ids(c),
+        True,
+        False,
+    ),
+    "hybrid_text_weight": (
+        {"hybrid_fusion": "weighted", "general_retrieval_final_count": 99},
+        {"hybrid_text_weight": 0.0},
+        lambda c: any(e.document.id == "t" for e in c.envelopes),
+        True,
+        False,
+    ),
     "leg_weights": ({}, {"leg_weights": {"docs.vector": 0.0}}, lambda c: "v" in ids(c), True, False),
-    "levels": ({"general_retrieval_final_count": 99}, {"levels": 1},
-               lambda c: round(next(e.score for e in c.envelopes if e.document.id == "both"), 5),
-               round(1 / 61, 5), round(1 / 62 + 1 / 63, 5)),
+    "levels": (
+        {"general_retrieval_final_count": 99},
+        {"levels": 1},
+        lambda c: round(next(e.score for e in c.envelopes if e.document.id == "both"), 5),
+        round(1 / 61, 5),
+        round(1 / 62 + 1 / 63, 5),
+    ),
     "derived_query_weight": ({}, {"derived_query_weight": 1.0}, lambda c: None, None, None),
-    "calibrate": ({}, {"calibrate": True}, lambda c: any(p.source == "calibrated" for e in c.envelopes for p in e.provenance),
-                  False, True),
-    "calibrate_embed": ({"calibrate": True}, {"calibrate_embed": 40},
-                        lambda c: any(p.leg == "text+vector" for e in c.envelopes for p in e.provenance), False, True),
-    "calibrate_weight": ({"calibrate": True}, {"calibrate_weight": 0.0}, lambda c: max(e.score for e in c.envelopes) > 0.4,
-                         True, False),
-    "identity": ({"general_retrieval_final_count": 99}, {"identity": "content"},
-                 lambda c: sum(e.document.content == "same" for e in c.envelopes), 2, 1),
+    "calibrate": (
+        {},
+        {"calibrate": True},
+        lambda c: any(p.source == "calibrated" for e in c.envelopes for p in e.provenance),
+        False,
+        True,
+    ),
+    "calibrate_embed": (
+        {"calibrate": True},
+        {"calibrate_embed": 40},
+        lambda c: any(p.leg == "text+vector" for e in c.envelopes for p in e.provenance),
+        False,
+        True,
+    ),
+    "calibrate_weight": (
+        {"calibrate": True},
+        {"calibrate_weight": 0.0},
+        lambda c: max(e.score for e in c.envelopes) > 0.4,
+        True,
+        False,
+    ),
+    "identity": (
+        {"general_retrieval_final_count": 99},
+        {"identity": "content"},
+        lambda c: sum(e.document.content == "same" for e in c.envelopes),
+        2,
+        1,
+    ),
     "general_retrieval_enabled": ({}, PER_KIND, lambda c: len(c.envelopes), 10, 28),
-    "general_retrieval_final_count": ({}, {"general_retrieval_final_count": 4}, lambda c: len(c.envelopes), 10, 4),
+    "general_retrieval_final_count": (
+        {},
+        {"general_retrieval_final_count": 4},
+        lambda c: len(c.envelopes),
+        10,
+        4,
+    ),
     "max_books": (PER_KIND, {"max_books": 2}, count_of("book"), 5, 2),
     "max_videos": (PER_KIND, {"max_videos": 1}, count_of("video"), 3, 1),
     "max_qa": (PER_KIND, {"max_qa": 0}, count_of("qa"), 5, 0),
@@ -103,14 +181,18 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], Callable[[Context], Any],
     "timezone": ({}, {"timezone": "Asia/Tokyo"}, lambda c: None, None, None),
     "cache_enabled": ({}, {}, lambda c: None, None, None),
     "cache_ttl_seconds": ({}, {}, lambda c: None, None, None),
-}  # fmt: skip
+}
 
 ELSEWHERE = {
-    "timeout_seconds": "test_router: a hanging source", "max_concurrency": "test_fanout: concurrency",
-    "timezone": "below: the day of the cache key", "cache_enabled": "test_router: the cache can be off",
-    "cache_ttl_seconds": "below", "derived_query_weight": "below",
-    "enable_cross_encoder": "test_rerankers", "enable_fewshot": "test_chat: examples",
-}  # fmt: skip
+    "timeout_seconds": "test_router: a hanging source",
+    "max_concurrency": "test_fanout: concurrency",
+    "timezone": "below: the day of the cache key",
+    "cache_enabled": "test_router: the cache can be off",
+    "cache_ttl_seconds": "below",
+    "derived_query_weight": "below",
+    "enable_cross_encoder": "test_rerankers",
+    "enable_fewshot": "test_chat: examples",
+}
 
 
 @pytest.mark.parametrize("key", [key for key in CASES if key not in ELSEWHERE])
@@ -120,8 +202,12 @@ async def test_r16_the_key_changes_the_result(key: str):
     assert look(await ask({**base, **changed})) == after
 
 
-@pytest.mark.parametrize(("weight", "order"), [(0.01, ["a", "b", "c"]), (1.0, ["c", "a", "b"]), (0.0, ["a", "b"])])
-async def test_derived_query_weight_says_how_much_other_queries_than_the_question_count(weight: float, order: list[str]):
+@pytest.mark.parametrize(
+    ("weight", "order"), [(0.01, ["a", "b", "c"]), (1.0, ["c", "a", "b"]), (0.0, ["a", "b"])]
+)
+async def test_derived_query_weight_says_how_much_other_queries_than_the_question_count(
+    weight: float, order: list[str]
+):
     class ByQuery(Fixed):
         async def search(self, query: Query) -> Sequence[Hit]:
             return hits("a b" if query.text == QUESTION else "c")

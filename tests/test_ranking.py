@@ -1,4 +1,6 @@
-"""Ranking stages: nothing disappears, the order before a failing stage stands, new documents enter only sealed."""
+"""Ranking stages: nothing disappears, the order before a failing stage stands, new documents enter only
+sealed.
+"""
 
 from __future__ import annotations
 
@@ -25,16 +27,22 @@ from contextrouter import (
     StageError,
 )
 from contextrouter.builtin.stages.freshness import Freshness
-from contextrouter.dedupe import dedupe
-from contextrouter.fusion import fuse
 from contextrouter.model import Step
-from contextrouter.ranking import rank
+from contextrouter.pipeline.deduplication import dedupe
+from contextrouter.pipeline.fusion import fuse
+from contextrouter.pipeline.ranking import rank
 from contextrouter.settings import StageKeys
 from contextrouter.testing import Fixed, doc, ranked
 
 NOW = datetime(2026, 11, 28, tzinfo=UTC)
 CONTEXT = StageContext(
-    intent=Intent(question="q"), scope=None, profile={}, sources={}, facts=(), now=NOW, seal=lambda *a, **k: None
+    intent=Intent(question="q"),
+    scope=None,
+    profile={},
+    sources={},
+    facts=(),
+    now=NOW,
+    seal=lambda *a, **k: None,
 )
 
 
@@ -87,7 +95,9 @@ async def test_c18_a_failing_or_late_stage_keeps_the_order_and_the_cut_and_is_na
 
     for function, why in ((late, "timed out"), (bad, "RuntimeError: model is gone")):
         steps: list = []
-        result = await rank(pool(), {"x": Does(function)}, CONTEXT, keys={"x": StageKeys(keep=2, timeout=0.02)}, steps=steps)
+        result = await rank(
+            pool(), {"x": Does(function)}, CONTEXT, keys={"x": StageKeys(keep=2, timeout=0.02)}, steps=steps
+        )
         assert ids(result) == "ab"
         assert steps[0].note.startswith(f"failed: {why}")
         assert "abcdefgh" not in steps[0].note
@@ -100,7 +110,9 @@ async def test_on_error_raise_raises():
 
 
 async def test_provenance_cannot_be_forged_and_nothing_comes_twice():
-    forged = Envelope(document=doc("new"), provenance=(Provenance(source="s", leg="l", query="q", rank=1, score=1.0),))
+    forged = Envelope(
+        document=doc("new"), provenance=(Provenance(source="s", leg="l", query="q", rank=1, score=1.0),)
+    )
     for function in (lambda e, c: [*e, forged], lambda e, c: [*e, e[0]], lambda e, c: [*e, "text"]):
         steps: list = []
         assert ids(await rank(pool(), {"x": Does(function)}, CONTEXT, steps=steps)) == "abcd"
@@ -109,10 +121,18 @@ async def test_provenance_cannot_be_forged_and_nothing_comes_twice():
 
 async def test_a_stage_may_replace_a_document_s_text_and_rescore_it():
     def hydrate(envelopes: Sequence[Envelope], context: StageContext) -> list[Envelope]:
-        return [e.replace(document=e.document.replace(content="full")).scored(9.0, 0.5, depth=1.0) for e in envelopes]
+        return [
+            e.replace(document=e.document.replace(content="full")).scored(9.0, 0.5, depth=1.0)
+            for e in envelopes
+        ]
 
     (envelope,) = await rank(pool("a"), {"h": Does(hydrate)}, CONTEXT)
-    assert (envelope.document.content, envelope.score, envelope.normalized, envelope.signals) == ("full", 9.0, 0.5, {"depth": 1.0})
+    assert (envelope.document.content, envelope.score, envelope.normalized, envelope.signals) == (
+        "full",
+        9.0,
+        0.5,
+        {"depth": 1.0},
+    )
 
 
 async def test_new_documents_enter_only_through_seal_labelled_and_scope_checked():
@@ -123,7 +143,9 @@ async def test_new_documents_enter_only_through_seal_labelled_and_scope_checked(
         return [new, *envelopes]
 
     router = ContextRouter(
-        {"connectors": {"s": {"kind": "web", "queries": 1}}}, connectors={"s": Fixed("a")}, stages={"add": Does(add)}
+        {"connectors": {"s": {"kind": "web", "queries": 1}}},
+        connectors={"s": Fixed("a")},
+        stages={"add": Does(add)},
     )
     async with router:
         context = await router.route("question", scope=Scope())
@@ -154,13 +176,17 @@ async def test_no_candidates_no_call():
 
 
 @given(st.permutations("abcdef"), st.integers(0, 6), st.integers(1, 6), st.integers(1, 6))
-def test_conservation_every_envelope_comes_out_exactly_once(order: list[str], count: int, top_n: int, keep: int):
+def test_conservation_every_envelope_comes_out_exactly_once(
+    order: list[str], count: int, top_n: int, keep: int
+):
     def some(envelopes: Sequence[Envelope], context: StageContext) -> list[Envelope]:
         return sorted(envelopes, key=lambda e: order.index(e.document.id))[:count]
 
     given_ = pool("a b c d e f")
     before = [repr(e) for e in given_]
-    result = asyncio.run(rank(given_, {"x": Does(some)}, CONTEXT, keys={"x": StageKeys(top_n=top_n, keep=keep)}))
+    result = asyncio.run(
+        rank(given_, {"x": Does(some)}, CONTEXT, keys={"x": StageKeys(top_n=top_n, keep=keep)})
+    )
     assert sorted(e.document.id for e in result) == list("abcdef")
     assert [repr(e) for e in given_] == before
 
@@ -219,14 +245,24 @@ async def test_documents_of_one_age_keep_their_order_so_that_the_weights_of_sour
 async def test_negative_scores_are_no_trouble():
     first, second = aged(0, 0)
     result = await rank([first.scored(-1.0), second.scored(-3.0)], {"f": Freshness()}, CONTEXT)
-    assert [(e.document.id, e.score) for e in result] == [("0", pytest.approx(1.1)), ("1", pytest.approx(0.1))]
+    assert [(e.document.id, e.score) for e in result] == [
+        ("0", pytest.approx(1.1)),
+        ("1", pytest.approx(0.1)),
+    ]
 
 
 async def test_the_trace_keeps_the_order_behind_the_fusion_and_behind_each_stage():
     steps = [Step(name="fuse", elapsed=0.0, live=4)]
-    stages = {"turn": Does(lambda envelopes, context: envelopes[::-1]), "cut": Does(lambda envelopes, context: envelopes[:2])}
+    stages = {
+        "turn": Does(lambda envelopes, context: envelopes[::-1]),
+        "cut": Does(lambda envelopes, context: envelopes[:2]),
+    }
     await rank(pool(), stages, CONTEXT, steps=steps)
-    assert [(step.name, "".join(step.order)) for step in steps] == [("fuse", "abcd"), ("turn", "dcba"), ("cut", "dc")]
+    assert [(step.name, "".join(step.order)) for step in steps] == [
+        ("fuse", "abcd"),
+        ("turn", "dcba"),
+        ("cut", "dc"),
+    ]
     many = fuse(dedupe([ranked("s", " ".join(f"d{n}" for n in range(60)))]), Rag())
     await rank(many, {"none": Does(lambda envelopes, context: envelopes)}, CONTEXT, steps=steps)
     assert len(steps[-1].order) == 50

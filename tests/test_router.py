@@ -43,7 +43,9 @@ def found(context: Context) -> list[str]:
 
 async def test_the_whole_way_from_question_to_cited_context():
     async with ContextRouter(
-        ONE, connectors={"a": Fixed("x y"), "b": Fixed("z")}, facts={"g": Facts([Fact(subject="s", predicate="p", object="o")])}
+        ONE,
+        connectors={"a": Fixed("x y"), "b": Fixed("z")},
+        facts={"g": Facts([Fact(subject="s", predicate="p", object="o")])},
     ) as router:
         context = await router.route("Why x?")
     assert found(context) == ["x", "z", "y"]
@@ -53,8 +55,15 @@ async def test_the_whole_way_from_question_to_cited_context():
     assert context.facts[0].source == "g"
     assert [(r.source, r.status) for r in context.coverage] == [("a", "ok"), ("b", "ok"), ("g", "ok")]
     assert [step.name for step in context.trace.steps] == [
-        "interpret", "plan", "fan_out", "dedupe", "calibrate", "fuse", "select", "assemble",
-    ]  # fmt: skip
+        "interpret",
+        "plan",
+        "fan_out",
+        "dedupe",
+        "calibrate",
+        "fuse",
+        "select",
+        "assemble",
+    ]
     assert not context.degraded
     assert context.usage.calls == 3
 
@@ -103,7 +112,9 @@ async def test_empty_is_not_failed_and_only_facts_is_an_answer():
 
 
 async def test_nothing_in_scope_is_an_answer():
-    async with ContextRouter({"connectors": {"a": {"compartment": "hr"}}}, connectors={"a": Fixed("x")}) as router:
+    async with ContextRouter(
+        {"connectors": {"a": {"compartment": "hr"}}}, connectors={"a": Fixed("x")}
+    ) as router:
         context = await router.route("q", scope=Scope())
     assert (context.outcome, context.envelopes) == ("empty", ())
     assert [(r.status, r.error) for r in context.coverage] == [("skipped", "outside the caller's scope")]
@@ -169,7 +180,10 @@ async def test_an_interpreter_that_hangs_leaves_the_sources_their_share_of_the_t
 
 async def test_m17_a_route_that_finds_nothing_falls_back():
     settings = {
-        "routes": {"narrow": {"sources": ["none"], "fallback": "wide"}, "wide": {"sources": ["some"], "fallback": "narrow"}}
+        "routes": {
+            "narrow": {"sources": ["none"], "fallback": "wide"},
+            "wide": {"sources": ["some"], "fallback": "narrow"},
+        }
     }
     async with ContextRouter(settings, connectors={"none": Fixed([]), "some": Fixed("a")}) as router:
         context = await router.route(Request(question="q", mode="narrow"))
@@ -352,7 +366,10 @@ async def test_the_embedder_s_profile_sets_the_weights_of_its_legs():
     docs = Legs({"vector": hits("v"), "text": hits("t")}, embedder="e")
     async with ContextRouter(ONE, providers={"docs": docs}, embedders={"e": Weak()}) as router:
         context = await router.route("q")
-    assert {e.document.id: e.score for e in context.envelopes} == {"t": pytest.approx(1 / 61), "v": pytest.approx(0.25 / 61)}
+    assert {e.document.id: e.score for e in context.envelopes} == {
+        "t": pytest.approx(1 / 61),
+        "v": pytest.approx(0.25 / 61),
+    }
 
 
 async def test_m08_documents_outside_the_period_are_kept_out():
@@ -362,7 +379,9 @@ async def test_m08_documents_outside_the_period_are_kept_out():
 
     old = Hit(document=Document(id="old", content="o", updated_at=datetime(2025, 1, 1, tzinfo=UTC)))
     new = Hit(document=Document(id="new", content="n", updated_at=datetime(2026, 5, 1, tzinfo=UTC)))
-    async with ContextRouter(ONE, connectors={"a": Fixed([old, new], careless=True)}, interpreters={"d": Dated()}) as router:
+    async with ContextRouter(
+        ONE, connectors={"a": Fixed([old, new], careless=True)}, interpreters={"d": Dated()}
+    ) as router:
         assert found(await router.route("q")) == ["new"]
 
 
@@ -382,7 +401,11 @@ def test_the_answer_does_not_depend_on_the_hash_seed():
     outputs = set()
     for seed in ("0", "1", "77"):
         env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": "."}
-        outputs.add(subprocess.run([sys.executable, "-c", _SEED], env=env, capture_output=True, text=True, check=True).stdout)
+        outputs.add(
+            subprocess.run(
+                [sys.executable, "-c", _SEED], env=env, capture_output=True, text=True, check=True
+            ).stdout
+        )
     assert len(outputs) == 1
 
 

@@ -19,11 +19,11 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextrouter.builtin.connectors import extract as extract_module
-from contextrouter.builtin.connectors import rss as rss_module
-from contextrouter.builtin.connectors.extract import LONG_FEED, Extractor
-from contextrouter.builtin.connectors.feed import decode, parse_date, parse_feed, plain_text
+from contextrouter.builtin.connectors.pages import extraction as extract_module
+from contextrouter.builtin.connectors.pages.extraction import LONG_FEED, Extractor
+from contextrouter.builtin.connectors.pages.feed_parser import decode, parse_date, parse_feed, plain_text
 from contextrouter.builtin.connectors.rss import Rss
+from contextrouter.builtin.connectors.rss import connector as rss_module
 from contextrouter.contracts import Partial
 from contextrouter.errors import SourceError, SourceTimeout
 from contextrouter.model import Document, Period, Query
@@ -52,7 +52,11 @@ class Server:
     async def answer(self, request: web.Request) -> web.StreamResponse:
         self.paths.append(request.path)
         found = self.answers[request.path]
-        return web.Response(body=found, content_type="application/rss+xml") if isinstance(found, bytes) else await found(request)
+        return (
+            web.Response(body=found, content_type="application/rss+xml")
+            if isinstance(found, bytes)
+            else await found(request)
+        )
 
 
 @pytest.fixture
@@ -100,7 +104,9 @@ def only(body: bytes, url: str = "https://example.org/feed") -> Document:
 # The cases that users of other feed readers reported
 
 
-async def test_rss_01_a_server_that_never_answers_ends_with_the_deadline(server: Server, opened: Make) -> None:
+async def test_rss_01_a_server_that_never_answers_ends_with_the_deadline(
+    server: Server, opened: Make
+) -> None:
     async def silent(_: web.Request) -> web.Response:
         await asyncio.sleep(30)
         raise AssertionError("not reached")
@@ -158,7 +164,11 @@ def test_rss_04_a_date_nobody_can_read_is_unknown_and_kept_raw() -> None:
 
 
 def test_rss_06_a_broken_byte_does_not_overrule_the_declared_charset() -> None:
-    text = rss("<title>机器学习入门</title><link>https://example.org/a</link>").decode().replace("utf-8", "gb18030")
+    text = (
+        rss("<title>机器学习入门</title><link>https://example.org/a</link>")
+        .decode()
+        .replace("utf-8", "gb18030")
+    )
     body = text.encode("gb18030").replace("门".encode("gb18030"), "门".encode("gb18030") + b"\xff")
     document = only(body)
     assert document.title == "机器学习入门\ufffd"
@@ -168,12 +178,20 @@ def test_rss_08_relative_links_become_absolute() -> None:
     item = "<title>a</title><link>/en/games/x</link>"
     assert only(rss(item)).url == "https://example.org/en/games/x"
     assert (
-        only(rss(item, head="<title>T</title>"), "https://feeds.example.net/all.xml").url == "https://feeds.example.net/en/games/x"
+        only(rss(item, head="<title>T</title>"), "https://feeds.example.net/all.xml").url
+        == "https://feeds.example.net/en/games/x"
     )
 
 
 @pytest.mark.parametrize(
-    "link", ["javascript:alert(1)", "data:text/html,x", "http://[broken", "mailto:a@example.org", "file:///etc/passwd"]
+    "link",
+    [
+        "javascript:alert(1)",
+        "data:text/html,x",
+        "http://[broken",
+        "mailto:a@example.org",
+        "file:///etc/passwd",
+    ],
 )
 def test_rss_08_a_link_that_cannot_be_an_http_address_drops_the_item_with_a_reason(link: str) -> None:
     feed = parse_feed(rss(f"<title>a</title><link>{link}</link>"), "")
@@ -187,7 +205,9 @@ def test_rss_08_a_relative_link_in_a_local_file_without_a_site_drops_the_item() 
     assert "'/x'" in feed.problems[-1]
 
 
-BOMB = "<!DOCTYPE rss [" + "".join(f'<!ENTITY e{n} "{"" if n else "boom"}{f"&e{n - 1};" * 10 if n else ""}">' for n in range(8))
+BOMB = "<!DOCTYPE rss [" + "".join(
+    f'<!ENTITY e{n} "{"" if n else "boom"}{f"&e{n - 1};" * 10 if n else ""}">' for n in range(8)
+)
 
 
 @pytest.mark.parametrize(
@@ -210,8 +230,14 @@ def test_rss_10_entity_declarations_are_refused_before_anything_is_parsed(prolog
 
 
 def test_rss_10_an_article_about_entities_and_an_old_doctype_are_no_attack() -> None:
-    doctype = b'<!DOCTYPE rss PUBLIC "-//Netscape Communications//DTD RSS 0.91//EN" "http://my.netscape.com/publish/formats/rss-0.91.dtd">'
-    body = rss("<title>a</title><link>https://example.org/a</link><description><![CDATA[How <!ENTITY works]]></description>")
+    doctype = (
+        b'<!DOCTYPE rss PUBLIC "-//Netscape Communications//DTD RSS 0.91//EN"'
+        b' "http://my.netscape.com/publish/formats/rss-0.91.dtd">'
+    )
+    body = rss(
+        "<title>a</title><link>https://example.org/a</link><description><![CDATA[How <!ENTITY"
+        " works]]></description>"
+    )
     assert only(body.replace(b"<rss", doctype + b"<rss", 1)).title == "a"
 
 
@@ -220,9 +246,10 @@ def test_rss_10_an_article_about_entities_and_an_old_doctype_are_no_attack() -> 
 
 def test_atom_is_read_with_its_updated_instant() -> None:
     body = (
-        '<feed xmlns="http://www.w3.org/2005/Atom"><title>T</title><entry><id>urn:1</id><title type="html">&lt;b>a&lt;/b></title>'
-        '<link href="https://example.org/a"/><published>2026-01-01T00:00:00Z</published><updated>2026-01-02T00:00:00Z</updated>'
-        '<content type="html">&lt;p>One&lt;/p>&lt;p>Two &amp;amp; three&lt;/p></content></entry></feed>'
+        '<feed xmlns="http://www.w3.org/2005/Atom"><title>T</title><entry><id>urn:1</id><title'
+        ' type="html">&lt;b>a&lt;/b></title><link'
+        ' href="https://example.org/a"/><published>2026-01-01T00:00:00Z</published><updated>2026-01-02T00:00:00Z</updated><content'
+        ' type="html">&lt;p>One&lt;/p>&lt;p>Two &amp;amp; three&lt;/p></content></entry></feed>'
     )
     document = only(body.encode())
     assert (document.id, document.title, document.content) == ("urn:1", "a", "One\nTwo & three")
@@ -231,7 +258,8 @@ def test_atom_is_read_with_its_updated_instant() -> None:
 
 def test_rdf_is_read() -> None:
     body = (
-        '<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns="http://purl.org/rss/1.0/"><channel><title>T</title>'
+        '<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"'
+        ' xmlns="http://purl.org/rss/1.0/"><channel><title>T</title>'
         "</channel><item><title>a</title><link>https://example.org/a</link><description>text</description></item></rdf:RDF>"
     )
     document = only(body.encode())
@@ -240,20 +268,40 @@ def test_rdf_is_read() -> None:
 
 def test_json_feed_is_read() -> None:
     items = [
-        {"id": 7, "url": "/a", "content_html": "<p>x<br>y</p>", "date_published": "2026-01-02T00:00:00Z", "tags": ["t", 1]},
+        {
+            "id": 7,
+            "url": "/a",
+            "content_html": "<p>x<br>y</p>",
+            "date_published": "2026-01-02T00:00:00Z",
+            "tags": ["t", 1],
+        },
         {"id": "8", "content_text": "plain <b>"},
         "nonsense",
     ]
-    feed = {"version": "https://jsonfeed.org/version/1.1", "title": "T", "home_page_url": "https://example.org/", "items": items}
+    feed = {
+        "version": "https://jsonfeed.org/version/1.1",
+        "title": "T",
+        "home_page_url": "https://example.org/",
+        "items": items,
+    }
     first, second = parse_feed(json.dumps(feed).encode(), "").documents
-    assert (first.id, first.url, first.content, first.labels) == ("7", "https://example.org/a", "x\ny", ("t",))
+    assert (first.id, first.url, first.content, first.labels) == (
+        "7",
+        "https://example.org/a",
+        "x\ny",
+        ("t",),
+    )
     assert first.updated_at == datetime(2026, 1, 2, tzinfo=UTC)
     assert (second.id, second.content) == ("8", "plain <b>")
 
 
 def test_a_document_is_web_with_plain_text_snippet_and_feed_title() -> None:
     text = "<p>" + "word " * 100 + "</p><script>alert(1)</script>"
-    document = only(rss(f"<guid isPermaLink='false'>g</guid><title>a</title><description><![CDATA[{text}]]></description>"))
+    document = only(
+        rss(
+            f"<guid isPermaLink='false'>g</guid><title>a</title><description><![CDATA[{text}]]></description>"
+        )
+    )
     assert (document.id, document.url, document.kind) == ("g", "", "web")
     assert document.content == ("word " * 100).strip()
     assert document.snippet == document.content[:200]
@@ -273,13 +321,24 @@ def test_two_links_under_one_guid_are_two_documents_and_a_repeated_item_is_one()
 
 
 def test_a_feed_that_breaks_off_is_read_as_far_as_it_goes() -> None:
-    body = rss("<title>a</title><link>https://example.org/a</link>", "<title>b</title><link>https://example.org/b</link>")
+    body = rss(
+        "<title>a</title><link>https://example.org/a</link>",
+        "<title>b</title><link>https://example.org/b</link>",
+    )
     feed = parse_feed(body[: body.index(b"<title>b") + 9], "")
     assert feed.documents[0].title == "a"
     assert "not well-formed" in feed.problems[0]
 
 
-NO_FEEDS = [b"", b"hello", b"<html><body>x</body></html>", b"{}", b'{"version": 1}', b'{"a":' * 100_000, b"{" * 100_000]
+NO_FEEDS = [
+    b"",
+    b"hello",
+    b"<html><body>x</body></html>",
+    b"{}",
+    b'{"version": 1}',
+    b'{"a":' * 100_000,
+    b"{" * 100_000,
+]
 
 
 @pytest.mark.parametrize("body", NO_FEEDS)
@@ -293,7 +352,11 @@ def test_what_is_no_feed_is_said_to_be_none(body: bytes) -> None:
     [
         (codecs.BOM_UTF16_LE + "ä".encode("utf-16-le"), "text/xml; charset=iso-8859-1", "ä"),
         ("ä".encode("cp1252"), "text/xml; charset=iso-8859-1", "ä"),
-        (b"<?xml version='1.0' encoding='ascii'?>\xe4", "text/xml; charset=utf-8", "<?xml version='1.0' encoding='ascii'?>ä"),
+        (
+            b"<?xml version='1.0' encoding='ascii'?>\xe4",
+            "text/xml; charset=utf-8",
+            "<?xml version='1.0' encoding='ascii'?>ä",
+        ),
         ("ä".encode(), "text/xml; charset=ascii", "Ã¤"),
         ("ä".encode(), "text/xml; charset=zlib", "ä"),
         ("ä".encode(), "text/xml; charset=unknown-8bit", "ä"),
@@ -301,11 +364,16 @@ def test_what_is_no_feed_is_said_to_be_none(body: bytes) -> None:
         ("ä".encode("cp1252"), "", "\ufffd"),
     ],
 )
-def test_the_byte_order_mark_then_the_document_then_the_server_name_the_charset(body: bytes, content_type: str, text: str) -> None:
+def test_the_byte_order_mark_then_the_document_then_the_server_name_the_charset(
+    body: bytes, content_type: str, text: str
+) -> None:
     assert decode(body, content_type) == text
 
 
-@given(st.binary(max_size=200), st.sampled_from(["", "charset=gb18030", "charset=utf-7", "charset=punycode", "charset=hex"]))
+@given(
+    st.binary(max_size=200),
+    st.sampled_from(["", "charset=gb18030", "charset=utf-7", "charset=punycode", "charset=hex"]),
+)
 def test_any_bytes_are_decoded(body: bytes, content_type: str) -> None:
     assert isinstance(decode(body, content_type), str)
 
@@ -326,7 +394,9 @@ def test_html_becomes_plain_text(markup: str, text: str) -> None:
 
 @given(st.text(alphabet="<>&#;!-/\"' abpx[]\n", max_size=120))
 def test_no_markup_breaks_the_reader(markup: str) -> None:
-    assert plain_text(markup) == "\n".join(filter(None, (" ".join(line.split()) for line in plain_text(markup).split("\n"))))
+    assert plain_text(markup) == "\n".join(
+        filter(None, (" ".join(line.split()) for line in plain_text(markup).split("\n")))
+    )
 
 
 @pytest.mark.parametrize("piece", ["<a ", "<!--", "<![a", '<a "', "</p <p ", "<script>", "&#", "<"])
@@ -366,9 +436,15 @@ async def test_the_example_feed_answers_the_example_question() -> None:
     await source.aclose()
 
 
-async def test_equals_come_newest_first_and_undated_last_within_the_limit(server: Server, opened: Make) -> None:
+async def test_equals_come_newest_first_and_undated_last_within_the_limit(
+    server: Server, opened: Make
+) -> None:
     item = "<title>zebra</title><guid isPermaLink='false'>{}</guid><pubDate>{}</pubDate>"
-    dates = {"undated": "soon", "old": "Thu, 01 Jan 2026 00:00:00 GMT", "new": "Fri, 02 Jan 2026 00:00:00 GMT"}
+    dates = {
+        "undated": "soon",
+        "old": "Thu, 01 Jan 2026 00:00:00 GMT",
+        "new": "Fri, 02 Jan 2026 00:00:00 GMT",
+    }
     server.answers["/feed"] = rss(*(item.format(name, when) for name, when in dates.items()))
     source = await opened(server.url + "/feed")
     assert await ids(source) == ["new", "old", "undated"]
@@ -377,11 +453,18 @@ async def test_equals_come_newest_first_and_undated_last_within_the_limit(server
     assert await ids(source, filters={"kind": "book"}) == []
 
 
-async def test_items_beyond_max_age_are_left_out_and_max_items_keeps_the_newest(server: Server, opened: Make) -> None:
-    item = "<title>zebra</title><guid isPermaLink='false'>{}</guid><pubDate>{:%a, %d %b %Y %H:%M:%S} +0000</pubDate>"
+async def test_items_beyond_max_age_are_left_out_and_max_items_keeps_the_newest(
+    server: Server, opened: Make
+) -> None:
+    item = (
+        "<title>zebra</title><guid isPermaLink='false'>{}</guid><pubDate>{:%a, %d %b %Y %H:%M:%S}"
+        " +0000</pubDate>"
+    )
     ages = {"a": 1, "b": 30, "c": 100}
     now = datetime.now(UTC)
-    server.answers["/feed"] = rss(*(item.format(name, now - timedelta(hours=age)) for name, age in ages.items()))
+    server.answers["/feed"] = rss(
+        *(item.format(name, now - timedelta(hours=age)) for name, age in ages.items())
+    )
     assert await ids(await opened(server.url + "/feed", max_age_hours=48)) == ["a", "b"]
     assert await ids(await opened(server.url + "/feed")) == ["a", "b", "c"]
     assert await ids(await opened(server.url + "/feed", max_items=1)) == ["a"]
@@ -401,7 +484,9 @@ async def test_one_failing_feed_of_several_makes_the_answer_partial(server: Serv
     assert "status 404" in source.problems[0]
 
 
-async def test_when_every_feed_fails_the_source_fails_and_says_why(server: Server, opened: Make, tmp_path: Path) -> None:
+async def test_when_every_feed_fails_the_source_fails_and_says_why(
+    server: Server, opened: Make, tmp_path: Path
+) -> None:
     async def page(_: web.Request) -> web.Response:
         return web.Response(text="<html>no feed</html>")
 
@@ -411,7 +496,9 @@ async def test_when_every_feed_fails_the_source_fails_and_says_why(server: Serve
         await source.search(Query(text="zebra"))
 
 
-async def test_a_slow_feed_does_not_hold_up_the_others_beyond_the_deadline(server: Server, opened: Make) -> None:
+async def test_a_slow_feed_does_not_hold_up_the_others_beyond_the_deadline(
+    server: Server, opened: Make
+) -> None:
     async def silent(_: web.Request) -> web.Response:
         await asyncio.sleep(30)
         raise AssertionError("not reached")
@@ -423,7 +510,9 @@ async def test_a_slow_feed_does_not_hold_up_the_others_beyond_the_deadline(serve
     assert len(hits) == 1
 
 
-async def test_items_are_kept_for_refresh_seconds_and_concurrent_questions_share_one_fetch(server: Server, opened: Make) -> None:
+async def test_items_are_kept_for_refresh_seconds_and_concurrent_questions_share_one_fetch(
+    server: Server, opened: Make
+) -> None:
     server.answers["/feed"] = ZEBRA
     kept = await opened(server.url + "/feed")
     async with asyncio.TaskGroup() as group:
@@ -440,7 +529,9 @@ async def test_items_are_kept_for_refresh_seconds_and_concurrent_questions_share
     assert len(server.paths) <= 5  # one for the first, one for all that asked while it ran
 
 
-async def test_one_cancelled_question_does_not_fail_those_that_share_its_fetch(server: Server, opened: Make) -> None:
+async def test_one_cancelled_question_does_not_fail_those_that_share_its_fetch(
+    server: Server, opened: Make
+) -> None:
     arrived, gate = asyncio.Event(), asyncio.Event()
 
     async def gated(_: web.Request) -> web.Response:
@@ -527,7 +618,9 @@ async def test_a_feed_that_fails_keeps_its_items_and_is_left_alone_twice_as_long
     assert not isinstance(await source.search(Query(text="zebra")), Partial)
 
 
-@pytest.mark.parametrize(("status", "headers", "pause"), [(429, {"Retry-After": "100"}, 100), (410, {}, 3600), (404, {}, 10)])
+@pytest.mark.parametrize(
+    ("status", "headers", "pause"), [(429, {"Retry-After": "100"}, 100), (410, {}, 3600), (404, {}, 10)]
+)
 async def test_a_feed_says_how_long_it_wants_to_be_left_alone(
     server: Server, opened: Make, status: int, headers: dict[str, str], pause: int
 ) -> None:
@@ -559,7 +652,9 @@ async def test_a_reading_goes_on_when_who_asked_has_no_more_time(server: Server,
     assert len(server.paths) == 1
 
 
-@pytest.mark.parametrize("date", ["Mon, 01 Jan 0001 00:00:00 GMT", "Fri, 01 Jan 2999 00:00:00 GMT", "1899-12-31T00:00:00Z"])
+@pytest.mark.parametrize(
+    "date", ["Mon, 01 Jan 0001 00:00:00 GMT", "Fri, 01 Jan 2999 00:00:00 GMT", "1899-12-31T00:00:00Z"]
+)
 def test_an_absurd_date_is_no_date_and_is_said(date: str) -> None:
     feed = parse_feed(rss(f"<title>a</title><link>https://example.org/a</link><pubDate>{date}</pubDate>"), "")
     assert feed.documents[0].updated_at is None
@@ -570,28 +665,44 @@ def test_an_absurd_date_is_no_date_and_is_said(date: str) -> None:
 # Full text
 
 
-async def test_the_pages_of_the_newest_items_are_read_and_stand_in_their_place(server: Server, opened: Make) -> None:
+async def test_the_pages_of_the_newest_items_are_read_and_stand_in_their_place(
+    server: Server, opened: Make
+) -> None:
     def page(text: str) -> Answer:
         async def answer(_: web.Request) -> web.Response:
-            return web.Response(text=f"<html><body><article><p>{text * 20}</p></article></body></html>", content_type="text/html")
+            return web.Response(
+                text=f"<html><body><article><p>{text * 20}</p></article></body></html>",
+                content_type="text/html",
+            )
 
         return answer
 
-    item = "<title>zebra {0}</title><link>{1}/{0}</link><description>short</description><pubDate>0{2} Jan 2026 00:00 GMT</pubDate>"
+    item = (
+        "<title>zebra {0}</title><link>{1}/{0}</link><description>short</description><pubDate>0{2} Jan 2026"
+        " 00:00 GMT</pubDate>"
+    )
     pages = {"/a": page("All about the stripes. "), "/b": page("All about the mane. ")}
-    server.answers = {"/feed": rss(*(item.format(n, server.url, day) for n, day in (("a", 3), ("b", 2), ("c", 1)))), **pages}
+    server.answers = {
+        "/feed": rss(*(item.format(n, server.url, day) for n, day in (("a", 3), ("b", 2), ("c", 1)))),
+        **pages,
+    }
     source = await opened(server.url + "/feed", full_text=1)
     hits = await source.search(Query(text="zebra stripes mane"))
     assert hits[0].document.content.startswith("All about the stripes.")
     assert hits[0].document.parent == server.url + "/a"
-    assert (hits[0].document.title, hits[0].document.updated_at) == ("zebra a", datetime(2026, 1, 3, tzinfo=UTC))
+    assert (hits[0].document.title, hits[0].document.updated_at) == (
+        "zebra a",
+        datetime(2026, 1, 3, tzinfo=UTC),
+    )
     assert [hit.document.content for hit in hits[1:]] == ["short", "short"]
     assert server.paths == ["/feed", "/a"]
     await ids(source)
     assert server.paths == ["/feed", "/a"]
 
 
-async def test_a_page_that_cannot_be_read_leaves_its_item_as_the_feed_has_it(server: Server, opened: Make) -> None:
+async def test_a_page_that_cannot_be_read_leaves_its_item_as_the_feed_has_it(
+    server: Server, opened: Make
+) -> None:
     async def missing(_: web.Request) -> web.Response:
         return web.Response(status=404)
 
@@ -620,9 +731,18 @@ async def test_items_are_used_while_their_pages_are_still_read(server: Server, o
 
 
 @pytest.mark.parametrize(
-    "url", ["http://127.0.0.1:{}/", "http://localhost:{}/", "http://[::1]:{}/", "http://2130706433:{}/", "http://0x7f.0.0.1:{}/"]
+    "url",
+    [
+        "http://127.0.0.1:{}/",
+        "http://localhost:{}/",
+        "http://[::1]:{}/",
+        "http://2130706433:{}/",
+        "http://0x7f.0.0.1:{}/",
+    ],
 )
-async def test_web_10_private_addresses_are_refused_in_whatever_form(server: Server, opened: Make, url: str) -> None:
+async def test_web_10_private_addresses_are_refused_in_whatever_form(
+    server: Server, opened: Make, url: str
+) -> None:
     server.answers["/"] = ZEBRA
     source = await opened(url.format(server.url.rpartition(":")[2]), allow_private=[])
     with pytest.raises(SourceError, match="could not be fetched"):
@@ -630,9 +750,13 @@ async def test_web_10_private_addresses_are_refused_in_whatever_form(server: Ser
     assert server.paths == []
 
 
-async def test_web_08_the_address_that_is_connected_to_is_the_one_that_is_checked(opened: Make, server: Server) -> None:
+async def test_web_08_the_address_that_is_connected_to_is_the_one_that_is_checked(
+    opened: Make, server: Server
+) -> None:
     source = await opened(server.url + "/", allow_private=[])
-    with pytest.raises(SourceError, match=r"127\.0\.0\.1 is not a public address; name its network in `allow_private`"):
+    with pytest.raises(
+        SourceError, match=r"127\.0\.0\.1 is not a public address; name its network in `allow_private`"
+    ):
         await source.search(Query(text="zebra"))
 
 
@@ -658,7 +782,9 @@ async def test_a_redirect_to_anything_but_http_is_refused(server: Server, opened
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "bare"])
-async def test_web_13_a_compressed_body_is_read_and_a_bomb_is_cut_off(server: Server, opened: Make, encoding: str) -> None:
+async def test_web_13_a_compressed_body_is_read_and_a_bomb_is_cut_off(
+    server: Server, opened: Make, encoding: str
+) -> None:
     def squeeze(data: bytes) -> bytes:
         if encoding == "gzip":
             return gzip.compress(data)
@@ -667,7 +793,9 @@ async def test_web_13_a_compressed_body_is_read_and_a_bomb_is_cut_off(server: Se
 
     def serve(data: bytes) -> Answer:
         async def answer(_: web.Request) -> web.Response:
-            return web.Response(body=data, headers={"Content-Encoding": "gzip" if encoding == "gzip" else "deflate"})
+            return web.Response(
+                body=data, headers={"Content-Encoding": "gzip" if encoding == "gzip" else "deflate"}
+            )
 
         return answer
 
@@ -677,7 +805,9 @@ async def test_web_13_a_compressed_body_is_read_and_a_bomb_is_cut_off(server: Se
         await ids(await opened(server.url + "/bomb", max_bytes=1_000))
 
 
-async def test_a_body_longer_than_max_bytes_is_refused_on_disk_too(server: Server, opened: Make, tmp_path: Path) -> None:
+async def test_a_body_longer_than_max_bytes_is_refused_on_disk_too(
+    server: Server, opened: Make, tmp_path: Path
+) -> None:
     server.answers["/feed"] = ZEBRA
     (tmp_path / "feed.xml").write_bytes(ZEBRA)
     fetched = await opened(server.url + "/feed", max_bytes=50)
@@ -741,7 +871,9 @@ async def test_a_source_that_is_not_open_says_so() -> None:
 
 
 def test_it_can_be_used_in_one_event_loop_after_another() -> None:
-    source = Rss(urls=["http://127.0.0.1:1/"], paths=[str(EXAMPLES / "news.xml")], allow_private=["127.0.0.0/8"])
+    source = Rss(
+        urls=["http://127.0.0.1:1/"], paths=[str(EXAMPLES / "news.xml")], allow_private=["127.0.0.0/8"]
+    )
 
     async def once() -> int:
         await source.open()
@@ -756,7 +888,11 @@ def test_it_can_be_used_in_one_event_loop_after_another() -> None:
 
 def long_feed() -> bytes:
     about = "<pubDate>Tue, 03 Nov 2026 10:00:00 +0100</pubDate><category>a</category><category>b</category>"
-    text = "<description>&lt;p style='display:none'&gt;unseen&lt;/p&gt;" + "text and more " * 60 + "</description>"
+    text = (
+        "<description>&lt;p style='display:none'&gt;unseen&lt;/p&gt;"
+        + "text and more " * 60
+        + "</description>"
+    )
     return rss(*(f"<title>n {n}</title><link>/{n}</link>{about}{text}" for n in range(400)))
 
 
@@ -775,10 +911,14 @@ async def test_a_long_feed_is_parsed_in_a_process_and_says_the_same():
     assert len(found.documents) == 400
 
 
-async def test_a_feed_that_takes_too_long_to_parse_is_given_up_with_its_process(server: Server, opened, monkeypatch):
+async def test_a_feed_that_takes_too_long_to_parse_is_given_up_with_its_process(
+    server: Server, opened, monkeypatch
+):
     started: list[subprocess.Popen[bytes]] = []
     start = extract_module._Worker._start
-    monkeypatch.setattr(extract_module._Worker, "_start", lambda worker: started.append(process := start(worker)) or process)
+    monkeypatch.setattr(
+        extract_module._Worker, "_start", lambda worker: started.append(process := start(worker)) or process
+    )
     server.answers["/hostile"] = rss("<title>a</title><description>" + "<" * 4_000_000 + "</description>")
     server.answers["/good"] = ZEBRA
     source = await opened(f"{server.url}/hostile", f"{server.url}/good", fetch_seconds=0.7)

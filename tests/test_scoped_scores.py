@@ -1,4 +1,6 @@
-"""Documents of others move neither scores nor order of mine: in the stores, in their statistics, and calibrated."""
+"""Documents of others move neither scores nor order of mine: in the stores, in their statistics, and
+calibrated.
+"""
 
 from __future__ import annotations
 
@@ -13,22 +15,31 @@ from hypothesis import strategies as st
 
 from contextrouter import ContextRouter
 from contextrouter.builtin.connectors.files import Files
-from contextrouter.builtin.providers import sqlite_text
 from contextrouter.builtin.providers.memory import Memory
-from contextrouter.builtin.providers.sqlite import Sqlite
+from contextrouter.builtin.providers.sqlite import Sqlite, text_leg
 from contextrouter.contracts import Entry
-from contextrouter.model import SHARED, Context, Document, Query, Request, Scope
+from contextrouter.model import Context, Document, Query, Request
+from contextrouter.scope import SHARED, Scope
 
 SCOPE = Scope(tenant="a", compartments=frozenset({"hr"}), ceiling="internal")
 _WORDS = ["sun", "moon", "tide", "comet", "\u4eac\u90fd", "\u4eac\u6c34"]
 _TEXTS = st.lists(st.sampled_from(_WORDS), min_size=1, max_size=6).map(" ".join)
 _MINE = st.builds(
-    Document, content=_TEXTS, title=_TEXTS, tenant=st.sampled_from(["a", SHARED]), compartment=st.sampled_from([None, "hr"])
+    Document,
+    content=_TEXTS,
+    title=_TEXTS,
+    tenant=st.sampled_from(["a", SHARED]),
+    compartment=st.sampled_from([None, "hr"]),
 )
 _OTHERS = (
     st.builds(Document, content=_TEXTS, title=_TEXTS, tenant=st.sampled_from(["b", None, "A"]))
     | st.builds(Document, content=_TEXTS, tenant=st.just("a"), compartment=st.just("legal"))
-    | st.builds(Document, content=_TEXTS, tenant=st.just("a"), sensitivity=st.sampled_from(["restricted", "unheard-of"]))
+    | st.builds(
+        Document,
+        content=_TEXTS,
+        tenant=st.just("a"),
+        sensitivity=st.sampled_from(["restricted", "unheard-of"]),
+    )
 )
 _QUESTIONS = st.sampled_from(["sun", "tide of the moon", "comet sun", "\u4eac", "moon -sun"])
 
@@ -45,9 +56,10 @@ async def told(store: Memory | Sqlite, question: str) -> object:
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    mine=st.lists(_MINE, min_size=1, max_size=5), others=st.lists(_OTHERS, min_size=1, max_size=5),
+    mine=st.lists(_MINE, min_size=1, max_size=5),
+    others=st.lists(_OTHERS, min_size=1, max_size=5),
     questions=st.lists(_QUESTIONS, min_size=1, max_size=3, unique=True),
-)  # fmt: skip
+)
 def test_others_documents_move_no_score(
     tmp_path: Path, mine: list[Document], others: list[Document], questions: list[str]
 ) -> None:
@@ -66,13 +78,19 @@ def test_others_documents_move_no_score(
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
-async def test_terms_that_only_others_have_take_no_place_of_those_a_character_begins(tmp_path: Path, kind: str) -> None:
+async def test_terms_that_only_others_have_take_no_place_of_those_a_character_begins(
+    tmp_path: Path, kind: str
+) -> None:
     """A character stands for 50 terms it begins; others' 60 come first by code point, mine after them."""
     store = Memory() if kind == "memory" else Sqlite(path=str(tmp_path / "s.db"), embedder=None)
     await store.open()
-    await store.upsert(entries([Document(content="\u4eac\u90fd", tenant="a"), Document(content="sun", tenant="a")], "m"))
+    await store.upsert(
+        entries([Document(content="\u4eac\u90fd", tenant="a"), Document(content="sun", tenant="a")], "m")
+    )
     before = await told(store, "\u4eac")
-    await store.upsert(entries([Document(content="\u4eac" + chr(0x4E00 + n), tenant="b") for n in range(60)], "o"))
+    await store.upsert(
+        entries([Document(content="\u4eac" + chr(0x4E00 + n), tenant="b") for n in range(60)], "o")
+    )
     assert await told(store, "\u4eac") == before
     assert before[0][0][0] == "m0"  # type: ignore[index]
     await store.aclose()
@@ -81,8 +99,10 @@ async def test_terms_that_only_others_have_take_no_place_of_those_a_character_be
 async def test_which_terms_are_too_common_to_read_is_decided_by_what_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of nine terms, more than are read unseen, the budget of 20 postings covers all of mine; others' would use it up."""
-    monkeypatch.setattr(sqlite_text, "POSTINGS", 20)
+    """Of nine terms, more than are read unseen, the budget of 20 postings covers all of mine; others' would
+    use it up.
+    """
+    monkeypatch.setattr(text_leg, "POSTINGS", 20)
     store = Sqlite(path=str(tmp_path / "s.db"), embedder=None)
     await store.open()
     words = [f"word{n}" for n in range(9)]
@@ -96,10 +116,13 @@ async def test_which_terms_are_too_common_to_read_is_decided_by_what_is_shown(
 
 @settings(max_examples=25, deadline=None)
 @given(
-    mine=st.lists(_MINE, min_size=2, max_size=6), others=st.lists(_OTHERS, min_size=1, max_size=6),
+    mine=st.lists(_MINE, min_size=2, max_size=6),
+    others=st.lists(_OTHERS, min_size=1, max_size=6),
     question=st.sampled_from(["sun moon", "tide of the moon", "comet"]),
-)  # fmt: skip
-def test_others_documents_move_no_calibrated_score(mine: list[Document], others: list[Document], question: str) -> None:
+)
+def test_others_documents_move_no_calibrated_score(
+    mine: list[Document], others: list[Document], question: str
+) -> None:
     async def routed(*documents: Sequence[Document]) -> Context:
         stores = {}
         for name in ("one", "two"):
@@ -111,7 +134,10 @@ def test_others_documents_move_no_calibrated_score(mine: list[Document], others:
 
     def seen(context: Context) -> object:
         found = context.envelopes
-        ranked = [(each.document.id, each.score, [(p.source, p.rank, p.score) for p in each.provenance]) for each in found]
+        ranked = [
+            (each.document.id, each.score, [(p.source, p.rank, p.score) for p in each.provenance])
+            for each in found
+        ]
         return ranked, {step.name: step.note for step in context.trace.steps}
 
     async def compare() -> None:
@@ -121,7 +147,9 @@ def test_others_documents_move_no_calibrated_score(mine: list[Document], others:
 
 
 async def test_counts_by_label_follow_what_comes_goes_and_is_replaced(tmp_path: Path):
-    """Beside a reader that looks anew each time, one that only counts what is new says the same after every write."""
+    """Beside a reader that looks anew each time, one that only counts what is new says the same after every
+    write.
+    """
     path = str(tmp_path / "s.db")
     writer, kept = Sqlite(path=path, embedder=None), Sqlite(path=path, embedder=None)
     for store in (writer, kept):
@@ -135,9 +163,13 @@ async def test_counts_by_label_follow_what_comes_goes_and_is_replaced(tmp_path: 
         await fresh.aclose()
         return told.documents
 
-    await writer.upsert(entries([Document(content="sun", tenant="a"), Document(content="sun moon", tenant="b")], "x"))
+    await writer.upsert(
+        entries([Document(content="sun", tenant="a"), Document(content="sun moon", tenant="b")], "x")
+    )
     assert await same() == 1
-    await writer.upsert(entries([Document(content="sun tide", tenant="a"), Document(content="moon", tenant=SHARED)], "y"))
+    await writer.upsert(
+        entries([Document(content="sun tide", tenant="a"), Document(content="moon", tenant=SHARED)], "y")
+    )
     assert await same() == 3
     await writer.upsert(entries([Document(content="sun sun moon tide", tenant="a")], "y"))  # y0 is replaced
     assert await same() == 3

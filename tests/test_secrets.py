@@ -7,17 +7,10 @@ from pathlib import Path
 import pytest
 from example import CommandLine
 
-from contextrouter import (
-    ContextRouter,
-    Intent,
-    Interpreter,
-    PluginError,
-    Request,
-    SettingsError,
-)
-from contextrouter.errors import is_secret, mask
-from contextrouter.intent import FAILED, interpret
-from contextrouter.plugins import Registry
+from contextrouter import ContextRouter, Intent, Interpreter, PluginError, Request, SettingsError
+from contextrouter.pipeline.interpretation import FAILED, interpret
+from contextrouter.runtime.masking import is_secret, mask
+from contextrouter.runtime.registry import Registry
 from contextrouter.settings import InterpreterKeys, load
 from contextrouter.testing import Fixed, Raising
 
@@ -26,14 +19,17 @@ VALUE = "hunter2-and-more"
 
 @pytest.mark.parametrize(
     "name",
-    "api_key X-Api-Key x-api-keys apiKey accessToken db_password dbpassword passwd pwd passphrase auth Authorization bearer sig "
-    "X-Amz-Signature signature client_secret clientSecret credentials creds dsn set-cookie AWS_SECRET_ACCESS_KEY jwt".split(),
+    "api_key X-Api-Key x-api-keys apiKey accessToken db_password dbpassword passwd pwd passphrase auth"
+    " Authorization bearer sig X-Amz-Signature signature client_secret clientSecret credentials creds dsn"
+    " set-cookie AWS_SECRET_ACCESS_KEY jwt".split(),
 )
 def test_a_name_that_says_secret_is_one_however_it_is_written(name: str):
     assert is_secret(name)
 
 
-@pytest.mark.parametrize("name", "author authority keywords monkey keyboard tokenizer passage compass design significant".split())
+@pytest.mark.parametrize(
+    "name", "author authority keywords monkey keyboard tokenizer passage compass design significant".split()
+)
 def test_a_name_that_only_holds_the_letters_is_none(name: str):
     assert not is_secret(name)
 
@@ -59,7 +55,10 @@ def test_a_name_that_only_holds_the_letters_is_none(name: str):
         ("cookie: a=b; c=d", "cookie: ***"),
         ("error: token=abc, then (pwd: x)", "error: token=***, then (pwd: ***)"),
         ("the API key: sk-1 is wrong", "the API key: *** is wrong"),
-        ("-----BEGIN RSA PRIVATE KEY-----\nMII\n-----END RSA", "-----BEGIN RSA PRIVATE KEY-----***-----END RSA"),
+        (
+            "-----BEGIN RSA PRIVATE KEY-----\nMII\n-----END RSA",
+            "-----BEGIN RSA PRIVATE KEY-----***-----END RSA",
+        ),
         ('password="cut off here', 'password="***'),
         ("KeyError: 'name'", "KeyError: 'name'"),
         ("unknown key. Known keys: a, b; author: c", "unknown key. Known keys: a, b; author: c"),
@@ -72,13 +71,27 @@ def test_a_text_is_shown_without_the_values_of_secrets(text: str, masked: str):
 
 
 def test_known_secrets_are_found_as_urls_and_reprs_spell_them_and_the_longest_first():
-    shown = mask(f"a p@ss/wörd b p%40ss%2Fw%C3%B6rd c {'p@ss/wörd'!a} d abcd1234 e abc", ["abcd", "abcd1234", "p@ss/wörd", "abc"])
+    shown = mask(
+        f"a p@ss/wörd b p%40ss%2Fw%C3%B6rd c {'p@ss/wörd'!a} d abcd1234 e abc",
+        ["abcd", "abcd1234", "p@ss/wörd", "abc"],
+    )
     assert shown == "a *** b *** c '***' d *** e abc"
 
 
 @pytest.mark.parametrize(
     "part",
-    ["a-", "password", "key='", "://a:", "bearer ", "auth: ", "secret=(", "key\\\\\\", "token ", "-----BEGIN PRIVATE KEY-----"],
+    [
+        "a-",
+        "password",
+        "key='",
+        "://a:",
+        "bearer ",
+        "auth: ",
+        "secret=(",
+        "key\\\\\\",
+        "token ",
+        "-----BEGIN PRIVATE KEY-----",
+    ],
 )
 def test_a_long_text_made_to_be_slow_is_masked_in_proportion_to_its_length(part: str):
     """With a repetition that has no bound before the value, one of these takes minutes."""
@@ -106,14 +119,19 @@ class Tells(Interpreter):
 async def test_an_interpreter_s_failure_is_masked_in_the_intent_the_trace_and_the_error():
     said = f"the model refused {VALUE} and api_key='a b c'"
     settings = {"cache": {"secret": VALUE}}
-    async with ContextRouter(settings, connectors={"a": Fixed()}, interpreters={"tells": Tells(said)}) as router:
+    async with ContextRouter(
+        settings, connectors={"a": Fixed()}, interpreters={"tells": Tells(said)}
+    ) as router:
         context = await router.route("q")
     shown = "ValueError: the model refused *** and api_key='***'"
     assert context.intent.attributes[FAILED] == {"tells": shown}
     assert context.trace.steps[0].note == f"failed: tells: {shown}"
     with pytest.raises(PluginError) as caught:
         await interpret(
-            Request(question="q"), {"tells": Tells(said)}, keys={"tells": InterpreterKeys(on_error="raise")}, secrets=[VALUE]
+            Request(question="q"),
+            {"tells": Tells(said)},
+            keys={"tells": InterpreterKeys(on_error="raise")},
+            secrets=[VALUE],
         )
     assert str(caught.value) == f"Interpreter 'tells' failed: {shown}."
 
@@ -130,16 +148,23 @@ class Names(Connector):
 
 def test_a_constructor_s_error_is_masked(tmp_path: Path):
     (tmp_path / "names.py").write_text(NAMES)
-    text = f'[plugins]\npaths = ["."]\n[connectors.names]\nurl = "db://u:{VALUE}@h"\nauth = {{ user = "{VALUE}" }}\n'
+    text = (
+        f'[plugins]\npaths = ["."]\n[connectors.names]\nurl = "db://u:{VALUE}@h"\nauth = {{ user = "{VALUE}"'
+        " }\n"
+    )
     (tmp_path / "settings.toml").write_text(text)
     with pytest.raises(SettingsError) as caught:
         ContextRouter.from_toml(tmp_path / "settings.toml")
-    assert str(caught.value) == "settings.toml:3: connectors.names: cannot use db://u:***@h with {'user': '***'}"
+    assert (
+        str(caught.value) == "settings.toml:3: connectors.names: cannot use db://u:***@h with {'user': '***'}"
+    )
 
 
 def test_a_value_of_the_wrong_type_that_came_from_a_secret_is_masked(tmp_path: Path):
     (tmp_path / "settings.toml").write_text('[rag]\nmax_books = "${DB_PASSWORD}"\n')
-    with pytest.raises(SettingsError, match=r"settings.toml:2: rag.max_books: expected `int`.*\*\*\*") as caught:
+    with pytest.raises(
+        SettingsError, match=r"settings.toml:2: rag.max_books: expected `int`.*\*\*\*"
+    ) as caught:
         load(tmp_path / "settings.toml", Registry, environ={"DB_PASSWORD": VALUE})
     assert VALUE not in str(caught.value)
 
@@ -157,10 +182,15 @@ class Looks(Connector):
 @pytest.mark.parametrize(
     "line",
     [
-        'headers = {{ "X-Api-Key" = "{v}" }}', 'headers = {{ authorization = "Bearer {v}" }}', 'auth = {{ user = "{v}" }}',
-        'pwd = "{v}"', 'url = "https://h/?key={v}"', 'url = "https://h/?a=1&sig={v}"', 'url = "https://u:a/b@{v}@h/"',
+        'headers = {{ "X-Api-Key" = "{v}" }}',
+        'headers = {{ authorization = "Bearer {v}" }}',
+        'auth = {{ user = "{v}" }}',
+        'pwd = "{v}"',
+        'url = "https://h/?key={v}"',
+        'url = "https://h/?a=1&sig={v}"',
+        'url = "https://u:a/b@{v}@h/"',
     ],
-)  # fmt: skip
+)
 def test_the_settings_command_shows_no_secret(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], line: str
 ):

@@ -1,4 +1,6 @@
-"""The HTTP API against a real server: what is answered, what is refused and how, limits, logs, and an orderly end."""
+"""The HTTP API against a real server: what is answered, what is refused and how, limits, logs, and an orderly
+end.
+"""
 
 from __future__ import annotations
 
@@ -48,9 +50,19 @@ async def test_route_answers_with_the_whole_context():
     told = answer.json
     assert told["outcome"] == "answered"
     assert [each["document"]["id"] for each in told["envelopes"]] == ["a", "b", "c"]
-    assert [(each["number"], each["source"]) for each in told["citations"]] == [(1, "docs"), (2, "docs"), (3, "docs")]
+    assert [(each["number"], each["source"]) for each in told["citations"]] == [
+        (1, "docs"),
+        (2, "docs"),
+        (3, "docs"),
+    ]
     assert told["degraded"] is False
-    assert {step["name"] for step in told["trace"]["steps"]} >= {"plan", "fan_out", "fuse", "select", "assemble"}
+    assert {step["name"] for step in told["trace"]["steps"]} >= {
+        "plan",
+        "fan_out",
+        "fuse",
+        "select",
+        "assemble",
+    }
 
 
 async def test_a_stream_tells_each_source_when_it_comes_and_then_the_result():
@@ -68,7 +80,9 @@ async def test_reports_reach_the_client_before_the_slow_source_ends():
     slow = Fixed("a", delay=30)
     async with served(router(connectors={"slow": slow, "fast": Fixed("b")})) as ask:
         body = json.dumps({"question": "what?", "stream": True}).encode()
-        async with ask.session.post(f"{ask.url}/v1/route", data=body, headers={"Content-Type": "application/json"}) as response:
+        async with ask.session.post(
+            f"{ask.url}/v1/route", data=body, headers={"Content-Type": "application/json"}
+        ) as response:
             first = await response.content.readuntil(b"\n\n")
     assert b'"source":"fast"' in first
 
@@ -77,7 +91,12 @@ async def test_a_stream_whose_sources_all_fail_ends_with_the_error():
     async with served(router(connectors={"gone": Raising(SourceError("no line"))})) as ask:
         answer = await ask("/v1/route", {"question": "what?", "stream": True})
     name, problem = answer.events[-1]
-    assert (answer.status, name, problem["code"], problem["status"]) == (200, "error", "all_sources_failed", 502)
+    assert (answer.status, name, problem["code"], problem["status"]) == (
+        200,
+        "error",
+        "all_sources_failed",
+        502,
+    )
     assert problem["coverage"][0]["error"] == "no line"
 
 
@@ -86,9 +105,13 @@ async def test_curl_without_a_buffer_reads_a_stream():
     sent = ["-H", "Content-Type: application/json", "-d", '{"question": "what?", "stream": true}']
     async with served(router()) as ask:
         ran = await asyncio.to_thread(
-            subprocess.run, ["curl", "-sN", f"{ask.url}/v1/route", *sent],
-            capture_output=True, text=True, check=True, timeout=60,
-        )  # fmt: skip
+            subprocess.run,
+            ["curl", "-sN", f"{ask.url}/v1/route", *sent],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
     assert re.findall(r"^event: (\w+)$", ran.stdout, re.M) == ["report", "result"]
 
 
@@ -101,16 +124,24 @@ async def test_plan_says_what_would_be_asked_and_asks_nobody():
 
 
 async def test_health_readiness_and_sources():
-    async with served(router({"connectors": {"docs": {"compartment": "hr"}}, "routes": {"quick": {}}})) as ask:
+    async with served(
+        router({"connectors": {"docs": {"compartment": "hr"}}, "routes": {"quick": {}}})
+    ) as ask:
         assert (await ask("/healthz")).json == {"status": "ok"}
         assert (await ask("/readyz")).json == {"status": "ready"}
         told = (await ask("/v1/sources")).json
     assert told["sources"] == [
         {
-            "name": "docs", "kind": "connector", "use": "(made by hand)", "legs": ["default"], "weight": 1.0,
-            "compartment": "hr", "sensitivity": None, "excluded": "",
+            "name": "docs",
+            "kind": "connector",
+            "use": "(made by hand)",
+            "legs": ["default"],
+            "weight": 1.0,
+            "compartment": "hr",
+            "sensitivity": None,
+            "excluded": "",
         }
-    ]  # fmt: skip
+    ]
     assert (told["routes"], told["caller"], told["scope"]) == (["default", "quick"], "local", None)
 
 
@@ -174,7 +205,11 @@ async def test_other_paths_methods_and_media_are_refused():
         nowhere, method = await ask("/v1/nowhere"), await ask("/v1/route")
         form = await ask("/v1/route", data=b'{"question": "q"}', headers={"Content-Type": "text/plain"})
     assert (nowhere.status, nowhere.json["code"]) == (404, "not_found")
-    assert (method.status, method.json["code"], method.headers["Allow"]) == (405, "method_not_allowed", "POST")
+    assert (method.status, method.json["code"], method.headers["Allow"]) == (
+        405,
+        "method_not_allowed",
+        "POST",
+    )
     assert (form.status, form.json["code"]) == (415, "not_json")
 
 
@@ -207,7 +242,9 @@ async def test_pages_of_other_sites_are_let_in_only_when_listed():
         before = await ask("/v1/route", method="OPTIONS", headers=wanted)
         other = await ask("/v1/route", method="OPTIONS", headers={**wanted, "Origin": "https://evil.example"})
         answer = await ask("/v1/route", {"question": "q"}, headers={"Origin": "https://app.example"})
-        stream = await ask("/v1/route", {"question": "q", "stream": True}, headers={"Origin": "https://app.example"})
+        stream = await ask(
+            "/v1/route", {"question": "q", "stream": True}, headers={"Origin": "https://app.example"}
+        )
     async with served(router()) as ask:
         closed = await ask("/v1/route", {"question": "q"}, headers={"Origin": "https://app.example"})
     assert before.headers["Access-Control-Allow-Origin"] == "https://app.example"
@@ -219,8 +256,12 @@ async def test_pages_of_other_sites_are_let_in_only_when_listed():
 
 
 async def test_more_requests_at_once_than_allowed_are_refused_at_once():
-    async with served(router({"serve": {"max_requests": 2}}, connectors={"docs": Fixed("a", delay=0.5)})) as ask:
-        answers = await asyncio.wait_for(asyncio.gather(*(ask("/v1/route", {"question": "q"}) for _ in range(5))), 30)
+    async with served(
+        router({"serve": {"max_requests": 2}}, connectors={"docs": Fixed("a", delay=0.5)})
+    ) as ask:
+        answers = await asyncio.wait_for(
+            asyncio.gather(*(ask("/v1/route", {"question": "q"}) for _ in range(5))), 30
+        )
         after = await ask("/v1/route", {"question": "q"})
     assert sorted(answer.status for answer in answers) == [200, 200, 503, 503, 503]
     assert {answer.headers["Retry-After"] for answer in answers if answer.status == 503} == {"1"}
@@ -229,11 +270,17 @@ async def test_more_requests_at_once_than_allowed_are_refused_at_once():
 
 async def test_questions_wait_their_turn_and_their_deadline_runs_from_it_on():
     most, chat = Concurrent(), {"model": "contextrouter"}
-    settings = {"serve": {"max_running": 2}, "rag": {"interpreters": [], "cache_enabled": False, "timeout_seconds": 0.4}}
+    settings = {
+        "serve": {"max_running": 2},
+        "rag": {"interpreters": [], "cache_enabled": False, "timeout_seconds": 0.4},
+    }
     async with served(router(settings, connectors={"docs": most})) as ask:
         answers = await asyncio.gather(
             *(ask("/v1/route", {"question": f"q{n}", "stream": n % 2 == 0}) for n in range(8)),
-            *(ask("/v1/chat/completions", chat | {"messages": [{"role": "user", "content": f"q{n}"}]}) for n in range(4)),
+            *(
+                ask("/v1/chat/completions", chat | {"messages": [{"role": "user", "content": f"q{n}"}]})
+                for n in range(4)
+            ),
         )
     assert [answer.status for answer in answers] == [200] * 12
     assert most.highest == 2  # 12 questions of 0.1 s each, two at a time: longer than 0.4 s
@@ -248,7 +295,10 @@ async def test_a_client_that_does_not_read_its_stream_holds_up_nobody():
         host, port = ask.url.removeprefix("http://").split(":")
         body = json.dumps({"question": "q", "stream": True}).encode()
         reader, writer = await asyncio.open_connection(host, int(port), limit=1)
-        head = f"POST /v1/route HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        head = (
+            f"POST /v1/route HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length:"
+            f" {len(body)}\r\n\r\n"
+        )
         writer.write(head.encode() + body)
         await reader.read(1)
         answer = await asyncio.wait_for(ask("/v1/route", {"question": "another"}), 20)
@@ -258,7 +308,9 @@ async def test_a_client_that_does_not_read_its_stream_holds_up_nobody():
 
 async def test_a_deadline_is_no_longer_than_the_settings_allow():
     async with served(
-        router({"serve": {"max_deadline_seconds": 0.1}}, connectors={"a": Fixed("a"), "b": Fixed("b", delay=30)})
+        router(
+            {"serve": {"max_deadline_seconds": 0.1}}, connectors={"a": Fixed("a"), "b": Fixed("b", delay=30)}
+        )
     ) as ask:
         told = (await ask("/v1/route", {"question": "q", "deadline": 1000})).json
     assert {report["source"]: report["status"] for report in told["coverage"]} == {"a": "ok", "b": "timeout"}
@@ -269,7 +321,8 @@ async def test_a_body_that_does_not_come_is_not_waited_for():
         host, port = ask.url.removeprefix("http://").split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(
-            b"POST /v1/route HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+            b"POST /v1/route HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length:"
+            b" 100\r\n\r\n{"
         )
         head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 30)
         writer.close()
@@ -280,7 +333,9 @@ async def test_a_client_that_goes_away_is_no_fault_and_stops_the_work(caplog: py
     async with served(router(connectors={"fast": Fixed("a"), "slow": Fixed("b", delay=20)})) as ask:
         for stream in (True, False):
             with pytest.raises(TimeoutError):
-                await ask("/v1/route", {"question": "q", "stream": stream}, timeout=aiohttp.ClientTimeout(total=0.3))
+                await ask(
+                    "/v1/route", {"question": "q", "stream": stream}, timeout=aiohttp.ClientTimeout(total=0.3)
+                )
         for _ in range(200):
             if "contextrouter_requests_running 1.0" in (await ask("/metrics")).text:  # this one
                 break
@@ -325,7 +380,8 @@ async def test_without_keys_the_server_listens_to_this_machine_only():
     from contextrouter import SettingsError
 
     with pytest.raises(
-        SettingsError, match=r"^Without keys the server listens to this machine only, not to '0\.0\.0\.0'\. Make one"
+        SettingsError,
+        match=r"^Without keys the server listens to this machine only, not to '0\.0\.0\.0'\. Make one",
     ):
         await serve(router(), host="0.0.0.0", port=0)
 
@@ -340,7 +396,9 @@ async def test_a_port_that_is_taken_is_said():
 
 
 def test_logs_are_lines_of_json_with_ids_and_no_secret():
-    record = logging.LogRecord("contextrouter", logging.WARNING, "f", 1, "token=%s and known\nnext", ("abcdefgh1",), None)
+    record = logging.LogRecord(
+        "contextrouter", logging.WARNING, "f", 1, "token=%s and known\nnext", ("abcdefgh1",), None
+    )
     record.fields = {"status": 200}
     line = json.loads(Structured(["known"]).format(record))
     assert (line["message"], line["level"], line["status"]) == ("token=*** and ***\nnext", "warning", 200)
@@ -383,15 +441,23 @@ async def test_sigterm_lets_requests_in_flight_end_and_takes_no_new_ones(tmp_pat
     assert process.returncode == 0
     assert "no keys are set" in err
     lines = [json.loads(line) for line in err.splitlines() if line.startswith("{")]
-    assert {"Stopping: requests in flight have 10 s to end.", "request"} <= {line["message"] for line in lines}
-    assert all(re.fullmatch("[0-9a-f]{16}", line["request_id"]) for line in lines if line["message"] == "request")
+    assert {"Stopping: requests in flight have 10 s to end.", "request"} <= {
+        line["message"] for line in lines
+    }
+    assert all(
+        re.fullmatch("[0-9a-f]{16}", line["request_id"]) for line in lines if line["message"] == "request"
+    )
 
 
 async def test_the_complete_example_is_served(tmp_path: Path):
     await filled(tmp_path)
     async with served(ContextRouter.from_toml(tmp_path / "settings.toml")) as ask:
-        told = (await ask("/v1/route", {"question": "What books talk about machine learning for beginners?"})).json
-        again = (await ask("/v1/route", {"question": "What books talk about machine learning for beginners?"})).json
+        told = (
+            await ask("/v1/route", {"question": "What books talk about machine learning for beginners?"})
+        ).json
+        again = (
+            await ask("/v1/route", {"question": "What books talk about machine learning for beginners?"})
+        ).json
     assert (told["outcome"], told["cached"], again["cached"]) == ("answered", False, True)
     assert len(told["envelopes"]) == len(told["citations"]) > 5
     assert KEY not in json.dumps(told)

@@ -1,4 +1,6 @@
-"""Keys, scopes and rates: who is let in, what they may see, how often; and that nothing else gets out by any door."""
+"""Keys, scopes and rates: who is let in, what they may see, how often; and that nothing else gets out by any
+door.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,10 @@ from hypothesis import strategies as st
 from serving import KEY, Said, document, key, router, served
 
 from contextrouter import ContextRouter, Scope, SettingsError
-from contextrouter.model import SENSITIVITIES
-from contextrouter.server.access import Access, Caller, hashed, is_loopback, narrowed, new_key
+from contextrouter.scope import SENSITIVITIES
+from contextrouter.server.auth import Access, Caller, hashed, is_loopback, narrowed, new_key
+from contextrouter.server.error_responses import Refused
 from contextrouter.server.logs import Structured
-from contextrouter.server.problems import Refused
 from contextrouter.testing.fakes import Fixed
 
 GUARDED = ["/v1/sources", "/v1/models", "/metrics"]
@@ -27,7 +29,12 @@ GUARDED = ["/v1/sources", "/v1/models", "/metrics"]
 async def test_where_keys_are_set_nothing_is_answered_without_one():
     async with served(router(key())) as ask:
         for path in GUARDED:
-            for header in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": KEY}, {"Authorization": f"Basic {KEY}"}):
+            for header in (
+                {},
+                {"Authorization": "Bearer wrong"},
+                {"Authorization": KEY},
+                {"Authorization": f"Basic {KEY}"},
+            ):
                 answer = await ask(path, headers=header)
                 assert (answer.status, answer.headers["WWW-Authenticate"]) == (401, "Bearer"), (path, header)
         for path in ("/v1/route", "/v1/plan", "/v1/chat/completions"):
@@ -35,7 +42,9 @@ async def test_where_keys_are_set_nothing_is_answered_without_one():
         for path in ("/healthz", "/readyz", "/openapi.json"):
             assert (await ask(path)).status == 200
         for scheme in ("Bearer", "bearer"):
-            assert (await ask("/v1/sources", headers={"Authorization": f"{scheme} {KEY}"})).json["caller"] == "anna"
+            assert (await ask("/v1/sources", headers={"Authorization": f"{scheme} {KEY}"})).json[
+                "caller"
+            ] == "anna"
 
 
 async def test_a_key_that_is_disabled_opens_nothing_and_leaves_nothing_open():
@@ -47,14 +56,23 @@ async def test_without_keys_only_names_of_this_machine_are_answered():
     """A page of the web may make its own name lead to this machine."""
     async with served(router()) as ask:
         status = {}
-        for host in ("localhost:80", "127.0.0.1", "[::1]:99", "evil.example", "localhost.evil.example", "127.0.0.1.evil.example"):
+        for host in (
+            "localhost:80",
+            "127.0.0.1",
+            "[::1]:99",
+            "evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+        ):
             status[host] = (await ask("/v1/sources", headers={"Host": host})).status
     assert list(status.values()) == [200, 200, 200, 403, 403, 403]
 
 
 def test_loopback_is_known_by_address_not_by_look():
     assert all(map(is_loopback, ["localhost", "127.0.0.1", "127.9.9.9", "::1", "[::1]", "LOCALHOST"]))
-    assert not any(map(is_loopback, ["", "0.0.0.0", "::", "10.0.0.1", "127.0.0.1.example.org", "example.org"]))
+    assert not any(
+        map(is_loopback, ["", "0.0.0.0", "::", "10.0.0.1", "127.0.0.1.example.org", "example.org"])
+    )
 
 
 async def test_a_scope_is_the_key_s_or_narrower_never_wider():
@@ -68,7 +86,11 @@ async def test_a_scope_is_the_key_s_or_narrower_never_wider():
 
         async def seen(scope: Any) -> Any:
             answer = await ask("/v1/route", {"question": "q"} | ({} if scope is None else {"scope": scope}))
-            return {e["document"]["id"] for e in answer.json["envelopes"]} if answer.status == 200 else answer.json["code"]
+            return (
+                {e["document"]["id"] for e in answer.json["envelopes"]}
+                if answer.status == 200
+                else answer.json["code"]
+            )
 
         assert await seen(None) == {"open", "pay", "plan"}
         assert await seen({"compartments": ["hr"]}) == {"open", "pay"}
@@ -91,7 +113,9 @@ async def test_a_key_asks_only_its_sources():
     async with served(router(key(sources=["docs"]), connectors=sources), token=KEY) as ask:
         told = (await ask("/v1/route", {"question": "q"})).json
         named = await ask("/v1/route", {"question": "q", "sources": ["payroll"]})
-        chat = await ask("/v1/chat/completions", {"model": "contextrouter", "messages": [{"role": "user", "content": "q"}]})
+        chat = await ask(
+            "/v1/chat/completions", {"model": "contextrouter", "messages": [{"role": "user", "content": "q"}]}
+        )
         listed = {each["name"]: each["excluded"] for each in (await ask("/v1/sources")).json["sources"]}
     assert [envelope["document"]["id"] for envelope in told["envelopes"]] == ["a"]
     assert (named.status, named.json["code"]) == (403, "source_not_allowed")
@@ -152,12 +176,14 @@ def test_new_keys_are_unlike_and_only_their_hash_is_kept(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path
 ):
     cli = CommandLine(monkeypatch, capsys)
-    made = json.loads(cli("keys", "new", "anna", "--compartment", "hr", "--ceiling", "internal", "--json", cwd=tmp_path).out)
+    made = json.loads(
+        cli("keys", "new", "anna", "--compartment", "hr", "--ceiling", "internal", "--json", cwd=tmp_path).out
+    )
     table = made["settings"]["keys"]["anna"]
     assert table == {"hash": hashed(made["key"]), "compartments": ["hr"], "ceiling": "internal"}
-    assert Access(ContextRouter(made["settings"]).settings).caller(f"Bearer {made['key']}", "x").scope == Scope(
-        compartments=frozenset({"hr"}), ceiling="internal"
-    )
+    assert Access(ContextRouter(made["settings"]).settings).caller(
+        f"Bearer {made['key']}", "x"
+    ).scope == Scope(compartments=frozenset({"hr"}), ceiling="internal")
     shown = cli("keys", "new", "root", "--unrestricted")
     assert "unrestricted = true" in shown.out
     assert "[keys.root]" in shown.out
@@ -185,12 +211,22 @@ SCOPES = st.fixed_dictionaries(
 
 @settings(max_examples=25, deadline=None)
 @given(labels=st.lists(LABELS, min_size=1, max_size=8), scope=SCOPES, careless=st.booleans())
-def test_what_a_key_may_not_see_comes_out_by_no_door(labels: list[dict[str, Any]], scope: dict[str, Any], careless: bool):
-    """Random labels and keys: the canary of a forbidden document is in no answer, stream, trace, metric, log or error."""
-    docs = [document(f"name-canary{i}x", f"what text-canary{i}x says", **label) for i, label in enumerate(labels)]
-    allowed = Scope(tenant=scope["tenant"], compartments=frozenset(scope["compartments"]), ceiling=scope["ceiling"])
+def test_what_a_key_may_not_see_comes_out_by_no_door(
+    labels: list[dict[str, Any]], scope: dict[str, Any], careless: bool
+):
+    """Random labels and keys: the canary of a forbidden document is in no answer, stream, trace, metric, log
+    or error.
+    """
+    docs = [
+        document(f"name-canary{i}x", f"what text-canary{i}x says", **label) for i, label in enumerate(labels)
+    ]
+    allowed = Scope(
+        tenant=scope["tenant"], compartments=frozenset(scope["compartments"]), ceiling=scope["ceiling"]
+    )
     seen = {i for i, hit in enumerate(docs) if allowed.allows(hit.document)}
-    text = asyncio.run(_everything(docs, {name: value for name, value in scope.items() if value is not None}, careless))
+    text = asyncio.run(
+        _everything(docs, {name: value for name, value in scope.items() if value is not None}, careless)
+    )
     out = {i for i in range(len(docs)) if f"canary{i}x" in text}
     assert out == seen
 
@@ -205,24 +241,42 @@ async def _everything(docs: list[Any], scope: dict[str, Any], careless: bool) ->
     logger.setLevel(logging.DEBUG)
     said = Said("It says so [1][2][3] [9].")
     made = router(
-        key(**scope) | {"chat": {"synthesis_model": "said"}, "rag": {"interpreters": [], "general_retrieval_final_count": 2}},
-        connectors={"docs": Fixed(docs, careless=careless)}, generators={"said": said},
-    )  # fmt: skip
+        key(**scope)
+        | {
+            "chat": {"synthesis_model": "said"},
+            "rag": {"interpreters": [], "general_retrieval_final_count": 2},
+        },
+        connectors={"docs": Fixed(docs, careless=careless)},
+        generators={"said": said},
+    )
     told = []
     try:
         async with served(made, token=KEY) as ask:
             for stream in (False, True):
                 told.append((await ask("/v1/route", {"question": "what", "stream": stream})).text)
-                body = {"model": "contextrouter", "messages": [{"role": "user", "content": "what"}], "stream": stream}
+                body = {
+                    "model": "contextrouter",
+                    "messages": [{"role": "user", "content": "what"}],
+                    "stream": stream,
+                }
                 told.append((await ask("/v1/chat/completions", body)).text)
             told.append((await ask("/v1/plan", {"question": "what"})).text)
             told.append(
                 (
-                    await ask("/v1/route", {"question": "what", "scope": {"ceiling": "restricted", "compartments": ["hr", "law"]}})
+                    await ask(
+                        "/v1/route",
+                        {
+                            "question": "what",
+                            "scope": {"ceiling": "restricted", "compartments": ["hr", "law"]},
+                        },
+                    )
                 ).text
             )
             told.append((await ask("/v1/route", {"question": ""})).text)
-            told += [(await ask(path)).text for path in ("/v1/sources", "/v1/models", "/metrics", "/readyz", "/nowhere")]
+            told += [
+                (await ask(path)).text
+                for path in ("/v1/sources", "/v1/models", "/metrics", "/readyz", "/nowhere")
+            ]
     finally:
         logger.removeHandler(handler)
         logger.setLevel(logging.NOTSET)

@@ -13,7 +13,11 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis.checks import not_a_server_error
-from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance, status_code_conformance
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
 from serving import Said, router, served, started
 
 from contextrouter.server import Server
@@ -56,18 +60,54 @@ def test_every_answer_is_one_that_the_document_describes(case: Any, url: str):
 
 
 PATHS = [
-    "/v1/route", "/v1/plan", "/v1/chat/completions", "/v1/models", "/v1/sources", "/metrics", "/explorer", "/%00", "//", "/?%",
-]  # fmt: skip
+    "/v1/route",
+    "/v1/plan",
+    "/v1/chat/completions",
+    "/v1/models",
+    "/v1/sources",
+    "/metrics",
+    "/explorer",
+    "/%00",
+    "//",
+    "/?%",
+]
 BODIES = [
-    b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"question":', b'{"question": {"a": 1}}', b'{"question": "\\ud800"}', b"[" * 5000,
-    b'{"question": "q", "deadline": -1e400}', b'{"model": 1, "messages": "x"}', b'{"model": "contextrouter", "messages": [{}]}',
-    b'{"question": "q", "filters": {"kind": {"a": [[1]]}}}', b'{"question": "q", "history": [{"role": "x"}]}', b"\x1f\x8b\x00gzip?",
+    b"",
+    b"{",
+    b"[]",
+    b"null",
+    b"\xff\xfe",
+    b'{"question":',
+    b'{"question": {"a": 1}}',
+    b'{"question": "\\ud800"}',
+    b"[" * 5000,
+    b'{"question": "q", "deadline": -1e400}',
+    b'{"model": 1, "messages": "x"}',
+    b'{"model": "contextrouter", "messages": [{}]}',
+    b'{"question": "q", "filters": {"kind": {"a": [[1]]}}}',
+    b'{"question": "q", "history": [{"role": "x"}]}',
+    b"\x1f\x8b\x00gzip?",
     b'{"question": "q", "scope": {"compartments": "hr"}}',
     b'{"model": "contextrouter", "messages": [{"role": "user", "content": [7]}]}',
-]  # fmt: skip
+]
 METHODS = ["POST", "POST", "POST", "GET", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "BREW", "P\x7fST", ""]
-MEDIA = ["application/json", "application/json; charset=klingon", "text/plain", "", "multipart/form-data", "\x80"]
-MORE = ["", "", "Content-Encoding: gzip", "Content-Encoding: br", "Transfer-Encoding: chunked", "X:", "Expect: x"]
+MEDIA = [
+    "application/json",
+    "application/json; charset=klingon",
+    "text/plain",
+    "",
+    "multipart/form-data",
+    "\x80",
+]
+MORE = [
+    "",
+    "",
+    "Content-Encoding: gzip",
+    "Content-Encoding: br",
+    "Transfer-Encoding: chunked",
+    "X:",
+    "Expect: x",
+]
 VERSIONS = ["1.1", "1.1", "1.1", "1.0", "9.9", ""]
 
 
@@ -81,9 +121,15 @@ def malformed(count: int) -> Iterator[bytes]:
         length = len(body) if draw.random() < 0.8 else draw.choice([-1, 0, 3, "x", ""])
         more = draw.choice(MORE)
         head = [
-            f"{draw.choice(METHODS)} {draw.choice(PATHS)} HTTP/{draw.choice(VERSIONS)}", "Host: localhost", "Connection: close",
-            f"Content-Type: {draw.choice(MEDIA)}", f"Content-Length: {length}", *([more] if more else []), "", "",
-        ]  # fmt: skip
+            f"{draw.choice(METHODS)} {draw.choice(PATHS)} HTTP/{draw.choice(VERSIONS)}",
+            "Host: localhost",
+            "Connection: close",
+            f"Content-Type: {draw.choice(MEDIA)}",
+            f"Content-Length: {length}",
+            *([more] if more else []),
+            "",
+            "",
+        ]
         yield "\r\n".join(head).encode("latin-1") + bytes(body)
 
 

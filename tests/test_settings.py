@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextrouter import ContextRouter, MissingDependency, PluginNotFound, SettingsError
-from contextrouter.plugins import Registry
+from contextrouter.runtime.registry import Registry
 from contextrouter.settings import Settings, load
-from contextrouter.settings.toml_lines import locate
+from contextrouter.settings.toml_locations import locate
 
 
 def write(folder: Path, text: str) -> Path:
@@ -58,7 +58,7 @@ def test_r14_r16_the_reference_snippets_start_with_postgres_and_name_the_extra_o
         settings = read(write(tmp_path, REFERENCE.format(provider=provider)))
         assert settings.rag.general_retrieval_final_count == 10
         assert list(settings.providers) == [provider]
-    with pytest.raises(MissingDependency, match=r"contextrouter\[vertex\]"):
+    with pytest.raises(MissingDependency, match=r"contextrouter-rag\[vertex\]"):
         ContextRouter.from_toml(write(tmp_path, REFERENCE.format(provider="vertex")))
     text = REFERENCE.format(provider="postgres") + '[embedders.default]\nuse = "static"\n'
     router = ContextRouter.from_toml(write(tmp_path, text))
@@ -81,25 +81,33 @@ pth = "notes"
 """
     found = problems(tmp_path, text)
     assert found[0].startswith("settings.toml:2: rag.rrfk: unknown key. Did you mean `rrf_k`? Known keys: ")
-    assert found[1] == (
-        "settings.toml:3: rag.hybrid_fusion: 'weigthed' is not allowed. Did you mean 'weighted'? Allowed values: 'rrf', 'weighted'."
+    assert (
+        found[1]
+        == "settings.toml:3: rag.hybrid_fusion: 'weigthed' is not allowed. Did you mean 'weighted'? Allowed"
+        " values: 'rrf', 'weighted'."
     )
     assert found[2].startswith("settings.toml:4: rag.max_books: expected `int`")
     assert found[3].startswith("settings.toml:6: provider: unknown table. Did you mean `providers`?")
     assert any(line.startswith("settings.toml:9: connectors.notes: key 'path' is missing") for line in found)
-    assert any(line.startswith("settings.toml:11: connectors.notes.pth: unknown key. Did you mean `path`?") for line in found)
+    assert any(
+        line.startswith("settings.toml:11: connectors.notes.pth: unknown key. Did you mean `path`?")
+        for line in found
+    )
 
 
 def test_cfg_03_unknown_keys_in_plugin_tables_are_errors(tmp_path: Path):
     (found,) = problems(tmp_path, '[stages.freshness]\nhalflife_days = 3\n[rag]\nstages = ["freshness"]\n')
-    assert found.startswith("settings.toml:2: stages.freshness.halflife_days: unknown key. Did you mean `half_life_days`?")
+    assert found.startswith(
+        "settings.toml:2: stages.freshness.halflife_days: unknown key. Did you mean `half_life_days`?"
+    )
 
 
 def test_an_unknown_use_names_the_nearest_and_all_there_are(tmp_path: Path):
     with pytest.raises(PluginNotFound) as caught:
         read(write(tmp_path, '[connectors.news]\nuse = "rsss"\n'))
-    assert "settings.toml:2: connectors.news.use: connector plugin 'rsss' is not registered. Did you mean `rss`?" in str(
-        caught.value
+    assert (
+        "settings.toml:2: connectors.news.use: connector plugin 'rsss' is not registered. Did you mean `rss`?"
+        in str(caught.value)
     )
     assert "rss" in caught.value.known
 
@@ -116,11 +124,18 @@ def test_a_missing_file_says_how_to_make_one(tmp_path: Path):
         read(tmp_path / "none.toml")
 
 
-def test_precedence_is_defaults_then_file_then_environment_then_call_and_every_origin_is_known(tmp_path: Path):
+def test_precedence_is_defaults_then_file_then_environment_then_call_and_every_origin_is_known(
+    tmp_path: Path,
+):
     path = write(tmp_path, "[rag]\nrrf_k = 1\nmax_books = 1\nmax_qa = 1\n")
     environ = {"CONTEXTROUTER_RAG__MAX_BOOKS": "2", "CONTEXTROUTER_RAG__MAX_QA": "2"}
     settings = read(path, environ, rag={"max_qa": 3})
-    assert (settings.rag.rrf_k, settings.rag.max_books, settings.rag.max_qa, settings.rag.max_web) == (1, 2, 3, 3)
+    assert (settings.rag.rrf_k, settings.rag.max_books, settings.rag.max_qa, settings.rag.max_web) == (
+        1,
+        2,
+        3,
+        3,
+    )
     assert settings.origins["rag.rrf_k"] == "settings.toml:2"
     assert settings.origins["rag.max_books"] == "environment variable CONTEXTROUTER_RAG__MAX_BOOKS"
     assert settings.origins["rag.max_qa"] == "call"
@@ -142,7 +157,8 @@ def test_cfg_04_environment_variables_that_set_nothing_are_reported():
 
 def test_a_misspelt_key_in_the_environment_is_an_error_that_names_the_variable():
     with pytest.raises(
-        SettingsError, match=r"environment variable CONTEXTROUTER_RAG__RRFK: rag.rrfk: unknown key. Did you mean `rrf_k`"
+        SettingsError,
+        match=r"environment variable CONTEXTROUTER_RAG__RRFK: rag.rrfk: unknown key. Did you mean `rrf_k`",
     ):
         read({}, {"CONTEXTROUTER_RAG__RRFK": "1"})
 
@@ -150,9 +166,11 @@ def test_a_misspelt_key_in_the_environment_is_an_error_that_names_the_variable()
 def test_cfg_05_cfg_07_nested_tables_and_lists_can_be_set_from_the_environment(tmp_path: Path):
     path = write(tmp_path, "[rag]\nquotas = { paper = 1, other = 2 }\n[stages.freshness]\nweight = 0.2\n")
     environ = {
-        "CONTEXTROUTER_RAG__QUOTAS__PAPER": "4", "CONTEXTROUTER_RAG__STAGES": '["freshness"]',
-        "CONTEXTROUTER_STAGES__FRESHNESS__WEIGHT": "0.5", "CONTEXTROUTER_RAG__LEG_WEIGHTS": '{"text": 2}',
-    }  # fmt: skip
+        "CONTEXTROUTER_RAG__QUOTAS__PAPER": "4",
+        "CONTEXTROUTER_RAG__STAGES": '["freshness"]',
+        "CONTEXTROUTER_STAGES__FRESHNESS__WEIGHT": "0.5",
+        "CONTEXTROUTER_RAG__LEG_WEIGHTS": '{"text": 2}',
+    }
     settings = read(path, environ)
     assert settings.rag.quotas == {"paper": 4, "other": 2}
     assert settings.rag.stages == ("freshness",)
@@ -162,11 +180,16 @@ def test_cfg_05_cfg_07_nested_tables_and_lists_can_be_set_from_the_environment(t
 
 def test_a_text_that_looks_like_a_number_stays_a_text_where_a_text_is_wanted(tmp_path: Path):
     path = write(tmp_path, '[connectors.notes]\nuse = "files"\npath = "x"\n')
-    assert read(path, {"CONTEXTROUTER_CONNECTORS__NOTES__TENANT": "007"}).connectors["notes"].keys.tenant == "007"
+    assert (
+        read(path, {"CONTEXTROUTER_CONNECTORS__NOTES__TENANT": "007"}).connectors["notes"].keys.tenant
+        == "007"
+    )
 
 
 def test_cfg_09_an_error_never_shows_the_value_of_a_secret(tmp_path: Path):
-    (found,) = problems(tmp_path, '[embedders.e]\nuse = "openai"\nmodel = "m"\ndimensions = 3\napi_key = 12345678\n')
+    (found,) = problems(
+        tmp_path, '[embedders.e]\nuse = "openai"\nmodel = "m"\ndimensions = 3\napi_key = 12345678\n'
+    )
     assert "api_key" in found
     assert "12345678" not in found
 
@@ -199,7 +222,9 @@ def test_paths_are_relative_to_the_settings_file(tmp_path: Path):
 
 
 def test_impossible_combinations_are_errors_and_doubtful_ones_warnings(tmp_path: Path):
-    (found,) = problems(tmp_path, '[rag]\nenable_fts = false\n[connectors.n]\nuse = "files"\npath = "x"\nlegs = ["text"]\n')
+    (found,) = problems(
+        tmp_path, '[rag]\nenable_fts = false\n[connectors.n]\nuse = "files"\npath = "x"\nlegs = ["text"]\n'
+    )
     assert found.startswith("settings.toml:6: connectors.n.legs: legs = ['text'] leaves nothing to search")
     settings = read(write(tmp_path, "[stages.freshness]\n"))
     assert settings.warnings == ("stage 'freshness' is defined and does not run: list it in [rag] stages.",)
@@ -208,7 +233,9 @@ def test_impossible_combinations_are_errors_and_doubtful_ones_warnings(tmp_path:
 def test_source_names_are_unique_over_all_kinds(tmp_path: Path):
     text = '[providers.docs]\nuse = "memory"\n[connectors.docs]\nuse = "files"\npath = "x"\n'
     (found,) = problems(tmp_path, text)
-    assert found.startswith("settings.toml:3: connectors.docs: source name 'docs' is also used in [providers.docs]")
+    assert found.startswith(
+        "settings.toml:3: connectors.docs: source name 'docs' is also used in [providers.docs]"
+    )
 
 
 def test_names_that_lists_use_must_exist(tmp_path: Path):
@@ -226,7 +253,9 @@ use = "memory"
     found = problems(tmp_path, text.replace('stages = ["freshnes"]\n', ""))
     assert [line.split(": ")[1] for line in found] == ["routes.x.sources", "routes.x.fallback", "ingest.j.to"]
     (found_stage,) = problems(tmp_path, '[rag]\nstages = ["freshnes"]\n')
-    assert found_stage.startswith("settings.toml:2: rag.stages: 'freshnes' names no stage. Did you mean 'freshness'?")
+    assert found_stage.startswith(
+        "settings.toml:2: rag.stages: 'freshnes' names no stage. Did you mean 'freshness'?"
+    )
 
 
 def test_the_time_zone_must_exist(tmp_path: Path):
@@ -259,11 +288,20 @@ f = [1, [2,
 def test_the_key_locator_knows_every_form_of_key():
     lines = locate(LINES)
     expected = {
-        ("title",): 2, ("a",): 6, ("a", "quoted key"): 7, ("a", "dotted"): 8, ("a", "dotted", "k.ey", "x"): 8,
-        ("a", "dotted", "k.ey", "y", 0): 9, ("a", "dotted", "k.ey", "y", 1, "z"): 10, ("a", "when"): 11,
-        ("a", "items", 0, "n"): 13, ("a", "items", 1, "n"): 15, ("a", "items", 1, "sub", "k"): 16,
-        ("b", "c d", "e", "f"): 18, ("b", "c d", "e", "f", 1, 1): 19,
-    }  # fmt: skip
+        ("title",): 2,
+        ("a",): 6,
+        ("a", "quoted key"): 7,
+        ("a", "dotted"): 8,
+        ("a", "dotted", "k.ey", "x"): 8,
+        ("a", "dotted", "k.ey", "y", 0): 9,
+        ("a", "dotted", "k.ey", "y", 1, "z"): 10,
+        ("a", "when"): 11,
+        ("a", "items", 0, "n"): 13,
+        ("a", "items", 1, "n"): 15,
+        ("a", "items", 1, "sub", "k"): 16,
+        ("b", "c d", "e", "f"): 18,
+        ("b", "c d", "e", "f", 1, 1): 19,
+    }
     assert {key: lines[key] for key in expected} == expected
     assert ("not",) not in lines
     assert ("x",) not in lines
@@ -272,7 +310,9 @@ def test_the_key_locator_knows_every_form_of_key():
 _key = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), min_size=1, max_size=6)
 _value = st.recursive(
     st.one_of(
-        st.integers(-9, 9), st.booleans(), st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), max_size=8)
+        st.integers(-9, 9),
+        st.booleans(),
+        st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), max_size=8),
     ),
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(_key, inner, max_size=3)),
     max_leaves=8,

@@ -1,4 +1,6 @@
-"""What is done quickly is what would be done slowly: shortcuts of dedupe, fusion and interpretation beside the long way."""
+"""What is done quickly is what would be done slowly: shortcuts of dedupe, fusion and interpretation beside
+the long way.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextrouter import Document, Hit, Intent, Interpreter, Rag, RankedList, Request, fusion
-from contextrouter.dedupe import dedupe
-from contextrouter.fusion import fuse
-from contextrouter.intent import FAILED, interpret
+from contextrouter import Document, Hit, Intent, Interpreter, Rag, RankedList, Request
+from contextrouter.pipeline import fusion
+from contextrouter.pipeline.deduplication import dedupe
+from contextrouter.pipeline.fusion import fuse
+from contextrouter.pipeline.interpretation import FAILED, interpret
 from contextrouter.settings import InterpreterKeys
 
 NAMES = [(source, leg, query) for source in "xyz" for leg in ("text", "vector") for query in ("1", "2")]
@@ -23,15 +26,30 @@ NAMES = [(source, leg, query) for source in "xyz" for leg in ("text", "vector") 
 def many_lists(rng: random.Random, *, longest: int, clashing_ids: bool = False) -> list[RankedList]:
     """Lists over few texts and urls, some blank, so that documents meet again in every way."""
     one_of = rng.choice
-    texts = [(one_of(["", "u", f"u{i}"]), one_of(["", "s", "u"]), one_of(["", "c", f"c{i}"])) for i in range(longest)]
+    texts = [
+        (one_of(["", "u", f"u{i}"]), one_of(["", "s", "u"]), one_of(["", "c", f"c{i}"]))
+        for i in range(longest)
+    ]
     lists = []
     for source, leg, query in rng.sample(NAMES, rng.randint(1, len(NAMES))):
         hits = []
         for _ in range(rng.randint(0, longest)):
             url, snippet, content = texts[rng.randrange(len(texts))]
-            name = str(rng.randint(0, 3)) if clashing_ids else f"{url}|{snippet}|{content}" if rng.random() < 0.9 else ""
-            hits.append(Hit(document=Document(id=name, url=url, snippet=snippet, content=content), score=rng.random()))
-        lists.append(RankedList(source=source, leg=leg, query=query, hits=hits, weight={"x": 1.0, "y": 2.0, "z": 0.3}[source]))
+            name = (
+                str(rng.randint(0, 3))
+                if clashing_ids
+                else f"{url}|{snippet}|{content}"
+                if rng.random() < 0.9
+                else ""
+            )
+            hits.append(
+                Hit(document=Document(id=name, url=url, snippet=snippet, content=content), score=rng.random())
+            )
+        lists.append(
+            RankedList(
+                source=source, leg=leg, query=query, hits=hits, weight={"x": 1.0, "y": 2.0, "z": 0.3}[source]
+            )
+        )
     return lists
 
 
@@ -41,7 +59,9 @@ FEW = [0, fusion.FEW]  # more scores than are all sorted, or fewer
 @pytest.mark.parametrize("levels", [1, 2])
 @pytest.mark.parametrize("mode", ["rrf", "weighted"])
 @given(rng=st.randoms(use_true_random=False), count=st.integers(1, 12), few=st.sampled_from(FEW))
-def test_the_best_few_are_the_head_of_the_whole_order(mode: str, levels: int, rng: random.Random, count: int, few: int):
+def test_the_best_few_are_the_head_of_the_whole_order(
+    mode: str, levels: int, rng: random.Random, count: int, few: int
+):
     lists = many_lists(rng, longest=60)
     rag = Rag(hybrid_fusion=mode, levels=levels, leg_weights=rng.choice([{}, {"text": 0.0}, {"text": 0.5}]))
     pool = dedupe(lists)
@@ -58,24 +78,36 @@ def test_a_tie_goes_by_the_best_rank_also_where_copies_stand_before_it(few: int)
     """X: 1/63 + 1/65, Y: 1/63 + 1/65, Z: 1/63 + 1/65; X and Y are third in the lists that come before Z's."""
     raw = {"a": "a a a a Z", "b": "b c X", "c": "d e Y", "d": "f g Z", "e": "h h h h X", "f": "i i i i Y"}
     lists = [
-        RankedList(source=source, leg="l", query="q", hits=[Hit(document=Document(id=n, content=n)) for n in names.split()])
+        RankedList(
+            source=source,
+            leg="l",
+            query="q",
+            hits=[Hit(document=Document(id=n, content=n)) for n in names.split()],
+        )
         for source, names in raw.items()
     ]
     with patch.object(fusion, "FEW", few):
-        assert [envelope.document.id for envelope in fuse(dedupe(lists), Rag(), sources=list(raw)).live[:2]] == ["X", "Y"]
+        assert [
+            envelope.document.id for envelope in fuse(dedupe(lists), Rag(), sources=list(raw)).live[:2]
+        ] == ["X", "Y"]
 
 
 def test_copies_in_one_list_take_no_place_among_its_first():
-    copies, others = ([Hit(document=Document(id=n, content=n)) for n in names] for names in ("xxxxxyzuvw", "mnopqrst"))
+    copies, others = (
+        [Hit(document=Document(id=n, content=n)) for n in names] for names in ("xxxxxyzuvw", "mnopqrst")
+    )
     lists = [
-        RankedList(source="a", leg="l", query="q", hits=copies), RankedList(source="b", leg="l", query="q", hits=others, weight=0.1)
-    ]  # fmt: skip
+        RankedList(source="a", leg="l", query="q", hits=copies),
+        RankedList(source="b", leg="l", query="q", hits=others, weight=0.1),
+    ]
     best = fuse(dedupe(lists), Rag()).live[:3]
     assert [envelope.document.id for envelope in best] == ["x", "y", "z"]
 
 
 def test_what_lies_deep_in_many_lists_is_among_the_best():
-    """Rank 50 in four lists gives 4/110, more than rank 1 in one list, 1/61: heads of lists are not all that can win."""
+    """Rank 50 in four lists gives 4/110, more than rank 1 in one list, 1/61: heads of lists are not all that
+    can win.
+    """
     deep = Document(id="deep", content="deep")
     lists = []
     for source in "abcd":
@@ -97,7 +129,9 @@ class Asking(Interpreter):
 
 
 async def asked(answer: Callable[[Intent], Awaitable[Intent]], timeout: float = 5.0) -> Intent:
-    return await interpret(Request(question="q"), {"a": Asking(answer)}, keys={"a": InterpreterKeys(timeout=timeout)})
+    return await interpret(
+        Request(question="q"), {"a": Asking(answer)}, keys={"a": InterpreterKeys(timeout=timeout)}
+    )
 
 
 async def test_an_interpreter_that_waits_several_times_is_heard_out():

@@ -1,4 +1,6 @@
-"""What sources and stages hand over is looked at: a careless one costs its own hits, and none widens the scope."""
+"""What sources and stages hand over is looked at: a careless one costs its own hits, and none widens the
+scope.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextrouter import Context, ContextRouter, Document, Envelope, Hit, Query, Request, Scope, SourceError, Stage, StageContext
-from contextrouter.soundness import all_sound
+from contextrouter import (
+    Context,
+    ContextRouter,
+    Document,
+    Envelope,
+    Hit,
+    Query,
+    Request,
+    Scope,
+    SourceError,
+    Stage,
+    StageContext,
+)
+from contextrouter.pipeline.hit_validation import all_sound
 from contextrouter.testing import Fixed, Raising, doc
 
 ONE: dict[str, Any] = {"rag": {"max_retrieval_queries": 1, "cache_enabled": False}}
@@ -23,11 +37,18 @@ def flawed(**fields: Any) -> Hit:
 
 
 FLAWS = {
-    "title is None": flawed(title=None), "content is None": flawed(content=None), "snippet is None": flawed(snippet=None),
-    "url is list": flawed(url=["u"]), "id is int": flawed(id=7), "path is not": flawed(path=("a", None)), "path": flawed(path=None),
-    "compartment is int": flawed(compartment=5), "metadata is None": flawed(metadata=None),
-    "updated_at is str": flawed(updated_at="2024-01-01"), "the document is None": Hit(document=None),  # type: ignore[arg-type]
-}  # fmt: skip
+    "title is None": flawed(title=None),
+    "content is None": flawed(content=None),
+    "snippet is None": flawed(snippet=None),
+    "url is list": flawed(url=["u"]),
+    "id is int": flawed(id=7),
+    "path is not": flawed(path=("a", None)),
+    "path": flawed(path=None),
+    "compartment is int": flawed(compartment=5),
+    "metadata is None": flawed(metadata=None),
+    "updated_at is str": flawed(updated_at="2024-01-01"),
+    "the document is None": Hit(document=None),  # type: ignore[arg-type]
+}
 
 
 class Passes(Stage):
@@ -39,9 +60,13 @@ class Passes(Stage):
 
 @pytest.mark.parametrize("stages", [{}, {"passes": Passes()}], ids=["no stage", "a stage"])
 @pytest.mark.parametrize("flaw", FLAWS)
-async def test_a_hit_that_is_not_what_its_types_say_is_left_out_and_named(flaw: str, stages: dict[str, Stage]):
+async def test_a_hit_that_is_not_what_its_types_say_is_left_out_and_named(
+    flaw: str, stages: dict[str, Stage]
+):
     careless = Fixed([*Fixed("x").answer, FLAWS[flaw]])
-    async with ContextRouter(ONE, connectors={"careless": careless, "good": Fixed("a b")}, stages=stages) as router:
+    async with ContextRouter(
+        ONE, connectors={"careless": careless, "good": Fixed("a b")}, stages=stages
+    ) as router:
         context = await router.route("q")
     assert sorted(e.document.id for e in context.envelopes) == ["a", "b", "x"]
     report = next(r for r in context.coverage if r.source == "careless")
@@ -61,7 +86,9 @@ async def test_a_score_that_is_no_finite_number_counts_as_none(score: Any, mode:
     assert sorted(e.document.id for e in context.envelopes) == ["a", "b", "x", "y"]
 
 
-async def ask(stage: Callable[[Sequence[Envelope], StageContext], Sequence[Envelope]], **request: Any) -> Context:
+async def ask(
+    stage: Callable[[Sequence[Envelope], StageContext], Sequence[Envelope]], **request: Any
+) -> Context:
     class Does(Stage):
         async def apply(self, envelopes: Sequence[Envelope], context: StageContext) -> Sequence[Envelope]:
             return stage(envelopes, context)
@@ -79,7 +106,9 @@ async def test_a_stage_cannot_put_what_the_caller_may_not_see_into_an_envelope()
     context = await ask(lambda e, c: [e[0].replace(document=secret), e[1]], scope=Scope())
     assert "TOP SECRET" not in context.text
     assert note(context) == "failed: ContractError: apply() returned a document outside the caller's scope"
-    fuller = await ask(lambda e, c: [e[0].replace(document=e[0].document.replace(content="all of it")), e[1]], scope=Scope())
+    fuller = await ask(
+        lambda e, c: [e[0].replace(document=e[0].document.replace(content="all of it")), e[1]], scope=Scope()
+    )
     assert fuller.envelopes[0].document.content == "all of it"
 
 
@@ -89,20 +118,30 @@ async def test_a_stage_cannot_score_by_what_is_no_number():
 
 
 async def test_seal_keeps_out_what_the_request_keeps_out_names_unknown_sources_and_brings_nothing_in_twice():
-    def add(document: Document, source: str = "good") -> Callable[[Sequence[Envelope], StageContext], list[Envelope]]:
+    def add(
+        document: Document, source: str = "good"
+    ) -> Callable[[Sequence[Envelope], StageContext], list[Envelope]]:
         return lambda e, c: [*filter(None, [c.seal(Hit(document=document), source=source)]), *e]
 
     video = doc("v", kind="video")
     assert [e.document.id for e in (await ask(add(video))).envelopes] == ["v", "a", "b"]
     assert "v" not in [e.document.id for e in (await ask(add(video), kinds=("document",))).envelopes]
-    assert note(await ask(add(video, "nowhere"))).startswith("failed: ContractError: seal() names the source 'nowhere'")
+    assert note(await ask(add(video, "nowhere"))).startswith(
+        "failed: ContractError: seal() names the source 'nowhere'"
+    )
     twice = await ask(add(doc("a")))
     assert [e.document.id for e in twice.envelopes] == ["a", "b"]
     assert [e.dropped for e in twice.trace.dropped] == ["does: brought in what was there already"]
 
 
 async def test_a_fallback_tells_what_the_route_before_it_met():
-    settings = {**ONE, "routes": {"narrow": {"sources": ["none", "broken"], "fallback": "wide"}, "wide": {"sources": ["some"]}}}
+    settings = {
+        **ONE,
+        "routes": {
+            "narrow": {"sources": ["none", "broken"], "fallback": "wide"},
+            "wide": {"sources": ["some"]},
+        },
+    }
     sources = {"none": Fixed([]), "broken": Raising(SourceError("down")), "some": Fixed("a")}
     async with ContextRouter(settings, connectors=sources) as router:
         context = await router.route(Request(question="q", mode="narrow"))
@@ -112,11 +151,19 @@ async def test_a_fallback_tells_what_the_route_before_it_met():
 
 
 async def test_a_fallback_that_fails_leaves_the_first_answer_standing():
-    settings = {**ONE, "routes": {"narrow": {"sources": ["none"], "fallback": "wide"}, "wide": {"sources": ["broken"]}}}
-    async with ContextRouter(settings, connectors={"none": Fixed([]), "broken": Raising(SourceError("down"))}) as router:
+    settings = {
+        **ONE,
+        "routes": {"narrow": {"sources": ["none"], "fallback": "wide"}, "wide": {"sources": ["broken"]}},
+    }
+    async with ContextRouter(
+        settings, connectors={"none": Fixed([]), "broken": Raising(SourceError("down"))}
+    ) as router:
         context = await router.route(Request(question="q", mode="narrow"))
     assert (context.outcome, context.degraded) == ("empty", True)
-    assert [(r.source, r.status) for r in context.coverage if r.status != "skipped"] == [("none", "ok"), ("broken", "error")]
+    assert [(r.source, r.status) for r in context.coverage if r.status != "skipped"] == [
+        ("none", "ok"),
+        ("broken", "error"),
+    ]
 
 
 async def test_hurried_callers_do_not_close_a_source_to_the_others():
@@ -142,9 +189,10 @@ async def test_hurried_callers_do_not_close_a_source_to_the_others():
 @given(st.lists(st.sampled_from([*FLAWS, "", "", "path of texts", "dated", "own mapping"]), max_size=4))
 def test_looking_at_all_at_once_finds_what_looking_at_each_finds(names: list[str]):
     plain = {
-        "": doc("a"), "path of texts": Document(content="x", path=("Top",)),
+        "": doc("a"),
+        "path of texts": Document(content="x", path=("Top",)),
         "dated": Document(content="x", updated_at=datetime.now(UTC)),
         "own mapping": Document(content="x", metadata=MappingProxyType({"a": 1})),
-    }  # fmt: skip
+    }
     documents = [FLAWS[name].document if name in FLAWS else plain[name] for name in names]
     assert all_sound(documents) == (not set(names) & set(FLAWS))

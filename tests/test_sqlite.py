@@ -17,9 +17,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from contextrouter.builtin.providers import sqlite_text
 from contextrouter.builtin.providers.memory import Memory
-from contextrouter.builtin.providers.sqlite import Sqlite
+from contextrouter.builtin.providers.sqlite import Sqlite, text_leg
 from contextrouter.contracts import (
     Entry,
     SupportsFacets,
@@ -30,7 +29,8 @@ from contextrouter.contracts import (
     SupportsVersion,
 )
 from contextrouter.errors import IngestError, SourceError, SourceTimeout
-from contextrouter.model import SHARED, Document, Fact, Hit, Period, Query, Scope
+from contextrouter.model import Document, Fact, Hit, Period, Query
+from contextrouter.scope import SHARED, Scope
 
 
 @pytest.fixture
@@ -43,7 +43,11 @@ async def store(tmp_path: Path) -> AsyncIterator[Sqlite]:
 
 def _entry(id: str, content: str, *, vector: Sequence[float] | None = None, **fields: Any) -> Entry:
     document = Document(id=id, content=content, **fields)
-    return Entry(document=document, chunks=[document], vectors={"vector": [vector], "keywords": [vector]} if vector else {})
+    return Entry(
+        document=document,
+        chunks=[document],
+        vectors={"vector": [vector], "keywords": [vector]} if vector else {},
+    )
 
 
 async def _ids(store: Sqlite | Memory, text: str, leg: str = "text", **query: Any) -> list[str]:
@@ -52,7 +56,14 @@ async def _ids(store: Sqlite | Memory, text: str, leg: str = "text", **query: An
 
 def test_it_has_the_abilities_it_claims(tmp_path: Path) -> None:
     store = Sqlite(path=str(tmp_path / "x.db"))
-    abilities = (SupportsUpsert, SupportsFetch, SupportsVersion, SupportsStatistics, SupportsNeighbours, SupportsFacets)
+    abilities = (
+        SupportsUpsert,
+        SupportsFetch,
+        SupportsVersion,
+        SupportsStatistics,
+        SupportsNeighbours,
+        SupportsFacets,
+    )
     assert [ability for ability in abilities if not isinstance(store, ability)] == []
     assert not list(tmp_path.iterdir())
 
@@ -72,23 +83,50 @@ _DOCUMENTS = st.builds(
     sensitivity=st.sampled_from([None, "public", "confidential", "secret"]),
     updated_at=st.sampled_from([None, datetime(2024, 3, 31, 23), datetime(2024, 4, 1, tzinfo=UTC)]),
     labels=st.lists(st.sampled_from(["x", "y"]), max_size=2, unique=True).map(tuple),
-    metadata=st.sampled_from([{}, {"year": 2024}, {"year": 2024.0, "tags": ["p", "q"]}, {"kind": "note", "done": True}]),
+    metadata=st.sampled_from(
+        [{}, {"year": 2024}, {"year": 2024.0, "tags": ["p", "q"]}, {"kind": "note", "done": True}]
+    ),
 )
 _SCOPES = st.none() | st.builds(
-    Scope, tenant=st.sampled_from([None, "a", ""]), compartments=st.sampled_from([frozenset(), frozenset({"hr"})]),
+    Scope,
+    tenant=st.sampled_from([None, "a", ""]),
+    compartments=st.sampled_from([frozenset(), frozenset({"hr"})]),
     ceiling=st.sampled_from(["public", "restricted"]),
-)  # fmt: skip
+)
 _FILTERS = st.sampled_from(
-    [{}, {"year": 2024}, {"tags": ["q", "z"]}, {"kind": "book"}, {"kind": ["note", "web"]}, {"done": 1}, {"no": 1}]
+    [
+        {},
+        {"year": 2024},
+        {"tags": ["q", "z"]},
+        {"kind": "book"},
+        {"kind": ["note", "web"]},
+        {"done": 1},
+        {"no": 1},
+    ]
 )
 _QUERIES = st.builds(
     Query,
-    text=st.sampled_from([*_WORDS, "the", "sun moon", '"sun moon"', "moon -sun", '"東京" OR tide', "京", '-"京"', "sun -京", ""]),
+    text=st.sampled_from(
+        [
+            *_WORDS,
+            "the",
+            "sun moon",
+            '"sun moon"',
+            "moon -sun",
+            '"東京" OR tide',
+            "京",
+            '-"京"',
+            "sun -京",
+            "",
+        ]
+    ),
     leg=st.sampled_from(["text", "vector", "keywords"]),
     limit=st.integers(0, 4),
     vector=st.sampled_from([[1.0, 0.0], [1.0, 2.0], [0.0, 0.0]]),
     labels=st.sampled_from([(), ("x",), ("x", "y")]),
-    period=st.sampled_from([None, Period(), Period(end=date(2024, 3, 31)), Period(start=date(2024, 4, 1), zone="Europe/Berlin")]),
+    period=st.sampled_from(
+        [None, Period(), Period(end=date(2024, 3, 31)), Period(start=date(2024, 4, 1), zone="Europe/Berlin")]
+    ),
     scope=_SCOPES,
     filters=_FILTERS,
 )
@@ -102,12 +140,17 @@ _VECTORS = st.sampled_from([None, [1.0, 0.0], [3.0, 3.0], [-1.0, 0.5], [0.0, 0.0
     queries=st.lists(_QUERIES, min_size=1, max_size=8),
 )
 def test_it_answers_as_the_store_in_memory(
-    tmp_path: Path, documents: list[tuple[Document, list[float] | None]], removed: set[int], queries: list[Query]
+    tmp_path: Path,
+    documents: list[tuple[Document, list[float] | None]],
+    removed: set[int],
+    queries: list[Query],
 ) -> None:
     entries = []
     for number, (document, vector) in enumerate(documents):
         document = document.replace(id=f"d{number}")
-        entries.append(Entry(document=document, chunks=[document], vectors={"vector": [vector], "keywords": [vector]}))
+        entries.append(
+            Entry(document=document, chunks=[document], vectors={"vector": [vector], "keywords": [vector]})
+        )
 
     async def compare() -> None:
         file, memory = Sqlite(path=str(tmp_path / f"{time.monotonic_ns()}.db")), Memory(embedder="default")
@@ -131,8 +174,10 @@ def test_it_answers_as_the_store_in_memory(
 
 async def test_c09_field_weights_are_settings(tmp_path: Path) -> None:
     cases: list[tuple[dict[str, Any], str]] = [
-        ({}, "title"), ({"title_weight": 1.0, "body_weight": 3.0}, "body"), ({"title_weight": 0}, "body"),
-    ]  # fmt: skip
+        ({}, "title"),
+        ({"title_weight": 1.0, "body_weight": 3.0}, "body"),
+        ({"title_weight": 0}, "body"),
+    ]
     for weights, first in cases:
         store = Sqlite(path=str(tmp_path / "store.db"), **weights)
         await store.open()
@@ -147,14 +192,51 @@ async def test_c09_field_weights_are_settings(tmp_path: Path) -> None:
 # Any text may be asked.
 
 HOSTILE = [
-    "What's your password policies?", "R&D | budget", "'", '"', '""', '"unbalanced', "a AND", "OR OR", "NOT x", "-", "--",
-    "- x", "NEAR(sun moon)", "sun*", "^sun", "title:sun", "body : sun", "{title body}:sun", "(sun", "sun)", "a:b?x=1", "???", "👍",
+    "What's your password policies?",
+    "R&D | budget",
+    "'",
+    '"',
+    '""',
+    '"unbalanced',
+    "a AND",
+    "OR OR",
+    "NOT x",
+    "-",
+    "--",
+    "- x",
+    "NEAR(sun moon)",
+    "sun*",
+    "^sun",
+    "title:sun",
+    "body : sun",
+    "{title body}:sun",
+    "(sun",
+    "sun)",
+    "a:b?x=1",
+    "???",
+    "👍",
     "the of",
-    "sun\x00moon", "\ud800", "OʼBrien ＇", '-"', '-"a', '"a" OR', 'OR "a"', "+sun", "sun + moon", "𝕊𝕦𝕟",
-    "%_\\", "'; DROP TABLE documents; --",
-    "sun " * 2_500, " ".join(f"w{n}" for n in range(1_500)), " ".join(f"-w{n}" for n in range(1_500)), '"sun moon" ' * 900,
-    " ".join(f'"a{n} b"' for n in range(900)), '"x" OR ' * 1_400, "東" * 3_000, '"' + "sun " * 2_000 + '"',
-]  # fmt: skip
+    "sun\x00moon",
+    "\ud800",
+    "OʼBrien ＇",
+    '-"',
+    '-"a',
+    '"a" OR',
+    'OR "a"',
+    "+sun",
+    "sun + moon",
+    "𝕊𝕦𝕟",
+    "%_\\",
+    "'; DROP TABLE documents; --",
+    "sun " * 2_500,
+    " ".join(f"w{n}" for n in range(1_500)),
+    " ".join(f"-w{n}" for n in range(1_500)),
+    '"sun moon" ' * 900,
+    " ".join(f'"a{n} b"' for n in range(900)),
+    '"x" OR ' * 1_400,
+    "東" * 3_000,
+    '"' + "sun " * 2_000 + '"',
+]
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
@@ -186,7 +268,7 @@ def test_pg_02_arbitrary_text_is_asked_and_stored(text: str) -> None:
 async def test_of_many_words_the_commonest_are_left_out_beyond_twice_the_chunks(
     store: Sqlite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_text, "POSTINGS", 0)
+    monkeypatch.setattr(text_leg, "POSTINGS", 0)
     await store.upsert([_entry(f"d{n:02}", "alpha beta gamma" + " rare" * (n == 7)) for n in range(20)])
 
     async def score(text: str) -> float | None:
@@ -196,7 +278,7 @@ async def test_of_many_words_the_commonest_are_left_out_beyond_twice_the_chunks(
     assert few is not None
     assert two is not None
     assert few > two  # 61 postings, but few words: all are read
-    monkeypatch.setattr(sqlite_text, "FEW", 3)
+    monkeypatch.setattr(text_leg, "FEW", 3)
     assert await score("alpha beta gamma rare") == two  # 1 + 20 of at most 40; 1 + 20 + 20 is more
     assert len(await _ids(store, "alpha beta gamma rare")) == 20
     assert len(await _ids(store, "alpha")) == 20
@@ -207,13 +289,16 @@ async def test_of_many_words_the_commonest_are_left_out_beyond_twice_the_chunks(
 
 async def test_acl_02_pg_13_pg_25_the_limit_is_filled_from_what_qualifies(store: Sqlite) -> None:
     hidden = [_entry(f"h{n:03}", "plan plan plan", vector=[1.0, 0.0], tenant="b") for n in range(300)]
-    seen = [_entry(f"s{n}", "plan and more words", vector=[0.5, 0.5], tenant="a", compartment="hr") for n in range(5)]
+    seen = [
+        _entry(f"s{n}", "plan and more words", vector=[0.5, 0.5], tenant="a", compartment="hr")
+        for n in range(5)
+    ]
     await store.upsert([*hidden, *seen])
     for leg in store.legs:
         query = {"vector": [1.0, 0.0], "limit": 5}
-        assert await _ids(store, "plan", leg, scope=Scope(tenant="a", compartments=frozenset({"hr"})), **query) == [
-            "s0", "s1", "s2", "s3", "s4",
-        ]  # fmt: skip
+        assert await _ids(
+            store, "plan", leg, scope=Scope(tenant="a", compartments=frozenset({"hr"})), **query
+        ) == ["s0", "s1", "s2", "s3", "s4"]
         assert await _ids(store, "plan", leg, scope=Scope(tenant="a"), **query) == []
         assert await _ids(store, "plan", leg, scope=Scope(), **query) == []
         assert len(await _ids(store, "plan", leg, **query)) == 5
@@ -231,7 +316,9 @@ async def test_labels_an_entry_lacks_on_its_chunks_come_from_its_document(store:
 
 
 async def test_vector_hits_carry_their_unit_vector_and_cosine(store: Sqlite) -> None:
-    await store.upsert([_entry("a", "x", vector=[3.0, 4.0]), _entry("b", "y", vector=[0.0, 2.0]), _entry("c", "z")])
+    await store.upsert(
+        [_entry("a", "x", vector=[3.0, 4.0]), _entry("b", "y", vector=[0.0, 2.0]), _entry("c", "z")]
+    )
     first, second = await store.search(Query(text="", leg="vector", vector=[0.0, 1.0]))
     assert (first.document.id, first.score, second.document.id, second.score) == ("b", 1.0, "a", 0.8)
     assert second.vector is not None
@@ -298,7 +385,9 @@ async def test_pg_19_pg_20_another_model_is_refused_by_name_with_the_remedy(stor
     other = Sqlite(path=store.path)
     await other.open()
     for model, size in (("static-2", 2), ("static-1", 3)):
-        with pytest.raises(SourceError, match=f"model 'static-1' with 2 dimensions.*'{model}' with {size}.*ingest --rebuild"):
+        with pytest.raises(
+            SourceError, match=f"model 'static-1' with 2 dimensions.*'{model}' with {size}.*ingest --rebuild"
+        ):
             await other.embedded_by(model, size)
     with pytest.raises(SourceError, match="static-1"):
         await other.search(Query(text="x", leg="vector", vector=[1.0, 0.0, 0.0]))
@@ -323,11 +412,26 @@ async def test_vectors_of_two_lengths_are_refused(store: Sqlite) -> None:
 async def test_everything_of_a_document_comes_back(store: Sqlite) -> None:
     moment = datetime(2024, 5, 1, 12, 30, 15, 123456, tzinfo=UTC)
     document = Document(
-        id="d", content="text\x00 with a null, «quotes» and 👍", url="http://x/y", title="T", snippet="s", kind="book",
-        path=("A", "B"), media_type="text/html", language="de", tenant="t", compartment="c", sensitivity="internal",
-        trust="reference", updated_at=moment, synced_at=datetime(2024, 1, 1), keywords=("k",), labels=("l",), links=("e",),
+        id="d",
+        content="text\x00 with a null, «quotes» and 👍",
+        url="http://x/y",
+        title="T",
+        snippet="s",
+        kind="book",
+        path=("A", "B"),
+        media_type="text/html",
+        language="de",
+        tenant="t",
+        compartment="c",
+        sensitivity="internal",
+        trust="reference",
+        updated_at=moment,
+        synced_at=datetime(2024, 1, 1),
+        keywords=("k",),
+        labels=("l",),
+        links=("e",),
         metadata={"a": [1, {"b": None}]},
-    )  # fmt: skip
+    )
     await store.upsert([Entry(document=document, chunks=[document])])
     assert await store.fetch(["d"]) == [document]
     assert [h.document for h in await store.search(Query(text="quotes", leg="text"))] == [document]
@@ -354,14 +458,31 @@ async def test_ing_04_chunks_are_all_stored_and_replaced_whole(store: Sqlite) ->
 async def test_gra_12_nothing_of_a_deleted_document_is_left(store: Sqlite) -> None:
     fact = Fact(subject="a", predicate="b", object="c")
     document = Document(id="d", content="sun", links=("e",), metadata={"k": "v"})
-    await store.upsert([Entry(document=document, chunks=[document], vectors={"vector": [[1.0]]}, facts=[fact])])
+    await store.upsert(
+        [Entry(document=document, chunks=[document], vectors={"vector": [[1.0]]}, facts=[fact])]
+    )
     assert await store.delete(["d", "d", "unknown"]) == 1
     await store.vacuum()
     await store.aclose()
     connection = sqlite3.connect(store.path)
-    tables = ("documents", "chunks", "texts", "vectors", "filters", "filter_values", "links", "facts", "vocabulary")
-    assert [connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables] == [0] * len(tables)
-    assert connection.execute("SELECT value FROM meta WHERE key IN ('chunks', 'length')").fetchall() == [(0,), (0,)]
+    tables = (
+        "documents",
+        "chunks",
+        "texts",
+        "vectors",
+        "filters",
+        "filter_values",
+        "links",
+        "facts",
+        "vocabulary",
+    )
+    assert [connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables] == [
+        0
+    ] * len(tables)
+    assert connection.execute("SELECT value FROM meta WHERE key IN ('chunks', 'length')").fetchall() == [
+        (0,),
+        (0,),
+    ]
     connection.close()
 
 
@@ -370,13 +491,25 @@ async def test_gra_12_nothing_of_a_deleted_document_is_left(store: Sqlite) -> No
     [
         (Entry(document=Document(content="x"), chunks=[]), "without an id"),
         (_entry("d", "lone \ud800 surrogate"), "'d' holds a lone surrogate.*errors='replace'"),
-        (Entry(document=Document(id="d", content="x"), chunks=[], vectors={"vector": [[1.0]]}), "'d' has 1 vectors for 0 chunks"),
-        (Entry(document=Document(id="d", content="x"), chunks=[Document(content="")], vectors={"image": [None]}), "leg 'image'"),
+        (
+            Entry(document=Document(id="d", content="x"), chunks=[], vectors={"vector": [[1.0]]}),
+            "'d' has 1 vectors for 0 chunks",
+        ),
+        (
+            Entry(
+                document=Document(id="d", content="x"),
+                chunks=[Document(content="")],
+                vectors={"image": [None]},
+            ),
+            "leg 'image'",
+        ),
         (_entry("d", "x", vector=[float("inf")]), "'d' has a vector with values that are not finite"),
         (_entry("d", "x", vector=[[1.0], [2.0]]), r"'d' has a vector of shape \(2, 1\)"),  # type: ignore[list-item]
     ],
 )
-async def test_one_bad_entry_is_named_and_its_batch_changes_nothing(store: Sqlite, entry: Entry, said: str) -> None:
+async def test_one_bad_entry_is_named_and_its_batch_changes_nothing(
+    store: Sqlite, entry: Entry, said: str
+) -> None:
     await store.upsert([_entry("before", "sun")])
     version = await store.version()
     with pytest.raises(IngestError, match=said):
@@ -386,7 +519,13 @@ async def test_one_bad_entry_is_named_and_its_batch_changes_nothing(store: Sqlit
 
 
 async def test_fetch_sees_only_what_the_scope_allows(store: Sqlite) -> None:
-    await store.upsert([_entry("d", "of a", tenant="a"), _entry("d", "of b", tenant="b"), _entry("e", "shared", tenant=SHARED)])
+    await store.upsert(
+        [
+            _entry("d", "of a", tenant="a"),
+            _entry("d", "of b", tenant="b"),
+            _entry("e", "shared", tenant=SHARED),
+        ]
+    )
     assert [d.content for d in await store.fetch(["d", "e"], Scope(tenant="a"))] == ["of a", "shared"]
     assert [d.content for d in await store.fetch(["d", "e"], Scope())] == ["shared"]
     assert [d.content for d in await store.fetch(["e", "d"])] == ["shared", "of a", "of b"]
@@ -395,22 +534,37 @@ async def test_fetch_sees_only_what_the_scope_allows(store: Sqlite) -> None:
 async def test_k23_neighbours_are_linked_by_id_or_url_either_way_strongest_first(store: Sqlite) -> None:
     entries = [
         _entry("hub", "hub", links=("one", "http://x/two", "both", "missing"), url="http://x/hub"),
-        _entry("one", "1"), _entry("two", "2", url="http://x/two"), _entry("both", "b", links=("http://x/hub",)),
-        _entry("back", "back", links=("hub",)), _entry("far", "far", links=("one",)),
+        _entry("one", "1"),
+        _entry("two", "2", url="http://x/two"),
+        _entry("both", "b", links=("http://x/hub",)),
+        _entry("back", "back", links=("hub",)),
+        _entry("far", "far", links=("one",)),
         _entry("hid", "h", links=("hub",), tenant="t"),
-    ]  # fmt: skip
+    ]
     await store.upsert(entries)
     hits = await store.neighbours(["hub"], 10)
-    assert [(hit.document.id, hit.score) for hit in hits] == [("both", 2.0), ("back", 1.0), ("one", 1.0), ("two", 1.0)]
+    assert [(hit.document.id, hit.score) for hit in hits] == [
+        ("both", 2.0),
+        ("back", 1.0),
+        ("one", 1.0),
+        ("two", 1.0),
+    ]
     assert [hit.document.id for hit in await store.neighbours(["hub"], 2)] == ["both", "back"]
-    assert [hit.document.id for hit in await store.neighbours(["hub", "one"], 9)] == ["both", "back", "far", "two"]
+    assert [hit.document.id for hit in await store.neighbours(["hub", "one"], 9)] == [
+        "both",
+        "back",
+        "far",
+        "two",
+    ]
     assert await store.neighbours(["hub"], 10, Scope(tenant="t")) == []
     assert await store.neighbours(["unknown"], 10) == []
 
 
 async def test_neighbours_of_a_chunk_are_those_of_its_document(store: Sqlite) -> None:
     document = Document(id="d", content="a b", links=("e",))
-    await store.upsert([Entry(document=document, chunks=[Document(content="a"), Document(content="b")]), _entry("e", "c")])
+    await store.upsert(
+        [Entry(document=document, chunks=[Document(content="a"), Document(content="b")]), _entry("e", "c")]
+    )
     assert [hit.document.id for hit in await store.neighbours(["d#1"], 5)] == ["e"]
     assert [hit.document.id for hit in await store.neighbours(["e"], 5)] == ["d#0"]
 
@@ -419,17 +573,33 @@ async def test_m09_facets_count_documents_over_the_period_before_any_limit(store
     day = datetime(2024, 3, 1, tzinfo=UTC)
     await store.upsert(
         [
-            _entry(f"d{n}", "note", labels=labels, updated_at=day + timedelta(days=n), metadata={"year": 2024})
+            _entry(
+                f"d{n}", "note", labels=labels, updated_at=day + timedelta(days=n), metadata={"year": 2024}
+            )
             for n, labels in enumerate([("work",), ("work", "home")] * 20)
         ]
     )
-    query = Query(text="what happened?", leg="text", limit=1, period=Period(start=date(2024, 3, 1), end=date(2024, 3, 10)))
+    query = Query(
+        text="what happened?",
+        leg="text",
+        limit=1,
+        period=Period(start=date(2024, 3, 1), end=date(2024, 3, 10)),
+    )
     found = await store.facets(query, ["labels", "year", "nothing"])
-    assert [(f.dimension, f.value, f.count) for f in found] == [("labels", "work", 10), ("labels", "home", 5), ("year", "2024", 10)]
+    assert [(f.dimension, f.value, f.count) for f in found] == [
+        ("labels", "work", 10),
+        ("labels", "home", 5),
+        ("year", "2024", 10),
+    ]
 
 
 async def test_gra_01_naive_datetimes_are_utc(store: Sqlite) -> None:
-    await store.upsert([_entry("a", "x", updated_at=datetime(2024, 3, 31, 23)), _entry("b", "x", updated_at=datetime(2024, 4, 1))])
+    await store.upsert(
+        [
+            _entry("a", "x", updated_at=datetime(2024, 3, 31, 23)),
+            _entry("b", "x", updated_at=datetime(2024, 4, 1)),
+        ]
+    )
     assert await _ids(store, "x", period=Period(end=date(2024, 3, 31))) == ["a"]
     assert await _ids(store, "x", period=Period(start=date(2024, 4, 1), zone="Europe/Berlin")) == ["a", "b"]
 
@@ -544,7 +714,9 @@ async def test_a_newer_schema_is_refused(store: Sqlite) -> None:
     connection = sqlite3.connect(store.path)
     connection.execute("PRAGMA user_version = 99")
     connection.close()
-    with pytest.raises(SourceError, match="schema version 99, this contextrouter reads 2; upgrade contextrouter"):
+    with pytest.raises(
+        SourceError, match="schema version 99, this contextrouter reads 2; upgrade contextrouter"
+    ):
         await store.open()
 
 
@@ -634,7 +806,9 @@ async def test_cancellation_and_closing_interrupt_the_running_statement(store: S
 
 async def test_searching_does_not_stall_the_event_loop(store: Sqlite) -> None:
     await store.upsert([_entry("a", "x")])
-    reading = asyncio.ensure_future(store._file.read(lambda c, stop: c.execute(_SLOW).fetchone(), deadline=time.monotonic() + 0.3))
+    reading = asyncio.ensure_future(
+        store._file.read(lambda c, stop: c.execute(_SLOW).fetchone(), deadline=time.monotonic() + 0.3)
+    )
     ticks = 0
     while not reading.done():
         await asyncio.sleep(0.01)
@@ -657,6 +831,6 @@ async def test_the_example_works_and_takes_its_folder_with_it() -> None:
 
 
 def test_importing_the_store_imports_no_numpy() -> None:
-    modules = "contextrouter.builtin.providers.sqlite, contextrouter.builtin.facts.sqlite"
+    modules = "contextrouter.builtin.providers.sqlite.provider, contextrouter.builtin.facts.sqlite"
     code = f"import sys, {modules}; sys.exit('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,4 +1,6 @@
-"""One store file, several processes: some are killed, some write at once, and no committed document is lost."""
+"""One store file, several processes: some are killed, some write at once, and no committed document is
+lost.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +89,9 @@ asyncio.run(main(*sys.argv[1:4]))
 
 
 def _changer(path: Path, life: int, own: str) -> subprocess.Popen[str]:
-    """A process that puts, replaces, deletes and vacuums without end, and says what it begins and what is done."""
+    """A process that puts, replaces, deletes and vacuums without end, and says what it begins and what is
+    done.
+    """
     return subprocess.Popen(
         [sys.executable, "-c", _CHANGER, str(path), f"life-{life}", own], stdout=subprocess.PIPE, text=True
     )
@@ -99,7 +103,9 @@ def _read(process: subprocess.Popen[str], lines: int) -> str:
 
 
 def _told(said: str, before: Mapping[str, str]) -> list[dict[str, str]]:
-    """What a store may hold, id -> version, after what a process said: what is done, and that with what was begun last."""
+    """What a store may hold, id -> version, after what a process said: what is done, and that with what was
+    begun last.
+    """
     held = [dict(before), dict(before)]
     for line in said.splitlines():
         for after in held if line.startswith("done") else held[1:]:
@@ -114,8 +120,10 @@ def _told(said: str, before: Mapping[str, str]) -> list[dict[str, str]]:
 def _writer(path: Path, name: str, rounds: int, then: str = "") -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", _WRITER, str(path), name, str(rounds), then],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def _holder(path: str) -> subprocess.Popen[str]:
@@ -124,7 +132,9 @@ def _holder(path: str) -> subprocess.Popen[str]:
         "import sqlite3, sys\nc = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
         "c.execute('BEGIN IMMEDIATE')\nprint(flush=True)\ninput()"
     )
-    return subprocess.Popen([sys.executable, "-c", code, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [sys.executable, "-c", code, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
 
 
 async def _answers(store: Sqlite, leg: str) -> list[tuple[str, float | None]]:
@@ -135,15 +145,21 @@ async def _answers(store: Sqlite, leg: str) -> list[tuple[str, float | None]]:
 
 
 async def _whole(path: Path, legs: Sequence[str]) -> dict[str, str]:
-    """Check that file, index and counts agree; return the documents' fingerprints, each having all that belongs to it."""
+    """Check that file, index and counts agree; return the documents' fingerprints, each having all that
+    belongs to it.
+    """
     store = Sqlite(path=str(path))
     await store.open()
     held = dict(await store.fingerprints())
     chunks = {f"{id}#{part}" for id in held for part in range(3)}
     stats = await store.stats()
     assert [stats[key] for key in ("documents", "chunks", "vectors", "links", "facts")] == [
-        len(held), len(chunks), len(chunks), len(held), len(held),
-    ]  # fmt: skip
+        len(held),
+        len(chunks),
+        len(chunks),
+        len(held),
+        len(held),
+    ]
     for leg in legs:
         found = [id for id, _ in await _answers(store, leg)]
         assert set(found) == chunks
@@ -155,7 +171,12 @@ async def _whole(path: Path, legs: Sequence[str]) -> dict[str, str]:
     connection.execute("INSERT INTO terms (terms) VALUES ('integrity-check')")
     for leg in set(legs) - {"text"}:
         coded = connection.execute(f"SELECT chunk FROM {leg}_codes ORDER BY chunk").fetchall()
-        assert coded == connection.execute(f"SELECT chunk FROM vectors WHERE {leg} IS NOT NULL ORDER BY chunk").fetchall()
+        assert (
+            coded
+            == connection.execute(
+                f"SELECT chunk FROM vectors WHERE {leg} IS NOT NULL ORDER BY chunk"
+            ).fetchall()
+        )
     connection.close()
     return held
 
@@ -191,8 +212,12 @@ async def test_sql_04_gra_10_four_processes_write_and_search_one_file(tmp_path: 
     rounds = 15
     processes = [_writer(path, f"worker{n}", rounds, "search") for n in range(4)]
     results = [process.communicate(timeout=60) for process in processes]
-    assert [(process.returncode, errors) for process, (_, errors) in zip(processes, results, strict=True)] == [(0, "")] * 4
-    assert set(await _whole(path, ("text", "vector"))) == {f"worker{n}-{m}" for n in range(4) for m in range(rounds)}
+    assert [
+        (process.returncode, errors) for process, (_, errors) in zip(processes, results, strict=True)
+    ] == [(0, "")] * 4
+    assert set(await _whole(path, ("text", "vector"))) == {
+        f"worker{n}-{m}" for n in range(4) for m in range(rounds)
+    }
 
 
 async def test_gra_09_readers_go_on_while_another_process_holds_the_write_lock(tmp_path: Path) -> None:

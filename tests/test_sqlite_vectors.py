@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextrouter.builtin.providers import sqlite_vectors, sqlite_write
-from contextrouter.builtin.providers.sqlite import Sqlite
+from contextrouter.builtin.providers.sqlite import Sqlite, vector_leg, write
 from contextrouter.contracts import Entry
 from contextrouter.errors import MissingDependency, SourceError, SourceTimeout
-from contextrouter.model import Document, Query, Scope
+from contextrouter.model import Document, Query
+from contextrouter.scope import Scope
 
 
 @pytest.fixture
@@ -81,11 +81,11 @@ async def test_the_scan_over_codes_loses_nothing_of_an_exact_one(store: Sqlite, 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40))
 def test_a_code_is_its_vector_to_half_a_level(values: list[float]) -> None:
-    row = sqlite_vectors.unit(values)
+    row = vector_leg.unit(values)
     if row is None:
         assert not any(values)
         return
-    coded = sqlite_vectors.code(row)
+    coded = vector_leg.code(row)
     assert len(coded) == 4 + len(values)
     scale = np.frombuffer(coded[:4], "<f4")[0]
     levels = np.frombuffer(coded[4:], np.int8).astype(float)
@@ -110,7 +110,7 @@ async def test_acl_02_a_scope_takes_nothing_from_the_limit_however_many_are_near
 async def test_readers_catch_up_with_writes_from_elsewhere(
     store: Sqlite, monkeypatch: pytest.MonkeyPatch, logged: int
 ) -> None:
-    monkeypatch.setattr(sqlite_write, "LOGGED", logged)
+    monkeypatch.setattr(write, "LOGGED", logged)
     chance = np.random.default_rng(5)
     rows = chance.standard_normal((300, 8))
     writer = Sqlite(path=store.path)
@@ -153,12 +153,17 @@ async def test_after_a_write_only_what_is_new_is_read(store: Sqlite) -> None:
     assert len(found) == 500
     other = Sqlite(path=store.path)
     await other.open()
-    with pytest.raises(SourceError, match=r"vectors of other lengths than the 8 it notes; run `contextrouter ingest --rebuild`"):
+    with pytest.raises(
+        SourceError,
+        match=r"vectors of other lengths than the 8 it notes; run `contextrouter ingest --rebuild`",
+    ):
         await _found(other, [1.0] * 8)
     await other.aclose()
 
 
-async def test_a_deadline_too_short_to_load_all_codes_does_not_keep_them_from_being_loaded(store: Sqlite) -> None:
+async def test_a_deadline_too_short_to_load_all_codes_does_not_keep_them_from_being_loaded(
+    store: Sqlite,
+) -> None:
     await _fill(store, np.random.default_rng(7).standard_normal((6000, 64)))
     other = Sqlite(path=store.path)
     await other.open()
@@ -195,10 +200,14 @@ async def test_twenty_searches_at_once_load_one_state_and_agree(store: Sqlite) -
     assert answers == [_exact(rows, rows[0])] * 20
 
 
-async def test_a_package_that_is_missing_is_said_when_the_store_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_package_that_is_missing_is_said_when_the_store_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "simsimd", None)
     store = Sqlite(path=str(tmp_path / "store.db"))
-    with pytest.raises(MissingDependency, match=r"SQLite store with vectors needs the extra 'sqlite': pip install"):
+    with pytest.raises(
+        MissingDependency, match=r"SQLite store with vectors needs the extra 'sqlite': pip install"
+    ):
         await store.open()
     text_only = Sqlite(path=str(tmp_path / "store.db"), embedder=None)
     await text_only.open()
@@ -209,7 +218,9 @@ async def test_a_package_that_is_missing_is_said_when_the_store_is_opened(tmp_pa
 
 
 async def test_a_thousand_searches_leave_none_alone(tmp_path: Path) -> None:
-    """Where None is counted, a call that takes one reference too many ends the process after some ten thousand searches."""
+    """Where None is counted, a call that takes one reference too many ends the process after some ten
+    thousand searches.
+    """
     store = Sqlite(path=str(tmp_path / "s.db"))
     await store.open()
     document = Document(id="a", content="moon")

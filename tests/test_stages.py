@@ -33,9 +33,19 @@ def live(envelopes: Sequence[Envelope]) -> list[str]:
 
 @pytest.mark.parametrize(
     ("words", "whole", "quality"),
-    [(2, False, 0.0), (19, True, 0.0), (20, False, 0.26), (33, False, 0.299), (34, False, 0.302), (50, False, 0.35),
-     (50, True, 0.55), (200, False, 0.80), (200, True, 1.0), (900, True, 1.0)],
-)  # fmt: skip
+    [
+        (2, False, 0.0),
+        (19, True, 0.0),
+        (20, False, 0.26),
+        (33, False, 0.299),
+        (34, False, 0.302),
+        (50, False, 0.35),
+        (50, True, 0.55),
+        (200, False, 0.80),
+        (200, True, 1.0),
+        (900, True, 1.0),
+    ],
+)
 def test_k28_to_k32_quality_by_length_and_overlap(words: int, whole: bool, quality: float):
     text = ["ENTANGLEMENT,", "is", "what"] if whole else []
     assert Quality().quality(" ".join(text + ["x"] * (words - len(text))), ASKED) == pytest.approx(quality)
@@ -69,7 +79,9 @@ def test_c15_a_disclaimer_that_documents_share_is_no_content():
     assert live(apply(Quality(), [*shared, good])) == ["a", "b", "good"]
 
 
-def found(name: str, *, leg: str = "vector", score: float | None = None, normalized: float = 0.5, **fields: object) -> Envelope:
+def found(
+    name: str, *, leg: str = "vector", score: float | None = None, normalized: float = 0.5, **fields: object
+) -> Envelope:
     seal = Provenance(source="docs", leg=leg, query="q", rank=1, score=score, normalized=normalized)
     own = {key: fields.pop(key) for key in ("signals", "vector") if key in fields}
     made = Envelope(document=doc(name, **fields), provenance=(seal,), normalized=normalized, **own)  # type: ignore[arg-type]
@@ -110,11 +122,14 @@ def test_c19_blend_is_the_weighted_mean_and_what_is_missing_is_0():
 
 
 def test_c20_equal_within_a_hundredth_goes_by_trust_and_groups_begin_at_their_best():
-    """0.500, 0.492, 0.484: the second ties with the first, the third with the second alone, which is not its group's best."""
+    """0.500, 0.492, 0.484: the second ties with the first, the third with the second alone, which is not its
+    group's best.
+    """
     given = [
-        found("a", normalized=0.5, trust="volatile"), found("b", normalized=0.492, trust="reference"),
+        found("a", normalized=0.5, trust="volatile"),
+        found("b", normalized=0.492, trust="reference"),
         found("c", normalized=0.484, trust="authoritative"),
-    ]  # fmt: skip
+    ]
     assert live(apply(Blend(weights={"normalized": 1}), given)) == ["b", "a", "c"]
     assert live(apply(Blend(weights={"normalized": 1}, tie=0), given)) == ["a", "b", "c"]
     edge = [found("a", normalized=0.50, trust="volatile"), found("b", normalized=0.49, trust="authoritative")]
@@ -124,43 +139,73 @@ def test_c20_equal_within_a_hundredth_goes_by_trust_and_groups_begin_at_their_be
 def test_b11_diversity_puts_what_says_the_same_further_down():
     """Relevance 1, 0.9, 0: with one half, the twin has 0.45 − 0.5 = −0.05, the other 0 − 0 = 0."""
     given = [
-        found("a", score=1.0, vector=[1.0, 0.0]), found("twin", score=0.9, vector=[1.0, 0.0]),
+        found("a", score=1.0, vector=[1.0, 0.0]),
+        found("twin", score=0.9, vector=[1.0, 0.0]),
         found("other", score=0.0, vector=[0.0, 1.0]),
-    ]  # fmt: skip
+    ]
     result = apply(Diversity(relevance=0.5), given)
     assert live(result) == ["a", "other", "twin"]
     assert [e.signals["similar"] for e in result] == [0.0, 0.0, 1.0]
     assert live(apply(Diversity(relevance=1.0), given)) == ["a", "twin", "other"]
 
 
-@pytest.mark.parametrize("texts", [("the moon and the sea", "stars far away"), ("潮汐は月の引力による", "彗星は氷と塵")])
+@pytest.mark.parametrize(
+    "texts", [("the moon and the sea", "stars far away"), ("潮汐は月の引力による", "彗星は氷と塵")]
+)
 def test_b11_without_vectors_texts_of_any_script_are_compared(texts: tuple[str, str]):
-    given = [found(str(n), content=text, score=score) for n, (text, score) in enumerate(
-        [(texts[0], 1.0), (texts[0], 0.9), (texts[1], 0.5), (texts[1], 0.0)])]  # fmt: skip
+    given = [
+        found(str(n), content=text, score=score)
+        for n, (text, score) in enumerate(
+            [(texts[0], 1.0), (texts[0], 0.9), (texts[1], 0.5), (texts[1], 0.0)]
+        )
+    ]
     assert live(apply(Diversity(relevance=0.5), given))[:2] == ["0", "2"]
 
 
 @pytest.mark.parametrize(
     ("stage", "keys"),
-    [(Quality, {"threshold": 1.1}), (Quality, {"minimum_words": -1}), (Quality, {"repeated": 1}), (Gate, {"reads": ""}),
-     (Gate, {"threshold": float("nan")}), (Floor, {"minimum": -0.1}), (Blend, {"weights": {"text": 0.0}}), (Blend, {"tie": 2.0}),
-     (Diversity, {"relevance": 1.5}), (Diversity, {"shingle": 0}), (Diversity, {"among": 0}),
-     (Centrality, {"weight": -1.0}), (Centrality, {"k": -1.0}), (Centrality, {"mode": "sum"}), (Centrality, {"least_links": -1.0}),
-     (Neighbours, {"of": 0}), (Neighbours, {"add": 7}), (Neighbours, {"most": 0}), (Hydrate, {"by": "url"}),
-     (Profile, {"boosts": {"grade": -1.0}}), (Profile, {"tiers": {"a": float("inf")}}), (Profile, {"limits": {"a": -1}}),
-     (Collapse, {"by": ""}), (Collapse, {"least": 1})],
-)  # fmt: skip
+    [
+        (Quality, {"threshold": 1.1}),
+        (Quality, {"minimum_words": -1}),
+        (Quality, {"repeated": 1}),
+        (Gate, {"reads": ""}),
+        (Gate, {"threshold": float("nan")}),
+        (Floor, {"minimum": -0.1}),
+        (Blend, {"weights": {"text": 0.0}}),
+        (Blend, {"tie": 2.0}),
+        (Diversity, {"relevance": 1.5}),
+        (Diversity, {"shingle": 0}),
+        (Diversity, {"among": 0}),
+        (Centrality, {"weight": -1.0}),
+        (Centrality, {"k": -1.0}),
+        (Centrality, {"mode": "sum"}),
+        (Centrality, {"least_links": -1.0}),
+        (Neighbours, {"of": 0}),
+        (Neighbours, {"add": 7}),
+        (Neighbours, {"most": 0}),
+        (Hydrate, {"by": "url"}),
+        (Profile, {"boosts": {"grade": -1.0}}),
+        (Profile, {"tiers": {"a": float("inf")}}),
+        (Profile, {"limits": {"a": -1}}),
+        (Collapse, {"by": ""}),
+        (Collapse, {"least": 1}),
+    ],
+)
 def test_values_out_of_range_are_refused_by_name(stage: type[Stage], keys: dict[str, object]):
     with pytest.raises(ValueError, match=str(next(iter(keys)))):
         stage(**keys)
 
 
 async def test_stages_run_from_settings_and_the_trace_names_what_they_dropped():
-    documents = [{"id": "nav", "content": "Tides. Home."}, {"id": "good", "content": "Tides " + "and more " * 20}]
+    documents = [
+        {"id": "nav", "content": "Tides. Home."},
+        {"id": "good", "content": "Tides " + "and more " * 20},
+    ]
     settings = {
-        "rag": {"stages": ["quality", "floor"]}, "providers": {"docs": {"use": "memory", "documents": documents}},
+        "rag": {"stages": ["quality", "floor"]},
+        "providers": {"docs": {"use": "memory", "documents": documents}},
         "stages": {"floor": {"minimum": 0.0}},
-    }  # fmt: skip
+    }
     async with ContextRouter(settings) as router:
         context = await router.route("tides")
     assert live(context.envelopes) == ["good"]
@@ -214,7 +259,12 @@ def test_t07_metadata_that_agrees_with_the_profile_boosts_and_tiers_multiply():
 
 
 def test_t08_limits_per_tier_keep_the_best():
-    given = [pupil("a", 0.9, tier="web"), pupil("b", 0.8), pupil("c", 0.7, tier="web"), pupil("d", 0.6, tier="web")]
+    given = [
+        pupil("a", 0.9, tier="web"),
+        pupil("b", 0.8),
+        pupil("c", 0.7, tier="web"),
+        pupil("d", 0.6, tier="web"),
+    ]
     result = profiled(Profile(limits={"web": 1}), given)
     assert live(result) == ["a", "b"]
     assert result[2].dropped == "profile: limit of 1 for tier 'web'"
@@ -261,7 +311,9 @@ async def test_neighbours_reach_the_assembled_context_of_a_router():
             return [hit("found")]
 
     settings = {"rag": {"stages": ["neighbours"]}}
-    async with ContextRouter(settings, connectors={"docs": Linked([hit("linked", content="what it links to")])}) as router:
+    async with ContextRouter(
+        settings, connectors={"docs": Linked([hit("linked", content="what it links to")])}
+    ) as router:
         context = await router.route("q")
     assert "what it links to" in context.text
 
@@ -292,18 +344,33 @@ def session(name: str, rank: int, of: str = "talk") -> Envelope:
 
 
 async def test_m26_several_pieces_of_a_session_make_place_for_its_summary():
-    given = [envelope("first"), session("a", 2), session("b", 3), session("other", 4, "else"), session("c", 5)]
+    given = [
+        envelope("first"),
+        session("a", 2),
+        session("b", 3),
+        session("other", 4, "else"),
+        session("c", 5),
+    ]
     source = Web(documents=[doc("sum-talk", "what was said")])
     stage = Collapse(by="session", prefix="sum-")
     result = await stage.apply(given, stage_context(sources={"docs": source}))
     assert live(result) == ["first", "sum-talk", "other"]
-    assert (result[1].score, result[1].normalized, result[1].signals) == (given[1].score, given[1].normalized, {"collapsed": 3.0})
-    assert [(e.document.id, e.dropped) for e in result[3:]] == [(n, "collapse: 'sum-talk' stands for it") for n in "abc"]
+    assert (result[1].score, result[1].normalized, result[1].signals) == (
+        given[1].score,
+        given[1].normalized,
+        {"collapsed": 3.0},
+    )
+    assert [(e.document.id, e.dropped) for e in result[3:]] == [
+        (n, "collapse: 'sum-talk' stands for it") for n in "abc"
+    ]
     assert source.asked == [("sum-talk",)]
 
 
 async def test_m26_a_summary_that_was_found_takes_the_best_place_of_its_pieces():
-    given = [envelope(doc(n, parent="whole"), r) for r, n in enumerate("abc", 1)] + [envelope("x", 4), envelope("whole", 5)]
+    given = [envelope(doc(n, parent="whole"), r) for r, n in enumerate("abc", 1)] + [
+        envelope("x", 4),
+        envelope("whole", 5),
+    ]
     result = await Collapse().apply(given, stage_context(sources={"docs": Web()}))
     assert live(result) == ["whole", "x"]
     assert result[0].provenance is given[4].provenance
@@ -318,6 +385,10 @@ async def test_pieces_stay_where_they_are_few_or_there_is_no_summary_they_may_se
     context = stage_context(sources={"docs": secret}, scope=Scope())
     assert live(await Collapse(by="session").apply(pieces, context)) == ["a", "b", "c"]
     assert live(await Collapse(by="session", least=4).apply(pieces, stage_context())) == ["a", "b", "c"]
-    assert live(await Collapse(by="session").apply(pieces, stage_context(sources={"docs": Fixed([])}))) == ["a", "b", "c"]
+    assert live(await Collapse(by="session").apply(pieces, stage_context(sources={"docs": Fixed([])}))) == [
+        "a",
+        "b",
+        "c",
+    ]
     with pytest.raises(ValueError, match="'docs' is no source that fetches"):
         await Collapse(by="session", source="docs").apply(pieces, stage_context(sources={"docs": Fixed([])}))

@@ -1,4 +1,6 @@
-"""contextrouter.testing: builders, fakes, the watch over constructors, verdicts, suites, deviations, and the command line."""
+"""contextrouter.testing: builders, fakes, the watch over constructors, verdicts, suites, deviations, and the
+command line.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ from hypothesis import strategies as st
 from contextrouter import testing
 from contextrouter.contracts import Connector, Plugin
 from contextrouter.errors import MissingDependency
-from contextrouter.model import Document, Hit, Intent, Period, Query, Scope
+from contextrouter.model import Document, Hit, Intent, Period, Query
+from contextrouter.scope import Scope
 from contextrouter.testing import (
     LAWS,
     SUITES,
@@ -53,9 +56,9 @@ from contextrouter.testing import (
     subject_of,
     verdict,
 )
-from contextrouter.testing.guard import watched
 from contextrouter.testing.imports import third_party
 from contextrouter.testing.measure import idle, least, stall
+from contextrouter.testing.side_effects import watched
 from contextrouter.testing.texts import HOSTILE, library
 
 SLOPPY = """
@@ -87,15 +90,21 @@ def status(cls: type[Plugin], name: str) -> tuple[str, str]:
 class TestBuilders:
     def test_names_become_documents_with_texts_of_their_own(self) -> None:
         assert [(hit.document.id, hit.document.content, hit.score) for hit in hits("a b", [2.0, None])] == [
-            ("a", "text of a", 2.0), ("b", "text of b", None),
-        ]  # fmt: skip
+            ("a", "text of a", 2.0),
+            ("b", "text of b", None),
+        ]
         assert doc("a", "", title="T", kind="book") == Document(id="a", content="", title="T", kind="book")
         assert ranked("s", "a b", leg="text").hits == hits("a b")
         assert fact("OpenAI founded_by Sam Altman").object == "Sam Altman"
 
     def test_an_envelope_has_the_score_of_its_rank(self) -> None:
         made = envelope("a", 3, 0.5, source="s")
-        assert (made.score, made.provenance[0].rank, made.provenance[0].score, made.provenance[0].source) == (1 / 63, 3, 0.5, "s")
+        assert (made.score, made.provenance[0].rank, made.provenance[0].score, made.provenance[0].source) == (
+            1 / 63,
+            3,
+            0.5,
+            "s",
+        )
         assert envelope("a").normalized == 1.0
 
     def test_seal_works_as_the_router_s(self) -> None:
@@ -108,9 +117,13 @@ class TestBuilders:
         assert made.provenance[0].source == "s"
 
     def test_embeddings_of_texts_that_share_words_are_close(self) -> None:
-        moon, tide, salt = (embedding(text, 64) for text in ("the moon moves", "the moon turns", "salt lies about"))
+        moon, tide, salt = (
+            embedding(text, 64) for text in ("the moon moves", "the moon turns", "salt lies about")
+        )
         assert math.sumprod(moon, tide) > math.sumprod(moon, salt) if hasattr(math, "sumprod") else True
-        assert sum(a * b for a, b in zip(moon, tide, strict=True)) > sum(a * b for a, b in zip(moon, salt, strict=True))
+        assert sum(a * b for a, b in zip(moon, tide, strict=True)) > sum(
+            a * b for a, b in zip(moon, salt, strict=True)
+        )
 
     @given(st.text(), st.integers(1, 40))
     def test_an_embedding_has_length_one_or_is_that_of_a_blank_text(self, text: str, dimensions: int) -> None:
@@ -123,10 +136,13 @@ class TestFakes:
     async def test_fixed_minds_limit_scope_period_and_filters_unless_careless(self) -> None:
         old, new = datetime(2024, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)
         answer = [
-            Hit(document=doc("old", updated_at=old)), Hit(document=doc("new", updated_at=new, metadata={"year": 2026})),
+            Hit(document=doc("old", updated_at=old)),
+            Hit(document=doc("new", updated_at=new, metadata={"year": 2026})),
             Hit(document=doc("secret", sensitivity="restricted")),
-        ]  # fmt: skip
-        asked = query(scope=Scope(), period=Period(start=datetime(2025, 1, 1, tzinfo=UTC)), filters={"year": [2026]})
+        ]
+        asked = query(
+            scope=Scope(), period=Period(start=datetime(2025, 1, 1, tzinfo=UTC)), filters={"year": [2026]}
+        )
         assert [hit.document.id for hit in await Fixed(answer).search(asked)] == ["new"]
         assert len(await Fixed(answer, careless=True).search(asked)) == 3
         assert len(await Fixed(answer, careless=True).search(query(limit=2))) == 2
@@ -231,7 +247,9 @@ class TestDeviations:
 
     def test_a_deviation_from_what_is_no_law_is_refused(self) -> None:
         wrong = deviates("why not", law="best_comes_first")(type("Wrong", (Fixed,), {}))
-        with pytest.raises(ValueError, match=r"'best_comes_first' is no law of a connector. Did you mean 'best_come_first'\?"):
+        with pytest.raises(
+            ValueError, match=r"'best_comes_first' is no law of a connector. Did you mean 'best_come_first'\?"
+        ):
             subject_of(wrong)
         with pytest.raises(ValueError, match="has no reason"):
             subject_of(Fixed, deviations={"best_come_first": " "})
@@ -287,7 +305,9 @@ class SharedDefault(Connector):
 
     async def search(self, query: Query) -> Sequence[Hit]:
         self.names.append(query.text)
-        return [Hit(document=Document(id=name, content=name)) for name in dict.fromkeys(self.names)][: query.limit]
+        return [Hit(document=Document(id=name, content=name)) for name in dict.fromkeys(self.names)][
+            : query.limit
+        ]
 
 
 class TestVerdict:
@@ -297,15 +317,22 @@ class TestVerdict:
         assert "ConnectionError: nobody answers" in found.broken[0].why
         rest = [finding for finding in found.findings if finding.law != "example_works"]
         assert {finding.status for finding in rest} == {"not applicable"}
-        assert (found.kind, found.plugin, len(found.findings)) == ("connector", "Asleep", len(LAWS["connector"]))
+        assert (found.kind, found.plugin, len(found.findings)) == (
+            "connector",
+            "Asleep",
+            len(LAWS["connector"]),
+        )
 
     def test_a_missing_package_breaks_nothing_and_names_its_extra(self) -> None:
         state, why = status(Unpacked, "same_answer_twice")
         assert state == "not applicable"
-        assert "pip install 'contextrouter[none]'" in why
+        assert "pip install 'contextrouter-rag[none]'" in why
 
     def test_laws_of_abilities_say_nothing_about_who_lacks_them(self) -> None:
-        assert status(Fixed, "canaries_never_leave_their_scope") == ("not applicable", "it is no SupportsUpsert")
+        assert status(Fixed, "canaries_never_leave_their_scope") == (
+            "not applicable",
+            "it is no SupportsUpsert",
+        )
 
     def test_chk_21_a_mutable_default_that_instances_share_is_found(self) -> None:
         state, why = status(SharedDefault, "instances_share_no_state")
@@ -313,13 +340,27 @@ class TestVerdict:
         assert why == "use changed the default of 'names', which all instances share"
 
     def test_kinds_are_told_from_classes(self) -> None:
-        assert (kind_of(Fixed), kind_of(testing.Overlap), kind_of(Reversing)) == ("connector", "reranker", "stage")
+        assert (kind_of(Fixed), kind_of(testing.Overlap), kind_of(Reversing)) == (
+            "connector",
+            "reranker",
+            "stage",
+        )
         with pytest.raises(TypeError, match="Document is no plugin of any kind"):
             kind_of(Document)
 
     def test_hostile_texts_hold_what_has_broken_search_before(self) -> None:
         joined = "".join(HOSTILE)
-        for part in ("\x00", "'; DROP", "NEAR(", "🌕", "\u202e", "\ud800", "<|endoftext|>", "\u02bc", "R&D | "):
+        for part in (
+            "\x00",
+            "'; DROP",
+            "NEAR(",
+            "🌕",
+            "\u202e",
+            "\ud800",
+            "<|endoftext|>",
+            "\u02bc",
+            "R&D | ",
+        ):
             assert part in joined
         assert max(map(len, HOSTILE)) >= 10_000
         assert len({document.id for document in library()}) == 8
@@ -328,7 +369,9 @@ class TestVerdict:
 class TestSuites:
     def test_every_law_is_a_test_method_of_its_kind_s_suite(self) -> None:
         for kind, suite in SUITES.items():
-            assert {name for name in dir(suite) if name.startswith("test_")} == {f"test_{law.name}" for law in LAWS[kind]}
+            assert {name for name in dir(suite) if name.startswith("test_")} == {
+                f"test_{law.name}" for law in LAWS[kind]
+            }
             for law in LAWS[kind]:
                 assert getattr(suite, f"test_{law.name}").__doc__ == law.says
 
@@ -336,11 +379,15 @@ class TestSuites:
         class Mine(ConnectorSuite):
             plugin = SharedDefault
 
-        with pytest.raises(testing.Broken, match=r"SharedDefault: Using and closing .* But use changed the default of"):
+        with pytest.raises(
+            testing.Broken, match=r"SharedDefault: Using and closing .* But use changed the default of"
+        ):
             Mine().test_instances_share_no_state()  # type: ignore[attr-defined]
         Mine().test_legs_are_named()  # type: ignore[attr-defined]
 
-    def test_make_questions_and_deviations_are_the_suite_s_own(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_make_questions_and_deviations_are_the_suite_s_own(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         @deviates("the made one keeps no order", law="best_come_first")
         class Mine(ConnectorSuite):
             plugin = Fixed
@@ -366,7 +413,17 @@ class TestSuites:
             "from contextrouter.testing import ConnectorSuite\nfrom sloppy import Sloppy\n\n"
             "class TestSloppy(ConnectorSuite):\n    plugin = Sloppy\n"
         )
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio", str(tmp_path)]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:asyncio",
+            str(tmp_path),
+        ]
         ran = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
         failed = [line for line in ran.stdout.splitlines() if line.startswith("FAILED")]
         assert len(failed) == 1, ran.stdout
@@ -377,12 +434,17 @@ class TestSuites:
 class TestImports:
     def test_the_kit_needs_no_pytest_and_loads_nothing_heavy(self) -> None:
         code = (
-            "import sys, contextrouter.testing\n"
-            "print([m for m in ('pytest', 'numpy', 'hypothesis', 'aiohttp', 'contextrouter.builtin') if m in sys.modules])"
+            "import sys, contextrouter.testing\nprint([m for m in ('pytest', 'numpy', 'hypothesis',"
+            " 'aiohttp', 'contextrouter.builtin') if m in sys.modules])"
         )
-        assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+        assert (
+            subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+            == "[]\n"
+        )
 
-    def test_a_neighbour_s_imports_count_and_a_neighbour_does_not(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_neighbour_s_imports_count_and_a_neighbour_does_not(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         (tmp_path / "light_neighbour.py").write_text("import json\n")
         (tmp_path / "heavy_neighbour.py").write_text("import numpy\n")
         for name in ("light", "heavy"):
@@ -400,9 +462,13 @@ class TestCommand:
         ran = cli("plugins", "check", "taxonomy", cwd=tmp_path)
         assert (ran.code, ran.err) == (0, "")
         assert all(law.name in ran.out for law in LAWS["interpreter"])
-        assert f"{len(LAWS['interpreter'])} laws kept, 0 broken, 0 deviated from, 0 not applicable." in ran.out
+        assert (
+            f"{len(LAWS['interpreter'])} laws kept, 0 broken, 0 deviated from, 0 not applicable." in ran.out
+        )
 
-    def test_a_broken_law_of_a_file_is_shown_with_its_reason_and_exits_1(self, cli: CommandLine, tmp_path: Path) -> None:
+    def test_a_broken_law_of_a_file_is_shown_with_its_reason_and_exits_1(
+        self, cli: CommandLine, tmp_path: Path
+    ) -> None:
         (tmp_path / "sloppy.py").write_text(SLOPPY)
         (tmp_path / "neighbour.py").write_text("raise RuntimeError('is not looked at')")
         ran = cli("plugins", "check", str(tmp_path / "sloppy.py"), cwd=tmp_path)
@@ -422,7 +488,9 @@ class TestCommand:
         assert line["law"] == "no_more_than_the_limit"
         assert line["why"].startswith("3 hits for")
 
-    def test_a_file_of_two_kinds_has_two_verdicts_and_the_plugin_folder_counts(self, cli: CommandLine, tmp_path: Path) -> None:
+    def test_a_file_of_two_kinds_has_two_verdicts_and_the_plugin_folder_counts(
+        self, cli: CommandLine, tmp_path: Path
+    ) -> None:
         told = json.loads(cli("plugins", "check", "glossary", "--json", cwd=ROOT).out)
         assert [(each["kind"], each["broken"]) for each in told] == [("connector", 0)]
         text = "from contextrouter.testing import Reversing\nclass Turn(Reversing):\n    'Turns.'\n"
@@ -434,19 +502,28 @@ class TestCommand:
         ("text", "said"),
         [("import no_such_module\n", "cannot be imported"), ("x = 1\n", "it defines no plugin class")],
     )
-    def test_a_file_that_holds_no_plugin_exits_1_and_says_why(self, cli: CommandLine, tmp_path: Path, text: str, said: str) -> None:
+    def test_a_file_that_holds_no_plugin_exits_1_and_says_why(
+        self, cli: CommandLine, tmp_path: Path, text: str, said: str
+    ) -> None:
         (tmp_path / "empty.py").write_text(text)
         ran = cli("plugins", "check", "empty.py", cwd=tmp_path)
         assert ran.code == 1
         assert said in " ".join(ran.out.split())
 
-    def test_a_plugin_whose_package_is_not_installed_is_not_said_to_keep_laws(self, cli: CommandLine, tmp_path: Path) -> None:
-        opening = "    async def open(self):\n        raise MissingDependency('no_such_package', 'none')\n    async def search"
-        text = "from contextrouter.errors import MissingDependency\n" + SLOPPY.replace("    async def search", opening)
+    def test_a_plugin_whose_package_is_not_installed_is_not_said_to_keep_laws(
+        self, cli: CommandLine, tmp_path: Path
+    ) -> None:
+        opening = (
+            "    async def open(self):\n        raise MissingDependency('no_such_package', 'none')\n    async"
+            " def search"
+        )
+        text = "from contextrouter.errors import MissingDependency\n" + SLOPPY.replace(
+            "    async def search", opening
+        )
         (tmp_path / "unpacked.py").write_text(text)
         ran = cli("plugins", "check", "unpacked.py", cwd=tmp_path)
         assert ran.code == 1
-        assert "pip install 'contextrouter[none]'" in ran.out
+        assert "pip install 'contextrouter-rag[none]'" in ran.out
         assert "laws kept" not in ran.out
 
     def test_what_is_not_there_is_wrong_usage(self, cli: CommandLine, tmp_path: Path) -> None:
@@ -456,7 +533,9 @@ class TestCommand:
         assert "Did you mean 'taxonomy'?" in ran.err
 
     def test_a_deviation_is_shown_with_its_reason(self, cli: CommandLine, tmp_path: Path) -> None:
-        text = SLOPPY.replace("class Sloppy", '@deviates("shows all", law="no_more_than_the_limit")\nclass Sloppy')
+        text = SLOPPY.replace(
+            "class Sloppy", '@deviates("shows all", law="no_more_than_the_limit")\nclass Sloppy'
+        )
         (tmp_path / "open_handed.py").write_text("from contextrouter.testing import deviates\n" + text)
         ran = cli("plugins", "check", "open_handed.py", cwd=tmp_path)
         assert ran.code == 0
@@ -466,12 +545,21 @@ class TestCommand:
 
 def test_every_law_public_name_and_suite_is_documented() -> None:
     page = (ROOT / "docs" / "testing-plugins.md").read_text("utf-8")
-    assert [law.name for laws in LAWS.values() for law in laws if f"| `{law.name}` | {law.says} |" not in page] == []
-    fakes = [name for name, value in vars(testing).items() if isinstance(value, type) and issubclass(value, Plugin)]
-    assert [name for name in (*fakes, *(suite.__name__ for suite in SUITES.values())) if f"`{name}`" not in page] == []
+    assert [
+        law.name for laws in LAWS.values() for law in laws if f"| `{law.name}` | {law.says} |" not in page
+    ] == []
+    fakes = [
+        name for name, value in vars(testing).items() if isinstance(value, type) and issubclass(value, Plugin)
+    ]
+    assert [
+        name for name in (*fakes, *(suite.__name__ for suite in SUITES.values())) if f"`{name}`" not in page
+    ] == []
 
 
 def test_public_names_exist_and_are_sorted() -> None:
     assert all(hasattr(testing, name) for name in testing.__all__)
-    assert sorted(testing.__all__, key=lambda name: (not name.isupper(), name[0].islower(), name)) == testing.__all__
+    assert (
+        sorted(testing.__all__, key=lambda name: (not name.isupper(), name[0].islower(), name))
+        == testing.__all__
+    )
     assert Intent(question="q", queries=("q",)) == testing.intent()

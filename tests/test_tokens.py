@@ -1,4 +1,6 @@
-"""Counting tokens: exact by the shipped tokenizer, estimated without it; never an error, never a text counted as nothing."""
+"""Counting tokens: exact by the shipped tokenizer, estimated without it; never an error, never a text counted
+as nothing.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextrouter import tokens
+from contextrouter.text import tokens
 
 ANY_TEXT = st.text(st.characters(), max_size=300)  # lone surrogates too
 
 ESTIMATE = """
 import sys
 sys.modules["tokenizers"] = None
-from contextrouter import tokens
+from contextrouter.text import tokens
 assert not tokens.exact()
 """
 
@@ -83,12 +85,14 @@ def test_the_estimate_counts_a_run_of_letters_by_fours(monkeypatch: pytest.Monke
 
 
 def test_without_tokenizers_the_estimate_is_used() -> None:
-    done = subprocess.run([sys.executable, "-c", ESTIMATE + "assert tokens.count('one two') == 2"], check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", ESTIMATE + "assert tokens.count('one two') == 2"], check=False
+    )
     assert done.returncode == 0
 
 
 def test_importing_the_module_loads_no_tokenizer() -> None:
-    code = "import sys, contextrouter.tokens; assert 'tokenizers' not in sys.modules"
+    code = "import sys, contextrouter.text.tokens; assert 'tokenizers' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -139,7 +143,9 @@ def test_truncate_looks_at_no_more_than_it_needs() -> None:
     assert time.process_time() - began < 1.0
 
 
-@pytest.mark.parametrize("text", ["The quick brown fox. " * 500_000, "x" * 10_000_000, "é" * 2_000_000], ids=["prose", "run", "é"])
+@pytest.mark.parametrize(
+    "text", ["The quick brown fox. " * 500_000, "x" * 10_000_000, "é" * 2_000_000], ids=["prose", "run", "é"]
+)
 def test_ten_megabytes_are_counted_in_linear_time(text: str) -> None:
     began = time.process_time()
     assert tokens.count(text) > 100_000

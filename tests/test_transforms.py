@@ -15,7 +15,9 @@ from contextrouter.model import Document, Fact
 JSONL = "application/jsonl"
 
 
-async def keywords(text: str, *, title: str = "", given: tuple[str, ...] = (), limit: int = 12) -> tuple[str, ...]:
+async def keywords(
+    text: str, *, title: str = "", given: tuple[str, ...] = (), limit: int = 12
+) -> tuple[str, ...]:
     """The keywords of one document."""
     (document,) = await Keywords(limit=limit).transform(Document(content=text, title=title, keywords=given))
     return document.keywords
@@ -84,23 +86,32 @@ def test_key_phrases_are_distinct_and_the_same_every_time(text: str, title: str)
 
 async def test_triples_become_facts_and_the_content_goes() -> None:
     text = (
-        '{"subject": "OpenAI", "predicate": "founded_by", "object": "Sam Altman"}\n\n'
-        '{"subject": "A", "predicate": "worth", "object": 3, "confidence": 0.5, "valid_from": "2020-01-31",'
-        ' "valid_to": "2021-12-31", "tenant": "t", "compartment": "c", "sensitivity": "internal", "unit": "EUR"}\r\n'
+        '{"subject": "OpenAI", "predicate": "founded_by", "object": "Sam Altman"}\n\n{"subject": "A",'
+        ' "predicate": "worth", "object": 3, "confidence": 0.5, "valid_from": "2020-01-31", "valid_to":'
+        ' "2021-12-31", "tenant": "t", "compartment": "c", "sensitivity": "internal", "unit": "EUR"}\r\n'
     )
-    (document,) = await Triples().transform(Document(id="d", content=text, media_type=JSONL, metadata={"x": 1}))
+    (document,) = await Triples().transform(
+        Document(id="d", content=text, media_type=JSONL, metadata={"x": 1})
+    )
     assert document.content == ""
     assert document.metadata == {
         "x": 1,
         "facts": (
             Fact(subject="OpenAI", predicate="founded_by", object="Sam Altman"),
             Fact(
-                subject="A", predicate="worth", object="3", confidence=0.5, tenant="t", compartment="c", sensitivity="internal",
-                valid_from=datetime(2020, 1, 31, tzinfo=UTC), valid_to=datetime(2021, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
+                subject="A",
+                predicate="worth",
+                object="3",
+                confidence=0.5,
+                tenant="t",
+                compartment="c",
+                sensitivity="internal",
+                valid_from=datetime(2020, 1, 31, tzinfo=UTC),
+                valid_to=datetime(2021, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
                 attributes={"unit": "EUR"},
             ),
         ),
-    }  # fmt: skip
+    }
 
 
 async def test_the_keys_of_the_triple_can_be_set() -> None:
@@ -112,7 +123,7 @@ async def test_the_keys_of_the_triple_can_be_set() -> None:
 
 def test_gra_01_every_instant_is_aware() -> None:
     times = '"valid_from":"2020-01-01T10:00:00","valid_to":"2020-01-01T12:00:00+02:00"'
-    ((fact,), _) = Triples().read('{"subject":"a","predicate":"b","object":"c",' + times + "}")
+    (fact,), _ = Triples().read('{"subject":"a","predicate":"b","object":"c",' + times + "}")
     assert fact.valid_from == fact.valid_to == datetime(2020, 1, 1, 10, tzinfo=UTC)
     assert fact.valid_to is not None
     assert fact.valid_to.tzinfo == timezone(timedelta(hours=2))
@@ -128,11 +139,23 @@ def test_gra_01_every_instant_is_aware() -> None:
         ('{"subject":" ","predicate":"b","object":"c"}', "Key 'subject' is ' '. Give a text."),
         ('{"subject":"a","predicate":"b","object":{"x":1}}', "Key 'object' is {'x': 1}. Give a text."),
         ('{"subject":"a","predicate":"b","object":true}', "Key 'object' is True."),
-        ('{"subject":"a","predicate":"b","object":"c","confidence":2}', "Key 'confidence' is 2. Give a number from 0 to 1."),
+        (
+            '{"subject":"a","predicate":"b","object":"c","confidence":2}',
+            "Key 'confidence' is 2. Give a number from 0 to 1.",
+        ),
         ('{"subject":"a","predicate":"b","object":"c","confidence":NaN}', "The record holds NaN"),
-        ('{"subject":"a","predicate":"b","object":"c","valid_from":"soon"}', "Key 'valid_from' is 'soon'. Give an ISO 8601 date"),
-        ('{"subject":"a","predicate":"b","object":"c","valid_from":"2021","valid_to":"x"}', "Key 'valid_from' is '2021'."),
-        ('{"subject":"a","predicate":"b","object":"c","valid_from":"2021-01-02","valid_to":"2021-01-01"}', "is after valid_to"),
+        (
+            '{"subject":"a","predicate":"b","object":"c","valid_from":"soon"}',
+            "Key 'valid_from' is 'soon'. Give an ISO 8601 date",
+        ),
+        (
+            '{"subject":"a","predicate":"b","object":"c","valid_from":"2021","valid_to":"x"}',
+            "Key 'valid_from' is '2021'.",
+        ),
+        (
+            '{"subject":"a","predicate":"b","object":"c","valid_from":"2021-01-02","valid_to":"2021-01-01"}',
+            "is after valid_to",
+        ),
         ('{"subject":"a","predicate":"b","object":"c","tenant":5}', "Key 'tenant' is 5. Give a name."),
     ],
 )

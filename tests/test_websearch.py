@@ -7,34 +7,78 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextrouter.builtin.providers.filtering import labelled, matches, microseconds, moment
-from contextrouter.model import Document, Period, Query, Scope
-from contextrouter.stem import stem
-from contextrouter.websearch import FURTHEST, WebQuery, analyse, atoms, parse, rarest, saturation, weight, words
+from contextrouter.model import Document, Period, Query
+from contextrouter.scope import Scope
+from contextrouter.text.analysis import analyse, atoms, words
+from contextrouter.text.bm25 import rarest, saturation, weight
+from contextrouter.text.query_syntax import FURTHEST, WebQuery, parse
+from contextrouter.text.stemming import stem
 
 
 @pytest.mark.parametrize(
     ("word", "stemmed"),
     [
         # From the sample vocabulary of the algorithm's description, and one word for each rule.
-        ("consign", "consign"), ("consigned", "consign"), ("consigning", "consign"), ("consignment", "consign"),
-        ("consistency", "consist"), ("consistently", "consist"), ("consolation", "consol"), ("consolatory", "consolatori"),
-        ("knackeries", "knackeri"), ("knavish", "knavish"), ("kneeling", "kneel"), ("knightly", "knight"), ("knots", "knot"),
-        ("generate", "generat"), ("generously", "generous"), ("communication", "communic"), ("arsenal", "arsenal"),
-        ("ties", "tie"), ("cries", "cri"), ("gas", "gas"), ("gaps", "gap"), ("kiwis", "kiwi"), ("caresses", "caress"),
-        ("agreed", "agre"), ("hopping", "hop"), ("hoping", "hope"), ("luxuriated", "luxuri"), ("happy", "happi"), ("by", "by"),
-        ("say", "say"), ("skies", "sky"), ("dying", "die"), ("news", "news"), ("proceed", "proceed"), ("exceeding", "exceed"),
-        ("relational", "relat"), ("hopefulness", "hope"), ("analogies", "analog"), ("controll", "control"), ("rate", "rate"),
-        ("youth", "youth"), ("yellow", "yellow"), ("enjoy", "enjoy"),
+        ("consign", "consign"),
+        ("consigned", "consign"),
+        ("consigning", "consign"),
+        ("consignment", "consign"),
+        ("consistency", "consist"),
+        ("consistently", "consist"),
+        ("consolation", "consol"),
+        ("consolatory", "consolatori"),
+        ("knackeries", "knackeri"),
+        ("knavish", "knavish"),
+        ("kneeling", "kneel"),
+        ("knightly", "knight"),
+        ("knots", "knot"),
+        ("generate", "generat"),
+        ("generously", "generous"),
+        ("communication", "communic"),
+        ("arsenal", "arsenal"),
+        ("ties", "tie"),
+        ("cries", "cri"),
+        ("gas", "gas"),
+        ("gaps", "gap"),
+        ("kiwis", "kiwi"),
+        ("caresses", "caress"),
+        ("agreed", "agre"),
+        ("hopping", "hop"),
+        ("hoping", "hope"),
+        ("luxuriated", "luxuri"),
+        ("happy", "happi"),
+        ("by", "by"),
+        ("say", "say"),
+        ("skies", "sky"),
+        ("dying", "die"),
+        ("news", "news"),
+        ("proceed", "proceed"),
+        ("exceeding", "exceed"),
+        ("relational", "relat"),
+        ("hopefulness", "hope"),
+        ("analogies", "analog"),
+        ("controll", "control"),
+        ("rate", "rate"),
+        ("youth", "youth"),
+        ("yellow", "yellow"),
+        ("enjoy", "enjoy"),
     ],
-)  # fmt: skip
+)
 def test_stems_are_those_of_porter2(word: str, stemmed: str) -> None:
     assert stem(word) == stemmed
 
 
 def test_case_accents_forms_and_quotation_do_not_part_words() -> None:
     assert words("ＦＵＬＬ Café ﬁne naïve Straße ἀρχή ёлка soft\u00adhyphen") == [
-        "full", "cafe", "fine", "naive", "strasse", "αρχη", "елка", "softhyphen",
-    ]  # fmt: skip
+        "full",
+        "cafe",
+        "fine",
+        "naive",
+        "strasse",
+        "αρχη",
+        "елка",
+        "softhyphen",
+    ]
     assert words("И́горь й") == ["и\u0301горь", "й"]  # й is no accented и
     assert words("हिन्दी भाषा") == ["हिन्दी", "भाषा"]
 
@@ -68,7 +112,9 @@ def test_pg_07_stop_words_count_when_nothing_else_is_left() -> None:
     assert parse("who is Will Smith").terms == ("smith",)
 
 
-@pytest.mark.parametrize("text", ["", "   ", "???", "👍🏽 🎉", "- -- \" '", "OR", '""', '-""', "\ud800", "\x00"])
+@pytest.mark.parametrize(
+    "text", ["", "   ", "???", "👍🏽 🎉", "- -- \" '", "OR", '""', '-""', "\ud800", "\x00"]
+)
 def test_pg_08_without_words_there_is_nothing_to_search(text: str) -> None:
     assert parse(text) == WebQuery()
 
@@ -109,7 +155,11 @@ def test_names_are_compared_by_words_or_single_characters() -> None:
 @given(st.text(max_size=300))
 def test_any_text_can_be_asked_and_indexed(text: str) -> None:
     asked = parse(text)
-    for term in (*asked.terms, *(t for p in asked.excluded for t in p), *(t for g in asked.required for p in g for t in p)):
+    for term in (
+        *asked.terms,
+        *(t for p in asked.excluded for t in p),
+        *(t for g in asked.required for p in g for t in p),
+    ):
         assert term
         assert not set(term) & set(" \"'*():^-+\x00")
     assert analyse(" ".join(words(text))) is not None
@@ -123,7 +173,11 @@ def test_every_part_of_a_run_is_found_as_a_phrase(text: str, start: int, size: i
     (group,) = parse(f'"{run}"').required
     (phrase,) = group
     *first, last = phrase
-    ends = [t for t in range(len(whole)) if whole[t] == last or (last.endswith(FURTHEST) and whole[t].startswith(last[:-1]))]
+    ends = [
+        t
+        for t in range(len(whole))
+        if whole[t] == last or (last.endswith(FURTHEST) and whole[t].startswith(last[:-1]))
+    ]
     assert any(whole[end - len(first) : end] == first for end in ends)
 
 
@@ -144,8 +198,16 @@ def test_weights_are_those_of_bm25() -> None:
 
 def test_a_chunk_is_never_laxer_than_its_document() -> None:
     document = Document(id="d", content="", tenant="t", compartment="hr", sensitivity="confidential")
-    first, second = labelled(document, [Document(content="a"), Document(id="own", content="b", sensitivity="public")])
-    assert (first.id, first.parent, first.tenant, first.compartment, first.sensitivity) == ("d#0", "d", "t", "hr", "confidential")
+    first, second = labelled(
+        document, [Document(content="a"), Document(id="own", content="b", sensitivity="public")]
+    )
+    assert (first.id, first.parent, first.tenant, first.compartment, first.sensitivity) == (
+        "d#0",
+        "d",
+        "t",
+        "hr",
+        "confidential",
+    )
     assert (second.id, second.sensitivity) == ("own", "public")
     assert matches(first, Query(text="", scope=Scope(tenant="t"))) is False
     with pytest.raises(ValueError, match="two chunks with the id 'x'"):

@@ -8,7 +8,9 @@ from contextrouter.settings import Settings
 
 
 def tiers_of(settings: Settings) -> Tiers:
-    """Return the tiers that `[cache]` asks for, not open yet. Raises SettingsError for keys that do not fit together."""
+    """Return the tiers that `[cache]` asks for, not open yet. Raises SettingsError for keys that do not fit
+    together.
+    """
     cache = settings.cache
     return Tiers(cache.max_bytes, _outer(settings), secret=cache.secret, secrets=settings.secrets)
 
@@ -23,7 +25,11 @@ def _outer(settings: Settings) -> Tier | None:
         return DiskTier(cache.path, namespace=cache.namespace, max_bytes=cache.disk_max_bytes)
     if cache.tier == "redis":
         if not cache.url.startswith(("redis://", "rediss://", "unix://")):
-            raise _wrong(settings, "url", "tier = 'redis' needs the url of a server; set url to one such as 'redis://localhost:6379/0'.")
+            raise _wrong(
+                settings,
+                "url",
+                "tier = 'redis' needs the url of a server; set url to one such as 'redis://localhost:6379/0'.",
+            )
         from contextrouter.cache.redis import RedisTier
 
         return RedisTier(cache.url, namespace=cache.namespace, timeout=cache.timeout_seconds)

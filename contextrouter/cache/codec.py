@@ -1,7 +1,9 @@
-"""A Context as bytes and back: MessagePack of the nouns themselves, checked against their types when it is read.
+"""A Context as bytes and back: MessagePack of the nouns themselves, checked against their types when it is
+read.
 
-Two things do not go out: vectors, which are large and which no reader of a Context needs, and values in metadata or attributes
-that MessagePack does not have (`Unfit`). A tuple in metadata comes back as a list, an instant in UTC.
+Two things do not go out: vectors, which are large and which no reader of a Context needs, and values in
+metadata or attributes that MessagePack does not have (`Unfit`). A tuple in metadata comes back as a list, an
+instant in UTC.
 """
 
 from __future__ import annotations
@@ -78,8 +80,8 @@ def _number(value: Any) -> Any:
     raise NotImplementedError(f"a {type(value).__name__} has no form outside memory")
 
 
-# `Period` may hold a day or an instant, which MessagePack's types do not tell apart. So the nouns that hold one are read
-# by way of structs with the same fields, in which a period is still text.
+# `Period` may hold a day or an instant, which MessagePack's types do not tell apart. So the nouns that hold
+# one are read by way of structs with the same fields, in which a period is still text.
 
 
 class _Days(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,7 +117,8 @@ def _fields(read: Any, **changes: Any) -> dict[str, Any]:
 def _context(read: Any) -> Context:
     plan = read.trace.plan
     calls = tuple(
-        Call(**_fields(call, query=Query(**_fields(call.query, period=_period(call.query.period))))) for call in plan.calls
+        Call(**_fields(call, query=Query(**_fields(call.query, period=_period(call.query.period)))))
+        for call in plan.calls
     )
     steps = tuple(Step(**_fields(step)) for step in read.trace.steps)
     trace = Trace(plan=Plan(**_fields(plan, intent=_intent(plan.intent), calls=calls)), steps=steps)

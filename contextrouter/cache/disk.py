@@ -1,7 +1,7 @@
 """The disk tier: `diskcache`, made safe. Nothing on disk can run: it neither pickles nor unpickles.
 
-`diskcache` unpickles what lies in its folder as soon as a row says so (CVE-2025-69872), and removes whatever file a row names.
-Here a row that says either is refused, and the folder is the user's alone.
+`diskcache` unpickles what lies in its folder as soon as a row says so (CVE-2025-69872), and removes whatever
+file a row names. Here a row that says either is refused, and the folder is the user's alone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from contextrouter.errors import MissingDependency, Problem, SettingsError
-from contextrouter.threads import Threads
+from contextrouter.runtime.threads import Threads
 
 INLINE = 1_000_000
 """Entries of fewer bytes lie in the table, which is read faster than a file of their own."""
@@ -71,7 +71,8 @@ def _own(name: Any) -> bool:
 
 
 class DiskTier:
-    """Entries in folder `path`/`namespace`, up to about `max_bytes`; those stored longest ago go. Processes may share it.
+    """Entries in folder `path`/`namespace`, up to about `max_bytes`; those stored longest ago go. Processes
+    may share it.
 
     Reads take microseconds and run inline, writes in a thread.
     """
@@ -85,9 +86,11 @@ class DiskTier:
         self._threads: Threads | None = None
 
     async def open(self) -> None:
-        """Open the folder; make it where there is none. One that is damaged is emptied: it holds nothing that is not elsewhere.
+        """Open the folder; make it where there is none. One that is damaged is emptied: it holds nothing that
+        is not elsewhere.
 
-        Raises MissingDependency, and SettingsError where the folder cannot be made or belongs to others as well.
+        Raises MissingDependency, and SettingsError where the folder cannot be made or belongs to others as
+        well.
         """
         if self._cache is not None:
             return
@@ -98,7 +101,9 @@ class DiskTier:
             self._cache = await threads.run(self._opened)
         except OSError as error:
             threads.close()
-            raise self._refused(f"cannot be used: {error.strerror or error}. Name one that can be written to.") from None
+            raise self._refused(
+                f"cannot be used: {error.strerror or error}. Name one that can be written to."
+            ) from None
         except BaseException:
             threads.close()
             raise
@@ -123,9 +128,17 @@ class DiskTier:
         from diskcache import Cache
 
         cache = Cache(
-            str(self.folder), timeout=PATIENCE, disk=_safe_disk(), size_limit=self.max_bytes, statistics=0, tag_index=0,
-            eviction_policy="least-recently-stored", cull_limit=CULL, disk_min_file_size=INLINE, disk_pickle_protocol=0,
-        )  # fmt: skip
+            str(self.folder),
+            timeout=PATIENCE,
+            disk=_safe_disk(),
+            size_limit=self.max_bytes,
+            statistics=0,
+            tag_index=0,
+            eviction_policy="least-recently-stored",
+            cull_limit=CULL,
+            disk_min_file_size=INLINE,
+            disk_pickle_protocol=0,
+        )
         if cache.directory != str(self.folder):
             raise self._refused("has a '$' or '~' in its name. Name one without.")
         return cache
@@ -169,7 +182,9 @@ class DiskTier:
     async def size(self) -> tuple[int, int]:
         """Return the number of entries and the bytes of the folder's files. Removes what is too old."""
         cache = self._cache
-        found: tuple[int, int] = await self._run(lambda: (cache.expire(), len(cache), int(cache.volume()))[1:])
+        found: tuple[int, int] = await self._run(
+            lambda: (cache.expire(), len(cache), int(cache.volume()))[1:]
+        )
         return found
 
     async def _run(self, function: Any) -> Any:

@@ -24,7 +24,11 @@ class Embedding:
 
     async def __call__(self, name: str, embedder: Embedder, texts: Sequence[str]) -> Sequence[Vector]:
         """Return one vector per query text, from the cache where there is one."""
-        made = await self.fresh(embedder, texts) if self._cache is None else await self._cache.embed(name, embedder, texts, self)
+        made = (
+            await self.fresh(embedder, texts)
+            if self._cache is None
+            else await self._cache.embed(name, embedder, texts, self)
+        )
         self.vectors.update(((name, text), vector) for text, vector in zip(texts, made, strict=False))
         return made
 
@@ -38,29 +42,47 @@ class Embedding:
 class EmbeddingCache:
     """Vectors of query texts by embedder, model and text, as 32-bit floats, in `tiers`, for `ttl` seconds.
 
-    `instances` are the embedders' settings by name; one that has none, made by hand, is known by the model it names, or else by
-    `token`.
+    `instances` are the embedders' settings by name; one that has none, made by hand, is known by the model it
+    names, or else by `token`.
     """
 
-    def __init__(self, tiers: Tiers, *, instances: Mapping[str, Instance], namespace: str, token: str, ttl: float) -> None:
+    def __init__(
+        self, tiers: Tiers, *, instances: Mapping[str, Instance], namespace: str, token: str, ttl: float
+    ) -> None:
         self._tiers, self._instances = tiers, instances
         self._namespace, self._token, self._ttl = namespace, token, ttl
 
     @classmethod
-    def of(cls, tiers: Tiers, settings: Settings, given: Collection[tuple[str, str]], token: str) -> Self | None:
-        """Return the cache that `settings` ask for; None for none. `given` are the (kind, name) of instances made by hand."""
+    def of(
+        cls, tiers: Tiers, settings: Settings, given: Collection[tuple[str, str]], token: str
+    ) -> Self | None:
+        """Return the cache that `settings` ask for; None for none. `given` are the (kind, name) of instances
+        made by hand.
+        """
         cache = settings.cache
         if not (cache.embeddings and settings.rag.cache_enabled):
             return None
-        instances = {name: made for name, made in settings.embedders.items() if ("embedder", name) not in given}
-        return cls(tiers, instances=instances, namespace=cache.namespace, token=token, ttl=cache.embedding_ttl_seconds)
+        instances = {
+            name: made for name, made in settings.embedders.items() if ("embedder", name) not in given
+        }
+        return cls(
+            tiers,
+            instances=instances,
+            namespace=cache.namespace,
+            token=token,
+            ttl=cache.embedding_ttl_seconds,
+        )
 
-    async def embed(self, name: str, embedder: Embedder, texts: Sequence[str], embedding: Embedding) -> Sequence[Vector]:
+    async def embed(
+        self, name: str, embedder: Embedder, texts: Sequence[str], embedding: Embedding
+    ) -> Sequence[Vector]:
         """Return one vector per text; only texts that are not kept are embedded, all in one call.
 
         A vector is the same, to the bit, whether it was kept or has just been made.
         """
-        whose = keys.of_embedder(embedder, self._instances.get(name), namespace=self._namespace, token=self._token)
+        whose = keys.of_embedder(
+            embedder, self._instances.get(name), namespace=self._namespace, token=self._token
+        )
         at = [keys.of_text(whose, text, query=True) for text in texts]
         found: list[Vector | None] = [await self._kept(key, embedder.dimensions) for key in at]
         missing = [index for index, vector in enumerate(found) if vector is None]

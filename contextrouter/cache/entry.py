@@ -26,7 +26,9 @@ def seal(key: bytes, body: bytes, *, expires: float, secret: bytes = b"") -> byt
 
 
 def unseal(entry: bytes, key: bytes, *, secret: bytes = b"") -> tuple[memoryview, float] | None:
-    """Return body and expiry, or None for what is corrupt, cut off, of another format or kept under another key."""
+    """Return body and expiry, or None for what is corrupt, cut off, of another format or kept under another
+    key.
+    """
     if len(entry) < _KEY + len(key) or not entry.startswith(_START):
         return None
     view = memoryview(entry)

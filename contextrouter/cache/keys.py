@@ -17,7 +17,8 @@ from uuid import UUID
 import msgspec
 
 from contextrouter.contracts import Embedder, Plugin
-from contextrouter.model import Document, Request, Scope
+from contextrouter.model import Document, Request
+from contextrouter.scope import Scope
 from contextrouter.settings import Instance, Settings
 
 FORMAT = 1
@@ -33,7 +34,8 @@ def address(key: bytes) -> bytes:
 
 
 def plain(value: Any) -> Any:
-    """Return `value` in JSON's types, so that only equal values of equal types become equal. Raises TypeError for other types.
+    """Return `value` in JSON's types, so that only equal values of equal types become equal. Raises TypeError
+    for other types.
 
     Every array begins with its type, so that nothing from outside can look like another type.
     """
@@ -49,7 +51,10 @@ def plain(value: Any) -> Any:
     if kind is set or kind is frozenset:
         return ["set", *sorted(map(encoded, value))]
     if isinstance(value, Mapping):
-        return ["map", *sorted(([encoded(k), plain(v)] for k, v in value.items()), key=lambda pair: str(pair[0]))]
+        return [
+            "map",
+            *sorted(([encoded(k), plain(v)] for k, v in value.items()), key=lambda pair: str(pair[0])),
+        ]
     if kind is bytes:
         return ["bytes", value.hex()]
     if kind in _TEXTUAL:
@@ -57,7 +62,10 @@ def plain(value: Any) -> Any:
     if kind is timedelta:
         return ["timedelta", value.days, value.seconds, value.microseconds]
     if isinstance(value, msgspec.Struct):
-        return [f"{kind.__module__}.{kind.__qualname__}", *(plain(getattr(value, name)) for name in kind.__struct_fields__)]
+        return [
+            f"{kind.__module__}.{kind.__qualname__}",
+            *(plain(getattr(value, name)) for name in kind.__struct_fields__),
+        ]
     raise TypeError(f"A {kind.__name__} has no exact encoding, so it cannot be part of a cache key.")
 
 
@@ -67,7 +75,9 @@ def encoded(value: Any) -> str:
 
 
 def of_request(request: Request) -> bytes:
-    """All of a request but its deadline. Raises TypeError or ValueError when a value in it has no exact encoding."""
+    """All of a request but its deadline. Raises TypeError or ValueError when a value in it has no exact
+    encoding.
+    """
     scope = request.scope
     return _encode(
         (
@@ -85,20 +95,27 @@ def of_request(request: Request) -> bytes:
 
 
 def _scope(scope: Scope) -> Any:
-    if not (scope.tenant is None or type(scope.tenant) is str) or not all(type(name) is str for name in scope.compartments):
+    if not (scope.tenant is None or type(scope.tenant) is str) or not all(
+        type(name) is str for name in scope.compartments
+    ):
         raise TypeError("The scope's tenant and compartments are not texts.")
     return (scope.tenant, scope.compartments, scope.ceiling)
 
 
-def of_router(settings: Settings, given: Mapping[tuple[str, str], Plugin], *, version: str, token: str) -> bytes:
-    """A digest of what every answer of a router depends on: package, settings, and the instances made by hand.
+def of_router(
+    settings: Settings, given: Mapping[tuple[str, str], Plugin], *, version: str, token: str
+) -> bytes:
+    """A digest of what every answer of a router depends on: package, settings, and the instances made by
+    hand.
 
-    Instances made by hand have no settings that tell one from another, so what they had a part in is kept under `token`, which
-    no other router has. An embedder that names its model is known by that.
+    Instances made by hand have no settings that tell one from another, so what they had a part in is kept
+    under `token`, which no other router has. An embedder that names its model is known by that.
     """
     by_hand = sorted((kind, name, identity(plugin, token)) for (kind, name), plugin in given.items())
     folder = "" if settings.path else os.getcwd()  # relative paths in settings without a file
-    return sha256(_encode((FORMAT, version, settings.fingerprint, settings.cache.namespace, folder, by_hand))).digest()
+    return sha256(
+        _encode((FORMAT, version, settings.fingerprint, settings.cache.namespace, folder, by_hand))
+    ).digest()
 
 
 def identity(plugin: Plugin, token: str) -> str:
@@ -108,7 +125,9 @@ def identity(plugin: Plugin, token: str) -> str:
 
 
 def of_embedder(embedder: Embedder, instance: Instance | None, *, namespace: str, token: str) -> bytes:
-    """A digest of whose vectors they are: the plugin with its settings (None: made by hand), model and dimensions."""
+    """A digest of whose vectors they are: the plugin with its settings (None: made by hand), model and
+    dimensions.
+    """
     made = identity(embedder, token) if instance is None else [instance.use, plain(instance.options)]
     return sha256(_encode((FORMAT, namespace, made, embedder.model, embedder.dimensions))).digest()
 

@@ -27,7 +27,9 @@ class RedisTier:
         self._client: Any = None
 
     async def open(self) -> None:
-        """Make the client; it connects when it is first asked. Raises MissingDependency, or SettingsError for a wrong `url`."""
+        """Make the client; it connects when it is first asked. Raises MissingDependency, or SettingsError for
+        a wrong `url`.
+        """
         if self._client is not None:
             return
         if find_spec("redis") is None:
@@ -38,12 +40,19 @@ class RedisTier:
 
         try:
             pool = BlockingConnectionPool.from_url(
-                self._url, max_connections=CONNECTIONS, timeout=self._timeout, socket_timeout=self._timeout,
-                socket_connect_timeout=self._timeout, retry=Retry(NoBackoff(), 0), protocol=2,
-            )  # fmt: skip
+                self._url,
+                max_connections=CONNECTIONS,
+                timeout=self._timeout,
+                socket_timeout=self._timeout,
+                socket_connect_timeout=self._timeout,
+                retry=Retry(NoBackoff(), 0),
+                protocol=2,
+            )
         except ValueError:
             form = "redis://[user:password@]host[:port][/database]"
-            raise SettingsError([Problem(f"url is none of a Redis server. Write {form}.", key="cache.url")]) from None
+            raise SettingsError(
+                [Problem(f"url is none of a Redis server. Write {form}.", key="cache.url")]
+            ) from None
         self._client = Redis.from_pool(pool)
 
     async def aclose(self) -> None:

@@ -9,7 +9,7 @@ from time import monotonic
 import msgspec
 
 from contextrouter.cache import codec, keys
-from contextrouter.cache.flight import SingleFlight
+from contextrouter.cache.single_flight import SingleFlight
 from contextrouter.cache.size import bytes_of
 from contextrouter.cache.tiers import Tiers
 from contextrouter.model import Context, Request, Step, Trace, Usage
@@ -30,19 +30,25 @@ class ResultCache:
         self._spoken: tuple[date | None, Mapping[str, str] | None, bytes] = (None, None, b"")
 
     def key(self, request: Request, today: date, versions: Mapping[str, str] | None) -> bytes | None:
-        """Everything the answer depends on; None when that cannot be told exactly, so that nothing is kept."""
+        """Everything the answer depends on; None when that cannot be told exactly, so that nothing is
+        kept.
+        """
         if versions is None:
             return None
         try:
             day, known, start = self._spoken
             if today != day or versions is not known:
-                start = b"".join((b"r", self._router, today.isoformat().encode(), keys.encoded(versions).encode()))
+                start = b"".join(
+                    (b"r", self._router, today.isoformat().encode(), keys.encoded(versions).encode())
+                )
                 self._spoken = (today, versions, start)
             return start + keys.of_request(request)
         except (TypeError, ValueError, RecursionError):
             return None
 
-    async def answer(self, key: bytes | None, until: float, compute: Callable[[], Awaitable[Context]]) -> Context:
+    async def answer(
+        self, key: bytes | None, until: float, compute: Callable[[], Awaitable[Context]]
+    ) -> Context:
         """Return what is kept under `key`, or what `compute` gives, which is kept unless it is degraded."""
         if key is None:
             return await compute()
@@ -75,7 +81,9 @@ class ResultCache:
 
 
 def told(context: Context, tier: str, elapsed: float) -> Context:
-    """The answer as it is handed out again: it asked nobody and embedded nothing, and its trace begins with where it was."""
+    """The answer as it is handed out again: it asked nobody and embedded nothing, and its trace begins with
+    where it was.
+    """
     usage = Usage(tokens=context.usage.tokens, seconds=elapsed, cache=tier)
     step = Step(name="cache", elapsed=elapsed, live=len(context.envelopes), note=tier)
     trace = Trace(plan=context.trace.plan, steps=(step, *context.trace.steps))

@@ -1,4 +1,6 @@
-"""Scores of rerankers kept for the next equal list: models are slow, and the same documents are often found again."""
+"""Scores of rerankers kept for the next equal list: models are slow, and the same documents are often found
+again.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ from collections.abc import Sequence
 from contextrouter.cache import keys
 from contextrouter.cache.tiers import Tiers
 from contextrouter.contracts import Reranker
-from contextrouter.model import Document, Scope
+from contextrouter.model import Document
+from contextrouter.scope import Scope
 
 
 class ScoreCache:
@@ -24,11 +27,16 @@ class ScoreCache:
     async def score(
         self, name: str, scope: Scope | None, reranker: Reranker, query: str, documents: Sequence[Document]
     ) -> Sequence[float]:
-        """Return what `reranker`, the stage `name`, says of the documents, kept or made now. Raises what `score()` raises."""
+        """Return what `reranker`, the stage `name`, says of the documents, kept or made now. Raises what
+        `score()` raises.
+        """
         key = keys.of_scores(self._router, name, reranker.model, scope, query, documents)
         count = len(documents)
         packed: bytes | None = self._tiers.memory.get(key)
-        if packed is None and (found := await self._tiers.fetch(key, lambda body: _checked(bytes(body), count))) is not None:
+        if (
+            packed is None
+            and (found := await self._tiers.fetch(key, lambda body: _checked(bytes(body), count))) is not None
+        ):
             packed, left = found
             self._tiers.memory.put(key, packed, size=len(packed), ttl=min(left, self._ttl))
         if packed is not None:

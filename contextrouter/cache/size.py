@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from contextrouter.model import Context, Envelope
 
 SAMPLE = 16
-"""So many of the envelopes that a step lost are looked at; the others are taken to be like them, for there may be thousands."""
+"""So many of the envelopes that a step lost are looked at; the others are taken to be like them, for there
+may be thousands.
+"""
 ENVELOPE, PROVENANCE, ITEM, ANSWER = 700, 150, 400, 2500
 """Bytes of the structs themselves, as measured with 64-bit CPython."""
 

@@ -1,4 +1,6 @@
-"""Memory before an outer tier. What is found outside is filled in; what fails outside is a miss, never an error."""
+"""Memory before an outer tier. What is found outside is filled in; what fails outside is a miss, never an
+error.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +15,17 @@ import msgspec
 from contextrouter.cache.entry import seal, unseal
 from contextrouter.cache.keys import address
 from contextrouter.cache.memory import MemoryCache
-from contextrouter.errors import mask
-from contextrouter.threads import Threads
+from contextrouter.runtime.masking import mask
+from contextrouter.runtime.threads import Threads
 
 log = logging.getLogger("contextrouter")
 
 RETRY = 1.0
 """Seconds for which a tier that failed is left alone."""
 WAITING = 256
-"""How many entries may wait to be written. More come from a tier that cannot keep up; they are not kept there."""
+"""How many entries may wait to be written. More come from a tier that cannot keep up; they are not kept
+there.
+"""
 LAST_WRITES = 2.0
 """Seconds that closing waits for entries not yet written."""
 
@@ -29,8 +33,9 @@ LAST_WRITES = 2.0
 class TierStats(msgspec.Struct, frozen=True, kw_only=True):
     """What one tier holds, and what became of the reads since it was opened.
 
-    `rejected` entries were corrupt, foreign or forged; `failures` are operations the tier itself could not do; `unfit` values
-    have no exact form outside memory; `skipped` ones came faster than they could be written. `max_bytes` None: not ours to say.
+    `rejected` entries were corrupt, foreign or forged; `failures` are operations the tier itself could not
+    do; `unfit` values have no exact form outside memory; `skipped` ones came faster than they could be
+    written. `max_bytes` None: not ours to say.
     """
 
     tier: str
@@ -46,7 +51,8 @@ class TierStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tier(Protocol):
-    """A place outside this process's memory: addresses of 32 bytes -> bytes, each for a time. May raise; `Tiers` bears it.
+    """A place outside this process's memory: addresses of 32 bytes -> bytes, each for a time. May raise;
+    `Tiers` bears it.
 
     `fatal` are the errors of `open()` that stop the start, because waiting mends nothing.
     """
@@ -55,7 +61,9 @@ class Tier(Protocol):
     max_bytes: int | None
 
     async def open(self) -> None:
-        """Acquire what is needed. Raises MissingDependency, or SettingsError for what waiting does not mend."""
+        """Acquire what is needed. Raises MissingDependency, or SettingsError for what waiting does not
+        mend.
+        """
         ...
 
     async def aclose(self) -> None:
@@ -84,9 +92,13 @@ class Unfit(ValueError):
 
 
 class Tiers:
-    """Memory, and before it is asked in vain, an outer tier. One event loop owns it between `open` and `aclose`."""
+    """Memory, and before it is asked in vain, an outer tier. One event loop owns it between `open` and
+    `aclose`.
+    """
 
-    def __init__(self, max_bytes: int, outer: Tier | None = None, *, secret: str = "", secrets: Sequence[str] = ()) -> None:
+    def __init__(
+        self, max_bytes: int, outer: Tier | None = None, *, secret: str = "", secrets: Sequence[str] = ()
+    ) -> None:
         self.memory: MemoryCache[Any] = MemoryCache(max_bytes)
         self.outer = outer
         self._secret, self._secrets = secret.encode(), secrets
@@ -98,7 +110,9 @@ class Tiers:
         self._threads: Threads | None = None
 
     async def open(self) -> None:
-        """Open the outer tier. One that is not there now does not stop the start; a missing package or a wrong setting does."""
+        """Open the outer tier. One that is not there now does not stop the start; a missing package or a
+        wrong setting does.
+        """
         if self.outer is None:
             return
         if self._writer is not None:
@@ -111,7 +125,9 @@ class Tiers:
         self._writer = asyncio.get_running_loop().create_task(self._write(self._threads))
 
     async def _left_behind(self, outer: Tier) -> None:
-        """Let go of what belongs to a loop that ended before the router was closed; what had still to be written is lost."""
+        """Let go of what belongs to a loop that ended before the router was closed; what had still to be
+        written is lost.
+        """
         self._writer = None
         self._counts["skipped"] += self._queue.qsize()
         if self._threads is not None:
@@ -156,7 +172,9 @@ class Tiers:
         self._counts["misses" if found is None else "hits"] += 1
         return found
 
-    def _opened(self, entry: bytes, key: bytes, decode: Callable[[memoryview], Any]) -> tuple[Any, float] | None:
+    def _opened(
+        self, entry: bytes, key: bytes, decode: Callable[[memoryview], Any]
+    ) -> tuple[Any, float] | None:
         try:
             body = unseal(entry, key, secret=self._secret)
             if body is not None:
@@ -168,7 +186,9 @@ class Tiers:
         return None
 
     def keep(self, key: bytes, encode: Callable[[], bytes], ttl: float) -> None:
-        """Have `encode()` written to the outer tier, soon. It runs in a thread; when it raises Unfit, nothing is written."""
+        """Have `encode()` written to the outer tier, soon. It runs in a thread; when it raises Unfit, nothing
+        is written.
+        """
         if self._writer is None or monotonic() < self._left_alone_until:
             return
         try:
@@ -201,7 +221,10 @@ class Tiers:
         self._left_alone_until = monotonic() + RETRY
         if not self._ill:
             self._ill = True
-            name, why = self.outer.name if self.outer else "", mask(f"{type(error).__name__}: {error}", self._secrets)
+            name, why = (
+                self.outer.name if self.outer else "",
+                mask(f"{type(error).__name__}: {error}", self._secrets),
+            )
             log.warning("Cache tier %r fails, so answers are computed until it works again: %s", name, why)
 
     def _answered(self) -> None:
@@ -210,7 +233,9 @@ class Tiers:
             log.warning("Cache tier %r works again.", self.outer.name if self.outer else "")
 
     async def clear(self) -> int:
-        """Forget everything in every tier; return how many entries there were in the outermost. Raises what that tier raises."""
+        """Forget everything in every tier; return how many entries there were in the outermost. Raises what
+        that tier raises.
+        """
         count = len(self.memory)
         self.memory.clear()
         return count if self.outer is None else await self.outer.clear()
@@ -219,11 +244,17 @@ class Tiers:
         """What each tier holds, memory first. Raises what the outer tier raises."""
         memory = self.memory
         first = TierStats(
-            tier="memory", entries=len(memory), bytes=memory.bytes, max_bytes=memory.max_bytes, hits=memory.hits,
+            tier="memory",
+            entries=len(memory),
+            bytes=memory.bytes,
+            max_bytes=memory.max_bytes,
+            hits=memory.hits,
             misses=memory.misses,
-        )  # fmt: skip
+        )
         if self.outer is None:
             return (first,)
         entries, size = await self.outer.size()
-        outer = TierStats(tier=self.outer.name, entries=entries, bytes=size, max_bytes=self.outer.max_bytes, **self._counts)
+        outer = TierStats(
+            tier=self.outer.name, entries=entries, bytes=size, max_bytes=self.outer.max_bytes, **self._counts
+        )
         return first, outer

@@ -5,12 +5,16 @@ from __future__ import annotations
 import importlib.util
 import sys
 
+from contextrouter.errors import pip_install
+
 
 def main() -> None:
-    """Run `contextrouter`. Exits 2 and says what to install when the packages of the extra `cli` are missing."""
+    """Run `contextrouter`. Exits 2 and says what to install when the packages of the extra `cli` are
+    missing.
+    """
     missing = [name for name in ("typer", "rich") if importlib.util.find_spec(name) is None]
     if missing:
-        sys.stderr.write(f"The command line needs {' and '.join(missing)}: pip install 'contextrouter[cli]'\n")
+        sys.stderr.write(f"The command line needs {' and '.join(missing)}: {pip_install('cli')}\n")
         sys.exit(2)
     from contextrouter.cli.app import start
 

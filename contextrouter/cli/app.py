@@ -23,11 +23,11 @@ from contextrouter.cli import (
     plan,
     plugins,
     route,
-    screen,
     serve,
     settings,
+    terminal,
 )
-from contextrouter.cli.outcome import EXIT_CODES
+from contextrouter.cli.exit_codes import EXIT_CODES
 
 _CODES = " · ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items())
 
@@ -50,7 +50,9 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     """One question in, the right context from many sources out, with a receipt for every piece."""
 
@@ -69,11 +71,11 @@ app.add_typer(keys.app, name="keys")
 
 def start() -> None:
     """Run the command that the arguments name."""
-    screen.forget()
+    terminal.forget()
     try:
         app()
     finally:
         try:
             sys.stdout.flush()
         except BrokenPipeError:
-            screen.close_stdout()
+            terminal.close_stdout()

@@ -9,9 +9,10 @@ import msgspec
 import typer
 
 from contextrouter.cache import Tiers
-from contextrouter.cli import options, screen
-from contextrouter.cli.outcome import OK, command
-from contextrouter.errors import ContextRouterError, mask
+from contextrouter.cli import options, terminal
+from contextrouter.cli.exit_codes import OK, command
+from contextrouter.errors import ContextRouterError
+from contextrouter.runtime.masking import mask
 from contextrouter.settings import Settings
 
 app = typer.Typer(help="Show what the cache holds, or empty it.", no_args_is_help=True)
@@ -32,29 +33,38 @@ async def stats(settings: options.SettingsPath = options.DEFAULT, as_json: optio
     async with _opened(router.cache, router.settings) as tiers:
         found = await tiers.stats()
     if as_json:
-        screen.print_json(found)
+        terminal.print_json(found)
         return OK
-    made = screen.table("tier", screen.right("entries"), screen.right("bytes"), screen.right("at most"))
+    made = terminal.table(
+        "tier", terminal.right("entries"), terminal.right("bytes"), terminal.right("at most")
+    )
     for tier in found:
         limit = "–" if tier.max_bytes is None else f"{tier.max_bytes:,}"
-        screen.row(made, tier.tier, f"{tier.entries:,}", f"{tier.bytes:,}", limit)
-    screen.show(made, indent=0)
+        terminal.row(made, tier.tier, f"{tier.entries:,}", f"{tier.bytes:,}", limit)
+    terminal.show(made, indent=0)
     if router.cache.outer is None:
-        screen.note("memory is each process's own and empty when it starts; [cache] tier = 'disk' or 'redis' outlives it.")
+        terminal.note(
+            "memory is each process's own and empty when it starts; [cache] tier = 'disk' or 'redis'"
+            " outlives it."
+        )
     return OK
 
 
 @app.command("clear")
 @command
 async def clear(settings: options.SettingsPath = options.DEFAULT, as_json: options.AsJson = False) -> int:
-    """Forget every answer and embedding that outlived its process; of a shared cache, those of this namespace."""
+    """Forget every answer and embedding that outlived its process; of a shared cache, those of this
+    namespace.
+    """
     router = options.opened(settings)
     async with _opened(router.cache, router.settings) as tiers:
-        cleared = Cleared(tier="memory" if tiers.outer is None else tiers.outer.name, entries=await tiers.clear())
+        cleared = Cleared(
+            tier="memory" if tiers.outer is None else tiers.outer.name, entries=await tiers.clear()
+        )
     if as_json:
-        screen.print_json(cleared)
+        terminal.print_json(cleared)
     else:
-        screen.say(f"{screen.count(cleared.entries, 'entry', 'entries')} removed from {cleared.tier}.")
+        terminal.say(f"{terminal.count(cleared.entries, 'entry', 'entries')} removed from {cleared.tier}.")
     return OK
 
 
@@ -69,6 +79,8 @@ async def _opened(tiers: Tiers, settings: Settings) -> AsyncIterator[Tiers]:
     except Exception as error:
         name = tiers.outer.name if tiers.outer else "memory"
         why = mask(f"{type(error).__name__}: {error}", settings.secrets)
-        raise ContextRouterError(f"Cache tier {name!r} cannot be used: {why}. Check [cache] in the settings.") from error
+        raise ContextRouterError(
+            f"Cache tier {name!r} cannot be used: {why}. Check [cache] in the settings."
+        ) from error
     finally:
         await tiers.aclose()

@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from contextrouter.cli import options, screen
-from contextrouter.cli.outcome import NOTHING, OK, command
+from contextrouter.cli import options, terminal
+from contextrouter.cli.exit_codes import NOTHING, OK, command
 from contextrouter.contracts import Embedder, Plugin
-from contextrouter.errors import mask
-from contextrouter.lifecycle import SupportsModel
 from contextrouter.router import ContextRouter
+from contextrouter.runtime.lifecycle import SupportsModel
+from contextrouter.runtime.masking import mask
 
 _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red")}
 
@@ -30,33 +30,42 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 @command
 async def check(settings: options.SettingsPath = options.DEFAULT, as_json: options.AsJson = False) -> int:
     """Check settings, plugins, sources and embedders. Exits 1 when something does not work."""
-    with screen.quiet(logging.CRITICAL):  # what cannot be opened is in the list below
+    with terminal.quiet(logging.CRITICAL):  # what cannot be opened is in the list below
         return await _check(settings, as_json)
 
 
 async def _check(settings: str, as_json: bool) -> int:
     router = ContextRouter.from_toml(settings)
-    screen.hide(router.settings.secrets)
+    terminal.hide(router.settings.secrets)
     findings = [Finding(what="settings", name=settings, status="ok", detail="valid")]
     warnings = (*router.settings.warnings, *router.registry.warnings)
     findings += [Finding(what="settings", name=settings, status="warning", detail=text) for text in warnings]
     if not router.instances.sources:
-        findings.append(Finding(what="settings", name=settings, status="failed", detail="no source is defined and enabled"))
+        findings.append(
+            Finding(
+                what="settings", name=settings, status="failed", detail="no source is defined and enabled"
+            )
+        )
     async with router:
         for kind, name in router.instances.all:
             findings.append(await _plugin(router, kind, name))
     if as_json:
-        screen.print_json(findings)
+        terminal.print_json(findings)
     else:
         _show(findings)
     return NOTHING if any(finding.status == "failed" for finding in findings) else OK
 
 
 async def _plugin(router: ContextRouter, kind: str, name: str) -> Finding:
-    """Open a plugin, ask whether it can work, and for an embedder, whether its vectors are as long as it says."""
+    """Open a plugin, ask whether it can work, and for an embedder, whether its vectors are as long as it
+    says.
+    """
     plugin = router.instances.all[kind, name]
     seconds = router.settings.rag.timeout_seconds
-    steps: list[Callable[[], Awaitable[str]]] = [lambda: _ready(router, kind, name, plugin), lambda: _fits(router, plugin)]
+    steps: list[Callable[[], Awaitable[str]]] = [
+        lambda: _ready(router, kind, name, plugin),
+        lambda: _fits(router, plugin),
+    ]
     if isinstance(plugin, Embedder):
         steps.append(lambda: _embeds(plugin))
     detail = ""
@@ -96,11 +105,13 @@ async def _embeds(embedder: Embedder) -> str:
 
 
 def _show(findings: list[Finding]) -> None:
-    made = screen.table("", "what", "name", {"header": "result", "overflow": "fold"})
+    made = terminal.table("", "what", "name", {"header": "result", "overflow": "fold"})
     for finding in findings:
-        screen.row(made, screen.styled(_MARKS[finding.status]), finding.what, finding.name, finding.detail)
-    screen.show(made, indent=0)
+        terminal.row(
+            made, terminal.styled(_MARKS[finding.status]), finding.what, finding.name, finding.detail
+        )
+    terminal.show(made, indent=0)
     bad = sum(finding.status == "failed" for finding in findings)
-    screen.out.print()
-    verdict = f"{screen.count(bad, 'check')} failed." if bad else "Everything works."
-    screen.say((verdict, "red" if bad else "green"))
+    terminal.out.print()
+    verdict = f"{terminal.count(bad, 'check')} failed." if bad else "Everything works."
+    terminal.say((verdict, "red" if bad else "green"))

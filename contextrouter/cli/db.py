@@ -1,4 +1,6 @@
-"""`contextrouter db`: lay out the schema of database stores, say how they stand, and fit their indexes to their rows."""
+"""`contextrouter db`: lay out the schema of database stores, say how they stand, and fit their indexes to
+their rows.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +10,19 @@ from typing import Annotated, Protocol, runtime_checkable
 
 import typer
 
-from contextrouter.cli import options, screen
-from contextrouter.cli.outcome import OK, command
+from contextrouter.cli import options, terminal
+from contextrouter.cli.exit_codes import OK, command
 from contextrouter.errors import SettingsError
 from contextrouter.router import ContextRouter
 
-app = typer.Typer(help="Lay out the schema of database stores, show how they stand, fit their indexes.", no_args_is_help=True)
+app = typer.Typer(
+    help="Lay out the schema of database stores, show how they stand, fit their indexes.",
+    no_args_is_help=True,
+)
 
-Names = Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Providers; none: all.", show_default=False)]
+Names = Annotated[
+    list[str] | None, typer.Argument(metavar="[NAME]...", help="Providers; none: all.", show_default=False)
+]
 Apply = Annotated[bool, typer.Option("--apply", help="Make the changes, while searches and writes go on.")]
 
 
@@ -49,13 +56,17 @@ class Database(Protocol):
 async def migrate(
     names: Names = None, settings: options.SettingsPath = options.DEFAULT, as_json: options.AsJson = False
 ) -> int:
-    """Bring the schema up to date, one process at a time. A schema that is newer than this program is left alone."""
-    made = {name: list(await store.migrate()) async for name, store in _stores(options.opened(settings), names)}
+    """Bring the schema up to date, one process at a time. A schema that is newer than this program is left
+    alone.
+    """
+    made = {
+        name: list(await store.migrate()) async for name, store in _stores(options.opened(settings), names)
+    }
     if as_json:
-        screen.print_json(made)
+        terminal.print_json(made)
         return OK
     for name, versions in made.items():
-        screen.say(f"{name}: {f'brought to version {versions[-1]}' if versions else 'was up to date'}.")
+        terminal.say(f"{name}: {f'brought to version {versions[-1]}' if versions else 'was up to date'}.")
     return OK
 
 
@@ -65,15 +76,17 @@ async def status(
     names: Names = None, settings: options.SettingsPath = options.DEFAULT, as_json: options.AsJson = False
 ) -> int:
     """Show the versions of server and schema, and what each store holds."""
-    found = {name: dict(await store.status()) async for name, store in _stores(options.opened(settings), names)}
+    found = {
+        name: dict(await store.status()) async for name, store in _stores(options.opened(settings), names)
+    }
     if as_json:
-        screen.print_json(found)
+        terminal.print_json(found)
         return OK
-    made = screen.table("store", "what", "value")
+    made = terminal.table("store", "what", "value")
     for name, values in found.items():
         for what, value in values.items():
-            screen.row(made, name, what, f"{value:,}" if isinstance(value, int) else value or "–")
-    screen.show(made, indent=0)
+            terminal.row(made, name, what, f"{value:,}" if isinstance(value, int) else value or "–")
+    terminal.show(made, indent=0)
     return OK
 
 
@@ -86,27 +99,40 @@ async def tune(
     as_json: options.AsJson = False,
 ) -> int:
     """Say what should change in the vectors' indexes for the present number of rows; with --apply do it."""
-    found = {name: list(await store.tune(apply=apply)) async for name, store in _stores(options.opened(settings), names)}
+    found = {
+        name: list(await store.tune(apply=apply))
+        async for name, store in _stores(options.opened(settings), names)
+    }
     if as_json:
-        screen.print_json(found)
+        terminal.print_json(found)
         return OK
     for name, changes in found.items():
         for change in changes or ["nothing to change"]:
-            screen.say(f"{name}: {change}.")
+            terminal.say(f"{name}: {change}.")
     if any(found.values()):
-        screen.note("done." if apply else "nothing was changed; --apply does it.")
+        terminal.note("done." if apply else "nothing was changed; --apply does it.")
     return OK
 
 
 async def _stores(router: ContextRouter, names: Sequence[str] | None) -> AsyncIterator[tuple[str, Database]]:
-    """The stores asked for, each open while it is the turn of it. Raises SettingsError for a name that is none."""
-    known = {name: plugin for name, plugin in router.instances.of("provider").items() if isinstance(plugin, Database)}
+    """The stores asked for, each open while it is the turn of it. Raises SettingsError for a name that is
+    none.
+    """
+    known = {
+        name: plugin
+        for name, plugin in router.instances.of("provider").items()
+        if isinstance(plugin, Database)
+    }
     listed = ", ".join(known) or "none"
     for name in names or ():
         if name not in known:
-            raise SettingsError(f"Provider {name!r} is no store in a database, or disabled. Stores in a database: {listed}.")
+            raise SettingsError(
+                f"Provider {name!r} is no store in a database, or disabled. Stores in a database: {listed}."
+            )
     if not known:
-        raise SettingsError("No provider is a store in a database. Add one: [providers.NAME] with use = 'postgres'.")
+        raise SettingsError(
+            "No provider is a store in a database. Add one: [providers.NAME] with use = 'postgres'."
+        )
     for name, store in known.items():
         if not names or name in names:
             async with _opened(store):

@@ -12,10 +12,10 @@ from typing import Annotated
 
 import typer
 
-from contextrouter.cli import answer, explain, options, screen
+from contextrouter.cli import context_view, explain, options, terminal
 from contextrouter.cli import ingest as ingesting
+from contextrouter.cli.exit_codes import INGESTION, NOTHING, OK, command
 from contextrouter.cli.init import copy
-from contextrouter.cli.outcome import INGESTION, NOTHING, OK, command
 from contextrouter.errors import SettingsError
 from contextrouter.ingest import run
 from contextrouter.router import ContextRouter
@@ -25,28 +25,34 @@ QUESTION = "What books talk about machine learning for beginners?"
 PARTS = ("settings.toml", "examples", "plugins")
 Asked = Annotated[str, typer.Argument(metavar="[QUESTION]", help="Another question.", show_default=False)]
 
-Into = Annotated[str, typer.Option("--into", metavar="FOLDER", help="Keep the example in this folder; otherwise it is temporary.")]
+Into = Annotated[
+    str,
+    typer.Option(
+        "--into", metavar="FOLDER", help="Keep the example in this folder; otherwise it is temporary."
+    ),
+]
 
 
 @command
-async def demo(
-    question: Asked = QUESTION,
-    into: Into = "",
-) -> int:
+async def demo(question: Asked = QUESTION, into: Into = "") -> int:
     """Copy the example, ingest it, ask it, and explain the answer. Needs no network, key or server."""
     with _folder(into) as folder:
         for part in PARTS:
             _copy(example() / part, folder / part)
         router: ContextRouter = options.opened(str(folder / "settings.toml"))
-        screen.heading("1. Ingest", "Documents and facts go from files into an embedded store: cut, embedded, indexed.")
+        terminal.heading(
+            "1. Ingest", "Documents and facts go from files into an embedded store: cut, embedded, indexed."
+        )
         async with router:
             with ingesting.bar() as progress:
                 reports = await run(router, progress=progress)
             ingesting.show(reports)
-            screen.heading("2. Ask", "Every source at once: the store in three ways, notes, news, a glossary, and facts.")
+            terminal.heading(
+                "2. Ask", "Every source at once: the store in three ways, notes, news, a glossary, and facts."
+            )
             context = await router.route(options.readable(question))
-        answer.show(context)
-        screen.heading("3. Explain", "How the answer came about.")
+        context_view.show(context)
+        terminal.heading("3. Explain", "How the answer came about.")
         explain.show(context)
         _next(folder if into else None)
     if any(report.skipped for report in reports.values()):
@@ -79,25 +85,31 @@ def _copy(source: Traversable, into: Path) -> None:
         copy(source, into)
         return
     if into.exists() or into.is_symlink():
-        raise SettingsError(f"File {str(into)!r} exists and is not overwritten; name another folder, or remove it.")
+        raise SettingsError(
+            f"File {str(into)!r} exists and is not overwritten; name another folder, or remove it."
+        )
     into.parent.mkdir(parents=True, exist_ok=True)
     into.write_bytes(source.read_bytes())
 
 
 def _next(folder: Path | None) -> None:
-    screen.heading("Next")
+    terminal.heading("Next")
     if folder is None:
-        screen.say("contextrouter demo --into try-it", ("   keep this example to change it", "dim"), indent=2)
+        terminal.say(
+            "contextrouter demo --into try-it", ("   keep this example to change it", "dim"), indent=2
+        )
         _explorer("try-it")
     else:
-        screen.say(f'cd {folder} && contextrouter route "…"', ("   ask it something else", "dim"), indent=2)
+        terminal.say(f'cd {folder} && contextrouter route "…"', ("   ask it something else", "dim"), indent=2)
         _explorer(str(folder))
-    screen.say("contextrouter init my-folder", ("   start with your own documents", "dim"), indent=2)
-    screen.say("contextrouter plugins list", ("   see what can be put together", "dim"), indent=2)
+    terminal.say("contextrouter init my-folder", ("   start with your own documents", "dim"), indent=2)
+    terminal.say("contextrouter plugins list", ("   see what can be put together", "dim"), indent=2)
 
 
 def _explorer(folder: str) -> None:
     """How to open the explorer on the example: no key is needed on the machine itself."""
     wanted = Serve()
     address = f"http://{wanted.host}:{wanted.port}/explorer"
-    screen.say(f"cd {folder} && contextrouter serve", (f"   then open {address} in a browser", "dim"), indent=2)
+    terminal.say(
+        f"cd {folder} && contextrouter serve", (f"   then open {address} in a browser", "dim"), indent=2
+    )

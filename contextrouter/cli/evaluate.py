@@ -1,4 +1,6 @@
-"""`contextrouter eval` and `contextrouter tune`: how good are the answers, and what would make them better?"""
+"""`contextrouter eval` and `contextrouter tune`: how good are the answers, and what would make them
+better?
+"""
 
 from __future__ import annotations
 
@@ -10,23 +12,47 @@ from typing import Annotated, Any
 
 import typer
 
-from contextrouter.cli import options, screen
-from contextrouter.cli.outcome import NOTHING, OK, command
-from contextrouter.evaluation import METRICS, Asked, Compared, Judged, Tuned, ask, compare, measure, picture, read, save
+from contextrouter.cli import options, terminal
+from contextrouter.cli.exit_codes import NOTHING, OK, command
+from contextrouter.evaluation import (
+    METRICS,
+    Asked,
+    Compared,
+    Judged,
+    Tuned,
+    ask,
+    compare,
+    measure,
+    picture,
+    read,
+    save,
+)
 from contextrouter.evaluation import abstention as abstained
 from contextrouter.evaluation import tune as tuned
-from contextrouter.evaluation.asking import OVERRIDES
 from contextrouter.evaluation.measures import quantile
+from contextrouter.evaluation.retrieval import OVERRIDES
 from contextrouter.evaluation.tuning import FOLDS
 from contextrouter.router import ContextRouter
 
 FEW = 30
 """With fewer questions a difference is hardly ever more than chance."""
-Judgements = Annotated[str, typer.Argument(metavar="JUDGEMENTS", help="Judged questions: JSON lines, or TREC qrels.")]
-Queries = Annotated[str, typer.Option("--queries", metavar="PATH", help="The questions of TREC qrels: id, tab, text.")]
-Settings = Annotated[list[str] | None, typer.Option("--settings", metavar="PATH", help="A settings file; several are compared.")]
-Metrics = Annotated[list[str] | None, typer.Option("--metric", metavar="NAME", help="As ir-measures names it; may be repeated.")]
-Depth = Annotated[int, typer.Option("--depth", metavar="NUMBER", help="How many documents of each answer are judged.")]
+Judgements = Annotated[
+    str, typer.Argument(metavar="JUDGEMENTS", help="Judged questions: JSON lines, or TREC qrels.")
+]
+Queries = Annotated[
+    str, typer.Option("--queries", metavar="PATH", help="The questions of TREC qrels: id, tab, text.")
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--settings", metavar="PATH", help="A settings file; several are compared."),
+]
+Metrics = Annotated[
+    list[str] | None,
+    typer.Option("--metric", metavar="NAME", help="As ir-measures names it; may be repeated."),
+]
+Depth = Annotated[
+    int, typer.Option("--depth", metavar="NUMBER", help="How many documents of each answer are judged.")
+]
 Save = Annotated[str, typer.Option("--save", metavar="FOLDER", help="Keep each run there, in TREC format.")]
 Picture = Annotated[str, typer.Option("--picture", metavar="FILE", help="Draw the metrics as bars.")]
 Metric = Annotated[str, typer.Option("--metric", metavar="NAME", help="What is made better.")]
@@ -54,11 +80,15 @@ async def evaluate(
     values = {path: measure(answers, metrics) for path, answers in runs.items()}
     told = {path: _told(answers, values[path]) for path, answers in runs.items()}
     first, *others = runs
-    against = {path: {name: compare(values[path][name], values[first][name]) for name in metrics} for path in others}
+    against = {
+        path: {name: compare(values[path][name], values[first][name]) for name in metrics} for path in others
+    }
     if picture_at:
         picture(Path(picture_at), {path: found["means"] for path, found in told.items()})
     if as_json:
-        screen.print_json({path: {**found, "against_first": against.get(path)} for path, found in told.items()})
+        terminal.print_json(
+            {path: {**found, "against_first": against.get(path)} for path, found in told.items()}
+        )
     else:
         _show(judged, told, against)
     return OK if any(mean > 0 for found in told.values() for mean in found["means"].values()) else NOTHING
@@ -75,10 +105,12 @@ async def tune(
     """Try other weights and k on judged questions, and say what they would gain. Changes nothing."""
     judged = read(judgements, queries)
     measure([], [metric])
-    answers = await _asked(settings, judged, {"general_retrieval_final_count": 1_000_000, "stages": []}, whole=True)
+    answers = await _asked(
+        settings, judged, {"general_retrieval_final_count": 1_000_000, "stages": []}, whole=True
+    )
     found = tuned(_router(settings, {}), answers, metric)
     if as_json:
-        screen.print_json(found)
+        terminal.print_json(found)
     else:
         _show_tuned(settings, found)
     return OK
@@ -86,11 +118,13 @@ async def tune(
 
 def _router(path: str, rag: Mapping[str, Any]) -> ContextRouter:
     router = ContextRouter.from_toml(path, rag={**OVERRIDES, **rag})
-    screen.hide(router.settings.secrets)
+    terminal.hide(router.settings.secrets)
     return router
 
 
-async def _asked(path: str, judged: Sequence[Judged], rag: Mapping[str, Any], *, whole: bool = False) -> list[Asked]:
+async def _asked(
+    path: str, judged: Sequence[Judged], rag: Mapping[str, Any], *, whole: bool = False
+) -> list[Asked]:
     async with _router(path, rag) as router:
         return await ask(router, judged, whole=whole)
 
@@ -114,84 +148,130 @@ def _told(answers: Sequence[Asked], values: Mapping[str, Mapping[str, float]]) -
     return {
         "means": {name: fmean(found.values()) if found else 0.0 for name, found in values.items()},
         "kinds": {
-            kind: {name: fmean([found[id] for id in ids]) for name, found in values.items()} | {"questions": len(ids)}
+            kind: (
+                {name: fmean([found[id] for id in ids]) for name, found in values.items()}
+                | {"questions": len(ids)}
+            )
             for kind, ids in sorted(kinds.items())
         },
-        "sources": {source: {"among_best_10": shown[source], "relevant": relevant[source]} for source in sorted(shown)},
+        "sources": {
+            source: {"among_best_10": shown[source], "relevant": relevant[source]} for source in sorted(shown)
+        },
         "coverage": {source: dict(counts) for source, counts in sorted(coverage.items())},
         "seconds": {"p50": quantile(seconds, 0.5), "p99": quantile(seconds, 0.99)},
         "abstention": {
-            "below_strong": abstained(answers, "weak", "none", "skipped"), "none": abstained(answers, "none", "skipped"),
+            "below_strong": abstained(answers, "weak", "none", "skipped"),
+            "none": abstained(answers, "none", "skipped"),
         },
-    }  # fmt: skip
+    }
 
 
-def _show(judged: Sequence[Judged], told: Mapping[str, Mapping[str, Any]], against: Mapping[str, Mapping[str, Compared]]) -> None:
+def _show(
+    judged: Sequence[Judged],
+    told: Mapping[str, Mapping[str, Any]],
+    against: Mapping[str, Mapping[str, Compared]],
+) -> None:
     counting, without = sum(each.counts for each in judged), sum(not each.answerable for each in judged)
-    screen.say(f"{screen.count(len(judged), 'question')}, {counting} with relevant documents, {without} without an answer.")
+    terminal.say(
+        f"{terminal.count(len(judged), 'question')}, {counting} with relevant documents, {without} without an"
+        " answer."
+    )
     metrics = list(next(iter(told.values()))["means"])
-    made = screen.table("settings", *map(screen.right, (*metrics, "p50", "p99")))
+    made = terminal.table("settings", *map(terminal.right, (*metrics, "p50", "p99")))
     for path, found in told.items():
-        times = [screen.milliseconds(found["seconds"][share]) for share in ("p50", "p99")]
-        screen.row(made, path, *[f"{found['means'][name]:.3f}" for name in metrics], *times)
-    screen.show(made, indent=0)
+        times = [terminal.milliseconds(found["seconds"][share]) for share in ("p50", "p99")]
+        terminal.row(made, path, *[f"{found['means'][name]:.3f}" for name in metrics], *times)
+    terminal.show(made, indent=0)
     for path, differences in against.items():
-        screen.heading(f"{path} against the first", "Mean difference, its 95 % interval, and how often chance alone does as much.")
-        made = screen.table("metric", screen.right("difference"), screen.right("from"), screen.right("to"), screen.right("p"))
+        terminal.heading(
+            f"{path} against the first",
+            "Mean difference, its 95 % interval, and how often chance alone does as much.",
+        )
+        made = terminal.table(
+            "metric",
+            terminal.right("difference"),
+            terminal.right("from"),
+            terminal.right("to"),
+            terminal.right("p"),
+        )
         for name, each in differences.items():
-            screen.row(made, name, f"{each.mean:+.3f}", f"{each.low:+.3f}", f"{each.high:+.3f}", f"{each.p:.3f}")
-        screen.show(made)
+            terminal.row(
+                made, name, f"{each.mean:+.3f}", f"{each.low:+.3f}", f"{each.high:+.3f}", f"{each.p:.3f}"
+            )
+        terminal.show(made)
     for path, found in told.items():
         _show_one(path, found, metrics)
     if counting < FEW:
-        screen.out.print()
-        screen.say((f"With fewer than {FEW} questions most differences are chance.", "yellow"))
+        terminal.out.print()
+        terminal.say((f"With fewer than {FEW} questions most differences are chance.", "yellow"))
 
 
 def _show_one(path: str, found: Mapping[str, Any], metrics: Sequence[str]) -> None:
-    screen.heading(path)
+    terminal.heading(path)
     if found["kinds"]:
-        made = screen.table("kind", screen.right("questions"), *map(screen.right, metrics))
+        made = terminal.table("kind", terminal.right("questions"), *map(terminal.right, metrics))
         for kind, values in found["kinds"].items():
-            screen.row(made, kind, values["questions"], *[f"{values[name]:.3f}" for name in metrics])
-        screen.show(made)
-        screen.out.print()
-    made = screen.table("source", screen.right("among the best 10"), screen.right("relevant"), "calls")
+            terminal.row(made, kind, values["questions"], *[f"{values[name]:.3f}" for name in metrics])
+        terminal.show(made)
+        terminal.out.print()
+    made = terminal.table("source", terminal.right("among the best 10"), terminal.right("relevant"), "calls")
     for source in sorted({*found["sources"], *found["coverage"]}):
         counts = found["sources"].get(source, {"among_best_10": 0, "relevant": 0})
-        calls = ", ".join(f"{count} {status}" for status, count in sorted(found["coverage"].get(source, {}).items()))
-        screen.row(made, source, counts["among_best_10"], counts["relevant"], calls)
-    screen.show(made)
-    screen.out.print()
-    made = screen.table("abstaining", screen.right("right"), screen.right("wrong"))
+        calls = ", ".join(
+            f"{count} {status}" for status, count in sorted(found["coverage"].get(source, {}).items())
+        )
+        terminal.row(made, source, counts["among_best_10"], counts["relevant"], calls)
+    terminal.show(made)
+    terminal.out.print()
+    made = terminal.table("abstaining", terminal.right("right"), terminal.right("wrong"))
     for name, (right, wrong) in found["abstention"].items():
-        screen.row(made, name.replace("_", " "), *["–" if share is None else f"{share:.0%}" for share in (right, wrong)])
-    screen.show(made)
+        terminal.row(
+            made,
+            name.replace("_", " "),
+            *["–" if share is None else f"{share:.0%}" for share in (right, wrong)],
+        )
+    terminal.show(made)
 
 
 def _show_tuned(path: str, found: Tuned) -> None:
-    screen.say(f"{found.metric} {found.before:.3f} over {screen.count(found.questions, 'question')} as it is set.")
+    terminal.say(
+        f"{found.metric} {found.before:.3f} over {terminal.count(found.questions, 'question')} as it is set."
+    )
     if not found.changes:
-        screen.say("Nothing that was tried is better: keep what is set.")
+        terminal.say("Nothing that was tried is better: keep what is set.")
     else:
-        screen.heading(path, "What was best on all questions.")
-        screen.say("[rag]", indent=2)
+        terminal.heading(path, "What was best on all questions.")
+        terminal.say("[rag]", indent=2)
         for key, before, after in found.changes:
-            screen.say((f"-{key} = {_toml(before)}", "red"), indent=2)
-            screen.say((f"+{key} = {_toml(after)}", "green"), indent=2)
-    screen.out.print()
+            terminal.say((f"-{key} = {_toml(before)}", "red"), indent=2)
+            terminal.say((f"+{key} = {_toml(after)}", "green"), indent=2)
+    terminal.out.print()
     if found.questions < 2 * FOLDS:
-        screen.say((f"With fewer than {2 * FOLDS} questions nothing can be checked; this promises nothing.", "yellow"))
+        terminal.say(
+            (
+                f"With fewer than {2 * FOLDS} questions nothing can be checked; this promises nothing.",
+                "yellow",
+            )
+        )
     elif found.changes:
         gain = found.gain
         sure = "" if gain.low > 0 else " It may be nothing: keep what is set, or judge more questions."
         interval = f"95 % interval {gain.low:+.3f} to {gain.high:+.3f}"
-        screen.say(f"Expected gain {gain.mean:+.3f}, {interval}, on questions that took no part in the choice.{sure}")
+        terminal.say(
+            f"Expected gain {gain.mean:+.3f}, {interval}, on questions that took no part in the choice.{sure}"
+        )
     if found.minimum > 0:
-        screen.say(f"99 % of the relevant documents found reach a normalised score of {found.minimum:g}: [stages.floor] minimum.")
+        terminal.say(
+            f"99 % of the relevant documents found reach a normalised score of {found.minimum:g}:"
+            " [stages.floor] minimum."
+        )
 
 
 def _toml(value: Any) -> str:
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f'"{key}" = {number:g}' for key, number in sorted(value.items())) + " }" if value else "{}"
+        return (
+            "{ " + ", ".join(f'"{key}" = {number:g}' for key, number in sorted(value.items())) + " }"
+            if value
+            else "{}"
+        )
     return f"{value:g}"

@@ -1,13 +1,15 @@
-"""What `--explain` adds: the plan, the scores, the steps with their times, and where every document was lost."""
+"""What `--explain` adds: the plan, the scores, the steps with their times, and where every document was
+lost.
+"""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
 
-from contextrouter.cli import screen
+from contextrouter.cli import terminal
 from contextrouter.model import Context, Envelope, Intent, Plan
-from contextrouter.why import above
+from contextrouter.pipeline.explanation import above
 
 _NAME = 44
 """Characters of a document's name that are shown in a table."""
@@ -27,54 +29,69 @@ def show_intent(intent: Intent) -> None:
     period = intent.period
     days = f"{period.start or '…'} to {period.end or '…'} ({period.zone})" if period else ""
     known: Mapping[str, str] = {
-        "concepts": ", ".join(intent.concepts), "entities": ", ".join(intent.entities), "labels": ", ".join(intent.labels),
-        "period": days, "language": intent.language or "", "facets": ", ".join(intent.facets), "lookup": intent.lookup or "",
-    }  # fmt: skip
+        "concepts": ", ".join(intent.concepts),
+        "entities": ", ".join(intent.entities),
+        "labels": ", ".join(intent.labels),
+        "period": days,
+        "language": intent.language or "",
+        "facets": ", ".join(intent.facets),
+        "lookup": intent.lookup or "",
+    }
     for number, query in enumerate(intent.queries, 1):
-        screen.say((f"q{number}  ", "cyan"), query, indent=2)
+        terminal.say((f"q{number}  ", "cyan"), query, indent=2)
     for name, value in known.items():
         if value:
-            screen.say((f"{name}: ", "dim"), value, indent=2)
+            terminal.say((f"{name}: ", "dim"), value, indent=2)
 
 
 def show_plan(plan: Plan) -> None:
     """Print which source is asked what, and what is not asked."""
-    calls = screen.count(len(plan.calls), "call")
-    screen.heading("Plan", f"Route {plan.route!r}: what was understood, and the {calls} made of it.")
+    calls = terminal.count(len(plan.calls), "call")
+    terminal.heading("Plan", f"Route {plan.route!r}: what was understood, and the {calls} made of it.")
     show_intent(plan.intent)
-    screen.out.print()
+    terminal.out.print()
     names = {text: f"q{number}" for number, text in enumerate(plan.intent.queries, 1)}
-    made = screen.table(
-        "source", "leg", "queries", screen.right("limit"), screen.right("weight"), screen.right("time limit"), "note"
+    made = terminal.table(
+        "source",
+        "leg",
+        "queries",
+        terminal.right("limit"),
+        terminal.right("weight"),
+        terminal.right("time limit"),
+        "note",
     )
     grouped: dict[tuple[str, str, int, str, str], list[str]] = {}
     for call in plan.calls:
-        limit = "" if call.timeout is None else screen.milliseconds(call.timeout)
+        limit = "" if call.timeout is None else terminal.milliseconds(call.timeout)
         key = (call.source, call.query.leg, call.query.limit, f"{call.weight:g}", limit)
         grouped.setdefault(key, []).append(names.get(call.query.text, call.query.text))
     for (source, leg, most, weight, limit), texts in grouped.items():
-        screen.row(made, source, leg, " ".join(texts), most, weight, limit, "")
+        terminal.row(made, source, leg, " ".join(texts), most, weight, limit, "")
     for name, why in plan.excluded.items():
         left_out, _, way = name.partition("/")
-        screen.row(made, left_out, way, "not asked", "", "", "", why, style="dim")
-    screen.show(made)
+        terminal.row(made, left_out, way, "not asked", "", "", "", why, style="dim")
+    terminal.show(made)
 
 
 def _scores(context: Context) -> None:
-    screen.heading(
-        "Scores", "The score of the last step, what it is of the most it could be (0 to 1), and the signals that made it."
+    terminal.heading(
+        "Scores",
+        "The score of the last step, what it is of the most it could be (0 to 1), and the signals that"
+        " made it.",
     )
-    made = screen.table("", "document", screen.right("score"), screen.right("of most"), "signals")
+    made = terminal.table("", "document", terminal.right("score"), terminal.right("of most"), "signals")
     for number, envelope in enumerate(context.envelopes, 1):
         signals = "  ".join(map(_signal, envelope.signals.items()))
         score, share = f"{envelope.score:.4f}", f"{envelope.normalized:.2f}"
-        screen.row(made, screen.styled((f"[{number}]", "bold cyan")), _name(envelope), score, share, signals)
-    screen.show(made)
+        terminal.row(
+            made, terminal.styled((f"[{number}]", "bold cyan")), _name(envelope), score, share, signals
+        )
+    terminal.show(made)
     if len(context.envelopes) > 1:
-        screen.out.print()
-        screen.say(("Why each stands above the next: what speaks for it, and what against.", "dim"))
+        terminal.out.print()
+        terminal.say(("Why each stands above the next: what speaks for it, and what against.", "dim"))
         for number, (one, other) in enumerate(itertools.pairwise(context.envelopes), 1):
-            screen.say((f"[{number}] ", "bold cyan"), above(one, other), indent=2)
+            terminal.say((f"[{number}] ", "bold cyan"), above(one, other), indent=2)
     _places(context)
 
 
@@ -83,19 +100,19 @@ def _places(context: Context) -> None:
     steps = [step for step in context.trace.steps if step.order]
     if len(steps) < 2:
         return
-    screen.out.print()
-    screen.say(("Where each stood behind each step; – is behind the first 50, or not there yet.", "dim"))
-    made = screen.table("", "document", *[screen.right(step.name) for step in steps])
+    terminal.out.print()
+    terminal.say(("Where each stood behind each step; – is behind the first 50, or not there yet.", "dim"))
+    made = terminal.table("", "document", *[terminal.right(step.name) for step in steps])
     for number, envelope in enumerate(context.envelopes, 1):
         name = envelope.document.id or envelope.document.url
         places = [str(step.order.index(name) + 1) if name in step.order else "–" for step in steps]
-        screen.row(made, screen.styled((f"[{number}]", "bold cyan")), _name(envelope), *places)
-    screen.show(made)
+        terminal.row(made, terminal.styled((f"[{number}]", "bold cyan")), _name(envelope), *places)
+    terminal.show(made)
 
 
 def _signal(signal: tuple[str, float]) -> str:
     name, value = signal
-    return f"({name.replace('_', ' ')})" if name.endswith("_missing") else f"{name} {screen.number(value)}"
+    return f"({name.replace('_', ' ')})" if name.endswith("_missing") else f"{name} {terminal.number(value)}"
 
 
 def _name(envelope: Envelope) -> str:
@@ -112,12 +129,16 @@ def _cut(text: str, length: int) -> str:
 
 
 def _steps(context: Context) -> None:
-    screen.heading("Steps", "What happened, in order, how long it took, and how many documents came out of each step.")
-    made = screen.table("step", screen.right("time"), screen.right("live"), screen.right("lost"), "note")
+    terminal.heading(
+        "Steps", "What happened, in order, how long it took, and how many documents came out of each step."
+    )
+    made = terminal.table(
+        "step", terminal.right("time"), terminal.right("live"), terminal.right("lost"), "note"
+    )
     for step in context.trace.steps:
         took = f"{step.elapsed * 1000:.1f} ms"
-        screen.row(made, step.name, took, step.live, len(step.lost) or "", step.note)
-    screen.show(made)
+        terminal.row(made, step.name, took, step.live, len(step.lost) or "", step.note)
+    terminal.show(made)
 
 
 def _lost(context: Context) -> None:
@@ -127,24 +148,35 @@ def _lost(context: Context) -> None:
             lost.setdefault((step.name, envelope.dropped or ""), []).append(envelope)
     facts = [(step, fact) for step in context.trace.steps for fact in step.lost_facts]
     about = "Every document that was found and is not in the answer: where it was lost, and why."
-    screen.heading("Lost", about if lost else "No document was lost." if facts else "Nothing was lost.")
+    terminal.heading("Lost", about if lost else "No document was lost." if facts else "Nothing was lost.")
     for (step_name, why), envelopes in lost.items():
-        screen.out.print()
-        screen.say((step_name, "bold"), f" – {why.partition(': ')[2] or why}", (f"  ({len(envelopes)})", "dim"), indent=2)
-        made = screen.table("document", screen.right("score"), "found by")
+        terminal.out.print()
+        terminal.say(
+            (step_name, "bold"),
+            f" – {why.partition(': ')[2] or why}",
+            (f"  ({len(envelopes)})", "dim"),
+            indent=2,
+        )
+        made = terminal.table("document", terminal.right("score"), "found by")
         for envelope in envelopes:
-            screen.row(made, _name(envelope), f"{envelope.score:.4f}", _found_by(envelope), style="dim")
-        screen.show(made, indent=4)
+            terminal.row(made, _name(envelope), f"{envelope.score:.4f}", _found_by(envelope), style="dim")
+        terminal.show(made, indent=4)
     if facts:
-        screen.out.print()
-        made = screen.table("fact", "lost in", "source")
+        terminal.out.print()
+        made = terminal.table("fact", "lost in", "source")
         for step, fact in facts:
-            screen.row(made, f"{fact.subject} — {fact.predicate} — {fact.object}", step.name, fact.source, style="dim")
-        screen.show(made, indent=4)
+            terminal.row(
+                made,
+                f"{fact.subject} — {fact.predicate} — {fact.object}",
+                step.name,
+                fact.source,
+                style="dim",
+            )
+        terminal.show(made, indent=4)
 
 
 def _found_by(envelope: Envelope) -> str:
-    """"library text, vector": the sources and legs that returned it."""
+    """ "library text, vector": the sources and legs that returned it."""
     legs: dict[str, list[str]] = {}
     for seal in envelope.provenance:
         if seal.leg not in legs.setdefault(seal.source, []):

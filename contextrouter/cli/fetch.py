@@ -6,19 +6,26 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from contextrouter.cli import options, screen
-from contextrouter.cli.outcome import NOTHING, OK, command
+from contextrouter.cli import options, terminal
+from contextrouter.cli.exit_codes import NOTHING, OK, command
 from contextrouter.contracts import Plugin, SupportsInspect
 from contextrouter.errors import RequestRefused, SourceError
-from contextrouter.plugins import Registry
+from contextrouter.runtime.registry import Registry
 
 Url = Annotated[str, typer.Argument(metavar="URL", help="The address of a page or feed.")]
 Source = Annotated[
-    str | None, typer.Option("--source", metavar="NAME", help="Fetch as this connector of the settings; without it, as `web`.")
+    str | None,
+    typer.Option(
+        "--source", metavar="NAME", help="Fetch as this connector of the settings; without it, as `web`."
+    ),
 ]
 Private = Annotated[
     list[str] | None,
-    typer.Option("--allow-private", metavar="NETWORK", help="Fetch also from this network, which is not public; may be repeated."),
+    typer.Option(
+        "--allow-private",
+        metavar="NETWORK",
+        help="Fetch also from this network, which is not public; may be repeated.",
+    ),
 ]
 
 
@@ -30,9 +37,13 @@ async def fetch(
     allow_private: Private = None,
     as_json: options.AsJson = False,
 ) -> int:
-    """Fetch URL as a connector does, and show each step: robots.txt, redirects, what was read, its passages or items."""
+    """Fetch URL as a connector does, and show each step: robots.txt, redirects, what was read, its passages
+    or items.
+    """
     if source is not None and allow_private:
-        raise RequestRefused("--allow-private has no effect with --source, whose table says what is allowed. Leave one out.")
+        raise RequestRefused(
+            "--allow-private has no effect with --source, whose table says what is allowed. Leave one out."
+        )
     connector = _web(url, allow_private or []) if source is None else _named(settings, source)
     steps: list[dict[str, str]] = []
     error = ""
@@ -41,15 +52,15 @@ async def fetch(
         async for name, what in cast(SupportsInspect, connector).inspect(url):
             steps.append({"step": name, "what": what})
             if not as_json:
-                screen.say((f"{name:<10}", "bold"), what)
+                terminal.say((f"{name:<10}", "bold"), what)
     except SourceError as failed:
         error = str(failed)
     finally:
         await connector.aclose()
     if as_json:
-        screen.print_json({"url": url, "steps": steps, "error": error})
+        terminal.print_json({"url": url, "steps": steps, "error": error})
     elif error:
-        screen.error(error)
+        terminal.error(error)
     return NOTHING if error else OK
 
 
@@ -66,9 +77,14 @@ def _named(settings: str, name: str) -> Plugin:
     """The connector of that name, as the settings make it; not open."""
     sources = options.opened(settings).instances.sources
     if name not in sources:
-        raise RequestRefused(f"Source {name!r} is not defined. Defined sources: {', '.join(sources) or 'none'}.")
+        raise RequestRefused(
+            f"Source {name!r} is not defined. Defined sources: {', '.join(sources) or 'none'}."
+        )
     found = sources[name]
     if not isinstance(found, SupportsInspect):
-        able = ", ".join(each for each, plugin in sources.items() if isinstance(plugin, SupportsInspect)) or "none"
+        able = (
+            ", ".join(each for each, plugin in sources.items() if isinstance(plugin, SupportsInspect))
+            or "none"
+        )
         raise RequestRefused(f"Source {name!r} fetches no pages or feeds. Sources that do: {able}.")
     return cast(Plugin, found)

@@ -8,31 +8,51 @@ from contextlib import aclosing, contextmanager, suppress
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
-from contextrouter.cli import options, screen
-from contextrouter.cli.outcome import INGESTION, OK, command
+from contextrouter.cli import options, terminal
+from contextrouter.cli.exit_codes import INGESTION, OK, command
 from contextrouter.errors import IngestError, SettingsError
 from contextrouter.ingest import Leftover, Report, forget, leftovers, run, watch
-from contextrouter.ingest.run import OnProgress
+from contextrouter.ingest.jobs import OnProgress
 from contextrouter.router import ContextRouter
-from contextrouter.shown import plain
+from contextrouter.serialization import plain
 
 SHOWN = 20
 """Documents of each kind that a dry run names."""
-Names = Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Jobs to run; none: all.", show_default=False)]
+Names = Annotated[
+    list[str] | None, typer.Argument(metavar="[NAME]...", help="Jobs to run; none: all.", show_default=False)
+]
 
-Rebuild = Annotated[bool, typer.Option("--rebuild", help="Do unchanged documents again; needed after a change of embedder.")]
+Rebuild = Annotated[
+    bool, typer.Option("--rebuild", help="Do unchanged documents again; needed after a change of embedder.")
+]
 Forget = Annotated[
     list[str] | None,
-    typer.Option("--forget", metavar="NAME", help="Run no job; remove what a job of this name left in stores. May be repeated."),
+    typer.Option(
+        "--forget",
+        metavar="NAME",
+        help="Run no job; remove what a job of this name left in stores. May be repeated.",
+    ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done; embed and store nothing.")]
 
 
-Watch = Annotated[bool, typer.Option("--watch", help="Go on: run jobs again when their source changes, until Ctrl-C.")]
+Watch = Annotated[
+    bool, typer.Option("--watch", help="Go on: run jobs again when their source changes, until Ctrl-C.")
+]
 Every = Annotated[float, typer.Option("--every", metavar="SECONDS", min=0.1, help="How often --watch looks.")]
-Wait = Annotated[float, typer.Option("--wait", metavar="SECONDS", min=0.0, help="How long another run may be filling the store.")]
+Wait = Annotated[
+    float,
+    typer.Option("--wait", metavar="SECONDS", min=0.0, help="How long another run may be filling the store."),
+]
 
 
 @command
@@ -47,25 +67,33 @@ async def ingest(
     origins: Forget = None,
     as_json: options.AsJson = False,
 ) -> int:
-    """Bring stores in line with their sources: the ingestion jobs of the settings. Only what changed is done."""
+    """Bring stores in line with their sources: the ingestion jobs of the settings. Only what changed is
+    done.
+    """
     if origins and (names or rebuild or watching):
         raise SettingsError("--forget runs no job; leave out the names of jobs, --rebuild and --watch.")
     if watching and (rebuild or dry_run):
         raise SettingsError("--watch stores what changes; leave out --rebuild and --dry-run.")
     async with options.opened(settings) as router:
         if origins:
-            show_forgotten(await forget(router, origins, dry_run=dry_run, wait=wait), dry_run=dry_run, as_json=as_json)
+            show_forgotten(
+                await forget(router, origins, dry_run=dry_run, wait=wait), dry_run=dry_run, as_json=as_json
+            )
             return OK
         if watching:
             return await keep_up(router, names or (), every=every, wait=wait, as_json=as_json)
         with bar(quiet=as_json) as progress:
-            reports = await run(router, names or (), rebuild=rebuild, dry_run=dry_run, wait=wait, progress=progress)
+            reports = await run(
+                router, names or (), rebuild=rebuild, dry_run=dry_run, wait=wait, progress=progress
+            )
         await warn_of_leftovers(router)
     told(reports, dry_run=dry_run, as_json=as_json)
     return INGESTION if any(report.skipped for report in reports.values()) else OK
 
 
-async def keep_up(router: ContextRouter, names: Sequence[str], *, every: float, wait: float, as_json: bool) -> int:
+async def keep_up(
+    router: ContextRouter, names: Sequence[str], *, every: float, wait: float, as_json: bool
+) -> int:
     """Run jobs whenever their source changes, and report what they did, until the command is interrupted."""
     with suppress(asyncio.CancelledError):  # Ctrl-C is how this ends
         async with aclosing(watch(router, names, every=every, wait=wait)) as changes:
@@ -77,7 +105,7 @@ async def keep_up(router: ContextRouter, names: Sequence[str], *, every: float, 
 def told(reports: Mapping[str, Report], *, dry_run: bool, as_json: bool) -> None:
     """Print the reports, for people or for programs."""
     if as_json:
-        screen.print_json({name: plain(report) for name, report in reports.items()})
+        terminal.print_json({name: plain(report) for name, report in reports.items()})
     else:
         show(reports, dry_run=dry_run)
 
@@ -87,39 +115,57 @@ async def warn_of_leftovers(router: ContextRouter) -> None:
     try:
         left = await leftovers(router)
     except IngestError as error:
-        screen.note(str(error), "warning")
+        terminal.note(str(error), "warning")
         return
     for each in left:
-        what = f"Store {each.store!r} holds {each.documents} documents of {each.origin!r}, which no job keeps up to date"
-        screen.note(f"{what}; remove them with `contextrouter ingest --forget {each.origin}`, or define the job again.", "warning")
+        what = (
+            f"Store {each.store!r} holds {each.documents} documents of {each.origin!r}, which no job keeps up"
+            " to date"
+        )
+        terminal.note(
+            f"{what}; remove them with `contextrouter ingest --forget {each.origin}`, or define the job"
+            " again.",
+            "warning",
+        )
 
 
 def show_forgotten(gone: Sequence[Leftover], *, dry_run: bool, as_json: bool) -> None:
     """Print what was removed, or would be."""
     if as_json:
-        screen.print_json([plain(each) for each in gone])
+        terminal.print_json([plain(each) for each in gone])
         return
     done = "would be" if dry_run else "were"
     for each in gone:
-        screen.say(f"{each.documents} documents of {each.origin!r} {done} removed from {each.store!r}.")
+        terminal.say(f"{each.documents} documents of {each.origin!r} {done} removed from {each.store!r}.")
 
 
 @contextmanager
 def bar(*, quiet: bool = False) -> Iterator[OnProgress]:
     """Yield what shows progress: a line per job on stderr, only when that is a terminal."""
     columns = (
-        SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[done]}"),
-        TextColumn("{task.fields[rate]}"), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
-    )  # fmt: skip
-    with Progress(*columns, console=screen.err, transient=True, disable=quiet or not screen.err.is_terminal) as live:
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=20),
+        TextColumn("{task.fields[done]}"),
+        TextColumn("{task.fields[rate]}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(
+        *columns, console=terminal.err, transient=True, disable=quiet or not terminal.err.is_terminal
+    ) as live:
         tasks = {}
 
         def on_progress(name: str, report: Report) -> None:
             if name not in tasks:
-                tasks[name] = live.add_task(screen.clean(name), total=report.total, done="", rate="")
+                tasks[name] = live.add_task(terminal.clean(name), total=report.total, done="", rate="")
             settled = report.documents + report.unchanged + len(report.skipped)
             rate = f"{settled / report.seconds:.0f}/s" if report.seconds else ""
-            done = f"{settled}{'' if report.total is None else f' of {report.total}'} documents, {report.chunks} chunks"
+            done = (
+                f"{settled}{'' if report.total is None else f' of {report.total}'} documents, {report.chunks}"
+                " chunks"
+            )
             live.update(tasks[name], completed=settled, total=report.total, done=done, rate=rate)
 
         yield on_progress
@@ -129,21 +175,23 @@ def show(reports: Mapping[str, Report], *, dry_run: bool = False) -> None:
     """Print a line per job, what they came to, and what was left out."""
     numbers = {"added": "added", "changed": "changed", "unchanged": "unchanged", "removed": "deleted"}
     numbers |= {name: name for name in ("chunks", "facts", "tokens")}
-    made = screen.table("job", *map(screen.right, numbers))
+    made = terminal.table("job", *map(terminal.right, numbers))
     for name, report in reports.items():
-        screen.row(made, name, *(f"{getattr(report, number):,}" for number in numbers.values()))
-    screen.show(made, indent=0)
+        terminal.row(made, name, *(f"{getattr(report, number):,}" for number in numbers.values()))
+    terminal.show(made, indent=0)
     problems = sum(len(report.skipped) for report in reports.values())
     seconds = sum(report.seconds for report in reports.values())
-    embedded = screen.count(sum(report.embedded for report in reports.values()), "text")
-    screen.say(f"{embedded} embedded, {screen.count(problems, 'problem')}, in {screen.milliseconds(seconds)}.")
+    embedded = terminal.count(sum(report.embedded for report in reports.values()), "text")
+    terminal.say(
+        f"{embedded} embedded, {terminal.count(problems, 'problem')}, in {terminal.milliseconds(seconds)}."
+    )
     if dry_run:
         for report in reports.values():
             show_changes(report)
-        screen.say(("Nothing was stored: this was a dry run.", "yellow"))
+        terminal.say(("Nothing was stored: this was a dry run.", "yellow"))
     for report in reports.values():
         for what, why in report.skipped:
-            screen.say((f"{what}: ", "yellow"), why)
+            terminal.say((f"{what}: ", "yellow"), why)
 
 
 def show_changes(report: Report) -> None:
@@ -151,6 +199,6 @@ def show_changes(report: Report) -> None:
     for kind in ("added", "changed", "removed"):
         ids = [id for what, id in report.changes if what == kind]
         for id in ids[:SHOWN]:
-            screen.say((f"{kind:<8} ", "dim"), id)
+            terminal.say((f"{kind:<8} ", "dim"), id)
         if len(ids) > SHOWN:
-            screen.say((f"{kind:<8} ", "dim"), f"{len(ids) - SHOWN} more; --json lists them all")
+            terminal.say((f"{kind:<8} ", "dim"), f"{len(ids) - SHOWN} more; --json lists them all")

@@ -9,11 +9,14 @@ from typing import Annotated
 
 import typer
 
-from contextrouter.cli import screen
-from contextrouter.cli.outcome import OK, command
+from contextrouter.cli import terminal
+from contextrouter.cli.exit_codes import OK, command
 from contextrouter.errors import SettingsError
 
-Folder = Annotated[str, typer.Argument(metavar="[FOLDER]", help="Where to write; made if it is not there.", show_default=False)]
+Folder = Annotated[
+    str,
+    typer.Argument(metavar="[FOLDER]", help="Where to write; made if it is not there.", show_default=False),
+]
 
 
 @command
@@ -21,20 +24,24 @@ def init(folder: Folder = ".") -> int:
     """Write a commented settings.toml and a small folder of documents. Nothing is ever overwritten."""
     into = Path(folder)
     copy(files("contextrouter.cli") / "starter", into)
-    screen.say(("Written: ", "green"), f"{into / 'settings.toml'} and {into / 'documents'}")
-    screen.say(("Next:", "bold"))
+    terminal.say(("Written: ", "green"), f"{into / 'settings.toml'} and {into / 'documents'}")
+    terminal.say(("Next:", "bold"))
     at = "" if folder == "." else f"cd {folder} && "
-    screen.say(f"{at}contextrouter ingest", indent=2)
-    screen.say('contextrouter route "How do I take care of a sourdough starter?"', indent=2)
+    terminal.say(f"{at}contextrouter ingest", indent=2)
+    terminal.say('contextrouter route "How do I take care of a sourdough starter?"', indent=2)
     return OK
 
 
 def copy(source: Traversable, into: Path) -> None:
-    """Copy a folder's files. Raises SettingsError, and writes nothing, when one of them exists or cannot be written."""
+    """Copy a folder's files. Raises SettingsError, and writes nothing, when one of them exists or cannot be
+    written.
+    """
     planned = dict(_files(source, into))
     for path in planned:
         if path.exists() or path.is_symlink():
-            raise SettingsError(f"File {str(path)!r} exists and is not overwritten; name another folder, or remove it.")
+            raise SettingsError(
+                f"File {str(path)!r} exists and is not overwritten; name another folder, or remove it."
+            )
     try:
         for path, file in planned.items():
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -8,15 +8,17 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from contextrouter.cli import options, screen
-from contextrouter.cli.outcome import OK, command
+from contextrouter.cli import options, terminal
+from contextrouter.cli.exit_codes import OK, command
 from contextrouter.cli.serve import needed
 from contextrouter.errors import RequestRefused
-from contextrouter.model import SENSITIVITIES
+from contextrouter.scope import SENSITIVITIES
 
 app = typer.Typer(help="Make API keys for the server.", no_args_is_help=True)
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Whom it stands for: small letters, digits and underscores.")]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="Whom it stands for: small letters, digits and underscores.")
+]
 Everything = Annotated[bool, typer.Option("--unrestricted", help="It sees everything, of every tenant.")]
 
 
@@ -35,15 +37,22 @@ def new(
     unrestricted: Everything = False,
     as_json: options.AsJson = False,
 ) -> int:
-    """Make a key, and print it with the table to put into the settings. The key is shown once and kept nowhere."""
+    """Make a key, and print it with the table to put into the settings. The key is shown once and kept
+    nowhere.
+    """
     needed()
-    from contextrouter.server.access import new_key
+    from contextrouter.server.auth import new_key
 
     if not _NAME.fullmatch(name):
-        raise RequestRefused(f"{name!r} is no name of a table. Use small letters, digits and underscores, a letter first.")
+        raise RequestRefused(
+            f"{name!r} is no name of a table. Use small letters, digits and underscores, a letter first."
+        )
     scope = options.scope_of(tenant, compartment, ceiling)
     if unrestricted and scope is not None:
-        raise RequestRefused("--unrestricted leaves no meaning to --tenant, --compartment and --ceiling. Take one or the other.")
+        raise RequestRefused(
+            "--unrestricted leaves no meaning to --tenant, --compartment and --ceiling. Take one or the"
+            " other."
+        )
     key, kept = new_key()
     table: dict[str, Any] = {"hash": kept}
     if unrestricted:
@@ -52,11 +61,11 @@ def new(
         table |= {} if tenant is None else {"tenant": tenant}
         table |= {"compartments": sorted(compartment or ()), "ceiling": ceiling or SENSITIVITIES[0]}
     if as_json:
-        screen.print_json({"key": key, "settings": {"keys": {name: table}}})
+        terminal.print_json({"key": key, "settings": {"keys": {name: table}}})
         return OK
-    screen.say((key, "bold"))
-    screen.note("the key is kept nowhere; give it to its caller now. Into the settings:")
-    screen.out.print()
+    terminal.say((key, "bold"))
+    terminal.note("the key is kept nowhere; give it to its caller now. Into the settings:")
+    terminal.out.print()
     for line in (f"[keys.{name}]", *(f"{k} = {msgspec.json.encode(v).decode()}" for k, v in table.items())):
-        screen.out.print(screen.styled(line), soft_wrap=True)
+        terminal.out.print(terminal.styled(line), soft_wrap=True)
     return OK

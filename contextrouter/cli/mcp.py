@@ -7,12 +7,14 @@ from typing import Annotated
 
 import typer
 
-from contextrouter.cli import options, screen
-from contextrouter.cli.outcome import OK, command
+from contextrouter.cli import options, terminal
+from contextrouter.cli.exit_codes import OK, command
 from contextrouter.cli.serve import Host, Port, needed
 from contextrouter.errors import MissingDependency, RequestRefused
 
-Http = Annotated[bool, typer.Option("--http", help="Serve streamable HTTP at /mcp instead of stdin and stdout.")]
+Http = Annotated[
+    bool, typer.Option("--http", help="Serve streamable HTTP at /mcp instead of stdin and stdout.")
+]
 
 
 @command
@@ -31,18 +33,23 @@ async def mcp(
     needed()
     scope = options.scope_of(tenant, compartment, ceiling)
     if http and scope is not None:
-        raise RequestRefused("--tenant, --compartment and --ceiling are for stdin and stdout; over HTTP [keys] say who sees what.")
+        raise RequestRefused(
+            "--tenant, --compartment and --ceiling are for stdin and stdout; over HTTP [keys] say who sees"
+            " what."
+        )
     if not http and (host is not None or port is not None):
         raise RequestRefused("--host and --port are for --http. Add it, or leave them out.")
-    from contextrouter.server import agents, logs
-    from contextrouter.server.access import Caller
+    from contextrouter.server import logs, mcp_tools
+    from contextrouter.server.auth import Caller
 
     router = options.opened(settings)
     wanted = router.settings.serve
     logs.configure(wanted.log_format, router.settings.secrets)
     if http:
         at = (wanted.host if host is None else host, wanted.port if port is None else port)
-        await agents.serve_http(router, host=at[0], port=at[1], listening=lambda address: screen.say((address, "bold")))
+        await mcp_tools.serve_http(
+            router, host=at[0], port=at[1], listening=lambda address: terminal.say((address, "bold"))
+        )
     else:
-        await agents.serve_stdio(router, Caller(name="local", scope=scope))
+        await mcp_tools.serve_stdio(router, Caller(name="local", scope=scope))
     return OK

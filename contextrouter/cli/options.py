@@ -7,36 +7,47 @@ from typing import Annotated
 
 import typer
 
-from contextrouter.cli import screen
+from contextrouter.cli import terminal
 from contextrouter.errors import RequestRefused
-from contextrouter.model import SENSITIVITIES, Scope
 from contextrouter.router import ContextRouter
+from contextrouter.scope import SENSITIVITIES, Scope
 
 SettingsPath = Annotated[str, typer.Option("--settings", metavar="PATH", help="The settings file.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 Question = Annotated[str, typer.Argument(metavar="QUESTION", help="The question, in quotes.")]
-Sources = Annotated[list[str] | None, typer.Option("--source", metavar="NAME", help="Ask only this source; may be repeated.")]
-Legs = Annotated[
-    list[str] | None, typer.Option("--leg", metavar="NAME", help="Search only this way (text, vector, …); may be repeated.")
+Sources = Annotated[
+    list[str] | None, typer.Option("--source", metavar="NAME", help="Ask only this source; may be repeated.")
 ]
-Deadline = Annotated[float | None, typer.Option("--deadline", metavar="SECONDS", help="How long the answer may take.")]
-Tenant = Annotated[str | None, typer.Option("--tenant", metavar="NAME", help="Answer as a caller of this tenant.")]
+Legs = Annotated[
+    list[str] | None,
+    typer.Option("--leg", metavar="NAME", help="Search only this way (text, vector, …); may be repeated."),
+]
+Deadline = Annotated[
+    float | None, typer.Option("--deadline", metavar="SECONDS", help="How long the answer may take.")
+]
+Tenant = Annotated[
+    str | None, typer.Option("--tenant", metavar="NAME", help="Answer as a caller of this tenant.")
+]
 Compartments = Annotated[
-    list[str] | None, typer.Option("--compartment", metavar="NAME", help="A compartment the caller may see; may be repeated.")
+    list[str] | None,
+    typer.Option("--compartment", metavar="NAME", help="A compartment the caller may see; may be repeated."),
 ]
 Ceiling = Annotated[
-    str | None, typer.Option("--ceiling", metavar="LEVEL", help=f"The most the caller may see: {', '.join(SENSITIVITIES)}.")
+    str | None,
+    typer.Option(
+        "--ceiling", metavar="LEVEL", help=f"The most the caller may see: {', '.join(SENSITIVITIES)}."
+    ),
 ]
 DEFAULT = "settings.toml"
 
 
 def opened(path: str) -> ContextRouter:
     """Return the router of a settings file, not open yet; what is doubtful in it is said on stderr."""
-    with screen.quiet(logging.ERROR):
+    with terminal.quiet(logging.ERROR):
         router = ContextRouter.from_toml(path)
-    screen.hide(router.settings.secrets)
+    terminal.hide(router.settings.secrets)
     for warning in (*router.settings.warnings, *router.registry.warnings):
-        screen.note(warning, "warning")
+        terminal.note(warning, "warning")
     return router
 
 
@@ -51,4 +62,6 @@ def scope_of(tenant: str | None, compartments: list[str] | None, ceiling: str | 
         return None
     if ceiling is not None and ceiling not in SENSITIVITIES:
         raise RequestRefused(f"--ceiling {ceiling!r} is not a level. Levels: {', '.join(SENSITIVITIES)}.")
-    return Scope(tenant=tenant, compartments=frozenset(compartments or ()), ceiling=ceiling or SENSITIVITIES[0])
+    return Scope(
+        tenant=tenant, compartments=frozenset(compartments or ()), ceiling=ceiling or SENSITIVITIES[0]
+    )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from contextrouter.cli import explain, options, screen
-from contextrouter.cli.outcome import NOTHING, OK, command
+from contextrouter.cli import explain, options, terminal
+from contextrouter.cli.exit_codes import NOTHING, OK, command
 from contextrouter.model import Request
 
 
@@ -20,13 +20,15 @@ async def plan(
 ) -> int:
     """Show which source would be asked what for QUESTION. No source is asked."""
     asked = Request(
-        question=options.readable(question), scope=options.scope_of(tenant, compartment, ceiling),
-        sources=tuple(source) if source else None, legs=tuple(leg) if leg else None,
-    )  # fmt: skip
+        question=options.readable(question),
+        scope=options.scope_of(tenant, compartment, ceiling),
+        sources=tuple(source) if source else None,
+        legs=tuple(leg) if leg else None,
+    )
     async with options.opened(settings) as router:
         made = await router.plan(asked)
     if as_json:
-        screen.print_json(made)
+        terminal.print_json(made)
     else:
         explain.show_plan(made)
     return OK if made.calls else NOTHING

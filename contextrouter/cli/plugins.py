@@ -10,11 +10,12 @@ import msgspec
 import tomli
 import typer
 
-from contextrouter import schema
-from contextrouter.cli import options, screen, verdicts
-from contextrouter.cli.outcome import NOTHING, OK, command
+from contextrouter.cli import options, plugin_verdicts, terminal
+from contextrouter.cli.exit_codes import NOTHING, OK, command
 from contextrouter.errors import ContextRouterError, PluginNotFound, Problem, SettingsError
-from contextrouter.plugins import Listed, Registry
+from contextrouter.runtime.registry import Listed, Registry
+from contextrouter.settings import schema
+from contextrouter.settings.suggestions import nearest
 from contextrouter.settings.values import keys_of
 
 app = typer.Typer(help="List plugins, show the keys of one, or check it.", no_args_is_help=True)
@@ -27,25 +28,35 @@ def list_plugins(settings: options.SettingsPath = options.DEFAULT, as_json: opti
     """List every plugin: kind, name, where it comes from, what it does. Exits 1 when one is broken."""
     listed = _registry(settings).listed()
     if as_json:
-        screen.print_json(listed)
+        terminal.print_json(listed)
     else:
-        made = screen.table("kind", {"header": "name", "no_wrap": True}, {"header": "what it does", "ratio": 1}, "from")
+        made = terminal.table(
+            "kind", {"header": "name", "no_wrap": True}, {"header": "what it does", "ratio": 1}, "from"
+        )
         for line in listed:
             style = "red" if _broken(line) else "dim"
-            screen.row(made, line.kind, line.name, screen.styled((line.problem, style), line.summary), _origin(line))
-        screen.show(made, indent=0)
+            terminal.row(
+                made,
+                line.kind,
+                line.name,
+                terminal.styled((line.problem, style), line.summary),
+                _origin(line),
+            )
+        terminal.show(made, indent=0)
     return NOTHING if any(_broken(line) for line in listed) else OK
 
 
 @app.command("show")
 @command
-def show(name: Name, settings: options.SettingsPath = options.DEFAULT, as_json: options.AsJson = False) -> int:
+def show(
+    name: Name, settings: options.SettingsPath = options.DEFAULT, as_json: options.AsJson = False
+) -> int:
     """Show a plugin: what it does, and the keys of its table with types and defaults."""
     registry = _registry(settings)
     found = _found(registry, name)
     described = [_described(registry, line) for line in found]
     if as_json:
-        screen.print_json(described)
+        terminal.print_json(described)
     else:
         for plugin in described:
             _show(plugin)
@@ -55,7 +66,9 @@ def show(name: Name, settings: options.SettingsPath = options.DEFAULT, as_json: 
 @app.command("check")
 @command
 def check(
-    name: Annotated[str, typer.Argument(metavar="NAME|FILE", help="A plugin's name, or a file that defines one.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME|FILE", help="A plugin's name, or a file that defines one.")
+    ],
     settings: options.SettingsPath = options.DEFAULT,
     as_json: options.AsJson = False,
 ) -> int:
@@ -70,12 +83,12 @@ def check(
     else:
         registry = _registry(settings)
         found = _found(registry, name)
-    judged = [verdicts.judged(registry, line) for line in found]
+    judged = [plugin_verdicts.judged(registry, line) for line in found]
     if as_json:
-        screen.print_json(judged)
+        terminal.print_json(judged)
     else:
         for each in judged:
-            verdicts.show(each)
+            plugin_verdicts.show(each)
     return NOTHING if any(each.broken for each in judged) else OK
 
 
@@ -84,7 +97,9 @@ class _OneFile(Registry):
 
     def __init__(self, path: Path) -> None:
         if not path.is_file() or not path.stem.isidentifier():
-            raise SettingsError(f"Plugin file {str(path)!r} is no file whose name is a name; give the path of a module.")
+            raise SettingsError(
+                f"Plugin file {str(path)!r} is no file whose name is a name; give the path of a module."
+            )
         self._path = path
         super().__init__()
 
@@ -98,7 +113,7 @@ def _found(registry: Registry, name: str) -> list[Listed]:
     found = [line for line in listed if line.name == name]
     if not found:
         known = sorted({line.name for line in listed})
-        close = schema.nearest(name, known)
+        close = nearest(name, known)
         hint = f" Did you mean {close!r}?" if close else ""
         message = f"plugin {name!r} is not registered.{hint} Registered plugins: {', '.join(known)}."
         raise PluginNotFound(name, "any", known, problem=Problem(message))
@@ -116,7 +131,9 @@ def _broken(line: Listed) -> bool:
 
 
 def _registry(path: str) -> Registry:
-    """The plugins beside a settings file. The file need not be valid, or even exist: plugins are looked at to mend it."""
+    """The plugins beside a settings file. The file need not be valid, or even exist: plugins are looked at to
+    mend it.
+    """
     file = Path(path)
     if not file.exists() and path == options.DEFAULT:
         return Registry()
@@ -125,12 +142,17 @@ def _registry(path: str) -> Registry:
         paths = tree.get("plugins", {}).get("paths", [])
         return Registry([file.absolute().parent / str(folder) for folder in paths])
     except (OSError, ValueError, AttributeError, TypeError, ContextRouterError) as error:
-        screen.note(f"plugins beside {path} are not listed: {error}", "warning")
+        terminal.note(f"plugins beside {path} are not listed: {error}", "warning")
         return Registry()
 
 
 def _described(registry: Registry, line: Listed) -> dict[str, Any]:
-    described: dict[str, Any] = {"kind": line.kind, "name": line.name, "from": line.origin, "problem": line.problem}
+    described: dict[str, Any] = {
+        "kind": line.kind,
+        "name": line.name,
+        "from": line.origin,
+        "problem": line.problem,
+    }
     if line.problem:
         return {**described, "doc": "", "keys": [], "router_keys": []}
     cls = registry.load(line.kind, line.name)
@@ -146,27 +168,34 @@ def _keys(fields: schema.Schema) -> list[dict[str, Any]]:
             "key": name,
             "type": f"name of a {field.reference}" if field.reference else schema.type_name(field.type),
             "required": field.default is schema.REQUIRED,
-            "default": None if field.default is schema.REQUIRED else msgspec.to_builtins(field.default, enc_hook=str),
+            "default": None
+            if field.default is schema.REQUIRED
+            else msgspec.to_builtins(field.default, enc_hook=str),
         }
         for name, field in fields.items()
     ]
 
 
 def _show(plugin: dict[str, Any]) -> None:
-    screen.heading(f"{plugin['kind']} {plugin['name']}", plugin["from"])
+    terminal.heading(f"{plugin['kind']} {plugin['name']}", plugin["from"])
     for paragraph in (plugin["problem"] or plugin["doc"]).split("\n\n"):
-        screen.out.print()
-        screen.say(" ".join(paragraph.split()))
-    for title, keys in (("Keys", plugin["keys"]), ("Keys of the router, in the same table", plugin["router_keys"])):
+        terminal.out.print()
+        terminal.say(" ".join(paragraph.split()))
+    for title, keys in (
+        ("Keys", plugin["keys"]),
+        ("Keys of the router, in the same table", plugin["router_keys"]),
+    ):
         if not keys:
             continue
-        screen.out.print()
-        screen.say((title, "bold"))
-        made = screen.table({"header": "key", "no_wrap": True}, {"header": "type", "ratio": 1}, "default")
+        terminal.out.print()
+        terminal.say((title, "bold"))
+        made = terminal.table({"header": "key", "no_wrap": True}, {"header": "type", "ratio": 1}, "default")
         for key in keys:
-            default = "required" if key["required"] else "–" if key["default"] is None else _toml(key["default"])
-            screen.row(made, key["key"], key["type"], default)
-        screen.show(made)
+            default = (
+                "required" if key["required"] else "–" if key["default"] is None else _toml(key["default"])
+            )
+            terminal.row(made, key["key"], key["type"], default)
+        terminal.show(made)
 
 
 def _toml(value: Any) -> str:

@@ -7,14 +7,19 @@ from typing import Annotated, Any
 
 import typer
 
-from contextrouter.cli import answer, explain, options, screen
-from contextrouter.cli.outcome import NOTHING, OK, SOURCES, command
+from contextrouter.cli import context_view, explain, options, terminal
+from contextrouter.cli.exit_codes import NOTHING, OK, SOURCES, command
 from contextrouter.errors import AllSourcesFailed
 from contextrouter.model import Context, Request
-from contextrouter.shown import plain
+from contextrouter.serialization import plain
 
-Explained = Annotated[bool, typer.Option("--explain", help="Show plan, scores, and where each document was lost.")]
-Whole = Annotated[bool, typer.Option("--text", help="Print the numbered context alone, whole, as a language model is given it.")]
+Explained = Annotated[
+    bool, typer.Option("--explain", help="Show plan, scores, and where each document was lost.")
+]
+Whole = Annotated[
+    bool,
+    typer.Option("--text", help="Print the numbered context alone, whole, as a language model is given it."),
+]
 
 
 @command
@@ -33,20 +38,23 @@ async def route(
 ) -> int:
     """Answer QUESTION with numbered context from every source, and show where each piece came from."""
     asked = Request(
-        question=options.readable(question), deadline=deadline, scope=options.scope_of(tenant, compartment, ceiling),
-        sources=tuple(source) if source else None, legs=tuple(leg) if leg else None,
-    )  # fmt: skip
+        question=options.readable(question),
+        deadline=deadline,
+        scope=options.scope_of(tenant, compartment, ceiling),
+        sources=tuple(source) if source else None,
+        legs=tuple(leg) if leg else None,
+    )
     async with options.opened(settings) as router:
         try:
             context = await router.route(asked)
         except AllSourcesFailed as failure:
             return _failed(failure, as_json)
     if as_json:
-        screen.print_json(context)
+        terminal.print_json(context)
     elif text:
-        sys.stdout.write(screen.clean(context.text) + "\n")
+        sys.stdout.write(terminal.clean(context.text) + "\n")
     else:
-        answer.show(context)
+        context_view.show(context)
         if explained:
             explain.show(context)
     return OK if _found(context) else NOTHING
@@ -60,8 +68,10 @@ def _failed(failure: AllSourcesFailed, as_json: bool) -> int:
     """Say how each source failed: as JSON on stdout for a program, as a table on stderr for a person."""
     if as_json:
         reports: list[Any] = [plain(report) for report in failure.reports]
-        screen.print_json({"error": {"type": "AllSourcesFailed", "message": str(failure)}, "coverage": reports})
+        terminal.print_json(
+            {"error": {"type": "AllSourcesFailed", "message": str(failure)}, "coverage": reports}
+        )
     else:
-        screen.error(f"Every source failed; {screen.count(len(failure.reports), 'call')} made.")
-        answer.show_coverage(failure.reports, screen.err)
+        terminal.error(f"Every source failed; {terminal.count(len(failure.reports), 'call')} made.")
+        context_view.show_coverage(failure.reports, terminal.err)
     return SOURCES

@@ -7,17 +7,26 @@ from typing import Annotated
 
 import typer
 
-from contextrouter.cli import options, screen
-from contextrouter.cli.outcome import OK, command
+from contextrouter.cli import options, terminal
+from contextrouter.cli.exit_codes import OK, command
 from contextrouter.errors import MissingDependency
 
-Host = Annotated[str | None, typer.Option("--host", metavar="ADDRESS", help="Where to listen, instead of [serve] host.")]
-Port = Annotated[int | None, typer.Option("--port", metavar="NUMBER", min=0, max=65535, help="Instead of [serve] port; 0: any.")]
+Host = Annotated[
+    str | None, typer.Option("--host", metavar="ADDRESS", help="Where to listen, instead of [serve] host.")
+]
+Port = Annotated[
+    int | None,
+    typer.Option("--port", metavar="NUMBER", min=0, max=65535, help="Instead of [serve] port; 0: any."),
+]
 
 
 @command
-async def serve(settings: options.SettingsPath = options.DEFAULT, host: Host = None, port: Port = None) -> int:
-    """Serve questions over HTTP: the API, OpenAI-compatible chat, and the explorer. SIGTERM drains and ends it."""
+async def serve(
+    settings: options.SettingsPath = options.DEFAULT, host: Host = None, port: Port = None
+) -> int:
+    """Serve questions over HTTP: the API, OpenAI-compatible chat, and the explorer. SIGTERM drains and ends
+    it.
+    """
     needed()
     from contextrouter.server import logs, serve
 
@@ -26,10 +35,15 @@ async def serve(settings: options.SettingsPath = options.DEFAULT, host: Host = N
 
     def listening(address: str) -> None:
         if not router.settings.keys:
-            screen.note("no keys are set, so whoever uses this machine may ask everything; nobody else can.", "warning")
-        screen.say((address, "bold"), ("   the API; /openapi.json describes it", "dim"))
+            terminal.note(
+                "no keys are set, so whoever uses this machine may ask everything; nobody else can.",
+                "warning",
+            )
+        terminal.say((address, "bold"), ("   the API; /openapi.json describes it", "dim"))
         if router.settings.serve.explorer:
-            screen.say((f"{address}/explorer", "bold"), ("   ask, and see how the answer came about", "dim"))
+            terminal.say(
+                (f"{address}/explorer", "bold"), ("   ask, and see how the answer came about", "dim")
+            )
 
     await serve(router, host=host, port=port, listening=listening)
     return OK

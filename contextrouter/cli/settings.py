@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from contextrouter import schema
-from contextrouter.cli import options, screen
-from contextrouter.cli.outcome import OK, command
-from contextrouter.errors import ContextRouterError, is_secret, mask
-from contextrouter.plugins import Registry
+from contextrouter.cli import options, terminal
+from contextrouter.cli.exit_codes import OK, command
+from contextrouter.errors import ContextRouterError
 from contextrouter.router import ContextRouter
-from contextrouter.settings import TABLES, Instance, Settings
+from contextrouter.runtime.masking import is_secret, mask
+from contextrouter.runtime.registry import Registry
+from contextrouter.settings import TABLES, Instance, Settings, schema
 from contextrouter.settings.checking import NAMED, SECTIONS
 
 DEFAULTED = "default"
@@ -29,17 +29,21 @@ class Value(msgspec.Struct, frozen=True, kw_only=True):
 
 @command
 def settings(settings: options.SettingsPath = options.DEFAULT, as_json: options.AsJson = False) -> int:
-    """Show every value in effect and where it came from: a line of the file, the environment, or a default."""
+    """Show every value in effect and where it came from: a line of the file, the environment, or a
+    default.
+    """
     router: ContextRouter = options.opened(settings)
     values = list(effective(router.settings, router.registry))
     if as_json:
-        screen.print_json(values)
+        terminal.print_json(values)
         return OK
-    made = screen.table({"header": "key", "overflow": "fold"}, {"header": "value", "overflow": "fold"}, "origin")
+    made = terminal.table(
+        {"header": "key", "overflow": "fold"}, {"header": "value", "overflow": "fold"}, "origin"
+    )
     for value in values:
         style = "dim" if value.origin == DEFAULTED else ""
-        screen.row(made, value.key, _shown(value.value), value.origin, style=style)
-    screen.show(made, indent=0)
+        terminal.row(made, value.key, _shown(value.value), value.origin, style=style)
+    terminal.show(made, indent=0)
     return OK
 
 
@@ -62,7 +66,9 @@ def _struct(prefix: str, struct: msgspec.Struct, settings: Settings) -> Iterator
 
 
 def _instance(prefix: str, instance: Instance, settings: Settings, registry: Registry) -> Iterator[Value]:
-    yield Value(key=f"{prefix}.use", value=instance.use, origin=settings.origins.get(f"{prefix}.use", DEFAULTED))
+    yield Value(
+        key=f"{prefix}.use", value=instance.use, origin=settings.origins.get(f"{prefix}.use", DEFAULTED)
+    )
     for value in _struct(prefix, instance.keys, settings):
         if value.key != f"{prefix}.use":
             yield value
@@ -72,19 +78,29 @@ def _instance(prefix: str, instance: Instance, settings: Settings, registry: Reg
         fields = {}
     for name in dict.fromkeys((*fields, *instance.options)):
         default = fields[name].default if name in fields else None
-        yield _value(f"{prefix}.{name}", instance.options.get(name, None if default is schema.REQUIRED else default), settings)
+        yield _value(
+            f"{prefix}.{name}",
+            instance.options.get(name, None if default is schema.REQUIRED else default),
+            settings,
+        )
 
 
 def _value(key: str, value: Any, settings: Settings) -> Value:
     origin = settings.origins.get(key)
     if origin is None:  # a table given key by key has the origin of its first key
-        origin = next((where for at, where in settings.origins.items() if at.startswith(f"{key}.")), DEFAULTED)
-    return Value(key=key, value=_masked(value, is_secret(key.rpartition(".")[2]), settings.secrets), origin=origin)
+        origin = next(
+            (where for at, where in settings.origins.items() if at.startswith(f"{key}.")), DEFAULTED
+        )
+    return Value(
+        key=key, value=_masked(value, is_secret(key.rpartition(".")[2]), settings.secrets), origin=origin
+    )
 
 
 def _masked(value: Any, secret: bool, secrets: tuple[str, ...]) -> Any:
     if isinstance(value, Mapping):
-        return {str(key): _masked(item, secret or is_secret(str(key)), secrets) for key, item in value.items()}
+        return {
+            str(key): _masked(item, secret or is_secret(str(key)), secrets) for key, item in value.items()
+        }
     if isinstance(value, list | tuple):
         return [_masked(item, secret, secrets) for item in value]
     if isinstance(value, str):

@@ -9,7 +9,7 @@ from statistics import fmean
 import msgspec
 
 from contextrouter.errors import MissingDependency, SettingsError
-from contextrouter.evaluation.asking import Asked
+from contextrouter.evaluation.retrieval import Asked
 
 METRICS = ("nDCG@10", "R@100", "RR", "AP")
 SAMPLES = 2_000
@@ -17,8 +17,9 @@ _SEED = 7
 
 
 class Compared(msgspec.Struct, frozen=True, kw_only=True):
-    """The mean difference over the same questions, its 95 % interval by paired bootstrap, and the chance to see as large a one if
-    the two were alike (paired randomisation test)."""
+    """The mean difference over the same questions, its 95 % interval by paired bootstrap, and the chance to
+    see as large a one if the two were alike (paired randomisation test).
+    """
 
     mean: float
     low: float
@@ -29,7 +30,8 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
 def measure(answers: Sequence[Asked], metrics: Sequence[str] = METRICS) -> dict[str, dict[str, float]]:
     """Metric -> id of the question -> value, over questions that rank something; one without an answer has 0.
 
-    Raises MissingDependency without the extra `eval`, SettingsError for a metric that `ir-measures` does not know.
+    Raises MissingDependency without the extra `eval`, SettingsError for a metric that `ir-measures` does not
+    know.
     """
     try:
         import ir_measures
@@ -41,13 +43,23 @@ def measure(answers: Sequence[Asked], metrics: Sequence[str] = METRICS) -> dict[
             parsed.append(ir_measures.parse_measure(name))
         except (ValueError, NameError, AssertionError, KeyError) as error:
             known = ", ".join(METRICS)
-            raise SettingsError(f"Metric {name!r} is none that ir-measures knows ({error}); such as {known}.") from None
+            raise SettingsError(
+                f"Metric {name!r} is none that ir-measures knows ({error}); such as {known}."
+            ) from None
     counting = [each for each in answers if each.question.counts]
     values = {name: {each.question.id: 0.0 for each in counting} for name in metrics}
     if not counting:
         return values
-    qrels = [ir_measures.Qrel(a.question.id, name, grade) for a in counting for name, grade in a.question.relevant.items()]
-    run = [ir_measures.ScoredDoc(a.question.id, name, 1.0 / rank) for a in counting for rank, name in enumerate(a.ranked, 1)]
+    qrels = [
+        ir_measures.Qrel(a.question.id, name, grade)
+        for a in counting
+        for name, grade in a.question.relevant.items()
+    ]
+    run = [
+        ir_measures.ScoredDoc(a.question.id, name, 1.0 / rank)
+        for a in counting
+        for rank, name in enumerate(a.ranked, 1)
+    ]
     for found in ir_measures.iter_calc(parsed, qrels, run):
         for name, wanted in zip(metrics, parsed, strict=True):
             if wanted == found.measure:
@@ -64,14 +76,17 @@ def compare(one: Mapping[str, float], other: Mapping[str, float]) -> Compared:
     chance, mean, count = random.Random(_SEED), fmean(differences), len(differences)  # noqa: S311  (no secret)
     means = sorted(fmean(chance.choices(differences, k=count)) for _ in range(SAMPLES))
     extreme = sum(
-        abs(sum([d if chance.random() < 0.5 else -d for d in differences])) >= abs(sum(differences)) - 1e-12 for _ in range(SAMPLES)
+        abs(sum([d if chance.random() < 0.5 else -d for d in differences])) >= abs(sum(differences)) - 1e-12
+        for _ in range(SAMPLES)
     )
     low, high = means[int(0.025 * SAMPLES)], means[int(0.975 * SAMPLES) - 1]
     return Compared(mean=mean, low=low, high=high, p=(extreme + 1) / (SAMPLES + 1))
 
 
 def abstention(answers: Sequence[Asked], *levels: str) -> tuple[float | None, float | None]:
-    """Of the questions without an answer, and of those with one, the share whose answerability is one of `levels`."""
+    """Of the questions without an answer, and of those with one, the share whose answerability is one of
+    `levels`.
+    """
     shares: list[float | None] = []
     for answerable in (False, True):
         found = [each.level in levels for each in answers if each.question.answerable is answerable]

@@ -1,4 +1,6 @@
-"""Which settings of the fusion would rank better? Tried on what a router found once, and checked on questions kept apart."""
+"""Which settings of the fusion would rank better? Tried on what a router found once, and checked on questions
+kept apart.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +10,21 @@ from typing import Any
 
 import msgspec
 
-from contextrouter.evaluation.asking import Asked, name_of
 from contextrouter.evaluation.measures import Compared, compare, measure
-from contextrouter.fusion import fuse, leg_weight
-from contextrouter.lifecycle import embedded
+from contextrouter.evaluation.retrieval import Asked, name_of
 from contextrouter.model import Envelope
+from contextrouter.pipeline.fusion import fuse, leg_weight
 from contextrouter.router import ContextRouter
+from contextrouter.runtime.lifecycle import embedded
 from contextrouter.settings import CALIBRATED, Rag
 
 FOLDS, ROUNDS = 5, 3
 WEIGHTS = (0.0, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.5)
 GRID: Mapping[str, tuple[float, ...]] = {
-    "rrf_k": (10.0, 20.0, 60.0, 100.0), "derived_query_weight": (0.0, 0.01, 0.1, 1.0), "calibrate_weight": (0.0, 3.0, 10.0, 30.0),
-}  # fmt: skip
+    "rrf_k": (10.0, 20.0, 60.0, 100.0),
+    "derived_query_weight": (0.0, 0.01, 0.1, 1.0),
+    "calibrate_weight": (0.0, 3.0, 10.0, 30.0),
+}
 LEAST = 0.002
 """A smaller gain on the questions that chose it is not worth another value."""
 KEPT = 0.99
@@ -28,9 +32,11 @@ KEPT = 0.99
 
 
 class Tuned(msgspec.Struct, frozen=True, kw_only=True):
-    """What tuning came to: `changes` of `[rag]` as (key, before, after), and their gain on questions that did not choose them.
+    """What tuning came to: `changes` of `[rag]` as (key, before, after), and their gain on questions that did
+    not choose them.
 
-    `minimum` is the largest normalised score below which no more than a hundredth of the relevant documents found stands.
+    `minimum` is the largest normalised score below which no more than a hundredth of the relevant documents
+    found stands.
     """
 
     metric: str
@@ -52,10 +58,14 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
         ranked = dict.fromkeys(name_of(e.document, self.named) for e in self.fused(rag, profiles, sources))
         return msgspec.structs.replace(self.answer, ranked=tuple(ranked), sources=())
 
-    def fused(self, rag: Rag, profiles: Mapping[str, Mapping[str, float]], sources: Sequence[str]) -> list[Envelope]:
+    def fused(
+        self, rag: Rag, profiles: Mapping[str, Mapping[str, float]], sources: Sequence[str]
+    ) -> list[Envelope]:
         """What it found, fused anew, without what counts for nothing."""
         found = [_weighed(envelope, rag.calibrate_weight) for envelope in self.answer.found]
-        fused = fuse(found, rag, profiles=profiles, sources=sources, question=self.answer.question.question.strip())
+        fused = fuse(
+            found, rag, profiles=profiles, sources=sources, question=self.answer.question.question.strip()
+        )
         return [envelope for envelope in fused if envelope.dropped is None]
 
 
@@ -64,15 +74,22 @@ def _weighed(envelope: Envelope, weight: float) -> Envelope:
     seals = envelope.provenance
     if all(seal.source != CALIBRATED or seal.weight == weight for seal in seals):
         return envelope
-    return envelope.replace(provenance=tuple(s.replace(weight=weight) if s.source == CALIBRATED else s for s in seals))
+    return envelope.replace(
+        provenance=tuple(s.replace(weight=weight) if s.source == CALIBRATED else s for s in seals)
+    )
 
 
 def tune(
-    router: ContextRouter, answers: Sequence[Asked], metric: str = "nDCG@10", progress: Callable[[int], object] = lambda done: None
+    router: ContextRouter,
+    answers: Sequence[Asked],
+    metric: str = "nDCG@10",
+    progress: Callable[[int], object] = lambda done: None,
 ) -> Tuned:
-    """Try weights and k on the answers of `router`, one key at a time, and check the choice by cross-validation.
+    """Try weights and k on the answers of `router`, one key at a time, and check the choice by
+    cross-validation.
 
-    The answers are those of `ask`, of a router whose settings keep everything that was found. Raises what `measure` raises.
+    The answers are those of `ask`, of a router whose settings keep everything that was found. Raises what
+    `measure` raises.
     """
     named = frozenset(name for each in answers for name in each.question.relevant)
     cases = [Case(answer=bare(each), named=named) for each in answers if each.question.counts]
@@ -89,14 +106,21 @@ def tune(
     best = trial.best(order)
     progress(len(folds) + 1)
     changes = [(key, getattr(trial.base, key), getattr(best, key)) for key in trial.keys]
-    weighed = {leg: weight for leg, weight in best.leg_weights.items() if leg in trial.given or weight != trial.legs[leg]}
+    weighed = {
+        leg: weight
+        for leg, weight in best.leg_weights.items()
+        if leg in trial.given or weight != trial.legs[leg]
+    }
     if weighed != trial.given:
         changes.append(("leg_weights", trial.given, weighed))
     return Tuned(
-        metric=metric, questions=len(cases), before=sum(base.values()) / len(base) if base else 0.0,
+        metric=metric,
+        questions=len(cases),
+        before=sum(base.values()) / len(base) if base else 0.0,
         gain=compare(held, {id: base[id] for id in held}),
-        changes=tuple(change for change in changes if change[1] != change[2]), minimum=trial.minimum(best, order),
-    )  # fmt: skip
+        changes=tuple(change for change in changes if change[1] != change[2]),
+        minimum=trial.minimum(best, order),
+    )
 
 
 def bare(answer: Asked) -> Asked:
@@ -113,29 +137,37 @@ class Trial:
         self.cases, self.metric = cases, metric
         self.sources = list(router.instances.sources)
         self.profiles: dict[str, Mapping[str, float]] = {
-            name: embedder.leg_weights for name, embedder in embedded(router.instances.sources, router.instances.embedders).items()
+            name: embedder.leg_weights
+            for name, embedder in embedded(router.instances.sources, router.instances.embedders).items()
         }
         seals = [seal for case in cases for envelope in case.answer.found for seal in envelope.provenance]
         answered = sorted({seal.source for seal in seals if seal.source != CALIBRATED})
-        self.profiles[CALIBRATED] = next((self.profiles[name] for name in answered if name in self.profiles), {})
+        self.profiles[CALIBRATED] = next(
+            (self.profiles[name] for name in answered if name in self.profiles), {}
+        )
         rag = router.settings.rag
         legs = sorted({seal.leg for seal in seals})
         self.given = dict(rag.leg_weights)
         some = {seal.leg: seal.source for seal in seals}
-        self.legs = {leg: leg_weight(some[leg], leg, rag, self.profiles.get(some[leg], {})) for leg in legs} | self.given
+        self.legs = {
+            leg: leg_weight(some[leg], leg, rag, self.profiles.get(some[leg], {})) for leg in legs
+        } | self.given
         self.base = msgspec.structs.replace(rag, leg_weights=self.legs)
         several = len({seal.query for seal in seals}) > 1
         used = {
-            "rrf_k": rag.hybrid_fusion == "rrf", "derived_query_weight": several,
+            "rrf_k": rag.hybrid_fusion == "rrf",
+            "derived_query_weight": several,
             "calibrate_weight": any(seal.source == CALIBRATED for seal in seals),
-        }  # fmt: skip
+        }
         self.keys = [key for key, needed in used.items() if needed]
         self.tuned_legs = legs[1:] if "text" not in legs else [leg for leg in legs if leg != "text"]
         self.known: dict[bytes, dict[str, float]] = {}
 
     def values(self, rag: Rag, places: Sequence[int]) -> dict[str, float]:
         """The metric of each question; everything is measured once and kept."""
-        key = msgspec.json.encode((rag.rrf_k, rag.derived_query_weight, rag.calibrate_weight, sorted(rag.leg_weights.items())))
+        key = msgspec.json.encode(
+            (rag.rrf_k, rag.derived_query_weight, rag.calibrate_weight, sorted(rag.leg_weights.items()))
+        )
         if key not in self.known:
             answers = [case.again(rag, self.profiles, self.sources) for case in self.cases]
             self.known[key] = measure(answers, [self.metric])[self.metric]
@@ -162,7 +194,10 @@ class Trial:
             return lambda rag: [msgspec.structs.replace(rag, **{key: value}) for value in GRID[key]]
 
         def of_leg(leg: str) -> Callable[[Rag], list[Rag]]:
-            return lambda rag: [msgspec.structs.replace(rag, leg_weights={**rag.leg_weights, leg: weight}) for weight in WEIGHTS]
+            return lambda rag: [
+                msgspec.structs.replace(rag, leg_weights={**rag.leg_weights, leg: weight})
+                for weight in WEIGHTS
+            ]
 
         return [*map(of_leg, self.tuned_legs), *map(of_key, self.keys)]
 
@@ -171,11 +206,17 @@ class Trial:
         return sum(values.values()) / len(values) if values else 0.0
 
     def minimum(self, rag: Rag, places: Sequence[int]) -> float:
-        """The largest cut-off of the normalised score, in hundredths, that keeps the relevant documents found."""
+        """The largest cut-off of the normalised score, in hundredths, that keeps the relevant documents
+        found.
+        """
         scores: list[float] = []
         for case in [self.cases[at] for at in places]:
             relevant = {name for name, grade in case.answer.question.relevant.items() if grade > 0}
             fused = case.fused(rag, self.profiles, self.sources)
-            scores += [envelope.normalized for envelope in fused if name_of(envelope.document, case.named) in relevant]
+            scores += [
+                envelope.normalized
+                for envelope in fused
+                if name_of(envelope.document, case.named) in relevant
+            ]
         scores.sort()
         return int(scores[int((1 - KEPT) * len(scores))] * 100) / 100 if scores else 0.0

@@ -1,12 +1,13 @@
 """Fetching over HTTP what strangers wrote: one door, through which every connector goes out.
 
-`Fetcher` asks; `FetchOptions` says how far it may go; `Fetched` came back. A connection is made only to an address that was
-checked, and to that very address; bodies are bounded as they are decoded; credentials stay with their host.
+`Fetcher` asks; `FetchOptions` says how far it may go; `Fetched` came back. A connection is made only to an
+address that was checked, and to that very address; bodies are bounded as they are decoded; credentials stay
+with their host.
 """
 
-from contextrouter.fetch.addresses import check_url, is_public, networks
 from contextrouter.fetch.client import Fetched, Fetcher, FetchFailed, FetchLate
 from contextrouter.fetch.options import FEEDS, JSON, PAGES, FetchOptions
+from contextrouter.fetch.ssrf import check_url, is_public, networks
 
 __all__ = [
     "FEEDS",

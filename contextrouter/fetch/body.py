@@ -107,7 +107,9 @@ def decoder(encoding: str) -> Decoder:
 
 
 async def read(chunks: AsyncIterator[bytes], encoding: str, max_bytes: int) -> bytes:
-    """Return the decoded body. Raises ValueError when it is longer than `max_bytes`, damaged, or breaks off."""
+    """Return the decoded body. Raises ValueError when it is longer than `max_bytes`, damaged, or breaks
+    off.
+    """
     decoding = decoder(encoding)
     body = bytearray()
     async for chunk in chunks:

@@ -13,17 +13,18 @@ from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
-from contextrouter.errors import MissingDependency, SourceError, SourceTimeout, mask
+from contextrouter.errors import MissingDependency, SourceError, SourceTimeout
 from contextrouter.fetch import robots
-from contextrouter.fetch.addresses import check_url, origin
 from contextrouter.fetch.body import read
-from contextrouter.fetch.copies import Copies, Copy
+from contextrouter.fetch.host_queue import Turns
+from contextrouter.fetch.http_cache import Copies, Copy
 from contextrouter.fetch.options import FetchOptions, secret_parts
-from contextrouter.fetch.turns import Turns
-from contextrouter.threads import Threads
+from contextrouter.fetch.ssrf import check_url, origin
+from contextrouter.runtime.masking import mask
+from contextrouter.runtime.threads import Threads
 
 if TYPE_CHECKING:
-    from contextrouter.fetch.wire import Answer, Wire
+    from contextrouter.fetch.http_session import Answer, Wire
 
 T = TypeVar("T")
 FAST = 2.0
@@ -37,7 +38,9 @@ _PASSING = (429, 502, 503, 504)
 
 
 class Fetched(NamedTuple):
-    """What came back: the address it came from after redirects, its `Content-Type`, the decoded body, and how it came."""
+    """What came back: the address it came from after redirects, its `Content-Type`, the decoded body, and how
+    it came.
+    """
 
     url: str
     content_type: str
@@ -59,10 +62,17 @@ class _Asked(NamedTuple):
 
 
 class FetchFailed(SourceError):
-    """Nothing came of a fetch. `.status` is the server's, `.retry_after` the seconds it asked for; None where it said neither."""
+    """Nothing came of a fetch. `.status` is the server's, `.retry_after` the seconds it asked for; None where
+    it said neither.
+    """
 
     def __init__(
-        self, message: str, *, status: int | None = None, retry_after: float | None = None, again: bool = False
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        retry_after: float | None = None,
+        again: bool = False,
     ) -> None:
         super().__init__(message)
         self.status, self.retry_after, self.again = status, retry_after, again
@@ -78,11 +88,15 @@ class FetchLate(SourceTimeout):
 
 
 class Fetcher:
-    """Fetches over one HTTP session. Proxies of the environment and cookies are not used, unless the options say so."""
+    """Fetches over one HTTP session. Proxies of the environment and cookies are not used, unless the options
+    say so.
+    """
 
     def __init__(self, options: FetchOptions, *, extra: str, secrets: Sequence[str] = ()) -> None:
         self.options, self._extra = options, extra
-        self.names: Mapping[str, tuple[str, int]] = {}  # hosts that lead to an address and port of this machine: for examples
+        self.names: Mapping[
+            str, tuple[str, int]
+        ] = {}  # hosts that lead to an address and port of this machine: for examples
         self._secrets = (*options.secrets, *secret_parts(secrets))
         self._wire: Wire | None = None
         self._turns: Turns
@@ -96,7 +110,7 @@ class Fetcher:
         if self._wire is not None:
             return
         try:
-            from contextrouter.fetch.wire import Wire, context_of
+            from contextrouter.fetch.http_session import Wire, context_of
         except ModuleNotFoundError as error:
             if error.name and error.name.partition(".")[0] != "aiohttp":
                 raise
@@ -104,13 +118,17 @@ class Fetcher:
         try:
             context = await context_of(self.options)
         except OSError as error:  # of a file that is not there, or holds no certificate
-            raise SourceError(f"`ca_file` {self.options.ca_file!r} cannot be used: {error}; give a PEM file.") from error
+            raise SourceError(
+                f"`ca_file` {self.options.ca_file!r} cannot be used: {error}; give a PEM file."
+            ) from error
         if self._copies.on_disk:
             self._disk = Threads(1, "fetch-copies")
             try:
                 await self._disk.run(self._copies.open)
             except OSError as error:
-                raise SourceError(f"`cache_path` {self.options.cache_path!r} cannot be made: {error.strerror}.") from error
+                raise SourceError(
+                    f"`cache_path` {self.options.cache_path!r} cannot be made: {error.strerror}."
+                ) from error
         self._turns = Turns(self.options.per_host, self.options.host_delay)
         self._rules, self._asking = OrderedDict(), {}
         self._wire = Wire(self.options, context, self.names)
@@ -138,18 +156,26 @@ class Fetcher:
         polite: bool = False,
         keep: bool = True,
     ) -> Fetched:
-        """Fetch `url` with GET. Raises FetchFailed or SourceTimeout, never later than `deadline` (on `time.monotonic()`).
+        """Fetch `url` with GET. Raises FetchFailed or SourceTimeout, never later than `deadline` (on
+        `time.monotonic()`).
 
-        `accept` are the content types that are read, `headers` go to the origin of `url` alone. `polite`: as robots.txt of each
-        site allows. `keep`: the body is kept, and asked for on a condition next time.
+        `accept` are the content types that are read, `headers` go to the origin of `url` alone. `polite`: as
+        robots.txt of each site allows. `keep`: the body is kept, and asked for on a condition next time.
         """
         return await self._timed(_Asked("GET", url, accept, headers or {}, None, polite, keep), deadline)
 
     async def post(
-        self, url: str, body: bytes, *, accept: Sequence[str] = (), headers: Mapping[str, str] | None = None,
+        self,
+        url: str,
+        body: bytes,
+        *,
+        accept: Sequence[str] = (),
+        headers: Mapping[str, str] | None = None,
         deadline: float | None = None,
     ) -> Fetched:
-        """Send `body` with POST: once, whatever comes of it, and without following redirects. Raises as `get` does."""
+        """Send `body` with POST: once, whatever comes of it, and without following redirects. Raises as `get`
+        does.
+        """
         return await self._timed(_Asked("POST", url, accept, headers or {}, body, False, False), deadline)
 
     async def rules(self, url: str, deadline: float | None = None) -> robots.Rules:
@@ -162,9 +188,13 @@ class Fetcher:
         return await self._within(lambda steps: self._tried(asked, until, steps), asked.url, deadline)
 
     async def _within(self, work: Callable[[list[str]], Awaitable[T]], url: str, deadline: float | None) -> T:
-        """Do the work inside the fetch's own time and the caller's; every failure says which address it is about."""
+        """Do the work inside the fetch's own time and the caller's; every failure says which address it is
+        about.
+        """
         if self._wire is None:
-            raise SourceError(f"{self.masked(url)} was asked of a session that is not open; call `await open()` first.")
+            raise SourceError(
+                f"{self.masked(url)} was asked of a session that is not open; call `await open()` first."
+            )
         own = self.options.fetch_seconds
         left = own if deadline is None else min(own, deadline - monotonic())
         steps: list[str] = []
@@ -178,8 +208,13 @@ class Fetcher:
             failed.args = (f"{self.masked(url)} could not be fetched: {self.masked(str(failed))}",)
             failed.steps = tuple(steps)
             raise
-        except (ValueError, UnicodeError) as error:  # an address that is none, in the settings or in a redirect
-            raise FetchFailed(f"{self.masked(url)} could not be fetched: {self.masked(str(error))}") from error
+        except (
+            ValueError,
+            UnicodeError,
+        ) as error:  # an address that is none, in the settings or in a redirect
+            raise FetchFailed(
+                f"{self.masked(url)} could not be fetched: {self.masked(str(error))}"
+            ) from error
 
     async def _tried(self, asked: _Asked, until: float, steps: list[str]) -> Fetched:
         """Fetch, and once more what failed fast and may work a moment later."""
@@ -189,7 +224,9 @@ class Fetcher:
             try:
                 return await self._followed(asked, steps)
             except FetchFailed as failed:
-                wait = PAUSE * 2**attempt * (1 + random.random()) if failed.retry_after is None else failed.retry_after  # noqa: S311
+                wait = failed.retry_after
+                if wait is None:
+                    wait = PAUSE * 2**attempt * (1 + random.random())  # noqa: S311 - no secret hangs on it
                 last = attempt >= self.options.retries or asked.method != "GET" or not failed.again
                 if last or monotonic() - begun > FAST or monotonic() + wait >= until:
                     raise
@@ -200,7 +237,9 @@ class Fetcher:
     async def _followed(self, asked: _Asked, steps: list[str]) -> Fetched:
         here, seen = check_url(asked.url), set[str]()
         home = origin(here)
-        key = Copies.key(asked.url, *map("".join, sorted(asked.headers.items())), *self.options.credentials.values())
+        key = Copies.key(
+            asked.url, *map("".join, sorted(asked.headers.items())), *self.options.credentials.values()
+        )
         copy = await self._copy(key) if asked.keep else None
         for _ in range(self.options.max_redirects + 1):
             if here in seen:
@@ -227,8 +266,14 @@ class Fetcher:
         headers = {"Accept": "*/*", **conditions, **self._own(asked, here, home)}
         _, host, port = origin(here)
         begun = monotonic()
-        async with self._turns.turn(f"{host}:{port}", rules.delay), self._sent(asked, here, headers) as answer:
-            steps.append(f"{asked.method} {self.masked(here)}: {answer.status} after {(monotonic() - begun) * 1000:.0f} ms")
+        async with (
+            self._turns.turn(f"{host}:{port}", rules.delay),
+            self._sent(asked, here, headers) as answer,
+        ):
+            steps.append(
+                f"{asked.method} {self.masked(here)}: {answer.status} after"
+                f" {(monotonic() - begun) * 1000:.0f} ms"
+            )
             if answer.status in _REDIRECTS:
                 return self._next(asked, here, answer)
             if answer.status == 304 and copy is not None and conditions:
@@ -241,13 +286,15 @@ class Fetcher:
 
     async def _body(self, answer: Answer) -> bytes:
         try:
-            return await read(answer.chunks, answer.headers.get("Content-Encoding", ""), self.options.max_bytes)
+            return await read(
+                answer.chunks, answer.headers.get("Content-Encoding", ""), self.options.max_bytes
+            )
         except ValueError as error:
             raise FetchFailed(str(error)) from error
 
     @asynccontextmanager
     async def _sent(self, asked: _Asked, here: str, headers: Mapping[str, str]) -> AsyncIterator[Answer]:
-        from contextrouter.fetch.wire import WireError
+        from contextrouter.fetch.http_session import WireError
 
         if self._wire is None:
             raise FetchFailed("the session was closed meanwhile.")
@@ -258,7 +305,9 @@ class Fetcher:
             raise FetchFailed(str(error), again=error.again) from error
 
     def _own(self, asked: _Asked, here: str, home: tuple[str, str, int]) -> dict[str, str]:
-        """Credentials and the caller's headers: they go to the origin that was asked, and never along with a redirect."""
+        """Credentials and the caller's headers: they go to the origin that was asked, and never along with a
+        redirect.
+        """
         if origin(here) != home:
             return {}
         scheme, host, port = home
@@ -267,7 +316,9 @@ class Fetcher:
 
     def _next(self, asked: _Asked, here: str, answer: Answer) -> str:
         if asked.method != "GET":
-            raise FetchFailed(f"it redirects a {asked.method}, which is not followed; give the address it leads to.")
+            raise FetchFailed(
+                f"it redirects a {asked.method}, which is not followed; give the address it leads to."
+            )
         target = answer.headers.get("Location", "")
         if not target:
             raise FetchFailed(f"it redirects (status {answer.status}) and does not say where to.")
@@ -278,10 +329,17 @@ class Fetcher:
         status = answer.status
         if not 200 <= status < 300 or status == 206:
             wait = retry_after(answer.headers.get("Retry-After", ""))
-            raise FetchFailed(f"it answered with status {status}.", status=status, retry_after=wait, again=status in _PASSING)
+            raise FetchFailed(
+                f"it answered with status {status}.",
+                status=status,
+                retry_after=wait,
+                again=status in _PASSING,
+            )
         kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if kind and asked.accept and not any(_is(kind, each) for each in asked.accept):
-            raise FetchFailed(f"its content type is {kind[:80]!r}; read are {', '.join(asked.accept)}.", status=status)
+            raise FetchFailed(
+                f"its content type is {kind[:80]!r}; read are {', '.join(asked.accept)}.", status=status
+            )
 
     async def _rules_of(self, url: str, steps: list[str]) -> robots.Rules:
         """robots.txt of the site of `url`, asked once for all that wait."""
@@ -303,8 +361,14 @@ class Fetcher:
         try:
             fetched = await self._followed(_Asked("GET", url, (), {}, None, False, False), steps)
         except FetchFailed as failed:
-            return robots.OPEN if failed.status and 400 <= failed.status < 500 and failed.status != 429 else robots.CLOSED
-        return robots.parse(fetched.body[: robots.MAX_BYTES].decode("utf-8", "replace"), self.options.user_agent)
+            return (
+                robots.OPEN
+                if failed.status and 400 <= failed.status < 500 and failed.status != 429
+                else robots.CLOSED
+            )
+        return robots.parse(
+            fetched.body[: robots.MAX_BYTES].decode("utf-8", "replace"), self.options.user_agent
+        )
 
     async def _copy(self, key: str) -> Copy | None:
         copy = self._copies.known(key)
@@ -336,7 +400,9 @@ def _copy_of(url: str, kind: str, body: bytes, answer: Answer) -> Copy | None:
 
 
 def retry_after(text: str) -> float | None:
-    """The seconds that `Retry-After` asks for, given as a number or a date; None for nothing that makes sense."""
+    """The seconds that `Retry-After` asks for, given as a number or a date; None for nothing that makes
+    sense.
+    """
     text = text.strip()
     if text.isascii() and text.isdigit():
         return float(text[:9])

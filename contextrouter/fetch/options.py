@@ -7,10 +7,18 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from contextrouter.fetch.addresses import networks
+from contextrouter.fetch.ssrf import networks
 
 FEEDS = ("application/", "text/")
-PAGES = ("text/html", "application/xhtml+xml", "application/xml", "text/xml", "text/plain", "text/markdown", "text/x-markdown")
+PAGES = (
+    "text/html",
+    "application/xhtml+xml",
+    "application/xml",
+    "text/xml",
+    "text/plain",
+    "text/markdown",
+    "text/x-markdown",
+)
 JSON = ("application/json", "+json", "text/json", "text/javascript", "application/javascript", "text/plain")
 """Content types that are read: how they begin, or after a `+` end. A body without one is read, too."""
 
@@ -44,17 +52,26 @@ class FetchOptions(msgspec.Struct, frozen=True, kw_only=True):
         if not 0 <= self.host_delay < 1e6:
             raise ValueError(f"{owner}.host_delay is {self.host_delay!r}; give a number of at least 0.")
         if not self.user_agent.isascii() or not self.user_agent.isprintable() or not self.user_agent.strip():
-            raise ValueError(f"{owner}.user_agent {self.user_agent!r} cannot stand in a header; use printable ASCII.")
+            raise ValueError(
+                f"{owner}.user_agent {self.user_agent!r} cannot stand in a header; use printable ASCII."
+            )
         networks(self.allow_private, f"{owner}.allow_private")
         for host, credential in self.credentials.items():
-            if not host or "/" in host or not credential.strip() or not (credential.isascii() and credential.isprintable()):
+            if (
+                not host
+                or "/" in host
+                or not credential.strip()
+                or not (credential.isascii() and credential.isprintable())
+            ):
                 raise ValueError(
-                    f"{owner}.credentials of {host!r} cannot be sent; give host = \"Bearer …\" or host = \"Header-Name: value\", "
-                    "the host without scheme and path."
-                )  # fmt: skip
+                    f'{owner}.credentials of {host!r} cannot be sent; give host = "Bearer …" or host ='
+                    ' "Header-Name: value", the host without scheme and path.'
+                )
 
     def authorization(self, host: str, port: int, default_port: bool) -> dict[str, str]:
-        """The header that goes to one host and to no other; a key without a port is about the ports 80 and 443."""
+        """The header that goes to one host and to no other; a key without a port is about the ports 80 and
+        443.
+        """
         known = {name.lower(): value for name, value in self.credentials.items()}
         found = known.get(f"{host}:{port}") or (known.get(host) if default_port else None)
         if not found:
@@ -69,6 +86,8 @@ class FetchOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def secret_parts(values: Iterable[str]) -> tuple[str, ...]:
-    """The secrets in values such as "Bearer …", the longest first, so that no part of one is left when another was masked."""
+    """The secrets in values such as "Bearer …", the longest first, so that no part of one is left when
+    another was masked.
+    """
     parts = {part for value in values for part in (value, *value.split(" ")[1:]) if len(part) >= 4}
     return tuple(sorted(parts, key=len, reverse=True))

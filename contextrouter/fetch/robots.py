@@ -12,7 +12,9 @@ MAX_DELAY = 30.0
 
 
 class Rules(NamedTuple):
-    """What one site asks of us: (path pattern, whether it is allowed), and the seconds between two requests."""
+    """What one site asks of us: (path pattern, whether it is allowed), and the seconds between two
+    requests.
+    """
 
     paths: tuple[tuple[str, bool], ...] = ()
     delay: float = 0.0
@@ -20,7 +22,9 @@ class Rules(NamedTuple):
     closed: bool = False  # nothing may be read
 
     def allows(self, url: str) -> bool:
-        """Whether a URL may be read. Of the rules that match, the longest decides, of two as long the one that allows."""
+        """Whether a URL may be read. Of the rules that match, the longest decides, of two as long the one
+        that allows.
+        """
         if self.closed:
             return False
         parts = urlsplit(url)
@@ -36,7 +40,9 @@ OPEN, CLOSED = Rules(), Rules(closed=True)
 
 
 def parse(text: str, agent: str) -> Rules:
-    """Return the rules for `agent`, whose name is what stands before the first `/` or space; those for `*` when none name it."""
+    """Return the rules for `agent`, whose name is what stands before the first `/` or space; those for `*`
+    when none name it.
+    """
     token = re.split(r"[/\s]", agent.strip().lower(), maxsplit=1)[0]
     groups: dict[str, list[tuple[str, bool]]] = {}
     delays: dict[str, float] = {}
@@ -79,7 +85,9 @@ def _same(path: str) -> str:
 
 
 def _matches(pattern: str, path: str) -> bool:
-    """Whether `path` begins as `pattern` says. Piece by piece, so that no pattern costs more than a few looks at the path."""
+    """Whether `path` begins as `pattern` says. Piece by piece, so that no pattern costs more than a few looks
+    at the path.
+    """
     whole = pattern.endswith("$")
     first, *rest = pattern.removesuffix("$").split("*")
     if not path.startswith(first):

@@ -1,9 +1,10 @@
-"""One run of ingestion: what is new or changed in a source goes into a store, what is gone from it goes out of the store.
+"""One run of ingestion: what is new or changed in a source goes into a store, what is gone from it goes out
+of the store.
 
-Documents are kept under `origin:id`, so that several sources can fill one store: what a run removes is what carries its own
-origin and was not seen, under whichever tenant. Nothing is removed before the whole source has been read, and memory holds
-one batch and the few documents in work beside the ids. A run that was interrupted is taken up by the next: what is stored
-already is recognised by its fingerprint.
+Documents are kept under `origin:id`, so that several sources can fill one store: what a run removes is what
+carries its own origin and was not seen, under whichever tenant. Nothing is removed before the whole source
+has been read, and memory holds one batch and the few documents in work beside the ids. A run that was
+interrupted is taken up by the next: what is stored already is recognised by its fingerprint.
 """
 
 from __future__ import annotations
@@ -15,16 +16,24 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from contextrouter.contracts import Embedder, Entry, SupportsCrawl, SupportsTenants, SupportsUpsert, SupportsVectors, Transform
+from contextrouter.contracts import (
+    Embedder,
+    Entry,
+    SupportsCrawl,
+    SupportsTenants,
+    SupportsUpsert,
+    SupportsVectors,
+    Transform,
+)
 from contextrouter.errors import IngestError
-from contextrouter.ingest.prepare import check_labels, configuration, fingerprint, labelled, leg_text
+from contextrouter.ingest.document_queue import AHEAD, Prepared, Room
+from contextrouter.ingest.document_versions import SupportsVersions, listed, maker, marked, said, versions
+from contextrouter.ingest.preparation import check_labels, configuration, fingerprint, labelled, leg_text
 from contextrouter.ingest.report import Report, SupportsProblems, SupportsSize
+from contextrouter.ingest.store_lock import turn
 from contextrouter.ingest.survey import survey, surveying
-from contextrouter.ingest.turns import turn
-from contextrouter.ingest.versions import SupportsVersions, listed, maker, marked, said, versions
-from contextrouter.ingest.work import AHEAD, Prepared, Room
-from contextrouter.lifecycle import SupportsModel
 from contextrouter.model import Document, Vector
+from contextrouter.runtime.lifecycle import SupportsModel
 
 _ORIGIN = re.compile(r"[\w.-]+")
 _OFTEN = 0.2  # seconds between two words on progress when nothing is stored
@@ -46,14 +55,14 @@ async def ingest(
 ) -> Report:
     """Bring `store` in line with `source` and report what was done. All plugins are open.
 
-    `labels` (kind, trust, tenant, compartment, sensitivity) fill what documents lack and may only tighten. `batch` is how
-    many chunks are embedded and stored at a time. `dry_run` embeds and stores nothing, and lists the changes. `rebuild` takes
-    unchanged documents, too. `wait` is for how many seconds another run may fill the store before this one gives up.
-    `progress` is called after every batch, and several times a second between, with the report so far. One document that
-    fails is reported and skipped.
+    `labels` (kind, trust, tenant, compartment, sensitivity) fill what documents lack and may only tighten.
+    `batch` is how many chunks are embedded and stored at a time. `dry_run` embeds and stores nothing, and
+    lists the changes. `rebuild` takes unchanged documents, too. `wait` is for how many seconds another run
+    may fill the store before this one gives up. `progress` is called after every batch, and several times a
+    second between, with the report so far. One document that fails is reported and skipped.
 
-    Raises IngestError when the source breaks off (what came before is stored, nothing removed), when the embedder fails, or
-    the store; ValueError for an argument that makes no sense.
+    Raises IngestError when the source breaks off (what came before is stored, nothing removed), when the
+    embedder fails, or the store; ValueError for an argument that makes no sense.
     """
     run = Run(store, transforms, embedder, labels, origin, batch, dry_run, rebuild, progress)
     if dry_run:
@@ -65,21 +74,36 @@ async def ingest(
 class Run:
     """The state of one run.
 
-    Three things go on at the same time: the source is read, documents are cut and enriched, and what is ready is embedded and
-    stored, batch by batch, in the order of the source. Each waits for the next when that is behind.
+    Three things go on at the same time: the source is read, documents are cut and enriched, and what is ready
+    is embedded and stored, batch by batch, in the order of the source. Each waits for the next when that is
+    behind.
     """
 
     def __init__(
-        self, store: SupportsUpsert, transforms: Sequence[Transform], embedder: Embedder | None, labels: Mapping[str, str],
-        origin: str, batch: int, dry_run: bool, rebuild: bool, progress: Callable[[Report], None] | None,
-    ) -> None:  # fmt: skip
+        self,
+        store: SupportsUpsert,
+        transforms: Sequence[Transform],
+        embedder: Embedder | None,
+        labels: Mapping[str, str],
+        origin: str,
+        batch: int,
+        dry_run: bool,
+        rebuild: bool,
+        progress: Callable[[Report], None] | None,
+    ) -> None:
         check_labels(labels)
         if not _ORIGIN.fullmatch(origin):
             raise ValueError(f"Origin {origin!r} is not a name; use letters, digits, `_`, `-` and `.`.")
         if batch < 1:
             raise ValueError(f"Batch {batch!r} is too small; give a number of at least 1.")
         self.store, self.transforms, self.embedder, self.labels = store, transforms, embedder, labels
-        self.origin, self.batch, self.dry_run, self.rebuild, self.progress = origin, batch, dry_run, rebuild, progress
+        self.origin, self.batch, self.dry_run, self.rebuild, self.progress = (
+            origin,
+            batch,
+            dry_run,
+            rebuild,
+            progress,
+        )
         self.report = Report()
         self.made_by = configuration(transforms, embedder, store.vector_legs)
         self.maker, self.surveyors = maker(self.made_by, labels), surveying(transforms)
@@ -100,13 +124,17 @@ class Run:
         return self.report
 
     async def _name_model(self) -> None:
-        """Tell the store whose vectors come: only then does it refuse those of others, and give back its own."""
+        """Tell the store whose vectors come: only then does it refuse those of others, and give back its
+        own.
+        """
         if self.embedder is None or self.dry_run or not isinstance(self.store, SupportsModel):
             return
         try:
             await self.store.embedded_by(self.embedder.model, self.embedder.dimensions)
         except Exception as error:
-            raise IngestError(f"The store does not take vectors of {self.embedder.model!r}: {error}") from error
+            raise IngestError(
+                f"The store does not take vectors of {self.embedder.model!r}: {error}"
+            ) from error
 
     async def take(self, source: SupportsCrawl) -> None:
         """Read the whole source; keep what came when it breaks off."""
@@ -124,13 +152,19 @@ class Run:
             self.report.skipped += ((self.origin, problem) for problem in source.problems)
         if broken:
             raise IngestError(
-                f"Source {self.origin!r} broke off after {len(self.seen)} documents, nothing was removed: {broken}"
+                f"Source {self.origin!r} broke off after {len(self.seen)} documents, nothing was removed:"
+                f" {broken}"
             ) from broken
 
     async def _read(
-        self, source: SupportsCrawl, queue: asyncio.Queue[asyncio.Task[Prepared] | None], group: asyncio.TaskGroup
-    ) -> Exception | None:  # fmt: skip
-        """Put every document that is new or changed into work; return what the source broke off with, if it did."""
+        self,
+        source: SupportsCrawl,
+        queue: asyncio.Queue[asyncio.Task[Prepared] | None],
+        group: asyncio.TaskGroup,
+    ) -> Exception | None:
+        """Put every document that is new or changed into work; return what the source broke off with, if it
+        did.
+        """
         known, owner = await self._versions(source)
         crawl, broken = listed(source, known, every=self.rebuild or bool(self.surveyors)), None
         try:
@@ -139,7 +173,9 @@ class Run:
                     id, version, given = await anext(crawl)
                 except StopAsyncIteration:
                     break
-                except Exception as error:  # the source's, not ours: reported once all that came before is stored
+                except (
+                    Exception
+                ) as error:  # the source's, not ours: reported once all that came before is stored
                     broken = error
                     break
                 self.report.read += 1
@@ -156,9 +192,13 @@ class Run:
         return broken
 
     async def _into_work(
-        self, document: Document, mark: str, version: str, queue: asyncio.Queue[asyncio.Task[Prepared] | None],
+        self,
+        document: Document,
+        mark: str,
+        version: str,
+        queue: asyncio.Queue[asyncio.Task[Prepared] | None],
         group: asyncio.TaskGroup,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Begin with a document as soon as there is room for it."""
         if not self.room.fits(len(document.content)):
             await queue.put(None)
@@ -168,7 +208,9 @@ class Run:
         await queue.put(group.create_task(prepared))
 
     async def _store(self, queue: asyncio.Queue[asyncio.Task[Prepared] | None]) -> None:
-        """Take what is ready, in order. None: store what waits, for room is needed; twice: nothing comes any more."""
+        """Take what is ready, in order. None: store what waits, for room is needed; twice: nothing comes any
+        more.
+        """
         ended = False
         while True:
             task = await queue.get()
@@ -222,8 +264,12 @@ class Run:
         known = await self._known(document.tenant or None)
         try:
             surveyed = [each.mark(document) for each in self.surveyors]
-            mark = fingerprint(document, "\n".join((self.made_by, *surveyed)) if any(surveyed) else self.made_by)
-        except Exception as error:  # one document's failure must not end the run; it is reported, and what is stored stays
+            mark = fingerprint(
+                document, "\n".join((self.made_by, *surveyed)) if any(surveyed) else self.made_by
+            )
+        except (
+            Exception
+        ) as error:  # one document's failure must not end the run; it is reported, and what is stored stays
             self._skip(document.id, f"{type(error).__name__}: {error}")
             return None
         if said(known.get(document.id, "")) == mark and not self.rebuild:
@@ -255,7 +301,9 @@ class Run:
                 await self.store.upsert(entries)
             except Exception as error:
                 first, last = entries[0].document.id, entries[-1].document.id
-                raise IngestError(f"The store refused {first!r} to {last!r}: {error}", document=first) from error
+                raise IngestError(
+                    f"The store refused {first!r} to {last!r}: {error}", document=first
+                ) from error
         for each in done:
             self.room.give(len(each.document.content))
             self._count(each)
@@ -278,18 +326,31 @@ class Run:
         """Give the entries one vector per chunk and vector leg."""
         chunks = [chunk for entry in entries for chunk in entry.chunks]
         known = await self._known_vectors(entries)
-        legs = {leg: await self._vectors(leg, chunks, known) for leg in self.store.vector_legs} if self.embedder else {}
+        legs = (
+            {leg: await self._vectors(leg, chunks, known) for leg in self.store.vector_legs}
+            if self.embedder
+            else {}
+        )
         done: list[Entry] = []
         start = 0
         for entry in entries:
             stop = start + len(entry.chunks)
-            done.append(msgspec.structs.replace(entry, vectors={leg: vectors[start:stop] for leg, vectors in legs.items()}))
+            done.append(
+                msgspec.structs.replace(
+                    entry, vectors={leg: vectors[start:stop] for leg, vectors in legs.items()}
+                )
+            )
             start = stop
         return done
 
     async def _known_vectors(self, entries: Sequence[Entry]) -> dict[tuple[str, str], Vector]:
         """(leg, text) -> the vector the store has of it, from what these documents said before."""
-        if self.rebuild or self.embedder is None or not self.embedder.model or not isinstance(self.store, SupportsVectors):
+        if (
+            self.rebuild
+            or self.embedder is None
+            or not self.embedder.model
+            or not isinstance(self.store, SupportsVectors)
+        ):
             return {}
         changed: dict[str | None, list[str]] = {}
         for document in (entry.document for entry in entries):
@@ -300,13 +361,19 @@ class Run:
             try:
                 stored = await self.store.embedded(ids, tenant, self.embedder.model)
             except Exception as error:
-                raise IngestError(f"The store does not give back its vectors: {error}", document=ids[0]) from error
-            found.update(((leg, leg_text(leg, chunk) or ""), vector) for chunk, legs in stored for leg, vector in legs.items())
+                raise IngestError(
+                    f"The store does not give back its vectors: {error}", document=ids[0]
+                ) from error
+            found.update(
+                ((leg, leg_text(leg, chunk) or ""), vector)
+                for chunk, legs in stored
+                for leg, vector in legs.items()
+            )
         return found
 
     async def _vectors(
         self, leg: str, chunks: Sequence[Document], known: Mapping[tuple[str, str], Vector]
-    ) -> list[Vector | None]:  # fmt: skip
+    ) -> list[Vector | None]:
         """One vector per chunk, None where the leg has nothing to embed; at most `batch` texts in a call."""
         assert self.embedder is not None
         texts = [leg_text(leg, chunk) for chunk in chunks]
@@ -318,25 +385,36 @@ class Run:
                 made = await self.embedder.embed([texts[place] or "" for place in part])
             except Exception as error:
                 document = chunks[part[0]].parent or ""
-                raise IngestError(f"The embedder failed at {document!r}, leg {leg!r}: {error}", document=document) from error
+                raise IngestError(
+                    f"The embedder failed at {document!r}, leg {leg!r}: {error}", document=document
+                ) from error
             if len(made) != len(part):
-                raise IngestError(f"The embedder returned {len(made)} vectors for {len(part)} texts; it must return one each.")
+                raise IngestError(
+                    f"The embedder returned {len(made)} vectors for {len(part)} texts; it must return one"
+                    " each."
+                )
             self.report.embedded += len(made)
             for place, vector in zip(part, made, strict=True):
                 vectors[place] = vector
         return vectors
 
     async def remove_vanished(self, source: SupportsCrawl) -> None:
-        """Remove what this origin had in the store and has no more; called only after the source was read to its end.
+        """Remove what this origin had in the store and has no more; called only after the source was read to
+        its end.
 
-        A job that names a tenant has nothing under another: what was stored there before it did would stay visible.
+        A job that names a tenant has nothing under another: what was stored there before it did would stay
+        visible.
         """
         unread = source.unread if isinstance(source, SupportsProblems) else ()
         kept = {f"{self.origin}:{id}" for id in unread}
         folders = tuple(id for id in kept if id.endswith("/"))
         tenants = {**dict.fromkeys(self.stored), **dict.fromkeys(await self._tenants())}
         for tenant in tenants:
-            own = [id for id in await self._known(tenant) if id.startswith(f"{self.origin}:") and (tenant, id) not in self.seen]
+            own = [
+                id
+                for id in await self._known(tenant)
+                if id.startswith(f"{self.origin}:") and (tenant, id) not in self.seen
+            ]
             keeps = self.labels.get("tenant") in (None, tenant)
             gone = [id for id in own if not (keeps and (id in kept or id.startswith(folders)))]
             if not gone:

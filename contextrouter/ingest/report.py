@@ -21,7 +21,8 @@ class Report(msgspec.Struct, kw_only=True):
     chunks: int = 0
     facts: int = 0
     tokens: int = 0  # of the chunks
-    embedded: int = 0  # texts that went to the embedder; chunks of changed documents that say what they said keep their vectors
+    # texts that went to the embedder; chunks of changed documents that say what they said keep their vectors
+    embedded: int = 0
     skipped: list[tuple[str, str]] = []  # (id, reason): left out, or stored with something wrong
     changes: list[tuple[Change, str]] = []  # (what, id), of a dry run alone
     read: int = 0  # documents that were looked at so far
@@ -33,8 +34,8 @@ class Report(msgspec.Struct, kw_only=True):
 class SupportsProblems(Protocol):
     """A source that says what its last reading left out.
 
-    `problems` are sentences; `unread` are ids of documents that exist and could not be read: what a store has of them stays.
-    An id that ends in `/` stands for all that begin with it.
+    `problems` are sentences; `unread` are ids of documents that exist and could not be read: what a store has
+    of them stays. An id that ends in `/` stands for all that begin with it.
     """
 
     problems: Sequence[str]

@@ -28,7 +28,9 @@ class SupportsSurvey(Protocol):
         ...
 
     def mark(self, document: Document) -> str:
-        """What the survey found that changes what becomes of this document; it is done again when that changes. "" for nothing."""
+        """What the survey found that changes what becomes of this document; it is done again when that
+        changes. "" for nothing.
+        """
         ...
 
 
@@ -38,7 +40,9 @@ def surveying(transforms: Iterable[Transform]) -> list[SupportsSurvey]:
 
 
 async def survey(source: SupportsCrawl, surveyors: Sequence[SupportsSurvey], origin: str) -> None:
-    """Show them the whole source. Raises IngestError when it breaks off: nothing was stored or removed yet."""
+    """Show them the whole source. Raises IngestError when it breaks off: nothing was stored or removed
+    yet.
+    """
     for each in surveyors:
         each.begin()
     if not surveyors:
@@ -49,7 +53,9 @@ async def survey(source: SupportsCrawl, surveyors: Sequence[SupportsSurvey], ori
             for each in surveyors:
                 each.survey(document)
     except Exception as error:
-        raise IngestError(f"Source {origin!r} broke off while it was looked over, nothing was stored: {error}") from error
+        raise IngestError(
+            f"Source {origin!r} broke off while it was looked over, nothing was stored: {error}"
+        ) from error
     finally:
         if isinstance(crawl, AsyncGenerator):
             await crawl.aclose()

@@ -10,13 +10,14 @@ from pathlib import Path
 
 from contextrouter.contracts import SupportsVersion
 from contextrouter.errors import IngestError
+from contextrouter.ingest.job_plugins import Wiring
+from contextrouter.ingest.jobs import OnProgress, chosen, run
 from contextrouter.ingest.report import Report
-from contextrouter.ingest.run import OnProgress, chosen, run
-from contextrouter.ingest.wiring import Wiring
 from contextrouter.router import ContextRouter
 from contextrouter.settings import Job
 
 _log = logging.getLogger("contextrouter")
+
 
 async def watch(
     router: ContextRouter | str | Path,
@@ -27,12 +28,13 @@ async def watch(
     wait: float = 60.0,
     progress: OnProgress | None = None,
 ) -> AsyncGenerator[dict[str, Report], None]:
-    """Run the jobs, and again those whose source changed; yield the reports of each time. Never ends by itself.
+    """Run the jobs, and again those whose source changed; yield the reports of each time. Never ends by
+    itself.
 
-    Every `every` seconds sources are asked for their version (`SupportsVersion`: the files of a folder with sizes and times);
-    the jobs of one that changed, or that cannot say, run. A run that breaks off is logged and tried again. Close the
-    generator, or cancel who iterates, to end. Raises SettingsError for a name, source or store that does not fit; ValueError
-    for seconds that are not above 0.
+    Every `every` seconds sources are asked for their version (`SupportsVersion`: the files of a folder with
+    sizes and times); the jobs of one that changed, or that cannot say, run. A run that breaks off is logged
+    and tried again. Close the generator, or cancel who iterates, to end. Raises SettingsError for a name,
+    source or store that does not fit; ValueError for seconds that are not above 0.
     """
     if not every > 0:
         raise ValueError(f"every {every!r} is no time; give seconds above 0.")
@@ -59,7 +61,9 @@ async def watch(
 
 
 async def _versions(router: ContextRouter, jobs: Mapping[str, Job]) -> dict[str, str]:
-    """Job -> the version of its source; "" where the source cannot say, or not now: the run says what is wrong."""
+    """Job -> the version of its source; "" where the source cannot say, or not now: the run says what is
+    wrong.
+    """
     found: dict[str, str] = {}
     async with AsyncExitStack() as stack:
         wiring = Wiring(router, stack)

@@ -1,7 +1,7 @@
 """The server: the table of endpoints, and what every request goes through, in one place.
 
-A request gets an id, is let in by its key and its caller's limits, is read and validated, answered, counted and logged. Whatever
-goes wrong on the way becomes one kind of error object.
+A request gets an id, is let in by its key and its caller's limits, is read and validated, answered, counted
+and logged. Whatever goes wrong on the way becomes one kind of error object.
 """
 
 from __future__ import annotations
@@ -16,41 +16,38 @@ from time import monotonic
 from aiohttp import web
 
 from contextrouter.router import ContextRouter
-from contextrouter.server import answers, chat, page
-from contextrouter.server.access import Access, Pressure, turns
-from contextrouter.server.endpoints import Endpoint, Exchange, answered
-from contextrouter.server.generators import Generators
+from contextrouter.server import chat, page, router_endpoints
+from contextrouter.server.endpoints import PREFLIGHT, Endpoint, Exchange, ServerState, answered
+from contextrouter.server.error_responses import FAULT, MEDIA, Refused, body_of, chat_body_of, refused
 from contextrouter.server.logs import log
 from contextrouter.server.logs import request_id as current
-from contextrouter.server.metrics import Metrics
 from contextrouter.server.openapi import DESCRIPTION
-from contextrouter.server.problems import FAULT, MEDIA, Refused, body_of, chat_body_of, refused
-from contextrouter.server.prompt import load_examples
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-_PREFLIGHT = {"Access-Control-Allow-Methods": "GET, POST", "Access-Control-Allow-Headers": "authorization, content-type"}
 
 
-class Server:
-    """One router behind HTTP. `application()` is what aiohttp runs; the router is opened and closed by whoever made it."""
+class Server(ServerState):
+    """One router behind HTTP. `application()` is what aiohttp runs; the router is opened and closed by
+    whoever made it.
+    """
 
     def __init__(self, router: ContextRouter) -> None:
-        self.router, self.settings = router, router.settings
-        self.access = Access(self.settings)
-        self.pressure = Pressure(self.settings.serve.max_requests)
-        self.running = turns(self.settings.serve)
-        self.metrics = Metrics()
-        self.generators = Generators(router)
-        self.examples = load_examples(self.settings.chat.examples)
-        self.draining = False
+        super().__init__(router)
         shown = page.ENDPOINTS if self.settings.serve.explorer else ()
-        self.endpoints: tuple[Endpoint, ...] = (*answers.ENDPOINTS, *chat.ENDPOINTS, *shown, DESCRIPTION)
+        self.endpoints: tuple[Endpoint, ...] = (
+            *router_endpoints.ENDPOINTS,
+            *chat.ENDPOINTS,
+            *shown,
+            DESCRIPTION,
+        )
         self._table = {(endpoint.method, endpoint.path): endpoint for endpoint in self.endpoints}
 
     def application(self) -> web.Application:
         """The application, with every endpoint."""
-        application = web.Application(client_max_size=self.settings.serve.max_body_bytes, middlewares=[self._pass])
+        application = web.Application(
+            client_max_size=self.settings.serve.max_body_bytes, middlewares=[self._pass]
+        )
         for endpoint in self.endpoints:
             for method in ("GET", "HEAD") if endpoint.method == "GET" else (endpoint.method,):
                 application.router.add_route(method, endpoint.path, _passed)
@@ -73,7 +70,7 @@ class Server:
         status = 499  # what is logged when the client goes away
         try:
             if request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers:
-                response: web.StreamResponse = web.Response(status=204, headers=_PREFLIGHT)
+                response: web.StreamResponse = web.Response(status=204, headers=PREFLIGHT)
             else:
                 response = await self._answered(exchange, handler)
             status = response.status
@@ -129,29 +126,19 @@ class Server:
         except (ConnectionError, TimeoutError):
             log.info("The client is gone.")
 
-    def add_headers(self, exchange: Exchange, response: web.StreamResponse) -> None:
-        """What every answer carries, a stream from its beginning on."""
-        request = exchange.request
-        response.headers["X-Request-Id"] = exchange.request_id
-        response.headers["Server"] = "contextrouter"
-        response.headers.setdefault("X-Content-Type-Options", "nosniff")
-        response.headers.setdefault("Cache-Control", "no-store")
-        origin = request.headers.get("Origin", "")
-        if origin in self.settings.serve.cors_origins:
-            response.headers["Access-Control-Allow-Origin"] = origin
-            response.headers["Access-Control-Expose-Headers"] = "x-request-id, retry-after"
-            response.headers["Vary"] = "Origin"
-        elif request.method == "OPTIONS":
-            for name in _PREFLIGHT:
-                response.headers.pop(name, None)
-
     def _note(self, exchange: Exchange, status: int, seconds: float) -> None:
         """Count and log a request by the path of its endpoint: what was asked is nobody's business."""
         path = exchange.endpoint.path if exchange.endpoint else "other"
         method = exchange.request.method
         method = method if method in ("GET", "HEAD", "POST", "OPTIONS") else "other"
         self.metrics.request(method, path, status, seconds)
-        fields = {"method": method, "path": path, "status": status, "ms": round(seconds * 1000, 1), "caller": exchange.caller.name}
+        fields = {
+            "method": method,
+            "path": path,
+            "status": status,
+            "ms": round(seconds * 1000, 1),
+            "caller": exchange.caller.name,
+        }
         level = logging.ERROR if status == HTTPStatus.INTERNAL_SERVER_ERROR else logging.INFO
         log.log(level, "request", extra={"fields": fields})
 

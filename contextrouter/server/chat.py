@@ -1,4 +1,6 @@
-"""`POST /v1/chat/completions` and `GET /v1/models`: answers written from the context, in OpenAI's wire format."""
+"""`POST /v1/chat/completions` and `GET /v1/models`: answers written from the context, in OpenAI's wire
+format.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,12 @@ from typing import Any, cast
 import msgspec
 from aiohttp import web
 
-from contextrouter import tokens
 from contextrouter.contracts import Completion, Writing
 from contextrouter.model import Context, Request
-from contextrouter.server.answers import sources_of
-from contextrouter.server.chat_bodies import (
+from contextrouter.serialization import plain
+from contextrouter.server.answer_guard import AGAIN, judged
+from contextrouter.server.answer_writing import written
+from contextrouter.server.chat_schema import (
     Answer,
     ChatAnswered,
     ChatAsked,
@@ -26,12 +29,11 @@ from contextrouter.server.chat_bodies import (
     ModelsShown,
     Receipt,
 )
-from contextrouter.server.citations import Markers
+from contextrouter.server.citation_markers import Markers
 from contextrouter.server.endpoints import Endpoint, Exchange, answered
-from contextrouter.server.generators import written
-from contextrouter.server.guard import AGAIN, judged
 from contextrouter.server.prompt import messages, similar
-from contextrouter.shown import plain
+from contextrouter.server.router_endpoints import sources_of
+from contextrouter.text import tokens
 
 _GROUNDED = ("answered", "facts_only")
 
@@ -48,9 +50,11 @@ class Reply:
         self.question = next(turn["content"] for turn in reversed(self.conversation) if self._asks(turn))
         limits = [n for n in (asked.max_tokens, asked.max_completion_tokens) if n is not None]
         self.writing = Writing(
-            max_tokens=min([*limits, self.chat.synthesis_max_tokens]), temperature=asked.temperature, top_p=asked.top_p,
+            max_tokens=min([*limits, self.chat.synthesis_max_tokens]),
+            temperature=asked.temperature,
+            top_p=asked.top_p,
             stop=asked.stops(),
-        )  # fmt: skip
+        )
         self.context: Context
         self.markers = Markers(0)
         self.done = Completion(text="")
@@ -66,15 +70,19 @@ class Reply:
         caller, server = self.exchange.caller, self.exchange.server
         sources = sources_of(caller, None)
         request = Request(
-            question=self.question[: self.chat.max_query_chars], history=tuple(self.conversation[:last]), scope=caller.scope,
+            question=self.question[: self.chat.max_query_chars],
+            history=tuple(self.conversation[:last]),
+            scope=caller.scope,
             sources=None if sources is None else tuple(sources),
-        )  # fmt: skip
+        )
         async with server.running:
             self.context = await server.router.route(request)
         server.metrics.context(self.context)
 
     async def pieces(self) -> AsyncIterator[str]:
-        """The answer in pieces, its markers checked; then `done`, `guard` and `markers` say how it came out."""
+        """The answer in pieces, its markers checked; then `done`, `guard` and `markers` say how it came
+        out.
+        """
         self.markers = Markers(len(self.context.envelopes))
         if self.context.outcome not in _GROUNDED and self.chat.no_context == "say":
             self.done = Completion(text=self.chat.no_context_text, tokens_in=0, tokens_out=0)
@@ -96,7 +104,9 @@ class Reply:
         self.guard = judged(self.question, "".join(shown), self.markers.used, self.context)
 
     async def _guarded(self, prompt: list[Mapping[str, str]]) -> str:
-        """The whole answer; one without citations, or in another script than the question's, is asked for once more."""
+        """The whole answer; one without citations, or in another script than the question's, is asked for
+        once more.
+        """
         text = "".join([piece async for piece in self._written(prompt)])
         self.guard = judged(self.question, text, self.markers.used, self.context)
         if all(self.guard.values()):
@@ -105,7 +115,9 @@ class Reply:
         again = [*prompt, {"role": "assistant", "content": text or "…"}, {"role": "user", "content": AGAIN}]
         text = "".join([piece async for piece in self._written(again)])
         self.guard = judged(self.question, text, self.markers.used, self.context)
-        spent = {name: _sum(getattr(first, name), getattr(self.done, name)) for name in ("tokens_in", "tokens_out")}
+        spent = {
+            name: _sum(getattr(first, name), getattr(self.done, name)) for name in ("tokens_in", "tokens_out")
+        }
         self.done = msgspec.structs.replace(self.done, **spent)
         return text
 
@@ -123,7 +135,9 @@ class Reply:
         read = sum(tokens.count(message["content"]) for message in prompt)
         known = {"tokens_in": self.done.tokens_in, "tokens_out": self.done.tokens_out}
         counted = {"tokens_in": read, "tokens_out": tokens.count(self.done.text)}
-        self.done = msgspec.structs.replace(self.done, **{n: counted[n] if v is None else v for n, v in known.items()})
+        self.done = msgspec.structs.replace(
+            self.done, **{n: counted[n] if v is None else v for n, v in known.items()}
+        )
         server.metrics.tokens(self.generator, self.done.tokens_in, self.done.tokens_out)
 
     def usage(self) -> ChatUsage:
@@ -135,16 +149,28 @@ class Reply:
         """How the answer came about. Each number is that of its block, whatever else was cited."""
         context = self.context
         sources = [
-            Cited(number=each.number, id=envelope.document.id, title=each.title, url=each.url, source=each.source)
+            Cited(
+                number=each.number,
+                id=envelope.document.id,
+                title=each.title,
+                url=each.url,
+                source=each.source,
+            )
             for each, envelope in zip(context.citations, context.envelopes, strict=True)
         ]
         return Receipt(
-            outcome=context.outcome, query_type=context.intent.kind, generator=self.generator,
-            citations={str(number): sources[number - 1] for number in self.markers.used}, sources=sources,
-            facts=[plain(fact) for fact in context.facts], entities=[plain(entity) for entity in context.entities],
-            answerability=plain(context.answerability), degraded=context.degraded, guard=self.guard,
+            outcome=context.outcome,
+            query_type=context.intent.kind,
+            generator=self.generator,
+            citations={str(number): sources[number - 1] for number in self.markers.used},
+            sources=sources,
+            facts=[plain(fact) for fact in context.facts],
+            entities=[plain(entity) for entity in context.entities],
+            answerability=plain(context.answerability),
+            degraded=context.degraded,
+            guard=self.guard,
             request_id=self.exchange.request_id,
-        )  # fmt: skip
+        )
 
 
 def _sum(one: int | None, other: int | None) -> int | None:
@@ -161,18 +187,29 @@ async def completions(exchange: Exchange) -> web.StreamResponse:
     choice = Choice(message=Answer(content=text), finish_reason=reply.done.finish)
     return answered(
         ChatAnswered(
-            id=reply.id, created=reply.created, model=exchange.body.model, choices=[choice], usage=reply.usage(),
+            id=reply.id,
+            created=reply.created,
+            model=exchange.body.model,
+            choices=[choice],
+            usage=reply.usage(),
             contextrouter=reply.receipt(),
         )
-    )  # fmt: skip
+    )
 
 
 async def _streamed(exchange: Exchange, reply: Reply) -> web.StreamResponse:
-    """Chunks: the role, the text, an empty last one with the reason and the receipt, the usage where asked for, and the end."""
+    """Chunks: the role, the text, an empty last one with the reason and the receipt, the usage where asked
+    for, and the end.
+    """
     events = await exchange.stream()
     options = exchange.body.stream_options
     counted = bool(options and options.include_usage)
-    base = {"id": reply.id, "object": "chat.completion.chunk", "created": reply.created, "model": exchange.body.model}
+    base = {
+        "id": reply.id,
+        "object": "chat.completion.chunk",
+        "created": reply.created,
+        "model": exchange.body.model,
+    }
     if counted:
         base["usage"] = None
 
@@ -199,13 +236,30 @@ async def models(exchange: Exchange) -> web.StreamResponse:
 
 ENDPOINTS = (
     Endpoint(
-        method="POST", path="/v1/chat/completions", handle=completions, summary="Answer a conversation, citing the context",
-        body=ChatAsked, answer=ChatAnswered, openai=True, errors=(400, 404, 408, 413, 415, 422, 429, 502, 503, 504),
-        streams="OpenAI's chunks; the last one with a finish reason carries the receipt, and [DONE] ends every stream",
-        example={"model": "contextrouter", "messages": [{"role": "user", "content": "Which book explains search engines?"}]},
+        method="POST",
+        path="/v1/chat/completions",
+        handle=completions,
+        summary="Answer a conversation, citing the context",
+        body=ChatAsked,
+        answer=ChatAnswered,
+        openai=True,
+        errors=(400, 404, 408, 413, 415, 422, 429, 502, 503, 504),
+        streams=(
+            "OpenAI's chunks; the last one with a finish reason carries the receipt, and [DONE] ends every"
+            " stream"
+        ),
+        example={
+            "model": "contextrouter",
+            "messages": [{"role": "user", "content": "Which book explains search engines?"}],
+        },
     ),
     Endpoint(
-        method="GET", path="/v1/models", handle=models, summary="The models that the caller may name", answer=ModelsShown,
-        openai=True, errors=(429, 503),
+        method="GET",
+        path="/v1/models",
+        handle=models,
+        summary="The models that the caller may name",
+        answer=ModelsShown,
+        openai=True,
+        errors=(429, 503),
     ),
-)  # fmt: skip
+)

@@ -3,29 +3,68 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 from aiohttp import web
 
-from contextrouter.server.access import Caller
-from contextrouter.server.bodies import decoded
-from contextrouter.server.problems import Refused
-from contextrouter.shown import encoded
-
-if TYPE_CHECKING:
-    from contextrouter.server.app import Server
+from contextrouter.router import ContextRouter
+from contextrouter.serialization import encoded
+from contextrouter.server.answer_writing import Generators
+from contextrouter.server.auth import Access, Caller, Pressure, turns
+from contextrouter.server.error_responses import Refused
+from contextrouter.server.metrics import Metrics
+from contextrouter.server.prompt import load_examples
+from contextrouter.server.request_schema import decoded
 
 WRITE_SECONDS = 30.0
 """How long a client may take to read one event before it is taken for gone."""
+PREFLIGHT = {
+    "Access-Control-Allow-Methods": "GET, POST",
+    "Access-Control-Allow-Headers": "authorization, content-type",
+}
 EVENTS = "text/event-stream"
+
+
+class ServerState:
+    """What all requests to one server share: the router, who may ask, how much runs, what is counted."""
+
+    endpoints: Sequence[Endpoint] = ()
+
+    def __init__(self, router: ContextRouter) -> None:
+        self.router, self.settings = router, router.settings
+        self.access = Access(self.settings)
+        self.pressure = Pressure(self.settings.serve.max_requests)
+        self.running = turns(self.settings.serve)
+        self.metrics = Metrics()
+        self.generators = Generators(router)
+        self.examples = load_examples(self.settings.chat.examples)
+        self.draining = False
+
+    def add_headers(self, exchange: Exchange, response: web.StreamResponse) -> None:
+        """What every answer carries, a stream from its beginning on."""
+        request = exchange.request
+        response.headers["X-Request-Id"] = exchange.request_id
+        response.headers["Server"] = "contextrouter"
+        response.headers.setdefault("X-Content-Type-Options", "nosniff")
+        response.headers.setdefault("Cache-Control", "no-store")
+        origin = request.headers.get("Origin", "")
+        if origin in self.settings.serve.cors_origins:
+            response.headers["Access-Control-Allow-Origin"] = origin
+            response.headers["Access-Control-Expose-Headers"] = "x-request-id, retry-after"
+            response.headers["Vary"] = "Origin"
+        elif request.method == "OPTIONS":
+            for name in PREFLIGHT:
+                response.headers.pop(name, None)
 
 
 class Exchange:
     """One request: to which server, by whom, with which body."""
 
-    def __init__(self, server: Server, request: web.Request, endpoint: Endpoint | None, request_id: str) -> None:
+    def __init__(
+        self, server: ServerState, request: web.Request, endpoint: Endpoint | None, request_id: str
+    ) -> None:
         self.server, self.request, self.endpoint, self.request_id = server, request, endpoint, request_id
         self.caller = Caller(name="")
         self.body: Any = None
@@ -34,13 +73,19 @@ class Exchange:
     @property
     def openai(self) -> bool:
         """Whether errors are to be OpenAI's."""
-        return self.endpoint.openai if self.endpoint else self.request.path.startswith(("/v1/chat/", "/v1/models"))
+        return (
+            self.endpoint.openai
+            if self.endpoint
+            else self.request.path.startswith(("/v1/chat/", "/v1/models"))
+        )
 
     async def read(self, endpoint: Endpoint) -> None:
         """Read the body as its type. Raises Refused."""
         if endpoint.body is None:
             return
-        if self.request.content_type != "application/json":  # what a page of another site may send without being asked first
+        if (
+            self.request.content_type != "application/json"
+        ):  # what a page of another site may send without being asked first
             raise Refused(415, "not_json", "Send the body as `Content-Type: application/json`.")
         try:
             async with asyncio.timeout(self.server.settings.serve.body_seconds):
@@ -50,7 +95,9 @@ class Exchange:
         except web.HTTPException:
             raise
         except Exception as error:  # what the client breaks off, or compresses wrongly
-            raise Refused(400, "unreadable_body", f"The body cannot be read: {type(error).__name__}.") from None
+            raise Refused(
+                400, "unreadable_body", f"The body cannot be read: {type(error).__name__}."
+            ) from None
         self.body = decoded(body, endpoint.body)
 
     async def stream(self) -> Events:
@@ -69,7 +116,9 @@ class Events(web.StreamResponse):
         self.content_type, self.charset = EVENTS, "utf-8"
 
     async def send(self, data: Any, event: str = "") -> None:
-        """Send one event. Raises ConnectionResetError when the client is gone, TimeoutError when it does not read."""
+        """Send one event. Raises ConnectionResetError when the client is gone, TimeoutError when it does not
+        read.
+        """
         body = data.encode() if isinstance(data, str) else encoded(data)  # JSON has no line feeds of its own
         head = b"event: %s\n" % event.encode() if event else b""
         async with asyncio.timeout(WRITE_SECONDS):

@@ -1,4 +1,6 @@
-"""Structured logs: one JSON object a line, each with its request's id, no secret in any. What was asked is not logged."""
+"""Structured logs: one JSON object a line, each with its request's id, no secret in any. What was asked is
+not logged.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any
 
-from contextrouter.errors import mask
+from contextrouter.runtime.masking import mask
 
 log = logging.getLogger("contextrouter.server")
 request_id: ContextVar[str] = ContextVar("request_id", default="")
@@ -36,16 +38,20 @@ class Structured(Masked):
         """The line of one record."""
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(), "logger": record.name, "message": mask(record.getMessage(), self.secrets),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": mask(record.getMessage(), self.secrets),
             **fields(record),
-        }  # fmt: skip
+        }
         if record.exc_info:
             line["traceback"] = mask(self.formatException(record.exc_info), self.secrets)
         return json.dumps(line, default=str)
 
 
 def fields(record: logging.LogRecord) -> dict[str, Any]:
-    """What a record says beside its message: its request's id, and what it was given as `extra={"fields": …}`."""
+    """What a record says beside its message: its request's id, and what it was given as `extra={"fields":
+    …}`.
+    """
     known: dict[str, Any] = {"request_id": request_id.get()} if request_id.get() else {}
     return {**known, **getattr(record, "fields", {})}
 

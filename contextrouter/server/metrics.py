@@ -1,4 +1,6 @@
-"""Metrics for Prometheus. Labels are names from the settings and from the table of endpoints, never anything that was asked."""
+"""Metrics for Prometheus. Labels are names from the settings and from the table of endpoints, never anything
+that was asked.
+"""
 
 from __future__ import annotations
 
@@ -18,23 +20,45 @@ class Metrics:
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         self._requests = Counter(
-            "contextrouter_requests", "Requests answered.", ("method", "path", "status"), registry=self._registry
+            "contextrouter_requests",
+            "Requests answered.",
+            ("method", "path", "status"),
+            registry=self._registry,
         )
         self._seconds = Histogram(
-            "contextrouter_request_seconds", "How long requests took.", ("path",), buckets=_SECONDS, registry=self._registry
+            "contextrouter_request_seconds",
+            "How long requests took.",
+            ("path",),
+            buckets=_SECONDS,
+            registry=self._registry,
         )
-        self.running = Gauge("contextrouter_requests_running", "Requests being answered.", registry=self._registry)
-        self._outcomes = Counter("contextrouter_outcomes", "Results by outcome.", ("outcome",), registry=self._registry)
-        self._cached = Counter("contextrouter_cached", "Results that were not computed.", ("tier",), registry=self._registry)
+        self.running = Gauge(
+            "contextrouter_requests_running", "Requests being answered.", registry=self._registry
+        )
+        self._outcomes = Counter(
+            "contextrouter_outcomes", "Results by outcome.", ("outcome",), registry=self._registry
+        )
+        self._cached = Counter(
+            "contextrouter_cached", "Results that were not computed.", ("tier",), registry=self._registry
+        )
         self._calls = Counter(
-            "contextrouter_source_calls", "Calls to sources.", ("source", "leg", "status"), registry=self._registry
+            "contextrouter_source_calls",
+            "Calls to sources.",
+            ("source", "leg", "status"),
+            registry=self._registry,
         )
         self._source_seconds = Histogram(
-            "contextrouter_source_seconds", "How long sources took.", ("source", "leg"), buckets=_SECONDS,
+            "contextrouter_source_seconds",
+            "How long sources took.",
+            ("source", "leg"),
+            buckets=_SECONDS,
             registry=self._registry,
-        )  # fmt: skip
+        )
         self._tokens = Counter(
-            "contextrouter_generator_tokens", "Tokens of generators.", ("generator", "direction"), registry=self._registry
+            "contextrouter_generator_tokens",
+            "Tokens of generators.",
+            ("generator", "direction"),
+            registry=self._registry,
         )
 
     def request(self, method: str, path: str, status: int, seconds: float) -> None:

@@ -10,22 +10,22 @@ import msgspec
 from aiohttp import web
 
 from contextrouter.model import SourceReport
-from contextrouter.server.bodies import described
 from contextrouter.server.endpoints import EVENTS, Endpoint, Exchange, answered
-from contextrouter.server.problems import MEDIA, ChatProblem, Problem
+from contextrouter.server.error_responses import MEDIA, ChatProblem, Problem
+from contextrouter.server.request_schema import described
 
 _REF = "#/components/schemas/{name}"
 _ABOUT = (
-    "Questions in, numbered context out. Where keys are set every path but /healthz, /readyz, /openapi.json and /explorer needs "
-    "one. "
-    "Each answer carries X-Request-Id; send one of your own to find it in the logs."
+    "Questions in, numbered context out. Where keys are set every path but /healthz, /readyz, /openapi.json"
+    " and /explorer needs one. Each answer carries X-Request-Id; send one of your own to find it in the logs."
 )
 
 
 _EVENT = {
-    "type": "object", "required": ["data"],
+    "type": "object",
+    "required": ["data"],
     "properties": {"event": {"type": "string"}, "data": {"type": "string", "description": "JSON, or [DONE]"}},
-}  # fmt: skip
+}
 
 
 async def described_all(exchange: Exchange) -> web.StreamResponse:
@@ -34,7 +34,12 @@ async def described_all(exchange: Exchange) -> web.StreamResponse:
 
 
 DESCRIPTION = Endpoint(
-    method="GET", path="/openapi.json", handle=described_all, summary="This document", guarded=False, media="application/json"
+    method="GET",
+    path="/openapi.json",
+    handle=described_all,
+    summary="This document",
+    guarded=False,
+    media="application/json",
 )
 
 
@@ -52,15 +57,16 @@ def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {"title": "contextrouter", "version": __version__, "description": _ABOUT},
         "paths": paths,
-        "components": {
-            "schemas": schemas,
-            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
-        },
+        "components": {"schemas": schemas, "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
     }
 
 
 def _operation(endpoint: Endpoint) -> dict[str, Any]:
-    made: dict[str, Any] = {"summary": endpoint.summary, "operationId": _name(endpoint), "responses": _responses(endpoint)}
+    made: dict[str, Any] = {
+        "summary": endpoint.summary,
+        "operationId": _name(endpoint),
+        "responses": _responses(endpoint),
+    }
     if endpoint.body is not None:
         content: dict[str, Any] = {"schema": _ref(endpoint.body)}
         if endpoint.example:
@@ -72,7 +78,9 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
 
 
 def _name(endpoint: Endpoint) -> str:
-    return endpoint.method.lower() + "".join(part.title() for part in endpoint.path.replace(".", "/").split("/"))
+    return endpoint.method.lower() + "".join(
+        part.title() for part in endpoint.path.replace(".", "/").split("/")
+    )
 
 
 def _ref(of: type[msgspec.Struct]) -> dict[str, str]:
@@ -80,7 +88,9 @@ def _ref(of: type[msgspec.Struct]) -> dict[str, str]:
 
 
 def _responses(endpoint: Endpoint) -> dict[str, Any]:
-    content: dict[str, Any] = {endpoint.media: {"schema": _ref(endpoint.answer) if endpoint.answer else _any(endpoint)}}
+    content: dict[str, Any] = {
+        endpoint.media: {"schema": _ref(endpoint.answer) if endpoint.answer else _any(endpoint)}
+    }
     description = endpoint.summary
     if endpoint.streams:
         content[EVENTS] = {"schema": _EVENT}

@@ -1,8 +1,8 @@
-"""Settings: what they are (`values`), and how they are read (`reading`), checked (`checking`, `together`) and located
-(`toml_lines`).
+"""Settings: what they are (`values`), and how they are read (`reading`), checked (`checking`, `together`) and
+located (`toml_lines`).
 
-`load(source, plugins_at)` is handed a function that gives the plugins found beside a settings file; so neither side needs the
-other. Nothing starts from settings that do not validate.
+`load(source, plugins_at)` is handed a function that gives the plugins found beside a settings file; so
+neither side needs the other. Nothing starts from settings that do not validate.
 """
 
 from __future__ import annotations

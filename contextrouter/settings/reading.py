@@ -11,9 +11,10 @@ from typing import Any
 import msgspec
 import tomli
 
-from contextrouter import schema
-from contextrouter.errors import Problem, SettingsError, is_secret, mask
-from contextrouter.settings.toml_lines import locate
+from contextrouter.errors import Problem, SettingsError
+from contextrouter.runtime.masking import is_secret, mask
+from contextrouter.settings.suggestions import nearest
+from contextrouter.settings.toml_locations import locate
 
 PREFIX = "CONTEXTROUTER_"
 _VARIABLE = re.compile(r"\$\$|\$\{([^}]*)\}")
@@ -44,7 +45,9 @@ class Reading:
 
     def told(self) -> list[Problem]:
         """The problems in the order of the file. None shows a secret, wherever one was put."""
-        shown = [Problem(mask(p.message, self.secrets), key=p.key, file=p.file, line=p.line) for p in self.problems]
+        shown = [
+            Problem(mask(p.message, self.secrets), key=p.key, file=p.file, line=p.line) for p in self.problems
+        ]
         return sorted(shown, key=lambda problem: (problem.line or 0, problem.key))
 
     def _line(self, key: Key) -> int | None:
@@ -73,9 +76,13 @@ class Reading:
         try:
             text = path.read_text("utf-8")
         except FileNotFoundError:
-            raise SettingsError(f"Settings file {str(path)!r} does not exist. `contextrouter init` writes one.") from None
+            raise SettingsError(
+                f"Settings file {str(path)!r} does not exist. `contextrouter init` writes one."
+            ) from None
         except (OSError, UnicodeDecodeError) as error:
-            raise SettingsError(f"Settings file {str(path)!r} cannot be read as UTF-8 text: {error}.") from None
+            raise SettingsError(
+                f"Settings file {str(path)!r} cannot be read as UTF-8 text: {error}."
+            ) from None
         try:
             tree = tomli.loads(text)
         except tomli.TOMLDecodeError as error:
@@ -101,9 +108,11 @@ class Reading:
                 continue
             key = tuple(variable[len(PREFIX) :].lower().split("__"))
             if len(key) < 2 or key[0] not in known or not all(key):
-                close = schema.nearest(key[0].split("_")[0], known)
+                close = nearest(key[0].split("_")[0], known)
                 hint = f" Write {PREFIX}{close.upper()}__<KEY>, with two underscores." if close else ""
-                self.warnings.append(f"environment variable {variable} sets nothing: it names no section.{hint}")
+                self.warnings.append(
+                    f"environment variable {variable} sets nothing: it names no section.{hint}"
+                )
                 continue
             self._put(tree, key, _from_text(raw), f"environment variable {variable}")
 
@@ -122,7 +131,9 @@ class Reading:
         for index, name in enumerate(key[:-1]):
             inner = table.setdefault(name, {})
             if not isinstance(inner, dict):
-                self.problems.append(Problem(f"{origin} sets a key below {'.'.join(key[: index + 1])}, which is not a table."))
+                self.problems.append(
+                    Problem(f"{origin} sets a key below {'.'.join(key[: index + 1])}, which is not a table.")
+                )
                 return
             table = inner
         table[key[-1]] = value
@@ -141,7 +152,10 @@ class Reading:
             try:
                 value = path.read_text("utf-8").strip()
             except (OSError, UnicodeDecodeError) as error:
-                self.problem(key, f"secret file {str(path)!r} cannot be read: {getattr(error, 'strerror', None) or error}.")
+                self.problem(
+                    key,
+                    f"secret file {str(path)!r} cannot be read: {getattr(error, 'strerror', None) or error}.",
+                )
                 return ""
         else:
             value = _VARIABLE.sub(lambda m: self._variable(m, key, secret), value)
@@ -154,7 +168,9 @@ class Reading:
         if name is None:
             return "$"
         if name not in self.environ:
-            self.problem(key, f"environment variable {name!r} is not set. Set it, or write $$ for a plain dollar sign.")
+            self.problem(
+                key, f"environment variable {name!r} is not set. Set it, or write $$ for a plain dollar sign."
+            )
             return ""
         value = self.environ[name]
         if value and (secret or is_secret(name)):

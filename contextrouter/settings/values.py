@@ -30,7 +30,9 @@ TABLES: dict[str, str] = {f"{kind}s": kind for kind in KINDS}
 class Rag(msgspec.Struct, frozen=True, kw_only=True):
     """`[rag]`: what is asked, how answers are fused, how much is handed back."""
 
-    provider: str | tuple[str, ...] | None = None  # names of the providers that run; None: all that are defined
+    provider: str | tuple[str, ...] | None = (
+        None  # names of the providers that run; None: all that are defined
+    )
     interpreters: tuple[str, ...] = ("normalize",)
     stages: tuple[str, ...] = ()
     max_retrieval_queries: Annotated[int, Meta(ge=1, le=3)] = 3
@@ -56,7 +58,9 @@ class Rag(msgspec.Struct, frozen=True, kw_only=True):
     derived_query_weight: Weight = 0.01  # of a query made of the question, beside the question itself
     calibrate: bool = True
     calibrate_weight: Weight = 30.0
-    calibrate_embed: Count = 0  # candidates that brought no vector, the best ones, that are embedded to be compared
+    calibrate_embed: Count = (
+        0  # candidates that brought no vector, the best ones, that are embedded to be compared
+    )
     identity: Literal["exact", "content", "url", "id", "title"] = "exact"
     # Selection.
     general_retrieval_enabled: bool = True
@@ -87,17 +91,27 @@ class Rag(msgspec.Struct, frozen=True, kw_only=True):
 
     def quota(self, kind: str) -> tuple[str, int]:
         """The quota that documents of `kind` share, and its size."""
-        named = {"book": self.max_books, "video": self.max_videos, "qa": self.max_qa, "web": self.max_web, **self.quotas}
+        named = {
+            "book": self.max_books,
+            "video": self.max_videos,
+            "qa": self.max_qa,
+            "web": self.max_web,
+            **self.quotas,
+        }
         return (kind, named[kind]) if kind in named and kind != "other" else ("other", named.get("other", 3))
 
 
 class Cache(msgspec.Struct, frozen=True, kw_only=True):
-    """`[cache]`: where results and embeddings are kept. Memory is always the first tier, before the one named here."""
+    """`[cache]`: where results and embeddings are kept. Memory is always the first tier, before the one named
+    here.
+    """
 
     tier: Literal["memory", "disk", "redis"] = "memory"
     max_bytes: Positive = 64_000_000  # of memory, for results and embeddings together
     version_seconds: Annotated[float, Meta(ge=0)] = 1.0  # how long a source's version is taken to hold
-    namespace: Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")] = "default"  # shared only within
+    namespace: Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")] = (
+        "default"  # shared only within
+    )
     secret: str = ""  # signs entries outside memory; those signed with another are not read
     # Embeddings of questions.
     embeddings: bool = True
@@ -111,9 +125,13 @@ class Cache(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """`[limits]`: how many calls may wait, and when a source that fails is left alone. How many run is in `[rag]`."""
+    """`[limits]`: how many calls may wait, and when a source that fails is left alone. How many run is in
+    `[rag]`.
+    """
 
-    max_waiting: Count = 1000  # calls in line, in all and for each source with a `concurrency`; more are refused at once
+    max_waiting: Count = (
+        1000  # calls in line, in all and for each source with a `concurrency`; more are refused at once
+    )
     breaker_failures: Count = 10  # in a row, of one leg; then it is not asked for a while. 0: never
     breaker_seconds: Seconds = 30.0  # how long; then one call at a time tries
 
@@ -128,7 +146,9 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     """`[selection]`: which sources are asked of a question."""
 
     sources: Literal["all", "promising"] = "all"
-    recall: Annotated[float, Meta(gt=0, le=1)] = 0.9  # share of what all promise that those asked hold together, at least
+    recall: Annotated[float, Meta(gt=0, le=1)] = (
+        0.9  # share of what all promise that those asked hold together, at least
+    )
     fewest: Positive = 3  # so many are asked in any case
 
 
@@ -140,7 +160,9 @@ class Serve(msgspec.Struct, frozen=True, kw_only=True):
     max_body_bytes: Positive = 1_000_000
     body_seconds: Seconds = 10.0  # for a body to arrive
     max_requests: Positive = 256  # at once, those in line included; more are refused with 503
-    max_running: Positive = 32  # questions looked up at once; the next wait in line, and their time does not run yet
+    max_running: Positive = (
+        32  # questions looked up at once; the next wait in line, and their time does not run yet
+    )
     rate_per_minute: Count = 0  # of one caller; more are refused with 429. 0: any number
     max_deadline_seconds: Seconds = 60.0  # the longest a request may ask for
     drain_seconds: Seconds = 10.0  # how long requests in flight have when the server is stopped
@@ -157,16 +179,22 @@ class Chat(msgspec.Struct, frozen=True, kw_only=True):
     compartment_generators: Mapping[str, str] = _NONE  # compartment -> generator, for callers who may see it
     models: tuple[str, ...] = ()  # generators that a request may name as its model
     max_query_chars: Positive = 500  # of the last user message, for retrieval; the generator gets it whole
-    system_prompt: str = "You answer questions from the numbered context below. What it does not say, you do not know."
-    citation_prompt: str = (
-        "Cite every statement with the number of the context block it comes from, in brackets: [1], or [1][2]. "
-        "Use no other numbers in brackets. Answer in the language of the question."
+    system_prompt: str = (
+        "You answer questions from the numbered context below. What it does not say, you do not know."
     )
-    no_context: Literal["say", "generate"] = "say"  # when nothing was found: the text below, or the generator without context
+    citation_prompt: str = (
+        "Cite every statement with the number of the context block it comes from, in brackets: [1], or"
+        " [1][2]. Use no other numbers in brackets. Answer in the language of the question."
+    )
+    no_context: Literal["say", "generate"] = (
+        "say"  # when nothing was found: the text below, or the generator without context
+    )
     no_context_text: str = "Nothing was found that answers this question."
     examples: FilePath = ""  # JSON lines of {"question", "answer"}; "" or no such file: none
     max_examples: Count = 2
-    guard: Literal["note", "retry"] = "note"  # an answer without citations, or in another script: note it, or ask once more
+    guard: Literal["note", "retry"] = (
+        "note"  # an answer without citations, or in another script: note it, or ask once more
+    )
 
 
 class Mcp(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,14 +204,18 @@ class Mcp(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AccessKey(msgspec.Struct, frozen=True, kw_only=True):
-    """`[keys.<name>]`: who a key stands for, and what they may see and do. `contextrouter keys new` writes one."""
+    """`[keys.<name>]`: who a key stands for, and what they may see and do. `contextrouter keys new` writes
+    one.
+    """
 
     hash: Annotated[str, Meta(pattern="^sha256:[0-9a-f]{64}$")]
     enabled: bool = True
     unrestricted: bool = False  # sees everything, of every tenant
     tenant: str | None = None
     compartments: tuple[str, ...] = ()
-    ceiling: Literal["public", "internal", "confidential", "restricted"] | None = None  # needed unless unrestricted
+    ceiling: Literal["public", "internal", "confidential", "restricted"] | None = (
+        None  # needed unless unrestricted
+    )
     sources: tuple[str, ...] | None = None  # the only ones it may ask
     generator: str | None = None  # writes this caller's answers, whatever else is set
     rate_per_minute: Count | None = None  # instead of [serve] rate_per_minute
@@ -191,7 +223,9 @@ class AccessKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FactKeys(msgspec.Struct, frozen=True, kw_only=True):
-    """The router's own keys in the table of a fact source. Facts are not fused, have no kind and are asked for once."""
+    """The router's own keys in the table of a fact source. Facts are not fused, have no kind and are asked
+    for once.
+    """
 
     use: str | None = None
     enabled: bool = True
@@ -235,7 +269,9 @@ class StageKeys(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InterpreterKeys(msgspec.Struct, frozen=True, kw_only=True):
-    """The router's own keys in an interpreter's table; what they mean for a list of envelopes has no meaning here."""
+    """The router's own keys in an interpreter's table; what they mean for a list of envelopes has no meaning
+    here.
+    """
 
     use: str | None = None
     enabled: bool = True
@@ -301,7 +337,9 @@ _NO_ROUTE = Route()
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that was set. `origins` maps a dotted key to where its value came from; `secrets` are never shown."""
+    """Everything that was set. `origins` maps a dotted key to where its value came from; `secrets` are never
+    shown.
+    """
 
     rag: Rag = Rag()
     cache: Cache = Cache()
@@ -335,7 +373,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return {name: instance for name, instance in every.items() if instance.keys.enabled}
 
     def problem(self, key: str, message: str) -> Problem:
-        """A problem with the value at a dotted key, and where that, or the nearest table around it, was set."""
+        """A problem with the value at a dotted key, and where that, or the nearest table around it, was
+        set.
+        """
         at, origin = key, self.origins.get(key, "")
         while at and not origin:
             at = at.rpartition(".")[0]

@@ -1,8 +1,8 @@
 """For those who test plugins, and what stands around them.
 
-Builders (`doc`, `hit`, `query`, …) make nouns from little. Fakes (`Fixed`, `Facts`, `Hashing`, …) are plugins that obey their
-contracts. The conformance kit holds a plugin to the laws of its kind: as a suite of tests (`ConnectorSuite`, …), or as a
-`verdict`. `deviates` overrides a law, with a reason.
+Builders (`doc`, `hit`, `query`, …) make nouns from little. Fakes (`Fixed`, `Facts`, `Hashing`, …) are plugins
+that obey their contracts. The conformance kit holds a plugin to the laws of its kind: as a suite of tests
+(`ConnectorSuite`, …), or as a `verdict`. `deviates` overrides a law, with a reason.
 """
 
 from contextrouter.testing.builders import (
@@ -33,8 +33,10 @@ from contextrouter.testing.fakes import (
     Reversing,
     admits,
 )
-from contextrouter.testing.kit import Broken, Finding, Law, NotApplicable, deviates, kind_of
+from contextrouter.testing.kinds import deviates, kind_of
+from contextrouter.testing.kit import Finding, Law, NotApplicable
 from contextrouter.testing.laws import LAWS
+from contextrouter.testing.messages import Broken
 from contextrouter.testing.subject import Subject
 from contextrouter.testing.suites import (
     SUITES,

@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from contextrouter.contracts import Entry, Source, StageContext
-from contextrouter.model import Document, Envelope, Fact, Hit, Intent, Provenance, Query, RankedList, Scope
+from contextrouter.model import Document, Envelope, Fact, Hit, Intent, Provenance, Query, RankedList
+from contextrouter.scope import Scope
 
 NOW = datetime(2026, 1, 15, 12, tzinfo=UTC)
 """The clock of `stage_context()`."""
@@ -32,7 +33,9 @@ def hits(names: str | Sequence[str], scores: Sequence[float | None] | None = Non
     return [hit(name, scores[i] if scores else None) for i, name in enumerate(listed)]
 
 
-def ranked(source: str, names: str | Sequence[str], scores: Sequence[float | None] | None = None, **fields: Any) -> RankedList:
+def ranked(
+    source: str, names: str | Sequence[str], scores: Sequence[float | None] | None = None, **fields: Any
+) -> RankedList:
     """A ranked list of `hits(names, scores)`."""
     values = {"leg": "default", "query": "q", **fields}
     return RankedList(source=source, hits=hits(names, scores), **values)
@@ -54,13 +57,25 @@ def fact(text: str, **fields: Any) -> Fact:
     return Fact(subject=subject, predicate=predicate, object=object_, **fields)
 
 
-def entry(document: Document, *, vectors: Mapping[str, Sequence[Any]] | None = None, fingerprint: str = "") -> Entry:
+def entry(
+    document: Document, *, vectors: Mapping[str, Sequence[Any]] | None = None, fingerprint: str = ""
+) -> Entry:
     """An entry of one chunk, the document itself."""
-    return Entry(document=document, chunks=[document], vectors=vectors or {}, fingerprint=fingerprint or document.fingerprint)
+    return Entry(
+        document=document,
+        chunks=[document],
+        vectors=vectors or {},
+        fingerprint=fingerprint or document.fingerprint,
+    )
 
 
 def envelope(
-    document: Document | str, rank: int = 1, score: float | None = None, *, source: str = "docs", **fields: Any
+    document: Document | str,
+    rank: int = 1,
+    score: float | None = None,
+    *,
+    source: str = "docs",
+    **fields: Any,
 ) -> Envelope:
     """An envelope with the provenance of one list; its score is 1 / (60 + rank) unless said otherwise."""
     document = doc(document) if isinstance(document, str) else document
@@ -80,7 +95,9 @@ def stage_context(
     sealed: list[Envelope] | None = None,
     intent: Intent | None = None,
 ) -> StageContext:
-    """A context whose `seal` works as the router's: None out of scope, and every envelope it makes is added to `sealed`."""
+    """A context whose `seal` works as the router's: None out of scope, and every envelope it makes is added
+    to `sealed`.
+    """
 
     def seal(hit: Hit, *, source: str = "docs", **fields: Any) -> Envelope | None:
         if scope is not None and not scope.allows(hit.document):
@@ -92,12 +109,20 @@ def stage_context(
 
     asked = intent or Intent(question=question, queries=(question,))
     return StageContext(
-        intent=asked, scope=scope, profile=profile or {}, sources=sources or {}, facts=tuple(facts), now=now, seal=seal
-    )  # fmt: skip
+        intent=asked,
+        scope=scope,
+        profile=profile or {},
+        sources=sources or {},
+        facts=tuple(facts),
+        now=now,
+        seal=seal,
+    )
 
 
 def embedding(text: str, dimensions: int = 16) -> list[float]:
-    """A unit vector in which texts that share words are close: words are hashed to signed places. Zeros for a blank text."""
+    """A unit vector in which texts that share words are close: words are hashed to signed places. Zeros for a
+    blank text.
+    """
     vector = [0.0] * dimensions
     for word in text.casefold().split():
         digest = hashlib.sha256(word.strip(".,;:!?").encode("utf-8", "surrogatepass")).digest()

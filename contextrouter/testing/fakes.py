@@ -26,16 +26,20 @@ from contextrouter.errors import SourceError
 from contextrouter.filters import passes
 from contextrouter.model import Document, Envelope, Fact, Hit, Intent, Query, Vector
 from contextrouter.testing.builders import embedding, hits
-from contextrouter.testing.kit import deviates
+from contextrouter.testing.kinds import deviates
 
 
 def admits(document: Document, query: Query) -> bool:
-    """Whether scope, period, filters and labels let `document` through; without a tenant of its own it takes its source's."""
+    """Whether scope, period, filters and labels let `document` through; without a tenant of its own it takes
+    its source's.
+    """
     if query.scope is not None:
         seen_as = document if document.tenant else document.replace(tenant=query.scope.tenant)
         if not query.scope.allows(seen_as):
             return False
-    if query.period is not None and (document.updated_at is None or not query.period.contains(document.updated_at)):
+    if query.period is not None and (
+        document.updated_at is None or not query.period.contains(document.updated_at)
+    ):
         return False
     return passes(document, query.filters, query.labels)
 
@@ -43,11 +47,13 @@ def admits(document: Document, query: Query) -> bool:
 class Fixed(Connector):
     """Answers every query with the same hits, after `delay` seconds.
 
-    `answer` is names for `hits()`, or hits. With `careless` it minds no scope, period or filter: a source as the router must
-    expect it. `queries` are those it was asked.
+    `answer` is names for `hits()`, or hits. With `careless` it minds no scope, period or filter: a source as
+    the router must expect it. `queries` are those it was asked.
     """
 
-    def __init__(self, answer: Sequence[Hit] | str = "a b c", *, delay: float = 0.0, careless: bool = False) -> None:
+    def __init__(
+        self, answer: Sequence[Hit] | str = "a b c", *, delay: float = 0.0, careless: bool = False
+    ) -> None:
         self.answer = hits(answer) if isinstance(answer, str) else list(answer)
         self.delay, self.careless = delay, careless
         self.queries: list[Query] = []
@@ -94,7 +100,9 @@ class Raising(Connector):
 
 
 class Facts(FactSource):
-    """Answers with the same facts, to every question in the order given. With `careless` it minds no scope."""
+    """Answers with the same facts, to every question in the order given. With `careless` it minds no
+    scope.
+    """
 
     def __init__(self, facts: Sequence[Fact], *, careless: bool = False) -> None:
         self.answer, self.careless = list(facts), careless
@@ -116,7 +124,9 @@ class Facts(FactSource):
 
 @deviates("`error` is the exception itself, for tests written in Python", law="keywords_are_typed_for_toml")
 class Ones(Embedder):
-    """One vector of two dimensions for every text; fails with `error`, where given. `asked` is what it was asked."""
+    """One vector of two dimensions for every text; fails with `error`, where given. `asked` is what it was
+    asked.
+    """
 
     dimensions = 2
     model = "ones"
@@ -157,7 +167,9 @@ class Adding(Interpreter):
     async def interpret(self, intent: Intent) -> Intent:
         """Return the intent with more of both."""
         queries = dict.fromkeys((*(intent.queries or (intent.question,)), *self.queries))
-        return intent.replace(queries=tuple(queries), concepts=tuple(dict.fromkeys((*intent.concepts, *self.concepts))))
+        return intent.replace(
+            queries=tuple(queries), concepts=tuple(dict.fromkeys((*intent.concepts, *self.concepts)))
+        )
 
 
 class Reversing(Stage):
@@ -189,9 +201,16 @@ class Lines(Transform):
 
     async def transform(self, document: Document) -> Sequence[Document]:
         """Return one document per line."""
-        lines = [line[at : at + self.longest] for line in document.content.splitlines() for at in range(0, len(line), self.longest)]
+        lines = [
+            line[at : at + self.longest]
+            for line in document.content.splitlines()
+            for at in range(0, len(line), self.longest)
+        ]
         texts = [line for line in lines if line.strip()]
-        return [document.replace(id=f"{document.id}#{n}", content=text, parent=document.id) for n, text in enumerate(texts)]
+        return [
+            document.replace(id=f"{document.id}#{n}", content=text, parent=document.id)
+            for n, text in enumerate(texts)
+        ]
 
 
 class Echo(Generator):
@@ -201,12 +220,16 @@ class Echo(Generator):
         self.data: Mapping[str, Any] = data or {}
         self.asked: list[Sequence[Mapping[str, str]]] = []
 
-    async def complete(self, messages: Sequence[Mapping[str, str]], *, schema: Mapping[str, Any] | None = None) -> Completion:
+    async def complete(
+        self, messages: Sequence[Mapping[str, str]], *, schema: Mapping[str, Any] | None = None
+    ) -> Completion:
         """Return the last content; with a schema, the empty value of each key that `data` does not give."""
         self.asked.append(messages)
         text = messages[-1]["content"] if messages else ""
         if schema is None:
             return Completion(text=text, model="echo")
         empty = {"string": "", "integer": 0, "number": 0.0, "boolean": False, "array": [], "object": {}}
-        blanks = {name: empty.get(part.get("type"), "") for name, part in schema.get("properties", {}).items()}
+        blanks = {
+            name: empty.get(part.get("type"), "") for name, part in schema.get("properties", {}).items()
+        }
         return Completion(text=text, data={**blanks, **self.data}, model="echo")

@@ -30,7 +30,9 @@ _OURS = ("contextrouter", "msgspec", "tomli")
 
 
 def third_party(cls: type) -> tuple[str, ...]:
-    """Top-level names of the installed packages imported with the class's module, but for its own and contextrouter's."""
+    """Top-level names of the installed packages imported with the class's module, but for its own and
+    contextrouter's.
+    """
     module = sys.modules.get(cls.__module__)
     path = getattr(module, "__file__", None) or ""
     if not _importable(cls.__module__):
@@ -39,7 +41,9 @@ def third_party(cls: type) -> tuple[str, ...]:
 
 
 def _importable(name: str) -> bool:
-    """Whether another interpreter finds the module by its name; one loaded from a plugin file under a private name it does not."""
+    """Whether another interpreter finds the module by its name; one loaded from a plugin file under a private
+    name it does not.
+    """
     return PathFinder.find_spec(name.partition(".")[0], None) is not None
 
 
@@ -47,9 +51,16 @@ def _importable(name: str) -> bool:
 def _imported(module: str, path: str) -> tuple[str, ...]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry or os.getcwd() for entry in sys.path)}
     ran = subprocess.run(  # noqa: S603 - our own interpreter and program
-        [sys.executable, "-c", _PROGRAM, module, path], capture_output=True, text=True, env=environment, timeout=60, check=False
+        [sys.executable, "-c", _PROGRAM, module, path],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=60,
+        check=False,
     )
     if ran.returncode:
-        raise RuntimeError(f"Module {module or path!r} cannot be imported alone: {ran.stderr.strip().splitlines()[-1]}.")
+        raise RuntimeError(
+            f"Module {module or path!r} cannot be imported alone: {ran.stderr.strip().splitlines()[-1]}."
+        )
     tops: set[str] = set(json.loads(ran.stdout.splitlines()[-1]))
     return tuple(sorted(tops - {*_OURS, module.partition(".")[0]}))

@@ -1,4 +1,6 @@
-"""Durations on a machine that may be busy: the least of several attempts counts, and the machine's own lag is added."""
+"""Durations on a machine that may be busy: the least of several attempts counts, and the machine's own lag is
+added.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ async def idle() -> float:
 
 
 async def ended(task: asyncio.Task[object], most: float) -> float:
-    """Seconds until `task` ends, or `most`; it is waited for, not cancelled, and what it raises is left in it."""
+    """Seconds until `task` ends, or `most`; it is waited for, not cancelled, and what it raises is left in
+    it.
+    """
     started = monotonic()
     await asyncio.wait({task}, timeout=most)
     return monotonic() - started
@@ -61,7 +65,9 @@ async def ended(task: asyncio.Task[object], most: float) -> float:
 
 @contextmanager
 def clock_readings() -> Iterator[list[str]]:
-    """Note who reads the time of day in this thread, by `time.time`, `datetime.now` or their like; Python's own modules may."""
+    """Note who reads the time of day in this thread, by `time.time`, `datetime.now` or their like; Python's
+    own modules may.
+    """
     readings: list[str] = []
     before = sys.getprofile()
 
@@ -83,4 +89,6 @@ def _reads_clock(called: Any) -> bool:
     if called in (time.time, time.time_ns):
         return True
     owner = getattr(called, "__self__", None)
-    return isinstance(owner, type) and issubclass(owner, date) and called.__name__ in ("now", "utcnow", "today")
+    return (
+        isinstance(owner, type) and issubclass(owner, date) and called.__name__ in ("now", "utcnow", "today")
+    )

@@ -8,15 +8,16 @@ from typing import Any
 
 from contextrouter.contracts import Plugin
 from contextrouter.testing.exercise import EXERCISES
-from contextrouter.testing.kit import kind_of
+from contextrouter.testing.kinds import kind_of
 
 
 class Subject:
     """A plugin class under test: how to make a fresh instance, and what to ask it.
 
-    `make` returns a new instance each time, `example` of the class unless given. `questions` are texts the instance has answers
-    to; a class may name some in `example_questions`. `dimensions` is the length of the vectors a store is filled with.
-    `deviations` maps laws that are not to hold to reasons, beside those the class names.
+    `make` returns a new instance each time, `example` of the class unless given. `questions` are texts the
+    instance has answers to; a class may name some in `example_questions`. `dimensions` is the length of the
+    vectors a store is filled with. `deviations` maps laws that are not to hold to reasons, beside those the
+    class names.
     """
 
     def __init__(
@@ -50,7 +51,9 @@ class Subject:
     async def answers(self, plugin: Any) -> list[Any]:
         """What the instance answers to each input of its exercise, in comparable form."""
         exercise = self.exercise
-        return [exercise.seen(await exercise.call(plugin, given)) for given in await exercise.inputs(self, plugin)]
+        return [
+            exercise.seen(await exercise.call(plugin, given)) for given in await exercise.inputs(self, plugin)
+        ]
 
     async def session(self, plugin: Any) -> list[Any]:
         """Open the instance, ask it, close it."""

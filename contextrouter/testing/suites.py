@@ -1,4 +1,5 @@
-"""A suite of tests per kind of plugin, each law a test method, for pytest or any runner that collects `test_` methods.
+"""A suite of tests per kind of plugin, each law a test method, for pytest or any runner that collects `test_`
+methods.
 
     class TestMine(ConnectorSuite):
         plugin = Mine
@@ -13,8 +14,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from contextrouter.contracts import Plugin
-from contextrouter.testing.kit import Broken, Law
+from contextrouter.testing.kit import Law
 from contextrouter.testing.laws import LAWS
+from contextrouter.testing.messages import Broken
 from contextrouter.testing.subject import Subject
 from contextrouter.testing.verdict import judge, law_named, subject_of
 
@@ -22,7 +24,8 @@ from contextrouter.testing.verdict import judge, law_named, subject_of
 class Suite:
     """What the suites share. `plugin` is the class under test.
 
-    `questions` are texts that what `make()` returns has answers to, `dimensions` the length of vectors it takes.
+    `questions` are texts that what `make()` returns has answers to, `dimensions` the length of vectors it
+    takes.
     """
 
     plugin: ClassVar[type[Plugin]]
@@ -38,7 +41,9 @@ class Suite:
         if not hasattr(type(self), "plugin"):
             raise TypeError(f"{type(self).__name__} names no plugin; write `plugin = TheClass` in it.")
         own: dict[str, str] = getattr(type(self), "deviations", {})
-        return subject_of(self.plugin, self.make, questions=self.questions, dimensions=self.dimensions, deviations=own)
+        return subject_of(
+            self.plugin, self.make, questions=self.questions, dimensions=self.dimensions, deviations=own
+        )
 
 
 def _test(law: Law) -> Callable[[Any], None]:

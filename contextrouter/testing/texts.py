@@ -1,4 +1,6 @@
-"""What the kit says to plugins: texts that are meant well, texts that are not, and documents to fill a store with."""
+"""What the kit says to plugins: texts that are meant well, texts that are not, and documents to fill a store
+with.
+"""
 
 from __future__ import annotations
 
@@ -41,16 +43,29 @@ HOSTILE = (
 BLANK = ("", " ", "\n\t ", "\u3000\u200b")
 
 PROBES = (
-    "sun sea moon water light world people time book search learning machine science music history language house city "
-    "welcome example news data software model network question answer text page document test start first new",
-    "machine learning", "artificial intelligence", "example", "search", "news", "the",
-)  # fmt: skip
+    (
+        "sun sea moon water light world people time book search learning machine science music history"
+        " language house city welcome example news data software model network question answer text page"
+        " document test start first new"
+    ),
+    "machine learning",
+    "artificial intelligence",
+    "example",
+    "search",
+    "news",
+    "the",
+)
 """What a source is asked when nobody says what its example knows."""
 
 _TOLD = (
     ("tides", "Tides", "The moon and the sun raise the tides of the sea twice a day.", "sea"),
     ("comets", "Comets", "A comet is ice and dust; near the sun it grows a tail of light.", "sky"),
-    ("lighthouse", "Lighthouses", "A lighthouse warns ships of rocks with a light that turns above the sea.", "sea"),
+    (
+        "lighthouse",
+        "Lighthouses",
+        "A lighthouse warns ships of rocks with a light that turns above the sea.",
+        "sea",
+    ),
     ("harbour", "Harbours", "Ships wait in the harbour for the tide before they sail with the moon.", "sea"),
     ("orbit", "Orbits", "The moon keeps an orbit around the earth and shows one face.", "sky"),
     ("salt", "Salt", "Salt is left when the sun dries sea water in shallow pans.", "sea"),
@@ -63,14 +78,23 @@ _DAY = datetime(2025, 6, 1, 9, tzinfo=UTC)
 
 
 def library() -> list[Document]:
-    """Eight small documents about the sea and the sky, one dated every ten days from 2025-06-01, with a topic as metadata."""
+    """Eight small documents about the sea and the sky, one dated every ten days from 2025-06-01, with a topic
+    as metadata.
+    """
     return [
         Document(
-            id=f"kit-{name}", title=title, content=text, snippet=text[:40], url=f"https://example.org/{name}", kind="book",
-            updated_at=_DAY + timedelta(days=10 * number), keywords=(title.lower(),), metadata={"topic": topic},
+            id=f"kit-{name}",
+            title=title,
+            content=text,
+            snippet=text[:40],
+            url=f"https://example.org/{name}",
+            kind="book",
+            updated_at=_DAY + timedelta(days=10 * number),
+            keywords=(title.lower(),),
+            metadata={"topic": topic},
         )
         for number, (name, title, text, topic) in enumerate(_TOLD)
-    ]  # fmt: skip
+    ]
 
 
 def prose(words: int = 3000) -> str:

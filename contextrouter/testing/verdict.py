@@ -8,8 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from contextrouter.contracts import Plugin
-from contextrouter.testing.kit import Finding, Law, find, kind_of, nearest_law
+from contextrouter.testing.kinds import kind_of
+from contextrouter.testing.kit import Finding, Law, find
 from contextrouter.testing.laws import LAWS
+from contextrouter.testing.messages import nearest_law
 from contextrouter.testing.subject import Subject
 
 _FIRST = "example_works"
@@ -50,12 +52,16 @@ def subject_of(
     dimensions: int = 16,
     deviations: Mapping[str, str] | None = None,
 ) -> Subject:
-    """A subject whose deviations are all from laws of its kind, each with a reason. Raises ValueError for others."""
+    """A subject whose deviations are all from laws of its kind, each with a reason. Raises ValueError for
+    others.
+    """
     subject = Subject(cls, make, questions=questions, dimensions=dimensions, deviations=deviations)
     for name, reason in subject.deviations.items():
         law_named(cls, name)
         if not isinstance(reason, str) or not reason.strip():
-            raise ValueError(f"Deviation of {cls.__name__} from {name!r} has no reason; say why the law does not fit.")
+            raise ValueError(
+                f"Deviation of {cls.__name__} from {name!r} has no reason; say why the law does not fit."
+            )
     return subject
 
 
@@ -65,7 +71,9 @@ def judge(subject: Subject, law: Law) -> Finding:
 
 
 def verdict(subject: Subject) -> Verdict:
-    """Check a subject by all laws of its kind. Where its example does not work, the laws that need it are not applicable."""
+    """Check a subject by all laws of its kind. Where its example does not work, the laws that need it are not
+    applicable.
+    """
     findings: list[Finding] = []
     works = True
     for law in laws_of(subject.cls):

@@ -27,11 +27,18 @@ def shelf() -> list[Document]:
     """Four documents, one of them restricted."""
     return [
         Document(
-            id=name, title=name.title(), content=text, snippet=text[:12], url=f"https://example.org/{name}", kind="book",
-            sensitivity=level, updated_at=datetime(2025, 1, number, tzinfo=UTC), metadata={"shelf": number},
+            id=name,
+            title=name.title(),
+            content=text,
+            snippet=text[:12],
+            url=f"https://example.org/{name}",
+            kind="book",
+            sensitivity=level,
+            updated_at=datetime(2025, 1, number, tzinfo=UTC),
+            metadata={"shelf": number},
         )
         for number, (name, text, level) in enumerate(_SHELF, 1)
-    ]  # fmt: skip
+    ]
 
 
 class Shelf(Connector):

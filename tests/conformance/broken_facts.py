@@ -16,9 +16,12 @@ from contextrouter.model import Entity, Fact, Intent, Query
 from contextrouter.testing import Adding, Echo
 
 _TOLD = (
-    ("Moon", "orbits", "Earth", 1.0, None), ("Moon", "raises", "tides", 0.9, None), ("Moon", "reflects", "sunlight", 0.9, None),
-    ("Moon", "hides", "base", 0.8, "restricted"), ("Sun", "dries", "salt", 0.7, None),
-)  # fmt: skip
+    ("Moon", "orbits", "Earth", 1.0, None),
+    ("Moon", "raises", "tides", 0.9, None),
+    ("Moon", "reflects", "sunlight", 0.9, None),
+    ("Moon", "hides", "base", 0.8, "restricted"),
+    ("Sun", "dries", "salt", 0.7, None),
+)
 
 
 class Told(FactSource):
@@ -27,26 +30,34 @@ class Told(FactSource):
     example_questions: ClassVar[Sequence[str]] = ("What does the Moon do?", "Sun")
 
     def __init__(self) -> None:
-        self.told = [Fact(subject=s, predicate=p, object=o, confidence=c, sensitivity=level) for s, p, o, c, level in _TOLD]
+        self.told = [
+            Fact(subject=s, predicate=p, object=o, confidence=c, sensitivity=level)
+            for s, p, o, c, level in _TOLD
+        ]
 
     async def facts(self, query: Query) -> Sequence[Fact]:
         return self.found(query)[: max(0, query.limit)]
 
     def found(self, query: Query) -> list[Fact]:
         named = [fact for fact in self.told if fact.subject in query.text or fact.subject in query.entities]
-        return [fact for fact in named if query.scope is None or query.scope.replace(tenant=None).allows(fact)]
+        return [
+            fact for fact in named if query.scope is None or query.scope.replace(tenant=None).allows(fact)
+        ]
 
     async def entities(self, query: Query) -> Sequence[Entity]:
         names = dict.fromkeys(fact.subject for fact in self.found(query))
         return [Entity(id=name, name=name) for name in names][: max(0, query.limit)]
 
-
     async def path(self, start: str, goal: str, query: Query, *, hops: int = 4) -> Sequence[Fact]:
-        seen = [fact for fact in self.told if query.scope is None or query.scope.replace(tenant=None).allows(fact)]
+        seen = [
+            fact for fact in self.told if query.scope is None or query.scope.replace(tenant=None).allows(fact)
+        ]
         return [fact for fact in seen if {fact.subject, fact.object} == {start, goal}]
 
     async def related(self, name: str, query: Query) -> Sequence[Entity]:
-        return [Entity(id=fact.object, name=fact.object) for fact in self.told if fact.subject == name][: max(0, query.limit)]
+        return [Entity(id=fact.object, name=fact.object) for fact in self.told if fact.subject == name][
+            : max(0, query.limit)
+        ]
 
 
 @breaks("example_has_facts")
@@ -122,7 +133,9 @@ class NeighboursWithoutLimit(Told):
 @breaks("ways_and_neighbours_keep_limit_and_scope")
 class WayThroughWhatIsHidden(Told):
     async def facts(self, query: Query) -> Sequence[Fact]:
-        return [each for each in await super().facts(query.replace(limit=100)) if each.sensitivity][: max(0, query.limit)]
+        return [each for each in await super().facts(query.replace(limit=100)) if each.sensitivity][
+            : max(0, query.limit)
+        ]
 
     async def path(self, start: str, goal: str, query: Query, *, hops: int = 4) -> Sequence[Fact]:
         return await super().path(start, goal, query.replace(scope=None))
@@ -176,21 +189,27 @@ class SurerThanSure(Knowing):
 
 @breaks("answers_are_completions")
 class NoCompletion(Echo):
-    async def complete(self, messages: Sequence[Mapping[str, str]], *, schema: Mapping[str, Any] | None = None) -> Any:
+    async def complete(
+        self, messages: Sequence[Mapping[str, str]], *, schema: Mapping[str, Any] | None = None
+    ) -> Any:
         made = await super().complete(messages, schema=schema)
         return SimpleNamespace(text=made.text, data=made.data)
 
 
 @breaks("tokens_are_counts")
 class LessThanNoTokens(Echo):
-    async def complete(self, messages: Sequence[Mapping[str, str]], *, schema: Mapping[str, Any] | None = None) -> Completion:
+    async def complete(
+        self, messages: Sequence[Mapping[str, str]], *, schema: Mapping[str, Any] | None = None
+    ) -> Completion:
         made = await super().complete(messages, schema=schema)
         return Completion(text=made.text, data=made.data, tokens_in=-1)
 
 
 @breaks("schema_is_answered_with_data")
 class TextOnly(Echo):
-    async def complete(self, messages: Sequence[Mapping[str, str]], *, schema: Mapping[str, Any] | None = None) -> Completion:
+    async def complete(
+        self, messages: Sequence[Mapping[str, str]], *, schema: Mapping[str, Any] | None = None
+    ) -> Completion:
         return await super().complete(messages)
 
 

@@ -12,7 +12,8 @@ from breaking import breaks
 from broken_common import Shelf
 
 from contextrouter.contracts import TermStatistics
-from contextrouter.model import Document, Facet, Hit, Query, Scope
+from contextrouter.model import Document, Facet, Hit, Query
+from contextrouter.scope import Scope
 from contextrouter.testing import admits
 
 
@@ -65,7 +66,10 @@ class AnotherBestAlone(Shelf):
 @breaks("scores_are_finite")
 class NoNumber(Shelf):
     def found(self, query: Query) -> list[Hit]:
-        return [*super().found(query)[:-1], *(hit.replace(score=float("nan")) for hit in super().found(query)[-1:])]
+        return [
+            *super().found(query)[:-1],
+            *(hit.replace(score=float("nan")) for hit in super().found(query)[-1:]),
+        ]
 
 
 @breaks("scores_are_in_their_range")
@@ -157,7 +161,11 @@ class Library(Shelf):
             yield document
 
     async def fetch(self, ids: Sequence[str], scope: Scope | None = None) -> Sequence[Document]:
-        known = {document.id: document for document in self.documents if admits(document, Query(text="", scope=scope))}
+        known = {
+            document.id: document
+            for document in self.documents
+            if admits(document, Query(text="", scope=scope))
+        }
         return [known[id] for id in ids if id in known]
 
     async def neighbours(self, ids: Sequence[str], limit: int, scope: Scope | None = None) -> Sequence[Hit]:
@@ -170,7 +178,9 @@ class Library(Shelf):
 
     def counted(self, hits: Sequence[Hit], dimensions: Sequence[str]) -> list[Facet]:
         counts = Counter((name, str(getattr(hit.document, name))) for hit in hits for name in dimensions)
-        return [Facet(dimension=name, value=value, count=count) for (name, value), count in sorted(counts.items())]
+        return [
+            Facet(dimension=name, value=value, count=count) for (name, value), count in sorted(counts.items())
+        ]
 
     async def statistics(self, terms: Sequence[str], scope: Scope | None = None) -> TermStatistics:
         shown = [document for document in self.documents if admits(document, Query(text="", scope=scope))]
@@ -236,7 +246,9 @@ class CountsTheFirst(Library):
 class CountsWords(Library):
     async def statistics(self, terms: Sequence[str], scope: Scope | None = None) -> TermStatistics:
         told = await super().statistics(terms, scope)
-        return told.__class__(documents=1, average_length=9.0, frequencies={t: n * 10 for t, n in told.frequencies.items()})
+        return told.__class__(
+            documents=1, average_length=9.0, frequencies={t: n * 10 for t, n in told.frequencies.items()}
+        )
 
 
 @breaks("version_is_stable")

@@ -11,7 +11,8 @@ from breaking import breaks
 from contextrouter.builtin.providers.memory import Memory
 from contextrouter.contracts import Entry, TermStatistics
 from contextrouter.filters import FIELDS, passes
-from contextrouter.model import Document, Facet, Hit, Query, Scope
+from contextrouter.model import Document, Facet, Hit, Query
+from contextrouter.scope import Scope
 
 
 class Store(Memory):
@@ -21,9 +22,13 @@ class Store(Memory):
     def example(cls) -> Self:
         return cls(embedder="default")
 
-    async def behind(self, query: Query, kept: Callable[[Document], bool], limit: int, **lifted: Any) -> list[Hit]:
+    async def behind(
+        self, query: Query, kept: Callable[[Document], bool], limit: int, **lifted: Any
+    ) -> list[Hit]:
         """The first `limit` hits of the query without some of its conditions, of those the kept."""
-        return [hit for hit in await super().search(query.replace(limit=limit, **lifted)) if kept(hit.document)]
+        return [
+            hit for hit in await super().search(query.replace(limit=limit, **lifted)) if kept(hit.document)
+        ]
 
 
 @breaks("canaries_never_leave_their_scope")
@@ -34,7 +39,9 @@ class UnknownLevelsArePublic(Store):
             return await super().search(query)
 
         def kept(document: Document) -> bool:
-            return scope.allows(document.replace(sensitivity=None) if document.sensitivity == "cosmic" else document)
+            return scope.allows(
+                document.replace(sensitivity=None) if document.sensitivity == "cosmic" else document
+            )
 
         return (await self.behind(query, kept, 10_000, scope=None))[: query.limit]
 
@@ -59,7 +66,11 @@ class FiltersBehindTheLimit(Store):
 class MetadataFirst(Store):
     async def search(self, query: Query) -> Sequence[Hit]:
         def kept(document: Document) -> bool:
-            told = {key: value for key, value in document.metadata.items() if key in FIELDS and isinstance(value, str)}
+            told = {
+                key: value
+                for key, value in document.metadata.items()
+                if key in FIELDS and isinstance(value, str)
+            }
             many = {key: (told.pop(key),) for key in ("labels", "keywords") if key in told}
             return passes(document.replace(**told, **many), query.filters)
 
@@ -82,7 +93,9 @@ class KeepsOldChunks(Store):
         stored = self._stored.get((entry.document.tenant or "", entry.document.id))
         new = {chunk.id for chunk in entry.chunks}
         old = [chunk for chunk in (stored.chunks if stored else ()) if chunk.document.id not in new]
-        vectors = {leg: [*given, *(chunk.vectors.get(leg) for chunk in old)] for leg, given in entry.vectors.items()}
+        vectors = {
+            leg: [*given, *(chunk.vectors.get(leg) for chunk in old)] for leg, given in entry.vectors.items()
+        }
         chunks = [*entry.chunks, *(chunk.document for chunk in old)]
         return Entry(document=entry.document, chunks=chunks, vectors=vectors, fingerprint=entry.fingerprint)
 
@@ -91,7 +104,9 @@ class KeepsOldChunks(Store):
 class DoublesWhatComesTwice(Store):
     async def upsert(self, entries: Sequence[Entry]) -> None:
         keys = [(entry.document.tenant, entry.document.id) for entry in entries]
-        await super().upsert([_doubled(e) if keys.count(key) > 1 else e for e, key in zip(entries, keys, strict=True)])
+        await super().upsert(
+            [_doubled(e) if keys.count(key) > 1 else e for e, key in zip(entries, keys, strict=True)]
+        )
 
 
 def _doubled(entry: Entry) -> Entry:
@@ -114,7 +129,10 @@ class FirstFingerprint(Store):
         await super().upsert(entries)
 
     async def fingerprints(self, tenant: str | None = None) -> Mapping[str, str]:
-        return {id: self.first.get((tenant, id), told) for id, told in (await super().fingerprints(tenant)).items()}
+        return {
+            id: self.first.get((tenant, id), told)
+            for id, told in (await super().fingerprints(tenant)).items()
+        }
 
 
 @breaks("tenants_keep_documents_apart")
@@ -157,13 +175,19 @@ class CountsChunks(Store):
 @breaks("chunks_are_no_laxer_than_their_document")
 class ChunksArePublic(Store):
     async def upsert(self, entries: Sequence[Entry]) -> None:
-        await super().upsert([
-            Entry(
-                document=entry.document, vectors=entry.vectors, fingerprint=entry.fingerprint,
-                chunks=[chunk.replace(sensitivity=chunk.sensitivity or "public") for chunk in entry.chunks],
-            )
-            for entry in entries
-        ])  # fmt: skip
+        await super().upsert(
+            [
+                Entry(
+                    document=entry.document,
+                    vectors=entry.vectors,
+                    fingerprint=entry.fingerprint,
+                    chunks=[
+                        chunk.replace(sensitivity=chunk.sensitivity or "public") for chunk in entry.chunks
+                    ],
+                )
+                for entry in entries
+            ]
+        )
 
 
 @breaks("version_changes_with_the_content")
@@ -182,13 +206,17 @@ class Linked(Store):
     """Keeps the laws of links and counts as well."""
 
     async def neighbours(self, ids: Sequence[str], limit: int, scope: Scope | None = None) -> Sequence[Hit]:
-        near = [d for d in self._documents() if set(ids) & set(d.links) and (scope is None or scope.allows(d))]
+        near = [
+            d for d in self._documents() if set(ids) & set(d.links) and (scope is None or scope.allows(d))
+        ]
         return [Hit(document=document) for document in near][:limit]
 
     async def facets(self, query: Query, dimensions: Sequence[str]) -> Sequence[Facet]:
         seen = [d for d in self._documents() if query.scope is None or query.scope.allows(d)]
         counts = Counter((name, str(getattr(document, name))) for document in seen for name in dimensions)
-        return [Facet(dimension=name, value=value, count=count) for (name, value), count in sorted(counts.items())]
+        return [
+            Facet(dimension=name, value=value, count=count) for (name, value), count in sorted(counts.items())
+        ]
 
     def _documents(self) -> list[Document]:
         return [stored.document for stored in self._stored.values()]

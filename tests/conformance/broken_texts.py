@@ -78,7 +78,10 @@ class LooksAtTheClock(Changing):
 @breaks("one_score_per_document")
 class OneScoreMore(Overlap):
     async def score(self, query: str, documents: Sequence[Document]) -> Sequence[float]:
-        return [*await super().score(query, documents), *([0.0] if query == "moon" and len(documents) == 1 else [])]
+        return [
+            *await super().score(query, documents),
+            *([0.0] if query == "moon" and len(documents) == 1 else []),
+        ]
 
 
 @breaks("reranker_scores_are_finite")
@@ -117,7 +120,9 @@ class OneVectorLess(Hashing):
 @breaks("vectors_have_the_dimensions")
 class ShortForBlanks(Hashing):
     async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[Vector]:
-        return [v if text.strip() else [0.0] for v, text in zip(await super().embed(texts), texts, strict=True)]
+        return [
+            v if text.strip() else [0.0] for v, text in zip(await super().embed(texts), texts, strict=True)
+        ]
 
 
 @breaks("vectors_have_length_one")

@@ -1,4 +1,6 @@
-"""The kit bites: a plugin broken on purpose breaks exactly the law it should, and every law has such a plugin."""
+"""The kit bites: a plugin broken on purpose breaks exactly the law it should, and every law has such a
+plugin.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,32 @@ import pytest
 from breaking import BROKEN
 
 from contextrouter.contracts import Plugin
-from contextrouter.testing import LAWS, Adding, Facts, Fixed, Legs, Lines, Reversing, judge, laws_of, subject_of
+from contextrouter.testing import (
+    LAWS,
+    Adding,
+    Facts,
+    Fixed,
+    Legs,
+    Lines,
+    Reversing,
+    judge,
+    laws_of,
+    subject_of,
+)
 
 assert broken_common.Shelf in broken_heavy.Heavy.__mro__
 OBEYING = (
-    *broken_sources.OBEYING, *broken_stores.OBEYING, *broken_facts.OBEYING, *broken_texts.OBEYING, Adding, Facts, Fixed, Legs,
-    Lines, Reversing,
-)  # fmt: skip
+    *broken_sources.OBEYING,
+    *broken_stores.OBEYING,
+    *broken_facts.OBEYING,
+    *broken_texts.OBEYING,
+    Adding,
+    Facts,
+    Fixed,
+    Legs,
+    Lines,
+    Reversing,
+)
 CASES = [(law, cls) for law, classes in BROKEN.items() for cls in classes]
 
 

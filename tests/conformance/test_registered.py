@@ -1,4 +1,6 @@
-"""Every registered plugin keeps the laws of its kind; entry points and the plugin folder are read, so that none is forgotten."""
+"""Every registered plugin keeps the laws of its kind; entry points and the plugin folder are read, so that
+none is forgotten.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ import pytest
 
 from contextrouter.contracts import KINDS, Plugin
 from contextrouter.errors import MissingDependency
-from contextrouter.plugins import Registry
+from contextrouter.runtime.registry import Registry
 from contextrouter.testing import Law, Subject, judge, laws_of, subject_of
 
 ROOT = Path(__file__).parents[2]
@@ -19,14 +21,18 @@ DEVIATIONS = {("generator", "extractive", "schema_is_answered_with_data")}
 
 
 def plugins(registry: Registry) -> dict[tuple[str, str], type[Plugin]]:
-    """Every plugin there is, by kind and name; one of ours whose distribution is not installed is not there."""
+    """Every plugin there is, by kind and name; one of ours whose distribution is not installed is not
+    there.
+    """
     found = {}
     for kind in KINDS:
         for name in registry.names(kind):
             try:
                 found[kind, name] = registry.load(kind, name)
             except MissingDependency:
-                assert name not in registry.entries(kind), f"{kind} {name} is registered and cannot be imported"
+                assert name not in registry.entries(kind), (
+                    f"{kind} {name} is registered and cannot be imported"
+                )
     return found
 
 
@@ -48,7 +54,9 @@ def subject(kind: str, name: str) -> Subject:
     return subject_of(REGISTRY.load(kind, name))
 
 
-@pytest.mark.parametrize(("kind", "name", "law"), CASES, ids=[f"{kind}-{name}-{law.name}" for kind, name, law in CASES])
+@pytest.mark.parametrize(
+    ("kind", "name", "law"), CASES, ids=[f"{kind}-{name}-{law.name}" for kind, name, law in CASES]
+)
 def test_registered_plugin_keeps_the_law(kind: str, name: str, law: Law) -> None:
     finding = judge(subject(kind, name), law)
     if finding.status == "deviates":
@@ -74,18 +82,26 @@ def test_a_new_entry_point_brings_its_cases(tmp_path: Path, monkeypatch: pytest.
     info = tmp_path / "stranger-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[contextrouter.stages]\nstranger = contextrouter.testing.fakes:Reversing\n")
+    (info / "entry_points.txt").write_text(
+        "[contextrouter.stages]\nstranger = contextrouter.testing.fakes:Reversing\n"
+    )
     monkeypatch.syspath_prepend(str(tmp_path))
     after = cases(Registry())
     assert {(kind, name) for kind, name, _ in after} - before == {("stage", "stranger")}
-    assert {law for _, name, law in after if name == "stranger"} == set(laws_of(Registry().load("stage", "stranger")))
+    assert {law for _, name, law in after if name == "stranger"} == set(
+        laws_of(Registry().load("stage", "stranger"))
+    )
 
 
-def test_a_plugin_that_cannot_be_imported_is_not_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plugin_that_cannot_be_imported_is_not_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     info = tmp_path / "lost-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: lost\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[contextrouter.stages]\nlost = contextrouter.no_such_module:Lost\n")
+    (info / "entry_points.txt").write_text(
+        "[contextrouter.stages]\nlost = contextrouter.no_such_module:Lost\n"
+    )
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(Exception, match="cannot be imported"):
         cases(Registry())

@@ -1,4 +1,6 @@
-"""Plugins in forms that their examples do not show keep the laws too: stores with vectors, facts over several hops, other cuts."""
+"""Plugins in forms that their examples do not show keep the laws too: stores with vectors, facts over several
+hops, other cuts.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,13 @@ import pytest
 
 from contextrouter.builtin.facts.sqlite import SqliteFacts
 from contextrouter.builtin.interpreters.normalize import Normalize
-from contextrouter.builtin.providers import sqlite_write
 from contextrouter.builtin.providers.memory import Memory
 from contextrouter.builtin.providers.postgres import Postgres
-from contextrouter.builtin.providers.postgres_embedded import PREFIX, example_folder
-from contextrouter.builtin.providers.sqlite import Sqlite
-from contextrouter.builtin.providers.sqlite_file import StoreFile
+from contextrouter.builtin.providers.postgres.embedded import PREFIX, example_folder
+from contextrouter.builtin.providers.sqlite import Sqlite, write
+from contextrouter.builtin.providers.sqlite.file import StoreFile
 from contextrouter.builtin.stages.freshness import Freshness
-from contextrouter.builtin.transforms.chunk import Chunk
+from contextrouter.builtin.transforms.chunking import Chunk
 from contextrouter.contracts import Entry, Plugin
 from contextrouter.model import Document, Fact
 from contextrouter.testing import FactSourceSuite, InterpreterSuite, ProviderSuite, StageSuite, TransformSuite
@@ -49,7 +50,12 @@ class TestPostgresWithVectors(ProviderSuite):
     plugin = Postgres
 
     def make(self) -> Plugin:
-        return Postgres(dsn=PREFIX + example_folder(), schema=f"variant_{uuid.uuid4().hex[:24]}", exact_below=0, pool_size=4)
+        return Postgres(
+            dsn=PREFIX + example_folder(),
+            schema=f"variant_{uuid.uuid4().hex[:24]}",
+            exact_below=0,
+            pool_size=4,
+        )
 
 
 class TestFactsOfManyHops(FactSourceSuite):
@@ -60,15 +66,26 @@ class TestFactsOfManyHops(FactSourceSuite):
     def _store(self, tmp_path: Path) -> None:
         self.path = str(tmp_path / "facts.db")
         told = [
-            ("Moon", "orbits", "Earth", 1.0), ("Moon", "raises", "tides", 0.9), ("Sun", "raises", "tides", 0.4),
-            ("Earth", "orbits", "Sun", 1.0), ("Moon", "reflects", "sunlight", 0.9), ("OpenAI", "founded_by", "Sam Altman", 0.8),
-        ]  # fmt: skip
+            ("Moon", "orbits", "Earth", 1.0),
+            ("Moon", "raises", "tides", 0.9),
+            ("Sun", "raises", "tides", 0.4),
+            ("Earth", "orbits", "Sun", 1.0),
+            ("Moon", "reflects", "sunlight", 0.9),
+            ("OpenAI", "founded_by", "Sam Altman", 0.8),
+        ]
         facts = [Fact(subject=s, predicate=p, object=o, confidence=c) for s, p, o, c in told]
-        hidden = Fact(subject="Moon", predicate="hides", object="base", tenant="acme", compartment="hr", sensitivity="restricted")
+        hidden = Fact(
+            subject="Moon",
+            predicate="hides",
+            object="base",
+            tenant="acme",
+            compartment="hr",
+            sensitivity="restricted",
+        )
         document = Document(id="sky", content="sky")
-        rows = [sqlite_write.prepare(Entry(document=document, chunks=[document], facts=[*facts, hidden]), ())]
+        rows = [write.prepare(Entry(document=document, chunks=[document], facts=[*facts, hidden]), ())]
         file = StoreFile(self.path, busy_timeout=5.0, threads=1)
-        file.write_here(lambda connection: sqlite_write.upsert(connection, rows, "", 0))
+        file.write_here(lambda connection: write.upsert(connection, rows, "", 0))
         file.forget()
 
     def make(self) -> Plugin:

@@ -16,13 +16,23 @@ import aiohttp
 
 PATIENCE = 60.0
 OPTIONS = (
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-extensions",
-    "--disable-background-networking", "--disable-component-update", "--remote-debugging-port=0", "--hide-scrollbars",
-)  # fmt: skip
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-extensions",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--remote-debugging-port=0",
+    "--hide-scrollbars",
+)
 
 
 class Page:
-    """One page. `complaints` are what it wrote to the console as an error, `asked` the addresses it asked for."""
+    """One page. `complaints` are what it wrote to the console as an error, `asked` the addresses it asked
+    for.
+    """
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self.socket = socket
@@ -60,7 +70,9 @@ class Page:
 
     async def value(self, expression: str) -> Any:
         """What a JavaScript expression is, awaited."""
-        told = await self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        told = await self.call(
+            "Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True
+        )
         assert "exceptionDetails" not in told, told
         return told["result"].get("value")
 
@@ -82,13 +94,23 @@ class Page:
         """Press a key, as a person does."""
         for kind in ("keyDown", "keyUp"):
             more = {"text": text} if text and kind == "keyDown" else {}
-            await self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, **more)
+            await self.call(
+                "Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, **more
+            )
 
-    async def picture(self, path: Path, *, width: int = 1200, height: int = 900, dark: bool = False, whole: bool = False) -> None:
+    async def picture(
+        self, path: Path, *, width: int = 1200, height: int = 900, dark: bool = False, whole: bool = False
+    ) -> None:
         """Save what the page looks like at this size."""
         scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         await self.call("Emulation.setEmulatedMedia", features=scheme)
-        await self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        await self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
         shot = await self.call("Page.captureScreenshot", captureBeyondViewport=whole)
         await asyncio.to_thread(_write, path, base64.b64decode(shot["data"]))
 
@@ -97,7 +119,9 @@ class Page:
 async def browser(folder: Path) -> AsyncIterator[Page]:
     """A page of a browser with a profile of its own in `folder`."""
     command = ["chromium", *OPTIONS, f"--user-data-dir={folder}", "about:blank"]
-    process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     try:
         port = await asyncio.to_thread(_port, folder)
         async with aiohttp.ClientSession() as session:

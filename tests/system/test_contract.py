@@ -13,6 +13,10 @@ TESTS = Path(__file__).parents[1]
 def test_two_hundred_cases_of_each_operation_get_answers_that_the_document_describes():
     told = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(TESTS / "test_server_contract.py")],
-        cwd=TESTS.parent, env=os.environ | {"CONTRACT_EXAMPLES": "200"}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=TESTS.parent,
+        env=os.environ | {"CONTRACT_EXAMPLES": "200"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert told.returncode == 0, told.stdout

@@ -1,4 +1,6 @@
-"""The explorer in a real browser: it asks, shows progress, compares, explains; nothing a document says becomes more than text."""
+"""The explorer in a real browser: it asks, shows progress, compares, explains; nothing a document says
+becomes more than text.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ from contextrouter.testing.fakes import Fixed
 
 PICTURES = Path(os.environ.get("PICTURES", ""))
 HOSTILE = (
-    "<script>window.hurt = 1</script><img src=x onerror='window.hurt = 1'><a href='javascript:window.hurt = 1'>x</a>"
-    "\u202e reversed \u2066 and {{7*7}} `${window.hurt = 1}`"
+    "<script>window.hurt = 1</script><img src=x onerror='window.hurt = 1'><a href='javascript:window.hurt ="
+    " 1'>x</a>\u202e reversed \u2066 and {{7*7}} `${window.hurt = 1}`"
 )
 DONE = "document.getElementById('status').textContent.includes('documents and')"
 
@@ -31,7 +33,9 @@ async def page(tmp_path: Path) -> AsyncIterator[Page]:
     async with browser(tmp_path / "profile") as opened:
         yield opened
         assert [each for each in opened.complaints if "favicon" not in each] == []
-        assert {url.split("/")[2] for url in opened.asked if url.startswith("http")} <= {"127.0.0.1:" + opened.port}  # type: ignore[attr-defined]
+        assert {url.split("/")[2] for url in opened.asked if url.startswith("http")} <= {
+            "127.0.0.1:" + opened.port
+        }  # type: ignore[attr-defined]
 
 
 def at(page: Page, url: str) -> str:
@@ -57,10 +61,18 @@ async def test_the_example_is_asked_explained_and_compared(page: Page, tmp_path:
         await ask(page, QUESTION)
         assert await page.value("document.querySelectorAll('#plan tbody tr').length") >= 15
         assert await page.value("[...document.querySelectorAll('#plan .waiting')].length") == 0
-        titles = await page.value("[...document.querySelectorAll('#result h2')].map(each => each.textContent)")
+        titles = await page.value(
+            "[...document.querySelectorAll('#result h2')].map(each => each.textContent)"
+        )
         assert [title.split(" (")[0] for title in titles] == [
-            "Can it be answered?", "Selected", "Lost, and where", "Assembled context", "Facts", "Coverage", "Timings",
-        ]  # fmt: skip
+            "Can it be answered?",
+            "Selected",
+            "Lost, and where",
+            "Assembled context",
+            "Facts",
+            "Coverage",
+            "Timings",
+        ]
         assert await page.value("document.querySelectorAll('#hits .bar i').length") > 20
         await page.value("document.querySelector('#hits summary').click()")
         why = await page.until("document.querySelector('#hits details[open] ul')?.textContent")
@@ -79,9 +91,13 @@ async def test_the_example_is_asked_explained_and_compared(page: Page, tmp_path:
         assert await page.value("document.documentElement.scrollWidth <= 390")
         link = await page.value("document.getElementById('link').href")
         await page.value("document.getElementById('compare').click()")
-        heads = await page.until("[...document.querySelectorAll('#comparison h3')].map(each => each.textContent).join()")
+        heads = await page.until(
+            "[...document.querySelectorAll('#comparison h3')].map(each => each.textContent).join()"
+        )
         assert heads == "hybrid,vector,text"
-        assert await page.value("[...document.querySelectorAll('#comparison ol')].every(each => each.children.length > 2)")
+        assert await page.value(
+            "[...document.querySelectorAll('#comparison ol')].every(each => each.children.length > 2)"
+        )
         await page.picture(pictures / "explorer-compare.png")
         await page.open(link)  # asks the same again
         await page.until(DONE)
@@ -107,7 +123,11 @@ async def test_sources_are_told_as_they_come_and_the_plan_before(page: Page):
 
 async def test_a_hostile_document_is_text_and_nothing_else(page: Page):
     hostile = document("x", HOSTILE).document.replace(
-        title=HOSTILE + "T" * 50_000, url="javascript:window.hurt=1", path=(HOSTILE,), kind=HOSTILE, id=HOSTILE
+        title=HOSTILE + "T" * 50_000,
+        url="javascript:window.hurt=1",
+        path=(HOSTILE,),
+        kind=HOSTILE,
+        id=HOSTILE,
     )
     hits = [document("x").replace(document=hostile), document("fine")]
     async with served(router(answer=hits)) as server:
@@ -115,19 +135,37 @@ async def test_a_hostile_document_is_text_and_nothing_else(page: Page):
         await ask(page, HOSTILE.replace("\u202e", ""))
         await page.value("document.querySelectorAll('summary').forEach(each => each.click())")
         assert await page.value("window.hurt") is None
-        assert await page.value("document.querySelectorAll('#result script, #result img, #result a[href^=javascript]').length") == 0
-        assert "<script>window.hurt = 1</script>" in await page.value("document.querySelector('#hits h3').textContent")
-        assert not await page.value("/[\\u202a-\\u202e\\u2066-\\u2069]/.test(document.getElementById('result').textContent)")
+        assert (
+            await page.value(
+                "document.querySelectorAll('#result script, #result img, #result a[href^=javascript]').length"
+            )
+            == 0
+        )
+        assert "<script>window.hurt = 1</script>" in await page.value(
+            "document.querySelector('#hits h3').textContent"
+        )
+        assert not await page.value(
+            "/[\\u202a-\\u202e\\u2066-\\u2069]/.test(document.getElementById('result').textContent)"
+        )
         assert await page.value("document.documentElement.scrollWidth <= window.innerWidth")
 
 
 async def test_a_thousand_candidates_do_not_make_the_page_stutter(page: Page):
     many = [document(f"d{n}", f"Text number {n}. " * 20) for n in range(1000)]
-    settings = {"rag": {"interpreters": [], "general_retrieval_final_count": 1000, "token_budget": 0, "candidates": 1000}}
+    settings = {
+        "rag": {
+            "interpreters": [],
+            "general_retrieval_final_count": 1000,
+            "token_budget": 0,
+            "candidates": 1000,
+        }
+    }
     async with served(router(settings, answer=many)) as server:
         await page.open(at(page, server.url))
-        await page.value("window.longest = 0; new PerformanceObserver(l => l.getEntries().forEach(e => { window.longest = "
-                         "Math.max(window.longest, e.duration) })).observe({ entryTypes: ['longtask'] })")  # fmt: skip
+        await page.value(
+            "window.longest = 0; new PerformanceObserver(l => l.getEntries().forEach(e => { window.longest = "
+            "Math.max(window.longest, e.duration) })).observe({ entryTypes: ['longtask'] })"
+        )
         await ask(page, "text")
         await page.until("document.querySelectorAll('#hits > ol > li').length === 1000")
         sys.stderr.write(f"longest task: {await page.value('window.longest')} ms\n")
@@ -141,9 +179,14 @@ async def test_with_keys_the_page_asks_for_one_and_shows_what_it_may_not_see(pag
         await page.open(at(page, server.url))
         await page.until("!document.getElementById('keyed').hidden")
         page.complaints.clear()  # the browser notes the 401
-        await page.value(f"(k => {{ k.value = '{KEY}'; k.dispatchEvent(new Event('change')) }})(document.getElementById('key'))")
+        await page.value(
+            f"(k => {{ k.value = '{KEY}'; k.dispatchEvent(new Event('change'))"
+            " })(document.getElementById('key'))"
+        )
         await page.until("document.querySelectorAll('#sources li').length === 2")
-        assert "excluded: outside the caller's scope" in await page.value("document.querySelector('#sources .off').textContent")
+        assert "excluded: outside the caller's scope" in await page.value(
+            "document.querySelector('#sources .off').textContent"
+        )
         await ask(page, "q")
         assert KEY not in await page.value("document.getElementById('link').href + location.href")
 
@@ -156,7 +199,18 @@ async def test_everything_is_reached_by_keyboard_and_has_a_name(page: Page):
         for _ in range(25):
             await page.press("Tab", 9)
             seen.append(await page.value("document.activeElement.id || document.activeElement.tagName"))
-        assert {"submit", "compare", "planned", "legs", "mode", "deadline", "link", "INPUT", "SUMMARY", "PRE"} <= set(seen)
+        assert {
+            "submit",
+            "compare",
+            "planned",
+            "legs",
+            "mode",
+            "deadline",
+            "link",
+            "INPUT",
+            "SUMMARY",
+            "PRE",
+        } <= set(seen)
         nodes = (await page.call("Accessibility.getFullAXTree"))["nodes"]
         wanted = ("button", "textbox", "combobox", "checkbox", "link", "heading", "region")
         named = [node for node in nodes if not node.get("ignored") and node["role"]["value"] in wanted]

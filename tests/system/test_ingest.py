@@ -19,7 +19,10 @@ import pytest
 
 KILLS, BATCH = 20, 16
 GIGABYTES = float(os.environ.get("INGEST_GIGABYTES", "2"))  # all of them take twenty minutes
-WORDS = "tide moon sea wave shore sand harbour keel mast sail rope anchor gull storm cloud rain wind salt depth reef".split()
+WORDS = (
+    "tide moon sea wave shore sand harbour keel mast sail rope anchor gull storm cloud rain wind salt depth"
+    " reef".split()
+)
 SETTINGS = """
 [plugins]
 paths = ["."]
@@ -71,15 +74,23 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """60 documents of 1 to 12 sections, one of 24."""
     chance, made = random.Random(7), tmp_path_factory.mktemp("texts")
     for number in range(60):
-        sections = (f"## Part {n}\n\n" + " ".join(sentences(chance, 6)) for n in range(24 if number == 30 else 1 + number % 12))
+        sections = (
+            f"## Part {n}\n\n" + " ".join(sentences(chance, 6))
+            for n in range(24 if number == 30 else 1 + number % 12)
+        )
         (made / f"{number:02}.md").write_text(f"# Page {number}\n\n" + "\n\n".join(sections) + "\n")
     (made / "facts.jsonl").write_text('{"subject": "moon", "predicate": "raises", "object": "tide"}\n')
     return made
 
 
 def settings(
-    at: Path, folder: Path, *, embedder: str = "counting", target: int = 64, transforms: str = '["chunk", "keywords"]'
-) -> Path:  # fmt: skip
+    at: Path,
+    folder: Path,
+    *,
+    embedder: str = "counting",
+    target: int = 64,
+    transforms: str = '["chunk", "keywords"]',
+) -> Path:
     at.mkdir()
     (at / "counting.py").write_text(COUNTING)
     values = {"embedder": embedder, "target": target, "transforms": transforms}
@@ -90,8 +101,9 @@ def settings(
 def content(store: Path) -> list[tuple[Any, ...]]:
     """All that a store holds, whatever numbers its rows have."""
     sql = (
-        "SELECT d.tenant, d.id, d.fingerprint, c.id, c.length, t.payload, v.vector, v.keywords FROM documents d LEFT JOIN"
-        " chunks c ON c.document = d.number LEFT JOIN texts t ON t.chunk = c.number LEFT JOIN vectors v ON v.chunk = c.number"
+        "SELECT d.tenant, d.id, d.fingerprint, c.id, c.length, t.payload, v.vector, v.keywords FROM documents"
+        " d LEFT JOIN chunks c ON c.document = d.number LEFT JOIN texts t ON t.chunk = c.number LEFT JOIN"
+        " vectors v ON v.chunk = c.number"
     )
     connection = sqlite3.connect(store)
     found = sorted(connection.execute(sql), key=repr)
@@ -99,16 +111,23 @@ def content(store: Path) -> list[tuple[Any, ...]]:
     return found
 
 
-def test_a_run_killed_at_any_point_is_taken_up_and_does_no_more_than_one_batch_again(folder: Path, tmp_path: Path) -> None:
+def test_a_run_killed_at_any_point_is_taken_up_and_does_no_more_than_one_batch_again(
+    folder: Path, tmp_path: Path
+) -> None:
     undisturbed = settings(tmp_path / "undisturbed", folder)
     subprocess.run([sys.executable, "-c", RUN, str(undisturbed), str(BATCH)], check=True)
-    expected, once = content(undisturbed.parent / "s.db"), Counter((undisturbed.parent / "log").read_text().split())
+    expected, once = (
+        content(undisturbed.parent / "s.db"),
+        Counter((undisturbed.parent / "log").read_text().split()),
+    )
     largest = max(Counter(row[1] for row in expected).values())
     chance, cut_short, most = random.Random(11), 0, 0
     for number in range(KILLS):
         path = settings(tmp_path / str(number), folder)
         log = path.parent / "log"
-        with subprocess.Popen([sys.executable, "-c", RUN, str(path), str(BATCH)], start_new_session=True) as process:
+        with subprocess.Popen(
+            [sys.executable, "-c", RUN, str(path), str(BATCH)], start_new_session=True
+        ) as process:
             goal = chance.randrange(once.total())
             while process.poll() is None and (len(log.read_bytes()) // 65 if log.exists() else 0) < goal:
                 time.sleep(0.001)
@@ -119,10 +138,14 @@ def test_a_run_killed_at_any_point_is_taken_up_and_does_no_more_than_one_batch_a
         subprocess.run([sys.executable, "-c", RUN, str(path), str(BATCH)], check=True)
         assert content(path.parent / "s.db") == expected, number
         again = (Counter(log.read_text().split()) - once).total()
-        # Each chunk of a batch has up to two texts; a batch is filled up to the end of the document that fills it.
+        # Each chunk of a batch has up to two texts; a batch is filled up to the end of the document that
+        # fills it.
         assert again <= 2 * (BATCH + largest), (number, before.total(), again)
         most = max(most, again)
-    print(f"{cut_short} of {KILLS} runs were cut short; at most {most} texts were embedded again, of {once.total()}")
+    print(
+        f"{cut_short} of {KILLS} runs were cut short; at most {most} texts were embedded again, of"
+        f" {once.total()}"
+    )
     assert cut_short >= KILLS - 2
 
 

@@ -14,11 +14,11 @@ import asyncpg
 import pytest
 from postgres_server import entry, ids, schema
 
-from contextrouter.builtin.providers import postgres_text
 from contextrouter.builtin.providers.memory import Memory
-from contextrouter.builtin.providers.postgres import Postgres
+from contextrouter.builtin.providers.postgres import Postgres, text_leg
 from contextrouter.contracts import Entry
-from contextrouter.model import Document, Query, Scope
+from contextrouter.model import Document, Query
+from contextrouter.scope import Scope
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # where it keeps its lock, said as a warning
@@ -52,7 +52,11 @@ async def store(dsn: str) -> AsyncIterator[Postgres]:
 def documents() -> list[Document]:
     chance = random.Random(5)
     return [
-        Document(id=f"d{n:03}", title=chance.choice(WORDS), content=" ".join(chance.choices(WORDS, k=chance.randint(3, 60))))
+        Document(
+            id=f"d{n:03}",
+            title=chance.choice(WORDS),
+            content=" ".join(chance.choices(WORDS, k=chance.randint(3, 60))),
+        )
         for n in range(400)
     ]
 
@@ -60,22 +64,28 @@ def documents() -> list[Document]:
 async def fitted(store: Postgres) -> None:
     """Lay out the index."""
     (said,) = await store.tune()
-    assert said.startswith("text: pg_textsearch is there and not used; bm25 WITH (text_config = 'pg_catalog.simple', k1 = 0.9")
+    assert said.startswith(
+        "text: pg_textsearch is there and not used; bm25 WITH (text_config = 'pg_catalog.simple', k1 = 0.9"
+    )
     assert await store.tune(apply=True) == [said]
     assert await store.tune() == []
 
 
-async def test_the_best_by_its_index_are_those_of_bm25(store: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_best_by_its_index_are_those_of_bm25(
+    store: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made, memory = documents(), Memory(embedder=None)
     await store.upsert([Entry(document=each, chunks=[each]) for each in made])
     await fitted(store)
-    await store.upsert([entry("late", "comet of the east", title="東京都 O'Brien"), entry("long", "moon " * 40_000)])
+    await store.upsert(
+        [entry("late", "comet of the east", title="東京都 O'Brien"), entry("long", "moon " * 40_000)]
+    )
     await memory.upsert([Entry(document=each, chunks=[each]) for each in made])
 
     async def refused(*values: object) -> None:
         raise AssertionError("scored one by one")
 
-    monkeypatch.setattr(postgres_text, "search", refused)
+    monkeypatch.setattr(text_leg, "search", refused)
     for text in ("word1 word2", "word7", "word3 word4 word5 word6"):
         query = Query(text=text, leg="text", limit=10)
         got = {hit.document.id: hit.score for hit in await store.search(query)}
@@ -90,12 +100,19 @@ async def test_the_best_by_its_index_are_those_of_bm25(store: Postgres, monkeypa
 
 
 async def test_it_is_used_only_where_nothing_is_hidden_and_the_limit_is_filled(store: Postgres) -> None:
-    await store.upsert([
-        entry(f"a{n}", "sun " * (n + 1) + "sky " * (9 - n), tenant="a", kind="book" if n == 7 else "web") for n in range(9)
-    ])  # fmt: skip
+    await store.upsert(
+        [
+            entry(f"a{n}", "sun " * (n + 1) + "sky " * (9 - n), tenant="a", kind="book" if n == 7 else "web")
+            for n in range(9)
+        ]
+    )
     await fitted(store)
-    queries = [Query(text="sun", leg="text", limit=limit, scope=scope, filters=filters)
-               for limit in (3, 9, 50) for scope in (None, Scope(tenant="a")) for filters in ({}, {"kind": "book"})]  # fmt: skip
+    queries = [
+        Query(text="sun", leg="text", limit=limit, scope=scope, filters=filters)
+        for limit in (3, 9, 50)
+        for scope in (None, Scope(tenant="a"))
+        for filters in ({}, {"kind": "book"})
+    ]
     before = [[(hit.document.id, hit.score) for hit in await store.search(query)] for query in queries]
     assert [len(found) for found in before] == [3, 1, 3, 1, 9, 1, 9, 1, 9, 1, 9, 1]
     for query, found in zip(queries, before, strict=True):
@@ -107,10 +124,14 @@ async def test_it_is_used_only_where_nothing_is_hidden_and_the_limit_is_filled(s
     assert [id for id, _ in hidden] == [id for id, _ in alone]
     async with store.pool.transaction() as connection:
         asked = await store._words.parsed(connection, "sun")
-        one_by_one = await postgres_text.search(connection, scoped, asked, store._words, store._weights, store._factor)
+        one_by_one = await text_leg.search(
+            connection, scoped, asked, store._words, store._weights, store._factor
+        )
     assert hidden == [(f"a{n}", row["score"]) for n, row in zip((8, 7, 6), one_by_one, strict=True)]
     await store.upsert([entry(f"c{n}", "sun", tenant="b") for n in range(300)])
-    assert [(h.document.id, h.score) for h in await store.search(scoped)] == hidden  # others' chunks weigh nothing
+    assert [
+        (h.document.id, h.score) for h in await store.search(scoped)
+    ] == hidden  # others' chunks weigh nothing
 
 
 async def test_a_role_held_by_row_level_security_is_scored_one_by_one(store: Postgres, dsn: str) -> None:
@@ -119,9 +140,10 @@ async def test_a_role_held_by_row_level_security_is_scored_one_by_one(store: Pos
     role, place = schema(), store.pool.schema
     connection = await asyncpg.connect(dsn)
     for sql in (
-        f'CREATE ROLE "{role}" LOGIN', f'GRANT USAGE ON SCHEMA "{place}" TO "{role}"',
+        f'CREATE ROLE "{role}" LOGIN',
+        f'GRANT USAGE ON SCHEMA "{place}" TO "{role}"',
         f'GRANT SELECT ON ALL TABLES IN SCHEMA "{place}" TO "{role}"',
-    ):  # fmt: skip
+    ):
         await connection.execute(sql)
     await connection.close()
     reader = Postgres(dsn=dsn.replace("//postgres:", f"//{role}:"), schema=place, embedder=None, pool_size=1)
@@ -129,7 +151,7 @@ async def test_a_role_held_by_row_level_security_is_scored_one_by_one(store: Pos
     asked = Query(text="sun", leg="text", limit=1, scope=Scope(tenant="a"))
     async with reader.pool.transaction(asked.scope) as reading:
         parsed = await reader._words.parsed(reading, asked.text)
-        assert await postgres_text.ranked(reading, asked, parsed, reader._words, place) == []
+        assert await text_leg.ranked(reading, asked, parsed, reader._words, place) == []
     assert await ids(reader, "sun", limit=1, scope=Scope(tenant="a")) == ["a"]
     await reader.aclose()
 

@@ -21,7 +21,8 @@ from postgres_server import entry, ids, run, schema, uri
 from contextrouter.builtin.facts.postgres import PostgresFacts
 from contextrouter.builtin.providers.postgres import Postgres
 from contextrouter.contracts import Entry
-from contextrouter.model import Document, Fact, Query, Scope
+from contextrouter.model import Document, Fact, Query
+from contextrouter.scope import Scope
 
 CONFIG = """
 [databases]
@@ -50,7 +51,10 @@ class Bouncer:
         config.write_text(CONFIG.format(socket=server.partition("host=")[2], port=port))
         command = ["pgbouncer", str(config)]
         if os.geteuid() == 0:
-            command[1:1] = ["-u", "embedded_postgres"]  # whom the server runs as; its socket is for that user alone
+            command[1:1] = [
+                "-u",
+                "embedded_postgres",
+            ]  # whom the server runs as; its socket is for that user alone
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.dsn = f"postgresql://postgres@127.0.0.1:{port}/postgres?sslmode=disable"
 
@@ -80,7 +84,10 @@ async def address() -> AsyncIterator[str]:
 async def test_pg_17_pg_18_many_clients_share_few_connections_in_transaction_mode(address: str) -> None:
     """Two processes' worth of pools, writes and every kind of read at once; scopes never mix."""
     name = schema()
-    stores = [Postgres(dsn=address, schema=name, statement_cache_size=0, exact_below=0, pool_size=8) for _ in range(2)]
+    stores = [
+        Postgres(dsn=address, schema=name, statement_cache_size=0, exact_below=0, pool_size=8)
+        for _ in range(2)
+    ]
     facts = PostgresFacts(dsn=address, schema=name, statement_cache_size=0)
     for each in (*stores, facts):
         await each.open()
@@ -99,13 +106,17 @@ async def test_pg_17_pg_18_many_clients_share_few_connections_in_transaction_mod
             assert len(found) == 20
             assert {id[0] for id in found} == {tenant}
         assert [f.object for f in await facts.facts(Query(text="sea", scope=scope))] == [f"tides of {tenant}"]
-        await store.upsert([entry(f"{tenant}{number % 20}", "sea", vector=[1.0, float(number)], tenant=tenant)])
+        await store.upsert(
+            [entry(f"{tenant}{number % 20}", "sea", vector=[1.0, float(number)], tenant=tenant)]
+        )
 
     async with asyncio.TaskGroup() as tasks:
         for number in range(100):
             tasks.create_task(ask(number))
-    (row,) = await run("SELECT count(*) AS n FROM pg_stat_activity WHERE usename = 'postgres' AND client_addr IS NULL"
-                       " AND application_name = 'contextrouter'")  # fmt: skip
+    (row,) = await run(
+        "SELECT count(*) AS n FROM pg_stat_activity WHERE usename = 'postgres' AND client_addr IS NULL"
+        " AND application_name = 'contextrouter'"
+    )
     assert row["n"] <= 3
     for each in (*stores, facts):
         await each.aclose()

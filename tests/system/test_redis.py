@@ -124,7 +124,9 @@ async def test_a_server_that_dies_and_comes_back_is_a_miss_and_then_a_hit(server
     await cache.aclose()
 
 
-async def test_a_wrong_password_is_a_miss_and_shown_to_nobody(server: Server, caplog: pytest.LogCaptureFixture):
+async def test_a_wrong_password_is_a_miss_and_shown_to_nobody(
+    server: Server, caplog: pytest.LogCaptureFixture
+):
     cache = Tiers(1000, RedisTier(server.url.replace("of-the-test", "hunter22"), namespace="n", timeout=1.0))
     await cache.open()
     assert await cache.fetch(b"key", bytes) is None

@@ -1,4 +1,6 @@
-"""The server under load, and against many requests that are none; figures are printed, and only what must hold is asserted."""
+"""The server under load, and against many requests that are none; figures are printed, and only what must
+hold is asserted.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,14 @@ SECONDS = float(os.environ.get("LOAD_SECONDS", "60"))
 CALLERS = 200
 ACCEPTED = 1.0
 """Seconds within which a server takes a connection from the kernel, however busy it is."""
-QUESTIONS = ["machine learning", "search engines", "statistics for beginners", "Python", "deep learning", "Who founded OpenAI?"]
+QUESTIONS = [
+    "machine learning",
+    "search engines",
+    "statistics for beginners",
+    "Python",
+    "deep learning",
+    "Who founded OpenAI?",
+]
 
 
 def resident(process: int) -> int:
@@ -50,7 +59,9 @@ async def test_two_hundred_callers_at_once_get_their_answers_and_a_stop_drains(t
                     await response.read()
                     if response.status != 200:
                         failed.append(f"{response.status}")
-            except aiohttp.ClientConnectionError as error:  # the kernel resets what the server has not accepted before the stop
+            except (
+                aiohttp.ClientConnectionError
+            ) as error:  # the kernel resets what the server has not accepted before the stop
                 if not stopping.is_set() or begun < stopped[0] - ACCEPTED:
                     failed.append(repr(error))
                 return
@@ -59,7 +70,10 @@ async def test_two_hundred_callers_at_once_get_their_answers_and_a_stop_drains(t
     try:
         connector = aiohttp.TCPConnector(limit=CALLERS, force_close=True)
         patience = aiohttp.ClientTimeout(total=120)
-        async with aiohttp.ClientSession(url, connector=connector, timeout=patience) as session, asyncio.TaskGroup() as group:
+        async with (
+            aiohttp.ClientSession(url, connector=connector, timeout=patience) as session,
+            asyncio.TaskGroup() as group,
+        ):
             for number in range(CALLERS):
                 group.create_task(calling(session, number))
             await asyncio.sleep(SECONDS)
@@ -78,7 +92,9 @@ async def test_two_hundred_callers_at_once_get_their_answers_and_a_stop_drains(t
 
 
 async def test_ten_thousand_requests_that_are_none_are_no_fault_and_cost_no_memory(tmp_path: Path):
-    (tmp_path / "settings.toml").write_text('[serve]\nbody_seconds = 0.2\n[providers.memory]\ndocuments = [{ content = "a" }]\n')
+    (tmp_path / "settings.toml").write_text(
+        '[serve]\nbody_seconds = 0.2\n[providers.memory]\ndocuments = [{ content = "a" }]\n'
+    )
     process, url = await asyncio.to_thread(started, tmp_path)
     try:
         await statuses(url, malformed(2000))

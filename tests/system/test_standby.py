@@ -1,4 +1,6 @@
-"""A real primary and a real standby: who is asked, who is written to, and what stays when the primary goes."""
+"""A real primary and a real standby: who is asked, who is written to, and what stays when the primary
+goes.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,7 @@ from postgres_server import Server, entry, ids
 
 from contextrouter import ContextRouter
 from contextrouter.builtin.facts.postgres import PostgresFacts
-from contextrouter.builtin.providers import postgres_embedded
-from contextrouter.builtin.providers.postgres import Postgres
+from contextrouter.builtin.providers.postgres import Postgres, embedded
 from contextrouter.errors import SourceError
 
 
@@ -32,10 +33,12 @@ class Pair:
         user = "embedded_postgres" if os.geteuid() == 0 else None
         if user:
             shutil.chown(self.folder, user, user)
-        pg_basebackup(["-R", "-X", "stream", "-c", "fast", "-d", self.primary.dsn], pgdata=self.folder, user=user)
+        pg_basebackup(
+            ["-R", "-X", "stream", "-c", "fast", "-d", self.primary.dsn], pgdata=self.folder, user=user
+        )
         for lock in self.folder.glob(".s.PGSQL.*"):  # the primary's socket is among its files
             lock.unlink()
-        self.standby = postgres_embedded.start(str(self.folder))
+        self.standby = embedded.start(str(self.folder))
         self._server = get_server(self.folder)
         places = [dsn.partition("host=")[2] for dsn in (self.standby, self.primary.dsn)]
         self.both = self.primary.dsn.replace(places[1], ",".join(places))
@@ -80,11 +83,17 @@ async def in_recovery(store: Postgres) -> bool:
         return bool(await connection.fetchval("SELECT pg_is_in_recovery()"))
 
 
-async def test_target_session_attrs_sends_readers_to_the_standby_and_writers_to_the_primary(pair: Pair, store: Postgres) -> None:
+async def test_target_session_attrs_sends_readers_to_the_standby_and_writers_to_the_primary(
+    pair: Pair, store: Postgres
+) -> None:
     await caught_up(pair)
     wanted: list[tuple[Any, bool]] = [
-        ("standby", True), ("prefer-standby", True), ("read-only", True), ("primary", False), ("read-write", False),
-    ]  # fmt: skip
+        ("standby", True),
+        ("prefer-standby", True),
+        ("read-only", True),
+        ("primary", False),
+        ("read-write", False),
+    ]
     for attrs, standby in wanted:
         other = Postgres(dsn=pair.both, embedder=None, target_session_attrs=attrs, pool_size=1)
         await other.open()
@@ -93,12 +102,16 @@ async def test_target_session_attrs_sends_readers_to_the_standby_and_writers_to_
         await other.aclose()
     reader = Postgres(dsn=pair.both, embedder=None, target_session_attrs="standby", pool_size=1)
     await reader.open()
-    with pytest.raises(SourceError, match=r"Postgres refused: cannot .* (in a read-only transaction|during recovery)"):
+    with pytest.raises(
+        SourceError, match=r"Postgres refused: cannot .* (in a read-only transaction|during recovery)"
+    ):
         await reader.upsert([entry("b", "sun")])
     await reader.aclose()
 
 
-async def test_what_is_written_to_the_primary_is_read_from_the_standby_with_its_version(pair: Pair, store: Postgres) -> None:
+async def test_what_is_written_to_the_primary_is_read_from_the_standby_with_its_version(
+    pair: Pair, store: Postgres
+) -> None:
     reader = Postgres(dsn=pair.both, embedder=None, target_session_attrs="prefer-standby", pool_size=2)
     graph = PostgresFacts(store=reader)
     router = ContextRouter(providers={"docs": reader}, facts={"graph": graph})
@@ -114,13 +127,19 @@ async def test_what_is_written_to_the_primary_is_read_from_the_standby_with_its_
         assert await in_recovery(reader)
 
 
-async def test_while_the_primary_is_away_questions_are_answered_and_writes_refused(pair: Pair, store: Postgres) -> None:
-    reader = Postgres(dsn=pair.both, embedder=None, target_session_attrs="prefer-standby", pool_size=1, pool_timeout=0.5)
+async def test_while_the_primary_is_away_questions_are_answered_and_writes_refused(
+    pair: Pair, store: Postgres
+) -> None:
+    reader = Postgres(
+        dsn=pair.both, embedder=None, target_session_attrs="prefer-standby", pool_size=1, pool_timeout=0.5
+    )
     await reader.open()
     await caught_up(pair)
     await asyncio.to_thread(pair.primary.kill)
     assert await ids(reader, "sun") == ["a"]
-    late = Postgres(dsn=pair.both, embedder=None, target_session_attrs="primary", pool_size=1, pool_timeout=0.5)
+    late = Postgres(
+        dsn=pair.both, embedder=None, target_session_attrs="primary", pool_size=1, pool_timeout=0.5
+    )
     with pytest.raises(SourceError, match="Postgres cannot be reached"):
         await late.open()
     await asyncio.to_thread(pair.primary.start)

@@ -1,4 +1,6 @@
-"""The package as others install it: the wheel alone holds what the demo, the explorer and the commands need."""
+"""The package as others install it: the wheel alone holds what the demo, the explorer and the commands
+need.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,12 @@ def test_the_wheel_alone_runs_the_demo_and_holds_the_page(tmp_path: Path):
     subprocess.run([*pip, "install", "--no-deps", "--target", tmp_path / "there", wheel], check=True)
     told = subprocess.run(
         [sys.executable, "-c", USED, str(tmp_path / "there")],
-        cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(tmp_path / "there")}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(tmp_path / "there")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert told.returncode == 0, told.stderr
     assert "17 documents and 10 facts from 5 sources" in told.stdout
     assert "/explorer" in told.stdout

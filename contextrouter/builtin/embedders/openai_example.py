@@ -1,4 +1,6 @@
-"""A server of embeddings on this machine, so that the example of `openai` works with no key and no network."""
+"""A server of embeddings on this machine, so that the example of `openai` works with no key and no
+network.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +8,13 @@ import hashlib
 import json
 from typing import Any
 
-from contextrouter.builtin.loopback import Loopback
+from contextrouter.builtin.shared.loopback_server import Loopback
 
 
 class ExampleServer(Loopback):
-    """Answers `POST …/embeddings` with vectors made of hashes: equal texts have equal vectors, and nothing more is in them."""
+    """Answers `POST …/embeddings` with vectors made of hashes: equal texts have equal vectors, and nothing
+    more is in them.
+    """
 
     def __init__(self, dimensions: int) -> None:
         super().__init__()
@@ -26,9 +30,15 @@ class ExampleServer(Loopback):
 
     def _embedded(self, asked: dict[str, Any]) -> dict[str, Any]:
         data = [
-            {"object": "embedding", "index": index, "embedding": self._vector(text)} for index, text in enumerate(asked["input"])
+            {"object": "embedding", "index": index, "embedding": self._vector(text)}
+            for index, text in enumerate(asked["input"])
         ]
-        return {"object": "list", "data": data, "model": asked["model"], "usage": {"prompt_tokens": 0, "total_tokens": 0}}
+        return {
+            "object": "list",
+            "data": data,
+            "model": asked["model"],
+            "usage": {"prompt_tokens": 0, "total_tokens": 0},
+        }
 
     def _vector(self, text: str) -> list[float]:
         digest = hashlib.shake_128(text.encode()).digest(self._dimensions)

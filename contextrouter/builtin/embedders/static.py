@@ -1,7 +1,7 @@
 """A table of token vectors, averaged: an embedder that needs no network, no GPU and 0.1 ms a question.
 
-The shipped table is distilled from all-MiniLM-L6-v2 (see `data/static/README.md`). Any local folder in the format of
-`model2vec` does as well.
+The shipped table is distilled from all-MiniLM-L6-v2 (see `data/static/README.md`). Any local folder in the
+format of `model2vec` does as well.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from contextrouter.contracts import Embedder
 from contextrouter.errors import ContractError, MissingDependency
 from contextrouter.model import Vector
-from contextrouter.threads import Threads
+from contextrouter.runtime.threads import Threads
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,15 +28,17 @@ _SHIPPED = Path(__file__).parents[2] / "data" / "static"
 class Static(Embedder):
     """Embeds a text as the weighted mean of its tokens' vectors, scaled to length 1 (float32).
 
-    `path` is a local model2vec folder; empty takes the shipped table of 256 dimensions. `batch_size` texts are tokenized at
-    once, in one of `threads` threads. The whole text counts, however long. A text without known tokens (blank, or in a script
-    the table does not know) gets a vector of zeros, which is similar to nothing. `model` names the table with the start of
-    the SHA-256 over the table and its tokenizer; `dimensions` of a folder given by `path` are known once it is open.
+    `path` is a local model2vec folder; empty takes the shipped table of 256 dimensions. `batch_size` texts
+    are tokenized at once, in one of `threads` threads. The whole text counts, however long. A text without
+    known tokens (blank, or in a script the table does not know) gets a vector of zeros, which is similar to
+    nothing. `model` names the table with the start of the SHA-256 over the table and its tokenizer;
+    `dimensions` of a folder given by `path` are known once it is open.
     """
 
-    # Measured for the shipped table, nDCG@10 of text alone (SQLite FTS5 BM25), and of RRF with these weights beside text 1.0:
-    # scifact .691 -> .679, nfcorpus .289 -> .294, cranfield .356 -> .372, cisi .321 -> .349, cacm .502 -> .553. With vector 0.5
-    # alone scifact falls to .656 and nfcorpus to .270; the table alone has .470 and .153.
+    # Measured for the shipped table, nDCG@10 of text alone (SQLite FTS5 BM25), and of RRF with these weights
+    # beside text 1.0: scifact .691 -> .679, nfcorpus .289 -> .294, cranfield .356 -> .372, cisi .321 -> .349,
+    # cacm .502 -> .553. With vector 0.5 alone scifact falls to .656 and nfcorpus to .270; the table alone has
+    # .470 and .153.
     leg_weights: Mapping[str, float] = {"vector": 0.1, "keywords": 0.05}
 
     def __init__(self, *, path: str = "", batch_size: int = 1024, threads: int = 1) -> None:
@@ -51,7 +53,9 @@ class Static(Embedder):
         self._pool: Threads | None = None
 
     async def open(self) -> None:
-        """Load the table. Raises MissingDependency without model2vec, ValueError when the folder holds no table."""
+        """Load the table. Raises MissingDependency without model2vec, ValueError when the folder holds no
+        table.
+        """
         if self._table is not None:
             return
         if importlib.util.find_spec("model2vec") is None:
@@ -89,9 +93,16 @@ class Static(Embedder):
 
     def _load(self) -> None:
         # A folder that does not exist would be looked for on the network.
-        missing = [n for n in ("config.json", "model.safetensors", "tokenizer.json") if not (self.folder / n).is_file()]
+        missing = [
+            n
+            for n in ("config.json", "model.safetensors", "tokenizer.json")
+            if not (self.folder / n).is_file()
+        ]
         if missing:
-            raise ValueError(f"Folder {str(self.folder)!r} has no {', '.join(missing)}. Give the path of a model2vec folder.")
+            raise ValueError(
+                f"Folder {str(self.folder)!r} has no {', '.join(missing)}. Give the path of a model2vec"
+                " folder."
+            )
         import numpy as np
         from model2vec import StaticModel
 
@@ -115,7 +126,9 @@ class Static(Embedder):
         return [cast("Vector", self._mean(ids)) for ids in encoded]
 
     def _mean(self, ids: Sequence[int]) -> NDArray[np.float32]:
-        """The direction of the mean; each distinct token is looked up once, so that memory does not grow with the text."""
+        """The direction of the mean; each distinct token is looked up once, so that memory does not grow with
+        the text.
+        """
         import numpy as np
 
         assert self._table is not None

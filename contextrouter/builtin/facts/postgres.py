@@ -1,5 +1,7 @@
 # ruff: noqa: S608  (the statements are put together from fragments written here; every value is bound)
-"""The fact source `postgres`: triples stored with the documents of a Postgres store, found by the names a question holds."""
+"""The fact source `postgres`: triples stored with the documents of a Postgres store, found by the names a
+question holds.
+"""
 
 from __future__ import annotations
 
@@ -10,38 +12,39 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import msgspec
 
-from contextrouter.builtin.facts import counting, naming
-from contextrouter.builtin.facts import walk as walking
-from contextrouter.builtin.providers import postgres_schema
+from contextrouter.builtin.facts import entity_names, statement_counts
+from contextrouter.builtin.facts import graph_walk as walking
 from contextrouter.builtin.providers.filtering import microseconds, moment
-from contextrouter.builtin.providers.postgres import Postgres
-from contextrouter.builtin.providers.postgres_embedded import PREFIX, example_folder
-from contextrouter.builtin.providers.postgres_filter import Values, visible
-from contextrouter.builtin.providers.postgres_pool import NoStore, Pool, Session
-from contextrouter.builtin.providers.sqlite_write import name_key
+from contextrouter.builtin.providers.postgres import Postgres, schema
+from contextrouter.builtin.providers.postgres.connection_pool import NoStore, Pool, Session
+from contextrouter.builtin.providers.postgres.embedded import PREFIX, example_folder
+from contextrouter.builtin.providers.postgres.filter import Values, visible
+from contextrouter.builtin.providers.sqlite.write import name_key
 from contextrouter.contracts import Entry, FactSource, Provider
-from contextrouter.model import Document, Entity, Facet, Fact, Period, Query, Scope
+from contextrouter.model import Document, Entity, Facet, Fact, Period, Query
+from contextrouter.scope import Scope
 
 if TYPE_CHECKING:
-    from contextrouter.builtin.providers.postgres_pool import Connection
+    from contextrouter.builtin.providers.postgres.connection_pool import Connection
 
 T = TypeVar("T")
 _COLLATE = ' COLLATE "C"'
 _COLUMNS = (
-    "f.owner, f.document, f.place, f.subject, f.predicate, f.object, f.source, f.confidence, f.valid_from, f.valid_to, f.tenant,"
-    " f.compartment, f.sensitivity, f.attributes, f.subject_key, f.object_key"
+    "f.owner, f.document, f.place, f.subject, f.predicate, f.object, f.source, f.confidence, f.valid_from,"
+    " f.valid_to, f.tenant, f.compartment, f.sensitivity, f.attributes, f.subject_key, f.object_key"
 )
 
 
 class PostgresFacts(FactSource):
     """Answers with the facts in a Postgres store: those whose subject or object is named by the question.
 
-    `store` is the name of a `postgres` provider whose pool is shared; without it `dsn`, `schema`, `pool_size`, `pool_timeout`,
-    `statement_timeout`, `statement_cache_size` and `target_session_attrs` say as they do there where the facts are. `hops`
-    (1 to 10) is how far facts are followed from the names: at 2, facts about the entities of the first facts come too.
+    `store` is the name of a `postgres` provider whose pool is shared; without it `dsn`, `schema`,
+    `pool_size`, `pool_timeout`, `statement_timeout`, `statement_cache_size` and `target_session_attrs` say as
+    they do there where the facts are. `hops` (1 to 10) is how far facts are followed from the names: at 2,
+    facts about the entities of the first facts come too.
 
-    Names are matched whole, without regard to case and accents, longest first, in any script. Facts are those that hold now,
-    or at some time in the query's period. Raises ValueError for values out of range.
+    Names are matched whole, without regard to case and accents, longest first, in any script. Facts are those
+    that hold now, or at some time in the query's period. Raises ValueError for values out of range.
     """
 
     example_questions: ClassVar[Sequence[str]] = ("Who founded OpenAI?",)
@@ -64,10 +67,19 @@ class PostgresFacts(FactSource):
         if store is not None and not isinstance(store, Postgres):
             raise ValueError(f"store is a {type(store).__name__}; name a provider that uses 'postgres'.")
         self._hops = walking.checked_hops(hops)
-        self.pool = store.pool if store is not None else Pool(
-            dsn=dsn, schema=schema, pool_size=pool_size, pool_timeout=pool_timeout, statement_timeout=statement_timeout,
-            statement_cache_size=statement_cache_size, target_session_attrs=target_session_attrs,
-        )  # fmt: skip
+        self.pool = (
+            store.pool
+            if store is not None
+            else Pool(
+                dsn=dsn,
+                schema=schema,
+                pool_size=pool_size,
+                pool_timeout=pool_timeout,
+                statement_timeout=statement_timeout,
+                statement_cache_size=statement_cache_size,
+                target_session_attrs=target_session_attrs,
+            )
+        )
         self._example: Postgres | None = None
 
     @classmethod
@@ -92,78 +104,95 @@ class PostgresFacts(FactSource):
     async def ping(self) -> None:
         """Raise SourceError when there is no store to ask."""
         async with self.pool.transaction() as connection:
-            await postgres_schema.note(connection, "store")
+            await schema.note(connection, "store")
 
     async def version(self) -> str:
-        """A string that changes with every write to the store, by whichever process; "" while there is none."""
+        """A string that changes with every write to the store, by whichever process; "" while there is
+        none.
+        """
         try:
             async with self.pool.transaction() as connection:
-                return await postgres_schema.content_version(connection)
+                return await schema.content_version(connection)
         except NoStore:
             return ""
 
     async def facts(self, query: Query) -> Sequence[Fact]:
         """Return facts about the names in the query's text, entities and concepts.
 
-        Order: names matched, hops, confidence, subject, predicate, object; facts on a shortest way between two of the names count
-        for both. One fact said by several documents comes once; said of two periods it comes twice.
+        Order: names matched, hops, confidence, subject, predicate, object; facts on a shortest way between
+        two of the names count for both. One fact said by several documents comes once; said of two periods it
+        comes twice.
         """
         if query.limit < 1:
             return []
         async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
             found = await self._direct(connection, query)
-        return naming.best(found, query.limit)
+        return entity_names.best(found, query.limit)
 
     async def entities(self, query: Query) -> Sequence[Entity]:
-        """Return the entities the query names, with what the facts say of each: predicate -> object, or list of objects."""
+        """Return the entities the query names, with what the facts say of each: predicate -> object, or list
+        of objects.
+        """
         async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
             names = await _named(connection, query)
             found = await _about(connection, sorted(names), query.scope, query.period)
-        return naming.subjects((fact for _, fact, _ in found if name_key(fact.subject) in names), query.limit)
+        return entity_names.subjects(
+            (fact for _, fact, _ in found if name_key(fact.subject) in names), query.limit
+        )
 
     async def path(self, start: str, goal: str, query: Query, *, hops: int = 4) -> Sequence[Fact]:
         """Return the facts of a shortest way between two names, in order, whichever way each fact points.
 
-        Nothing when no way has at most `hops` (1 to 10) facts. Scope, period and deadline are the query's. Raises ValueError
-        for hops out of range.
+        Nothing when no way has at most `hops` (1 to 10) facts. Scope, period and deadline are the query's.
+        Raises ValueError for hops out of range.
         """
         walk = walking.path(name_key(start), name_key(goal), walking.checked_hops(hops))
         async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
             return await _walked(connection, walk, query)
 
     async def related(self, name: str, query: Query) -> Sequence[Entity]:
-        """Return the entities one fact away from a name, those of most facts first, then by name; `query.limit` at most.
+        """Return the entities one fact away from a name, those of most facts first, then by name;
+        `query.limit` at most.
 
-        Attributes: `predicates` of the facts between, `facts`, how many, and `degree`, with how many entities it is linked in all.
+        Attributes: `predicates` of the facts between, `facts`, how many, and `degree`, with how many entities
+        it is linked in all.
         """
         values = Values()
         key = values.bound(name_key(name), "text")
         limit = values.bound(max(query.limit, 0), "bigint")
-        sql = counting.linked(key, limit, _allowed(query, values), "array_agg(DISTINCT predicate)", _COLLATE)
+        sql = statement_counts.linked(
+            key, limit, _allowed(query, values), "array_agg(DISTINCT predicate)", _COLLATE
+        )
         async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
             rows = [tuple(row) for row in await connection.fetch(sql, *values)] if name_key(name) else []
             values = Values()
             among = f"{{}} = ANY ({values.bound([row[0] for row in rows], 'text[]')})"
-            degrees = await connection.fetch(counting.degrees(among, _allowed(query, values)), *values) if rows else []
-        return counting.entities(rows, dict(degrees))
+            degrees = (
+                await connection.fetch(statement_counts.degrees(among, _allowed(query, values)), *values)
+                if rows
+                else []
+            )
+        return statement_counts.entities(rows, dict(degrees))
 
     async def facets(self, query: Query, dimensions: Sequence[str]) -> Sequence[Facet]:
-        """Count statements by subject, predicate, object or entity (subject or object), before any limit, most first.
+        """Count statements by subject, predicate, object or entity (subject or object), before any limit,
+        most first.
 
-        Scope and period narrow, and `query.entities`: then those about them count. Other dimensions are none of facts.
+        Scope and period narrow, and `query.entities`: then those about them count. Other dimensions are none
+        of facts.
         """
         found: list[Facet] = []
-        asked = dict.fromkeys(each for each in dimensions if each in counting.DIMENSIONS)
+        asked = dict.fromkeys(each for each in dimensions if each in statement_counts.DIMENSIONS)
         if not asked:
             return found
         async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
             for dimension in asked:
                 values = Values()
-                sql = counting.by_dimension(dimension, _about_given(query, values), _COLLATE)
-                found.extend(counting.facets(dimension, await connection.fetch(sql, *values)))
+                sql = statement_counts.by_dimension(dimension, _about_given(query, values), _COLLATE)
+                found.extend(statement_counts.facets(dimension, await connection.fetch(sql, *values)))
         return found
 
-    async def _direct(self, connection: Connection, query: Query) -> list[naming.Found]:
+    async def _direct(self, connection: Connection, query: Query) -> list[entity_names.Found]:
         return await _walked(connection, walking.spread(await _named(connection, query), self._hops), query)
 
 
@@ -179,7 +208,9 @@ async def _walked(connection: Connection, walk: walking.Walk[T], query: Query) -
 
 
 def _allowed(query: Query, values: Values) -> str:
-    return " AND ".join(part for part in (visible(query.scope, "f", values), _valid(query.period, values)) if part)
+    return " AND ".join(
+        part for part in (visible(query.scope, "f", values), _valid(query.period, values)) if part
+    )
 
 
 def _about_given(query: Query, values: Values) -> str:
@@ -201,9 +232,9 @@ async def _about(
     asked = values.bound(list(names), "text[]")
     condition = " AND ".join(part for part in (visible(scope, "f", values), _valid(period, values)) if part)
     rows = await connection.fetch(
-        f"SELECT {_COLUMNS} FROM facts f WHERE (f.subject_key = ANY ({asked}) OR f.object_key = ANY ({asked})) AND {condition}"
-        ' ORDER BY f.confidence DESC, f.subject COLLATE "C", f.predicate COLLATE "C", f.object COLLATE "C",'
-        f" f.owner, f.document, f.place LIMIT {naming.MOST}",
+        f"SELECT {_COLUMNS} FROM facts f WHERE (f.subject_key = ANY ({asked}) OR f.object_key = ANY"
+        f' ({asked})) AND {condition} ORDER BY f.confidence DESC, f.subject COLLATE "C", f.predicate COLLATE'
+        f' "C", f.object COLLATE "C", f.owner, f.document, f.place LIMIT {entity_names.MOST}',
         *values,
     )
     return [(tuple(row)[:3], _fact(row), {key for key in tuple(row)[-2:] if key}) for row in rows]
@@ -211,11 +242,18 @@ async def _about(
 
 def _fact(row: Any) -> Fact:
     return Fact(
-        subject=row["subject"], predicate=row["predicate"], object=row["object"], source=row["source"],
-        confidence=row["confidence"], valid_from=moment(row["valid_from"]), valid_to=moment(row["valid_to"]),
-        tenant=row["tenant"] or None, compartment=row["compartment"] or None, sensitivity=row["sensitivity"] or None,
+        subject=row["subject"],
+        predicate=row["predicate"],
+        object=row["object"],
+        source=row["source"],
+        confidence=row["confidence"],
+        valid_from=moment(row["valid_from"]),
+        valid_to=moment(row["valid_to"]),
+        tenant=row["tenant"] or None,
+        compartment=row["compartment"] or None,
+        sensitivity=row["sensitivity"] or None,
         attributes=msgspec.json.decode(row["attributes"]),
-    )  # fmt: skip
+    )
 
 
 def _valid(period: Period | None, values: Values) -> str:
@@ -235,7 +273,7 @@ def _valid(period: Period | None, values: Values) -> str:
 
 async def _named(connection: Connection, query: Query) -> set[str]:
     """The names that visible facts know among those asked."""
-    asked = naming.asked(query)
+    asked = entity_names.asked(query)
     return asked.among(await _known(connection, asked.keys, query.scope))
 
 

@@ -1,5 +1,7 @@
 # ruff: noqa: S608  (the statements are put together from fragments written here; every value is bound)
-"""The fact source `sqlite`: triples stored with the documents of a SQLite store, found by the names a question holds."""
+"""The fact source `sqlite`: triples stored with the documents of a SQLite store, found by the names a
+question holds.
+"""
 
 from __future__ import annotations
 
@@ -15,31 +17,32 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import msgspec
 
-from contextrouter.builtin.facts import counting, naming
-from contextrouter.builtin.facts import walk as walking
-from contextrouter.builtin.providers import sqlite_write
+from contextrouter.builtin.facts import entity_names, statement_counts
+from contextrouter.builtin.facts import graph_walk as walking
 from contextrouter.builtin.providers.filtering import microseconds, moment
-from contextrouter.builtin.providers.sqlite import Sqlite
-from contextrouter.builtin.providers.sqlite_file import Stop, StoreFile, kind_of_file
-from contextrouter.builtin.providers.sqlite_filter import EVERYTHING, Condition, visible
+from contextrouter.builtin.providers.sqlite import Sqlite, write
+from contextrouter.builtin.providers.sqlite.file import Stop, StoreFile, kind_of_file
+from contextrouter.builtin.providers.sqlite.filter import EVERYTHING, Condition, visible
 from contextrouter.contracts import Entry, FactSource, FilePath, Provider
-from contextrouter.model import Document, Entity, Facet, Fact, Period, Query, Scope
+from contextrouter.model import Document, Entity, Facet, Fact, Period, Query
+from contextrouter.scope import Scope
 
 T = TypeVar("T")
 _COLUMNS = (
-    "f.subject, f.predicate, f.object, f.source, f.confidence, f.valid_from, f.valid_to, f.tenant, f.compartment,"
-    " f.sensitivity, f.attributes, f.subject_key, f.object_key"
+    "f.subject, f.predicate, f.object, f.source, f.confidence, f.valid_from, f.valid_to, f.tenant,"
+    " f.compartment, f.sensitivity, f.attributes, f.subject_key, f.object_key"
 )
 
 
 class SqliteFacts(FactSource):
     """Answers with the facts in a SQLite store: those whose subject or object is named by the question.
 
-    `path` is the store's file; `store` the name of a `sqlite` provider whose file is taken instead (one of the two). `hops`
-    (1 to 10) is how far facts are followed from the names: at 2, facts about the entities of the first facts come too.
+    `path` is the store's file; `store` the name of a `sqlite` provider whose file is taken instead (one of
+    the two). `hops` (1 to 10) is how far facts are followed from the names: at 2, facts about the entities of
+    the first facts come too.
 
-    Names are matched whole, without regard to case and accents, longest first, in any script. Facts are those that hold now,
-    or at some time in the query's period. Raises ValueError for values out of range.
+    Names are matched whole, without regard to case and accents, longest first, in any script. Facts are those
+    that hold now, or at some time in the query's period. Raises ValueError for values out of range.
     """
 
     example_questions: ClassVar[Sequence[str]] = ("Who founded OpenAI?",)
@@ -61,16 +64,18 @@ class SqliteFacts(FactSource):
         weakref.finalize(source, shutil.rmtree, folder, ignore_errors=True)
         document = Document(id="openai", content="OpenAI was founded by Sam Altman and others.")
         fact = Fact(subject="OpenAI", predicate="founded_by", object="Sam Altman")
-        rows = [sqlite_write.prepare(Entry(document=document, chunks=[document], facts=[fact]), ())]
+        rows = [write.prepare(Entry(document=document, chunks=[document], facts=[fact]), ())]
         file = StoreFile(source._path, busy_timeout=5.0, threads=1)
-        file.write_here(lambda connection: sqlite_write.upsert(connection, rows, "", 0))
+        file.write_here(lambda connection: write.upsert(connection, rows, "", 0))
         file.forget()
         return source
 
     async def open(self) -> None:
         """Check the file if it is there. Raises ValueError when neither `path` nor `store` led to one."""
         if not self._path:
-            raise ValueError("Neither path nor store is given; give the store's file, or the name of a sqlite provider.")
+            raise ValueError(
+                "Neither path nor store is given; give the store's file, or the name of a sqlite provider."
+            )
         if self._file is None:
             self._file = StoreFile(self._path, busy_timeout=5.0, threads=2)
         await self._file.open()
@@ -87,15 +92,23 @@ class SqliteFacts(FactSource):
 
     async def version(self) -> str:
         """A string that changes with every write to the store, by whichever process."""
-        sql = "SELECT group_concat(value, ':') FROM (SELECT value FROM meta WHERE key IN ('store', 'generation') ORDER BY key)"
+        sql = (
+            "SELECT group_concat(value, ':') FROM (SELECT value FROM meta WHERE key IN ('store',"
+            " 'generation') ORDER BY key)"
+        )
         file = self._opened()
-        return await file.read(lambda c, stop: str(c.execute(sql).fetchone()[0]), empty="") if file.exists() else ""
+        return (
+            await file.read(lambda c, stop: str(c.execute(sql).fetchone()[0]), empty="")
+            if file.exists()
+            else ""
+        )
 
     async def facts(self, query: Query) -> Sequence[Fact]:
         """Return facts about the names in the query's text, entities and concepts.
 
-        Order: names matched, hops, confidence, subject, predicate, object; facts on a shortest way between two of the names count
-        for both. One fact said by several documents comes once; said of two periods it comes twice.
+        Order: names matched, hops, confidence, subject, predicate, object; facts on a shortest way between
+        two of the names count for both. One fact said by several documents comes once; said of two periods it
+        comes twice.
         """
         if query.limit < 1:
             return []
@@ -105,35 +118,49 @@ class SqliteFacts(FactSource):
         return found
 
     async def entities(self, query: Query) -> Sequence[Entity]:
-        """Return the entities the query names, with what the facts say of each: predicate -> object, or list of objects."""
-        found: list[Fact] = await self._opened().read(lambda c, stop: _subjects(c, query), deadline=query.deadline, empty=[])
-        return naming.subjects(found, query.limit)
+        """Return the entities the query names, with what the facts say of each: predicate -> object, or list
+        of objects.
+        """
+        found: list[Fact] = await self._opened().read(
+            lambda c, stop: _subjects(c, query), deadline=query.deadline, empty=[]
+        )
+        return entity_names.subjects(found, query.limit)
 
     async def path(self, start: str, goal: str, query: Query, *, hops: int = 4) -> Sequence[Fact]:
         """Return the facts of a shortest way between two names, in order, whichever way each fact points.
 
-        Nothing when no way has at most `hops` (1 to 10) facts. Scope, period and deadline are the query's. Raises ValueError
-        for hops out of range.
+        Nothing when no way has at most `hops` (1 to 10) facts. Scope, period and deadline are the query's.
+        Raises ValueError for hops out of range.
         """
-        walk = walking.path(sqlite_write.name_key(start), sqlite_write.name_key(goal), walking.checked_hops(hops))
+        walk = walking.path(write.name_key(start), write.name_key(goal), walking.checked_hops(hops))
         empty: list[Fact] = []
-        return await self._opened().read(lambda c, stop: _walked(c, walk, query, stop), deadline=query.deadline, empty=empty)
+        return await self._opened().read(
+            lambda c, stop: _walked(c, walk, query, stop), deadline=query.deadline, empty=empty
+        )
 
     async def related(self, name: str, query: Query) -> Sequence[Entity]:
-        """Return the entities one fact away from a name, those of most facts first, then by name; `query.limit` at most.
+        """Return the entities one fact away from a name, those of most facts first, then by name;
+        `query.limit` at most.
 
-        Attributes: `predicates` of the facts between, `facts`, how many, and `degree`, with how many entities it is linked in all.
+        Attributes: `predicates` of the facts between, `facts`, how many, and `degree`, with how many entities
+        it is linked in all.
         """
-        key, empty = sqlite_write.name_key(name), list[Entity]()
-        return await self._opened().read(lambda c, stop: _related(c, key, query), deadline=query.deadline, empty=empty)
+        key, empty = write.name_key(name), list[Entity]()
+        return await self._opened().read(
+            lambda c, stop: _related(c, key, query), deadline=query.deadline, empty=empty
+        )
 
     async def facets(self, query: Query, dimensions: Sequence[str]) -> Sequence[Facet]:
-        """Count statements by subject, predicate, object or entity (subject or object), before any limit, most first.
+        """Count statements by subject, predicate, object or entity (subject or object), before any limit,
+        most first.
 
-        Scope and period narrow, and `query.entities`: then those about them count. Other dimensions are none of facts.
+        Scope and period narrow, and `query.entities`: then those about them count. Other dimensions are none
+        of facts.
         """
         empty: list[Facet] = []
-        return await self._opened().read(lambda c, stop: _facets(c, query, dimensions), deadline=query.deadline, empty=empty)
+        return await self._opened().read(
+            lambda c, stop: _facets(c, query, dimensions), deadline=query.deadline, empty=empty
+        )
 
     def _opened(self) -> StoreFile:
         if self._file is None:
@@ -142,7 +169,7 @@ class SqliteFacts(FactSource):
 
     def _facts(self, connection: sqlite3.Connection, query: Query, stop: Stop) -> list[Fact]:
         walk = walking.spread(_named(connection, query), self._hops)
-        return naming.best(_walked(connection, walk, query, stop), query.limit)
+        return entity_names.best(_walked(connection, walk, query, stop), query.limit)
 
 
 def _walked(connection: sqlite3.Connection, walk: walking.Walk[T], query: Query, stop: Stop) -> T:
@@ -162,24 +189,27 @@ def _allowed(query: Query) -> Condition:
 
 def _related(connection: sqlite3.Connection, key: str, query: Query) -> list[Entity]:
     allowed = _allowed(query)
-    sql = counting.linked("?1", "?", allowed.where, "json_group_array(DISTINCT predicate)")
+    sql = statement_counts.linked("?1", "?", allowed.where, "json_group_array(DISTINCT predicate)")
     found = connection.execute(sql, (key, *allowed.values, max(query.limit, 0))).fetchall() if key else []
     rows = [(near, name, facts, json.loads(predicates)) for near, name, facts, predicates in found]
     among = "{} IN (SELECT value FROM json_each(?1))"
-    degrees = connection.execute(counting.degrees(among, allowed.where), (json.dumps([row[0] for row in rows]), *allowed.values))
-    return counting.entities(rows, dict(degrees))
+    degrees = connection.execute(
+        statement_counts.degrees(among, allowed.where),
+        (json.dumps([row[0] for row in rows]), *allowed.values),
+    )
+    return statement_counts.entities(rows, dict(degrees))
 
 
 def _facets(connection: sqlite3.Connection, query: Query, dimensions: Sequence[str]) -> list[Facet]:
     condition = _allowed(query)
     if query.entities:
-        names = json.dumps([sqlite_write.name_key(name) for name in query.entities])
+        names = json.dumps([write.name_key(name) for name in query.entities])
         asked = "SELECT value FROM json_each(?)"
         condition &= Condition(f"(f.subject_key IN ({asked}) OR f.object_key IN ({asked}))", (names, names))
     found: list[Facet] = []
-    for dimension in dict.fromkeys(each for each in dimensions if each in counting.DIMENSIONS):
-        rows = connection.execute(counting.by_dimension(dimension, condition.where), condition.values)
-        found.extend(counting.facets(dimension, rows))
+    for dimension in dict.fromkeys(each for each in dimensions if each in statement_counts.DIMENSIONS):
+        rows = connection.execute(statement_counts.by_dimension(dimension, condition.where), condition.values)
+        found.extend(statement_counts.facets(dimension, rows))
     return found
 
 
@@ -187,16 +217,18 @@ def _subjects(connection: sqlite3.Connection, query: Query) -> list[Fact]:
     """The facts whose subject the query names."""
     names = _named(connection, query)
     found = _about(connection, sorted(names), _allowed(query))
-    return [fact for _, fact, _ in found if sqlite_write.name_key(fact.subject) in names]
+    return [fact for _, fact, _ in found if write.name_key(fact.subject) in names]
 
 
-def _about(connection: sqlite3.Connection, names: Sequence[str], allowed: Condition) -> list[tuple[int, Fact, set[str]]]:
+def _about(
+    connection: sqlite3.Connection, names: Sequence[str], allowed: Condition
+) -> list[tuple[int, Fact, set[str]]]:
     """Facts that have one of `names` as subject or object, surest first."""
     rows = connection.execute(
-        f"SELECT f.number, {_COLUMNS} FROM facts f WHERE f.number IN ("
-        "SELECT number FROM facts WHERE subject_key IN (SELECT value FROM json_each(?1)) UNION "
-        "SELECT number FROM facts WHERE object_key IN (SELECT value FROM json_each(?1)))"
-        f" AND {allowed.where} ORDER BY f.confidence DESC, f.subject, f.predicate, f.object, f.number LIMIT {naming.MOST}",
+        f"SELECT f.number, {_COLUMNS} FROM facts f WHERE f.number IN (SELECT number FROM facts WHERE"
+        " subject_key IN (SELECT value FROM json_each(?1)) UNION SELECT number FROM facts WHERE object_key"
+        f" IN (SELECT value FROM json_each(?1))) AND {allowed.where} ORDER BY f.confidence DESC, f.subject,"
+        f" f.predicate, f.object, f.number LIMIT {entity_names.MOST}",
         (json.dumps(list(names)), *allowed.values),
     )
     return [(row[0], _fact(row[1:]), {key for key in row[-2:] if key}) for row in rows]
@@ -204,11 +236,18 @@ def _about(connection: sqlite3.Connection, names: Sequence[str], allowed: Condit
 
 def _fact(row: Sequence[Any]) -> Fact:
     return Fact(
-        subject=row[0], predicate=row[1], object=row[2], source=row[3], confidence=row[4],
-        valid_from=moment(row[5]), valid_to=moment(row[6]),
-        tenant=row[7] or None, compartment=row[8] or None, sensitivity=row[9] or None,
+        subject=row[0],
+        predicate=row[1],
+        object=row[2],
+        source=row[3],
+        confidence=row[4],
+        valid_from=moment(row[5]),
+        valid_to=moment(row[6]),
+        tenant=row[7] or None,
+        compartment=row[8] or None,
+        sensitivity=row[9] or None,
         attributes=msgspec.json.decode(row[10]),
-    )  # fmt: skip
+    )
 
 
 def _valid(period: Period | None) -> Condition:
@@ -228,15 +267,15 @@ def _valid(period: Period | None) -> Condition:
 
 def _named(connection: sqlite3.Connection, query: Query) -> set[str]:
     """The names that visible facts know among those asked."""
-    asked = naming.asked(query)
+    asked = entity_names.asked(query)
     return asked.among(_known(connection, asked.keys, query.scope))
 
 
 def _known(connection: sqlite3.Connection, keys: Iterable[str], scope: Scope | None) -> set[str]:
     shown = visible(scope, "f")
     rows = connection.execute(
-        f"SELECT value FROM json_each(?) WHERE EXISTS (SELECT 1 FROM facts f WHERE f.subject_key = value AND {shown.where})"
-        f" OR EXISTS (SELECT 1 FROM facts f WHERE f.object_key = value AND {shown.where})",
+        "SELECT value FROM json_each(?) WHERE EXISTS (SELECT 1 FROM facts f WHERE f.subject_key = value AND"
+        f" {shown.where}) OR EXISTS (SELECT 1 FROM facts f WHERE f.object_key = value AND {shown.where})",
         (json.dumps(sorted(keys)), *shown.values, *shown.values),
     )
     return {value for (value,) in rows}

@@ -16,7 +16,8 @@ _TOOL = "answer"
 
 
 class Anthropic(Remote):
-    """Asks `model` at `base_url` (empty: Anthropic's own), for at most `max_tokens` tokens where the request does not say.
+    """Asks `model` at `base_url` (empty: Anthropic's own), for at most `max_tokens` tokens where the request
+    does not say.
 
     `request_timeout` is in seconds, for one answer to begin.
     """
@@ -24,7 +25,13 @@ class Anthropic(Remote):
     service, such_as = "Anthropic", "claude-haiku-4-5"
 
     def __init__(
-        self, *, model: str, base_url: str = "", api_key: str = "", max_tokens: int = 1024, request_timeout: float = 60.0
+        self,
+        *,
+        model: str,
+        base_url: str = "",
+        api_key: str = "",
+        max_tokens: int = 1024,
+        request_timeout: float = 60.0,
     ) -> None:
         super().__init__(model, base_url, api_key, request_timeout)
         self.max_tokens = int(positive("max_tokens", max_tokens))
@@ -37,23 +44,31 @@ class Anthropic(Remote):
         return generator
 
     async def open(self) -> None:
-        """Make the client; nothing is sent. Raises MissingDependency without the package, PluginError without a key."""
+        """Make the client; nothing is sent. Raises MissingDependency without the package, PluginError without
+        a key.
+        """
         if self._client is not None:
             return
         if importlib.util.find_spec("anthropic") is None:
             raise MissingDependency("anthropic", "anthropic", what="Generator 'anthropic'")
         if not self._api_key:
-            raise PluginError("api_key is empty. Set it, to anything where base_url names a server that needs none.")
+            raise PluginError(
+                "api_key is empty. Set it, to anything where base_url names a server that needs none."
+            )
         from anthropic import AsyncAnthropic
 
         if self._server is not None:
             self.base_url = await self._server.open()
         self._client = AsyncAnthropic(
-            api_key=self._api_key, base_url=self.base_url or "https://api.anthropic.com", timeout=self.request_timeout,
+            api_key=self._api_key,
+            base_url=self.base_url or "https://api.anthropic.com",
+            timeout=self.request_timeout,
             max_retries=1,
         )
 
-    async def complete(self, messages: Sequence[Mapping[str, str]], *, schema: Mapping[str, Any] | None = None) -> Completion:
+    async def complete(
+        self, messages: Sequence[Mapping[str, str]], *, schema: Mapping[str, Any] | None = None
+    ) -> Completion:
         """The answer; with a schema as an object in `data`. Raises PluginError when the server fails."""
         asked: dict[str, Any] = {}
         if schema is not None:
@@ -66,9 +81,13 @@ class Anthropic(Remote):
             if schema is not None and not isinstance(data, dict):
                 raise self._failed("gave no object for the schema")
             return Completion(
-                text=text, data=data, model=answer.model, tokens_in=answer.usage.input_tokens,
-                tokens_out=answer.usage.output_tokens, finish=_finish(answer.stop_reason),
-            )  # fmt: skip
+                text=text,
+                data=data,
+                model=answer.model,
+                tokens_in=answer.usage.input_tokens,
+                tokens_out=answer.usage.output_tokens,
+                finish=_finish(answer.stop_reason),
+            )
         except (AttributeError, TypeError) as error:
             raise self._failed(f"answered in another shape ({type(error).__name__})") from None
 
@@ -97,14 +116,20 @@ class Anthropic(Remote):
         except (AnthropicError, AttributeError, TypeError) as error:
             raise self._failed(f"{type(error).__name__}: {error}") from None
         yield Completion(
-            text="".join(text), model=known["model"], tokens_in=known["in"], tokens_out=known["out"], finish=known["finish"]
+            text="".join(text),
+            model=known["model"],
+            tokens_in=known["in"],
+            tokens_out=known["out"],
+            finish=known["finish"],
         )
 
     async def _ask(self, messages: Sequence[Mapping[str, str]], asked: Mapping[str, Any]) -> Any:
         from anthropic import AnthropicError
 
         if self._client is None:
-            raise ContractError("Generator 'anthropic' is not open. Call open() first.", law="opened before use")
+            raise ContractError(
+                "Generator 'anthropic' is not open. Call open() first.", law="opened before use"
+            )
         system = "\n\n".join(message["content"] for message in sound(messages) if message["role"] == "system")
         given: dict[str, Any] = {"max_tokens": self.max_tokens, "messages": _turns(messages), **asked}
         if system:

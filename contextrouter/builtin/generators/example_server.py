@@ -1,7 +1,8 @@
-"""A server of answers on this machine, so that the examples of `openai` and `anthropic` work with no key and no network.
+"""A server of answers on this machine, so that the examples of `openai` and `anthropic` work with no key and
+no network.
 
-It answers with the last message, word by word, in OpenAI's or Anthropic's wire format; asked for an object, with one that has a
-list of texts for each property.
+It answers with the last message, word by word, in OpenAI's or Anthropic's wire format; asked for an object,
+with one that has a list of texts for each property.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from contextrouter.builtin.loopback import Loopback
+from contextrouter.builtin.shared.loopback_server import Loopback
 
 
 class ExampleServer(Loopback):
@@ -46,7 +47,9 @@ def _whole(body: dict[str, Any], anthropic: bool) -> dict[str, Any]:
     if anthropic:
         content: list[dict[str, Any]] = [{"type": "text", "text": _text(body)}]
         for tool in body.get("tools", ()):
-            content = [{"type": "tool_use", "id": "t", "name": tool["name"], "input": _made(tool["input_schema"])}]
+            content = [
+                {"type": "tool_use", "id": "t", "name": tool["name"], "input": _made(tool["input_schema"])}
+            ]
         return _message(body) | {"content": content, "stop_reason": "end_turn"}
     shape = body.get("response_format", {}).get("json_schema")
     text = json.dumps(_made(shape["schema"])) if shape else _text(body)
@@ -57,7 +60,9 @@ def _whole(body: dict[str, Any], anthropic: bool) -> dict[str, Any]:
 def _openai(body: dict[str, Any]) -> Iterator[str]:
     chunk = _envelope(body, "chat.completion.chunk")
     for word in _text(body).split(" "):
-        yield _data(chunk | {"choices": [{"index": 0, "delta": {"content": word + " "}, "finish_reason": None}]})
+        yield _data(
+            chunk | {"choices": [{"index": 0, "delta": {"content": word + " "}, "finish_reason": None}]}
+        )
     yield _data(chunk | {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
     yield _data(chunk | {"choices": [], "usage": _usage(_text(body))})
     yield "data: [DONE]\n\n"
@@ -69,7 +74,9 @@ def _anthropic(body: dict[str, Any]) -> Iterator[str]:
     for word in _text(body).split(" "):
         yield _event("content_block_delta", index=0, delta={"type": "text_delta", "text": word + " "})
     yield _event("content_block_stop", index=0)
-    yield _event("message_delta", delta={"stop_reason": "end_turn", "stop_sequence": None}, usage={"output_tokens": 7})
+    yield _event(
+        "message_delta", delta={"stop_reason": "end_turn", "stop_sequence": None}, usage={"output_tokens": 7}
+    )
     yield _event("message_stop")
 
 

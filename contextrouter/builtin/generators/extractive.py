@@ -1,4 +1,6 @@
-"""Answers with no language model: the sentences of the context that say most of the question, quoted, each with its citation."""
+"""Answers with no language model: the sentences of the context that say most of the question, quoted, each
+with its citation.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,13 @@ _APART = re.compile(r"\n\s*\n|\n(?=\s*(?:[#>*+-]|\d+[.)]\s))")
 _ENDED = tuple(".!?。！？:;")
 _MARKER = re.compile(r"\[(?=[\d\s,;–-]+\])")
 _WORD = re.compile(r"\w+")
-_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]{2,}")
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]{2,}"
+)
 _STOP = frozenset(
-    "a about an and any are as at be been but by can could did do does for from had has have how i if in into is it its me "
-    "my of on or our should so some tell than that the their them there these they this to was we were what when where "
-    "which who whom why will with would you your".split()
+    "a about an and any are as at be been but by can could did do does for from had has have how i if in into"
+    " is it its me my of on or our should so some tell than that the their them there these they this to was"
+    " we were what when where which who whom why will with would you your".split()
 )
 _LONGEST = 400
 NOTHING = "No passage of the context answers this."
@@ -40,23 +44,32 @@ class Sentence(NamedTuple):
 
 
 class Extractive(Generator):
-    """Quotes up to `sentences` sentences from the numbered context, each followed by its citation. No model, no key, no network.
+    """Quotes up to `sentences` sentences from the numbered context, each followed by its citation. No model,
+    no key, no network.
 
-    Sentences are chosen by the words that they share with the question, rare ones weighing more, and shown in the order of the
-    context. It adds no word of its own.
+    Sentences are chosen by the words that they share with the question, rare ones weighing more, and shown in
+    the order of the context. It adds no word of its own.
     """
 
-    deviations: Mapping[str, str] = {"schema_is_answered_with_data": "it quotes what is there and makes no objects"}
+    deviations: Mapping[str, str] = {
+        "schema_is_answered_with_data": "it quotes what is there and makes no objects"
+    }
 
     def __init__(self, *, sentences: int = 3) -> None:
         if sentences < 1:
-            raise ValueError(f"sentences {sentences!r} is less than 1. Give the number of sentences to quote.")
+            raise ValueError(
+                f"sentences {sentences!r} is less than 1. Give the number of sentences to quote."
+            )
         self.sentences = sentences
 
-    async def complete(self, messages: Sequence[Mapping[str, str]], *, schema: Mapping[str, Any] | None = None) -> Completion:
+    async def complete(
+        self, messages: Sequence[Mapping[str, str]], *, schema: Mapping[str, Any] | None = None
+    ) -> Completion:
         """The quotes. Raises PluginError for a schema."""
         if schema is not None:
-            raise PluginError("Generator 'extractive' quotes and makes no objects. Name a generator with a language model.")
+            raise PluginError(
+                "Generator 'extractive' quotes and makes no objects. Name a generator with a language model."
+            )
         return Completion(text=" ".join(self._quotes(messages)), model="extractive")
 
     async def stream(self, messages: Sequence[Mapping[str, str]]) -> AsyncIterator[str]:
@@ -77,7 +90,9 @@ def sentences_of(context: str) -> list[Sentence]:
     for block in _BLOCK.finditer(_FENCED.sub("", _FENCE.sub("", context))):
         number, title = int(block[1]), frozenset(_words(block[2]))
         first, _, rest = block[3].partition("\n")  # the heading path, or where the text begins
-        parts = [first, *_APART.split(rest)] if not first.rstrip().endswith(_ENDED) else _APART.split(block[3])
+        parts = (
+            [first, *_APART.split(rest)] if not first.rstrip().endswith(_ENDED) else _APART.split(block[3])
+        )
         texts = [text for part in parts for text in _SENTENCE.findall(" ".join(part.split()))]
         for text in texts:
             bare = _MARKUP.sub("", text).strip()
@@ -88,7 +103,9 @@ def sentences_of(context: str) -> list[Sentence]:
 
 
 def chosen(question: str, sentences: Sequence[Sentence], limit: int) -> list[Sentence]:
-    """The sentences that hold most of the question's words, weighed by their rarity, in the order of the context."""
+    """The sentences that hold most of the question's words, weighed by their rarity, in the order of the
+    context.
+    """
     asked = {word for word in _words(question) if word not in _STOP}
     spread = Counter(word for sentence in sentences for word in sentence.words)
     weight = {word: math.log(1 + len(sentences) / spread[word]) for word in asked if spread[word]}
@@ -106,7 +123,9 @@ def chosen(question: str, sentences: Sequence[Sentence], limit: int) -> list[Sen
 
 
 def _words(text: str) -> set[str]:
-    words = {word[:-1] if len(word) > 3 and word.endswith("s") else word for word in _WORD.findall(text.casefold())}
+    words = {
+        word[:-1] if len(word) > 3 and word.endswith("s") else word for word in _WORD.findall(text.casefold())
+    }
     for run in _UNSPACED.findall(text):  # scripts without spaces: pairs of signs
         words.update(run[at : at + 2] for at in range(len(run) - 1))
     return words

@@ -15,7 +15,8 @@ from contextrouter.errors import ContractError, MissingDependency, PluginError
 
 
 class OpenAI(Remote):
-    """Asks `model` at `base_url` (empty: OpenAI's own). `request_timeout` is in seconds, for one answer to begin.
+    """Asks `model` at `base_url` (empty: OpenAI's own). `request_timeout` is in seconds, for one answer to
+    begin.
 
     `older_names` is for servers that know the cap of an answer as `max_tokens` only.
     """
@@ -23,9 +24,14 @@ class OpenAI(Remote):
     service, such_as = "OpenAI", "gpt-5-mini"
 
     def __init__(
-        self, *, model: str, base_url: str = "", api_key: str = "", request_timeout: float = 60.0,
+        self,
+        *,
+        model: str,
+        base_url: str = "",
+        api_key: str = "",
+        request_timeout: float = 60.0,
         older_names: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(model, base_url, api_key, request_timeout)
         self.older_names = older_names
 
@@ -37,23 +43,32 @@ class OpenAI(Remote):
         return generator
 
     async def open(self) -> None:
-        """Make the client; nothing is sent. Raises MissingDependency without the package, PluginError without a key."""
+        """Make the client; nothing is sent. Raises MissingDependency without the package, PluginError without
+        a key.
+        """
         if self._client is not None:
             return
         if importlib.util.find_spec("openai") is None:
             raise MissingDependency("openai", "openai", what="Generator 'openai'")
         if not self._api_key and not self.base_url:
-            raise PluginError("api_key is empty, which OpenAI refuses. Set api_key, or base_url of a server that needs none.")
+            raise PluginError(
+                "api_key is empty, which OpenAI refuses. Set api_key, or base_url of a server that needs"
+                " none."
+            )
         from openai import AsyncOpenAI
 
         if self._server is not None:
             self.base_url = await self._server.open() + "/v1"
         self._client = AsyncOpenAI(
-            api_key=self._api_key or "none", base_url=self.base_url or "https://api.openai.com/v1",
-            timeout=self.request_timeout, max_retries=1,
-        )  # fmt: skip
+            api_key=self._api_key or "none",
+            base_url=self.base_url or "https://api.openai.com/v1",
+            timeout=self.request_timeout,
+            max_retries=1,
+        )
 
-    async def complete(self, messages: Sequence[Mapping[str, str]], *, schema: Mapping[str, Any] | None = None) -> Completion:
+    async def complete(
+        self, messages: Sequence[Mapping[str, str]], *, schema: Mapping[str, Any] | None = None
+    ) -> Completion:
         """The answer; with a schema as an object in `data`. Raises PluginError when the server fails."""
         asked: dict[str, Any] = {}
         if schema is not None:
@@ -68,9 +83,13 @@ class OpenAI(Remote):
             raise self._failed(f"answered in another shape ({type(error).__name__})") from None
         usage = getattr(answer, "usage", None)
         return Completion(
-            text=text, data=data, model=answer.model or self.model, finish="length" if choice.finish_reason == "length" else "stop",
-            tokens_in=getattr(usage, "prompt_tokens", None), tokens_out=getattr(usage, "completion_tokens", None),
-        )  # fmt: skip
+            text=text,
+            data=data,
+            model=answer.model or self.model,
+            finish="length" if choice.finish_reason == "length" else "stop",
+            tokens_in=getattr(usage, "prompt_tokens", None),
+            tokens_out=getattr(usage, "completion_tokens", None),
+        )
 
     async def _written(
         self, messages: Sequence[Mapping[str, str]], writing: Writing
@@ -96,9 +115,12 @@ class OpenAI(Remote):
         except (OpenAIError, AttributeError, TypeError) as error:
             raise self._failed(f"{type(error).__name__}: {error}") from None
         yield Completion(
-            text="".join(text), model=model, finish=finish, tokens_in=getattr(usage, "prompt_tokens", None),
+            text="".join(text),
+            model=model,
+            finish=finish,
+            tokens_in=getattr(usage, "prompt_tokens", None),
             tokens_out=getattr(usage, "completion_tokens", None),
-        )  # fmt: skip
+        )
 
     async def _ask(self, messages: Sequence[Mapping[str, str]], asked: Mapping[str, Any]) -> Any:
         from openai import OpenAIError

@@ -22,4 +22,7 @@ def positive(name: str, value: float) -> float:
 
 def sound(messages: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
     """Messages that JSON can carry: half of a surrogate pair becomes "?"."""
-    return [{name: text.encode("utf-8", "replace").decode() for name, text in message.items()} for message in messages]
+    return [
+        {name: text.encode("utf-8", "replace").decode() for name, text in message.items()}
+        for message in messages
+    ]

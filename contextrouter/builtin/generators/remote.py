@@ -7,11 +7,12 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import ClassVar
 
-from contextrouter.builtin.connected import Connected
 from contextrouter.builtin.generators.example_server import ExampleServer
 from contextrouter.builtin.generators.options import address, positive
+from contextrouter.builtin.shared.server_client import Connected
 from contextrouter.contracts import Completion, Generator, Writing
-from contextrouter.errors import PluginError, mask
+from contextrouter.errors import PluginError
+from contextrouter.runtime.masking import mask
 
 
 class Remote(Connected, Generator):
@@ -35,15 +36,21 @@ class Remote(Connected, Generator):
                 if isinstance(piece, str):
                     yield piece
 
-    def write(self, messages: Sequence[Mapping[str, str]], writing: Writing) -> AsyncIterator[str | Completion]:
+    def write(
+        self, messages: Sequence[Mapping[str, str]], writing: Writing
+    ) -> AsyncIterator[str | Completion]:
         """The answer in pieces, and last the Completion. Raises PluginError when the server fails."""
         return self._written(messages, writing)
 
     @abstractmethod
-    def _written(self, messages: Sequence[Mapping[str, str]], writing: Writing) -> AsyncGenerator[str | Completion, None]:
+    def _written(
+        self, messages: Sequence[Mapping[str, str]], writing: Writing
+    ) -> AsyncGenerator[str | Completion, None]:
         """As `write()`."""
 
     def _failed(self, what: str) -> PluginError:
         server = self.base_url or self.service
-        message = f"Model {self.model!r} at {server} failed: {what.rstrip('.')}. Check base_url, model and api_key."
+        message = (
+            f"Model {self.model!r} at {server} failed: {what.rstrip('.')}. Check base_url, model and api_key."
+        )
         return PluginError(mask(message, [self._api_key]))

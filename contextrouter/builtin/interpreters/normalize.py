@@ -1,4 +1,6 @@
-"""The interpreter that needs no model: up to three queries on different aspects of the question, entities, and a period."""
+"""The interpreter that needs no model: up to three queries on different aspects of the question, entities,
+and a period.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,16 @@ _WORD = re.compile(r"\w+(?:[-'’.&+#]\w+)*[+#]*")
 _QUOTED = re.compile(r"\"([^\"]{2,80})\"|“([^”]{2,80})”|«([^»]{2,80})»|„([^“”]{2,80})[“”]")
 _SENTENCE = re.compile(r"(?<=[.!?;。！？；])\s*")
 _BETWEEN = re.compile(
-    r"\b(?:differences?\s+between|compare[sd]?|relations?(?:hips?)?\s+between)\s+(.+?)\s+(?:and|with|to)\s+(.+)", re.I
+    r"\b(?:differences?\s+between|compare[sd]?|relations?(?:hips?)?\s+between)\s+(.+?)\s+(?:and|with|to)\s+(.+)",
+    re.I,
 )
 _VERSUS = re.compile(r"^(.*?\w)\s+(?:vs\.?|versus|compared\s+(?:to|with)|as\s+opposed\s+to)\s+(.+)$", re.I)
 _STOP = frozenset(
-    "a about all also am an and any are as at be because been but by can could did do does done explain find for from get "
-    "give had has have how i if in into is it its list many may me might most much my of on or our out please same say says "
-    "shall should show so some such talk talks tell than that the their them then there these they this those to us use "
-    "used using versus vs was we were what when where which while who whom whose why will with would you your".split()
+    "a about all also am an and any are as at be because been but by can could did do does done explain find"
+    " for from get give had has have how i if in into is it its list many may me might most much my of on or"
+    " our out please same say says shall should show so some such talk talks tell than that the their them"
+    " then there these they this those to us use used using versus vs was we were what when where which while"
+    " who whom whose why will with would you your".split()
 )
 _ISO = r"(\d{4}-\d{2}-\d{2})"
 _READ = 2_000  # characters of a question in which aspects are looked for; the question itself is asked whole
@@ -30,11 +34,12 @@ _UNITS = {"day": 1, "week": 7, "month": 30, "year": 365}
 
 
 class Normalize(Interpreter):
-    """Splits the question into aspects, names its entities, and reads its period; no model, nothing leaves the process.
+    """Splits the question into aspects, names its entities, and reads its period; no model, nothing leaves
+    the process.
 
-    `max_queries` counts the original question. `extract_period` reads "last 7 days", "yesterday", "since 2026-01-31" and the like
-    as a filter on the time of documents, on days in `timezone`; it is off by default, for a date in a question is not always one
-    of its documents.
+    `max_queries` counts the original question. `extract_period` reads "last 7 days", "yesterday", "since
+    2026-01-31" and the like as a filter on the time of documents, on days in `timezone`; it is off by
+    default, for a date in a question is not always one of its documents.
     """
 
     def __init__(self, *, max_queries: int = 3, extract_period: bool = False, timezone: str = "UTC") -> None:
@@ -43,7 +48,9 @@ class Normalize(Interpreter):
         try:
             self._zone = ZoneInfo(timezone)
         except (KeyError, ValueError, OSError):
-            raise ValueError(f"timezone {timezone!r} is not a time zone. Use a name such as 'Europe/Berlin'.") from None
+            raise ValueError(
+                f"timezone {timezone!r} is not a time zone. Use a name such as 'Europe/Berlin'."
+            ) from None
         self._timezone, self._max_queries, self._extract_period = timezone, max_queries, extract_period
 
     @classmethod
@@ -67,7 +74,9 @@ def _distinct(texts: Iterable[str]) -> list[str]:
 
 
 def aspects(question: str) -> list[str]:
-    """Queries beside the question itself: its parts where it has several; else its content words, then its longest phrase."""
+    """Queries beside the question itself: its parts where it has several; else its content words, then its
+    longest phrase.
+    """
     question = question[:_READ]
     parts = _parts(question)
     if len(parts) > 1:
@@ -108,7 +117,9 @@ def _phrases(text: str) -> list[str]:
 
 
 def names(text: str) -> list[str]:
-    """Quoted phrases and runs of capitalised words; a first word counts when more than its first letter says so."""
+    """Quoted phrases and runs of capitalised words; a first word counts when more than its first letter says
+    so.
+    """
     found = ["".join(match) for match in _QUOTED.findall(text)]
     for sentence in _SENTENCE.split(_QUOTED.sub(" | ", text)):
         run: list[str] = []
@@ -151,7 +162,9 @@ def period_of(text: str, today: date, zone: str) -> Period | None:
     if match := re.search(rf"\bon\s+{_ISO}", low):
         return _period(match.group(1), match.group(1), zone)
     if match := re.search(r"\b(?:last|past|previous)\s+(\d{1,4})\s+(day|week|month|year)s?\b", low):
-        return Period(start=today - timedelta(days=int(match.group(1)) * _UNITS[match.group(2)]), end=today, zone=zone)
+        return Period(
+            start=today - timedelta(days=int(match.group(1)) * _UNITS[match.group(2)]), end=today, zone=zone
+        )
     return _named_period(low, today, zone)
 
 
@@ -178,8 +191,13 @@ def _named_period(low: str, today: date, zone: str) -> Period | None:
 
 
 def _period(
-    start: str | None, end: str | None, zone: str, *, shift_start: timedelta = timedelta(), shift_end: timedelta = timedelta()
-) -> Period | None:  # fmt: skip
+    start: str | None,
+    end: str | None,
+    zone: str,
+    *,
+    shift_start: timedelta = timedelta(),
+    shift_end: timedelta = timedelta(),
+) -> Period | None:
     try:
         first = date.fromisoformat(start) + shift_start if start else None
         last = date.fromisoformat(end) + shift_end if end else None

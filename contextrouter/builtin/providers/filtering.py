@@ -1,4 +1,6 @@
-"""What a query lets through, before any limit, said once for all stores; and what an entry has to be to be stored."""
+"""What a query lets through, before any limit, said once for all stores; and what an entry has to be to be
+stored.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,14 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def matches(document: Document, query: Query) -> bool:
-    """Whether `document` is in the query's scope and period, passes its filters and bears one of its labels."""
+    """Whether `document` is in the query's scope and period, passes its filters and bears one of its
+    labels.
+    """
     if query.scope is not None and not query.scope.allows(document):
         return False
-    if query.period is not None and (document.updated_at is None or not query.period.contains(document.updated_at)):
+    if query.period is not None and (
+        document.updated_at is None or not query.period.contains(document.updated_at)
+    ):
         return False
     return passes(document, query.filters, query.labels)
 
@@ -30,7 +36,9 @@ def indexed(document: Document) -> dict[str, set[str]]:
 
 
 def names(value: Any) -> list[str]:
-    """The texts among the values asked for in one of `COLUMNS`; empty stands for a label that is missing and is found by none."""
+    """The texts among the values asked for in one of `COLUMNS`; empty stands for a label that is missing and
+    is found by none.
+    """
     given = value if isinstance(value, list | tuple | set | frozenset) else [value]
     return [each.encode("utf-8", "replace").decode() for each in given if isinstance(each, str) and each]
 
@@ -45,7 +53,11 @@ def microseconds(moment: datetime | None) -> int | None:
 
 def moment(value: int | None) -> datetime | None:
     """The inverse of `microseconds`."""
-    return None if value is None else datetime.fromtimestamp(value // 1_000_000, UTC).replace(microsecond=value % 1_000_000)
+    return (
+        None
+        if value is None
+        else datetime.fromtimestamp(value // 1_000_000, UTC).replace(microsecond=value % 1_000_000)
+    )
 
 
 def labelled(document: Document, chunks: Sequence[Document]) -> list[Document]:
@@ -76,7 +88,9 @@ def aligned(entry: Entry, legs: Sequence[str]) -> None:
     """Raise ValueError when an entry's vectors are of no leg in `legs`, or not one per chunk."""
     for leg, vectors in entry.vectors.items():
         if leg not in legs:
-            raise ValueError(f"has vectors for the leg {leg!r}, which this store does not have; name an `embedder`")
+            raise ValueError(
+                f"has vectors for the leg {leg!r}, which this store does not have; name an `embedder`"
+            )
         if len(vectors) != len(entry.chunks):
             counts = f"{len(vectors)} vectors for {len(entry.chunks)} chunks"
             raise ValueError(f"has {counts} on the leg {leg!r}; give one, or None, per chunk")

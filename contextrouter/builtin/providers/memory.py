@@ -1,4 +1,6 @@
-"""The provider `memory`: documents in this process, searched exactly. The reference the other stores are measured against."""
+"""The provider `memory`: documents in this process, searched exactly. The reference the other stores are
+measured against.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,14 @@ from typing import Any, NamedTuple, Self
 
 import msgspec
 
-from contextrouter import websearch
 from contextrouter.builtin.providers.filtering import aligned, labelled, matches
 from contextrouter.contracts import Entry, Provider, TermStatistics
 from contextrouter.errors import IngestError, SourceError
-from contextrouter.model import Document, Hit, Query, Scope, Vector
-from contextrouter.websearch import Phrase, WebQuery, analyse
+from contextrouter.model import Document, Hit, Query, Vector
+from contextrouter.scope import Scope
+from contextrouter.text import analysis, bm25, query_syntax
+from contextrouter.text.analysis import Phrase, analyse
+from contextrouter.text.query_syntax import WebQuery
 
 WEIGHTS = (3.0, 2.0, 1.0)
 """How often a term counts in title, heading path and body."""
@@ -43,9 +47,10 @@ class _Stored(NamedTuple):
 class Memory(Provider):
     """Keeps documents in memory: BM25 (k1 0.9, b 0.4, title > path > body) and exact cosine, in plain Python.
 
-    `documents` are written in the settings: tables with `content` and any other field of a document; one without `id` gets
-    one from its content. `embedder` names the embedder whose vectors come with upserted entries; None: text only.
-    What was upserted is gone with the process. Raises ValueError for a document that does not validate.
+    `documents` are written in the settings: tables with `content` and any other field of a document; one
+    without `id` gets one from its content. `embedder` names the embedder whose vectors come with upserted
+    entries; None: text only. What was upserted is gone with the process. Raises ValueError for a document
+    that does not validate.
     """
 
     vector_legs: Sequence[str] = ()
@@ -69,25 +74,38 @@ class Memory(Provider):
         """Two documents and no embedder."""
         return cls(
             documents=[
-                {"id": "tides", "title": "Tides", "content": "The moon and the sun raise the tides of the sea."},
-                {"id": "comets", "title": "Comets", "content": "A comet is ice and dust; near the sun it grows a tail."},
+                {
+                    "id": "tides",
+                    "title": "Tides",
+                    "content": "The moon and the sun raise the tides of the sea.",
+                },
+                {
+                    "id": "comets",
+                    "title": "Comets",
+                    "content": "A comet is ice and dust; near the sun it grows a tail.",
+                },
             ]
         )
 
     async def search(self, query: Query) -> Sequence[Hit]:
-        """Return chunks, best first; text scores are BM25, vector scores cosines in [-1, 1]. Ties go by id."""
+        """Return chunks, best first; text scores are BM25, vector scores cosines in [-1, 1]. Ties go by
+        id.
+        """
         if query.leg not in self.legs:
             raise SourceError(f"Leg {query.leg!r} is not one of this store's legs: {', '.join(self.legs)}.")
-        asked = websearch.parse(query.text)
+        asked = query_syntax.parse(query.text)
         scores = self._bm25(asked, query.scope) if query.leg == "text" else self._cosines(query)
         found = [
-            (score, key) for key, score in scores.items()
+            (score, key)
+            for key, score in scores.items()
             if matches(self._chunks[key].document, query) and _admits(self._chunks[key], asked)
-        ]  # fmt: skip
+        ]
         found.sort(key=lambda pair: (-pair[0], pair[1][2], pair[1]))
         best = [(score, self._chunks[key]) for score, key in found[: max(query.limit, 0)]]
         leg = "vector" if query.leg == "text" else query.leg
-        return [Hit(document=chunk.document, score=score, vector=chunk.vectors.get(leg)) for score, chunk in best]
+        return [
+            Hit(document=chunk.document, score=score, vector=chunk.vectors.get(leg)) for score, chunk in best
+        ]
 
     async def upsert(self, entries: Sequence[Entry]) -> None:
         """Replace documents; all entries are checked before the first is stored. Facts are not kept here."""
@@ -98,7 +116,9 @@ class Memory(Provider):
 
     async def fingerprints(self, tenant: str | None = None) -> Mapping[str, str]:
         """Document id -> fingerprint, of one tenant's documents (None: those without a tenant)."""
-        return {id: stored.fingerprint for (owner, id), stored in self._stored.items() if owner == (tenant or "")}
+        return {
+            id: stored.fingerprint for (owner, id), stored in self._stored.items() if owner == (tenant or "")
+        }
 
     async def tenants(self) -> Sequence[str | None]:
         """Whose documents are here; None: some have no tenant."""
@@ -123,7 +143,9 @@ class Memory(Provider):
         return str(self._generation)
 
     async def statistics(self, terms: Sequence[str], scope: Scope | None = None) -> TermStatistics:
-        """Counts over the chunks that `scope` shows; a term that is several words has the frequency of the rarest of them."""
+        """Counts over the chunks that `scope` shows; a term that is several words has the frequency of the
+        rarest of them.
+        """
         shown = self._shown(scope)
         counts = {t: min((len(self._found(a, shown)) for a in analyse(t)), default=0) for t in terms}
         return TermStatistics(documents=len(shown), average_length=_average(shown), frequencies=counts)
@@ -134,7 +156,9 @@ class Memory(Provider):
         return {key: chunk for key, chunk in self._chunks.items() if scope.allows(chunk.document)}
 
     def _found(self, word: str, shown: Mapping[_Key, _Chunk]) -> Mapping[_Key, float]:
-        """The frequency of a term in those chunks that are shown and have it: what is hidden is not counted either."""
+        """The frequency of a term in those chunks that are shown and have it: what is hidden is not counted
+        either.
+        """
         found = self._postings.get(word, {})
         return found if shown is self._chunks else {key: found[key] for key in found if key in shown}
 
@@ -144,30 +168,37 @@ class Memory(Provider):
         average = _average(shown) or 1.0
         for term in asked.terms:
             for found in self._begun(term, shown):
-                idf = websearch.weight(len(shown), len(found))
+                idf = bm25.weight(len(shown), len(found))
                 for key, frequency in found.items():
-                    scores[key] += idf * websearch.saturation(frequency, shown[key].length / average)
+                    scores[key] += idf * bm25.saturation(frequency, shown[key].length / average)
         return {key: round(score, 9) for key, score in scores.items()}
 
     def _begun(self, term: str, shown: Mapping[_Key, _Chunk]) -> list[Mapping[_Key, float]]:
-        if not term.endswith(websearch.FURTHEST):
+        if not term.endswith(query_syntax.FURTHEST):
             return [found] if (found := self._found(term, shown)) else []
         begun = (self._found(word, shown) for word in sorted(self._postings) if word.startswith(term[:-1]))
-        return list(islice(filter(None, begun), websearch.MOST_BEGUN))
+        return list(islice(filter(None, begun), query_syntax.MOST_BEGUN))
 
     def _cosines(self, query: Query) -> dict[_Key, float]:
         if query.vector is None:
-            raise SourceError(f"Leg {query.leg!r} needs a query vector and got none; set `embedder` to a defined embedder.")
+            raise SourceError(
+                f"Leg {query.leg!r} needs a query vector and got none; set `embedder` to a defined embedder."
+            )
         try:
             asked = _unit(query.vector)
         except ValueError as error:
             raise SourceError(f"Query on the leg {query.leg!r} {error}.") from error
-        stored = {key: chunk.vectors[query.leg] for key, chunk in self._chunks.items() if query.leg in chunk.vectors}
+        stored = {
+            key: chunk.vectors[query.leg] for key, chunk in self._chunks.items() if query.leg in chunk.vectors
+        }
         if asked is None or not stored:
             return {}
         size = len(next(iter(stored.values())))
         if len(asked) != size:
-            raise SourceError(f"Query vector has {len(asked)} dimensions, the store's have {size}; use one embedder for both.")
+            raise SourceError(
+                f"Query vector has {len(asked)} dimensions, the store's have {size}; use one embedder for"
+                " both."
+            )
         return {key: round(sum(map(float.__mul__, asked, vector)), 6) for key, vector in stored.items()}
 
     def _prepare(self, entry: Entry) -> _Stored:
@@ -197,7 +228,10 @@ class Memory(Provider):
         for each in stored:
             for vector in (vector for chunk in each.chunks for vector in chunk.vectors.values()):
                 if size not in (None, len(vector)):
-                    message = f"has a vector of {len(vector)} dimensions, others have {size}; embed all with one model"
+                    message = (
+                        f"has a vector of {len(vector)} dimensions, others have {size}; embed all with one"
+                        " model"
+                    )
                     raise IngestError(f"Document {each.document.id!r} {message}.", document=each.document.id)
                 size = len(vector)
         return size
@@ -236,20 +270,26 @@ def _document(number: int, table: Any) -> Document:
     try:
         unknown = set(table) - set(Document.__struct_fields__)
         if unknown:
-            raise ValueError(f"unknown keys {sorted(unknown)}; known keys: {', '.join(Document.__struct_fields__)}")
+            raise ValueError(
+                f"unknown keys {sorted(unknown)}; known keys: {', '.join(Document.__struct_fields__)}"
+            )
         document = msgspec.convert(table, Document)
     except (msgspec.ValidationError, TypeError, ValueError) as error:
         raise ValueError(f"documents[{number}] is not a document: {error}.") from error
-    return document if document.id else document.replace(id=sha256(document.fingerprint.encode()).hexdigest()[:16])
+    return (
+        document
+        if document.id
+        else document.replace(id=sha256(document.fingerprint.encode()).hexdigest()[:16])
+    )
 
 
 def _chunk(document: Document, vectors: Mapping[str, tuple[float, ...]]) -> _Chunk:
-    fields = tuple(tuple(analyse(text)) for text in websearch.fields(document))
+    fields = tuple(tuple(analyse(text)) for text in analysis.fields(document))
     frequencies: defaultdict[str, float] = defaultdict(float)
     for weight, terms in zip(WEIGHTS, fields, strict=True):
         for term in terms:
             frequencies[term] += weight
-    return _Chunk(document, frequencies, fields, websearch.length(fields), vectors)
+    return _Chunk(document, frequencies, fields, analysis.length(fields), vectors)
 
 
 def _average(chunks: Mapping[_Key, _Chunk]) -> float:
@@ -257,7 +297,9 @@ def _average(chunks: Mapping[_Key, _Chunk]) -> float:
 
 
 def _unit(vector: Vector) -> tuple[float, ...] | None:
-    """The vector at length one; None for the zero vector, which has no direction. Raises ValueError for infinities."""
+    """The vector at length one; None for the zero vector, which has no direction. Raises ValueError for
+    infinities.
+    """
     values = [float(value) for value in vector]
     norm = math.sqrt(sum(value * value for value in values))
     if not math.isfinite(norm):
@@ -274,7 +316,7 @@ def _admits(chunk: _Chunk, asked: WebQuery) -> bool:
 
 def _occurs(phrase: Phrase, fields: Iterable[Sequence[str]]) -> bool:
     *first, last = phrase
-    begun = last.removesuffix(websearch.FURTHEST)
+    begun = last.removesuffix(query_syntax.FURTHEST)
     for terms in fields:
         for start in range(len(terms) - len(first)):
             word = terms[start + len(first)]

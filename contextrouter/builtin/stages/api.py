@@ -1,4 +1,6 @@
-"""Any service that ranks documents over HTTP: Cohere, Jina, Voyage, a server of one's own, by the names of its fields."""
+"""Any service that ranks documents over HTTP: Cohere, Jina, Voyage, a server of one's own, by the names of
+its fields.
+"""
 
 from __future__ import annotations
 
@@ -35,19 +37,34 @@ STYLES: Mapping[str, _Style] = {
 class Api(Reranker):
     """Sends question and texts to `url` with POST, and takes one score for each text from the answer.
 
-    `style` names the fields as that service has them (tei: Hugging Face's text-embeddings-inference); `documents_field`,
-    `results_field`, `index_field` and `score_field` name them otherwise. `model` is sent when given, `extra` always. `api_key` goes
-    as a bearer token to that address alone. `max_characters` are sent of a text. What may be fetched, and how long, is as for
-    sources: private addresses are refused unless `allow_private` names their network.
+    `style` names the fields as that service has them (tei: Hugging Face's text-embeddings-inference);
+    `documents_field`, `results_field`, `index_field` and `score_field` name them otherwise. `model` is sent
+    when given, `extra` always. `api_key` goes as a bearer token to that address alone. `max_characters` are
+    sent of a text. What may be fetched, and how long, is as for sources: private addresses are refused unless
+    `allow_private` names their network.
     """
 
     def __init__(
-        self, *, url: str, style: Literal["cohere", "jina", "voyage", "tei"] = "cohere", model: str = "", api_key: str = "",
-        documents_field: str = "", results_field: str | None = None, index_field: str = "", score_field: str = "",
-        extra: Mapping[str, Any] = {}, max_characters: int = 4_000, user_agent: str = "contextrouter", max_bytes: int = 5_000_000,
-        fetch_seconds: float = 10.0, per_host: int = 4, allow_private: Sequence[str] = (), ca_file: FilePath = "",
+        self,
+        *,
+        url: str,
+        style: Literal["cohere", "jina", "voyage", "tei"] = "cohere",
+        model: str = "",
+        api_key: str = "",
+        documents_field: str = "",
+        results_field: str | None = None,
+        index_field: str = "",
+        score_field: str = "",
+        extra: Mapping[str, Any] = {},
+        max_characters: int = 4_000,
+        user_agent: str = "contextrouter",
+        max_bytes: int = 5_000_000,
+        fetch_seconds: float = 10.0,
+        per_host: int = 4,
+        allow_private: Sequence[str] = (),
+        ca_file: FilePath = "",
         environment_proxies: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         check_url(url)
         if style not in STYLES:
             raise ValueError(f"style {style!r} is not one of {', '.join(STYLES)}.")
@@ -55,14 +72,22 @@ class Api(Reranker):
             raise ValueError(f"max_characters {max_characters!r} is below 1.")
         known = STYLES[style]
         self._fields = _Style(
-            documents_field or known.documents, known.results if results_field is None else results_field,
-            index_field or known.number, score_field or known.score,
-        )  # fmt: skip
+            documents_field or known.documents,
+            known.results if results_field is None else results_field,
+            index_field or known.number,
+            score_field or known.score,
+        )
         options = FetchOptions(
-            user_agent=user_agent, max_bytes=max_bytes, fetch_seconds=fetch_seconds, per_host=per_host, retries=0,
-            credentials={urlsplit(url).netloc: f"Bearer {api_key}"} if api_key else {}, allow_private=allow_private,
-            ca_file=ca_file, environment_proxies=environment_proxies,
-        )  # fmt: skip
+            user_agent=user_agent,
+            max_bytes=max_bytes,
+            fetch_seconds=fetch_seconds,
+            per_host=per_host,
+            retries=0,
+            credentials={urlsplit(url).netloc: f"Bearer {api_key}"} if api_key else {},
+            allow_private=allow_private,
+            ca_file=ca_file,
+            environment_proxies=environment_proxies,
+        )
         options.check("Api")
         self._url, self.model, self._extra, self._most = url, model, dict(extra), max_characters
         self._fetcher = Fetcher(options, extra="http")
@@ -92,9 +117,18 @@ class Api(Reranker):
         await self.score("ping", [Document(content="ping")])
 
     async def score(self, query: str, documents: Sequence[Document]) -> Sequence[float]:
-        """The service's score of each document. Raises PluginError for an answer that does not hold one for each."""
-        texts = [f"{document.title}\n{document.content}" if document.title else document.content for document in documents]
-        sent = {"query": _sound(query), self._fields.documents: [_sound(text[: self._most]) for text in texts], **self._extra}
+        """The service's score of each document. Raises PluginError for an answer that does not hold one for
+        each.
+        """
+        texts = [
+            f"{document.title}\n{document.content}" if document.title else document.content
+            for document in documents
+        ]
+        sent = {
+            "query": _sound(query),
+            self._fields.documents: [_sound(text[: self._most]) for text in texts],
+            **self._extra,
+        }
         if self.model:
             sent["model"] = self.model
         headers = {"Content-Type": "application/json"}
@@ -108,14 +142,20 @@ class Api(Reranker):
                 found = found[name]
             scores = {int(each[self._fields.number]): float(each[self._fields.score]) for each in found}
         except (msgspec.DecodeError, KeyError, TypeError, ValueError, IndexError) as error:
-            raise self._failed(f"answered in another shape ({type(error).__name__}: {str(error)[:80]})") from None
+            raise self._failed(
+                f"answered in another shape ({type(error).__name__}: {str(error)[:80]})"
+            ) from None
         if sorted(scores) != list(range(asked)):
-            raise self._failed(f"numbered its scores {sorted(scores)[:8]!r} for {asked} texts, not one for each from 0")
+            raise self._failed(
+                f"numbered its scores {sorted(scores)[:8]!r} for {asked} texts, not one for each from 0"
+            )
         return [scores[place] for place in range(asked)]
 
     def _failed(self, what: str) -> PluginError:
         fields = ", ".join(f"{name} {value!r}" for name, value in self._fields._asdict().items())
-        return PluginError(f"Stage 'api': {self._fetcher.masked(self._url)} {what}. Check style and fields ({fields}).")
+        return PluginError(
+            f"Stage 'api': {self._fetcher.masked(self._url)} {what}. Check style and fields ({fields})."
+        )
 
 
 def _sound(text: str) -> str:

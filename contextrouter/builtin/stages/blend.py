@@ -12,15 +12,18 @@ _WEIGHTS: Mapping[str, float] = {"vector": 0.6, "text": 0.3, "freshness": 0.1}
 
 
 class Blend(Stage):
-    """Scores by the weighted mean of signals. A name in `weights` is a signal that a stage before has given, "normalized", or a
-    leg: the best normalised score that it gave. What is missing counts as 0.
+    """Scores by the weighted mean of signals. A name in `weights` is a signal that a stage before has given,
+    "normalized", or a leg: the best normalised score that it gave. What is missing counts as 0.
 
-    Scores within `tie` of the best of their group are equal; those go by trust (authoritative, reference, volatile, none said),
-    then by score, then by fingerprint. A group begins at its best score, so that many small steps do not tie what is far apart.
+    Scores within `tie` of the best of their group are equal; those go by trust (authoritative, reference,
+    volatile, none said), then by score, then by fingerprint. A group begins at its best score, so that many
+    small steps do not tie what is far apart.
     """
 
     def __init__(self, *, weights: Mapping[str, float] = _WEIGHTS, tie: float = 0.01) -> None:
-        if not all(math.isfinite(weight) and weight >= 0 for weight in weights.values()) or not any(weights.values()):
+        if not all(math.isfinite(weight) and weight >= 0 for weight in weights.values()) or not any(
+            weights.values()
+        ):
             raise ValueError(f"weights {dict(weights)!r} are not finite, 0 or more, and not all 0.")
         if not 0 <= tie <= 1:
             raise ValueError(f"tie {tie!r} is not between 0 and 1.")

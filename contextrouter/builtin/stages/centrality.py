@@ -10,17 +10,23 @@ from contextrouter.model import Envelope
 
 
 class Centrality(Stage):
-    """Adds degree centrality to the order there is. A document's degree is the number of its links, and of the links to it from the
-    other documents given; its centrality is that ÷ the largest degree.
+    """Adds degree centrality to the order there is. A document's degree is the number of its links, and of
+    the links to it from the other documents given; its centrality is that ÷ the largest degree.
 
-    `mode = "rrf"` scores 1 ÷ (`k` + rank) + `weight` ÷ (`k` + rank by centrality); "linear" (1 − `weight`) × normalised score +
-    `weight` × centrality, where 0.4 is usual. With fewer than `least_links` links a document on average nothing is changed.
+    `mode = "rrf"` scores 1 ÷ (`k` + rank) + `weight` ÷ (`k` + rank by centrality); "linear" (1 − `weight`) ×
+    normalised score + `weight` × centrality, where 0.4 is usual. With fewer than `least_links` links a
+    document on average nothing is changed.
     """
 
     switch = "enable_reranker"
 
     def __init__(
-        self, *, mode: Literal["rrf", "linear"] = "rrf", weight: float = 0.5, k: float = 60.0, least_links: float = 2.0
+        self,
+        *,
+        mode: Literal["rrf", "linear"] = "rrf",
+        weight: float = 0.5,
+        k: float = 60.0,
+        least_links: float = 2.0,
     ) -> None:
         if mode not in ("rrf", "linear"):
             raise ValueError(f"mode {mode!r} is neither rrf nor linear.")
@@ -53,9 +59,12 @@ class Centrality(Stage):
 
 
 def _degrees(envelopes: Sequence[Envelope]) -> list[int]:
-    """Links out, and in from the others; a link is an id or a URL, of the document or of the one it was cut from."""
+    """Links out, and in from the others; a link is an id or a URL, of the document or of the one it was cut
+    from.
+    """
     names = [{n for n in (e.document.id, e.document.parent, e.document.url) if n} for e in envelopes]
     out = [set(e.document.links) for e in envelopes]
     return [
-        len(out[at]) + sum(1 for other, links in enumerate(out) if other != at and links & names[at]) for at in range(len(out))
+        len(out[at]) + sum(1 for other, links in enumerate(out) if other != at and links & names[at])
+        for at in range(len(out))
     ]

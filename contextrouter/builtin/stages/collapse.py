@@ -9,11 +9,12 @@ from contextrouter.model import Document, Envelope, Hit
 
 
 class Collapse(Stage):
-    """Puts the summary of a group in the place of its best piece, where `least` pieces of the group or more were found.
+    """Puts the summary of a group in the place of its best piece, where `least` pieces of the group or more
+    were found.
 
-    A group is what shares a `by`: "parent", or a key of the metadata, such as "session". Its summary is the document with that
-    value as id, or with `prefix` before it, among those found or fetched from `source` ("": the source that found the pieces).
-    Without a summary, in scope and with a text, the pieces stay.
+    A group is what shares a `by`: "parent", or a key of the metadata, such as "session". Its summary is the
+    document with that value as id, or with `prefix` before it, among those found or fetched from `source`
+    ("": the source that found the pieces). Without a summary, in scope and with a text, the pieces stay.
     """
 
     def __init__(self, *, by: str = "parent", least: int = 3, prefix: str = "", source: str = "") -> None:
@@ -24,7 +25,8 @@ class Collapse(Stage):
         self._by, self._least, self._prefix, self._source = by, least, prefix, source
 
     async def apply(self, envelopes: Sequence[Envelope], context: StageContext) -> Sequence[Envelope]:
-        """Return the others in their order, summaries among them with the signal `collapsed`, how many pieces they stand for.
+        """Return the others in their order, summaries among them with the signal `collapsed`, how many pieces
+        they stand for.
 
         Raises ValueError when `source` names none that fetches by id.
         """
@@ -32,7 +34,11 @@ class Collapse(Stage):
         for envelope in envelopes:
             if key := self._group(envelope.document):
                 groups.setdefault(self._prefix + key, []).append(envelope)
-        groups = {id: pieces for id, pieces in groups.items() if len([e for e in pieces if e.document.id != id]) >= self._least}
+        groups = {
+            id: pieces
+            for id, pieces in groups.items()
+            if len([e for e in pieces if e.document.id != id]) >= self._least
+        }
         summaries = await self._summaries(groups, envelopes, context) if groups else {}
         standing: dict[int, Envelope] = {}  # the best piece of a group -> its summary
         replaced: dict[int, str] = {}
@@ -63,7 +69,11 @@ class Collapse(Stage):
         found = {e.document.id: e for e in envelopes if e.document.id in groups}
         asked: dict[str, dict[str, None]] = {}
         for id, pieces in groups.items():
-            names = [self._source] if self._source else dict.fromkeys(p.source for e in pieces for p in e.provenance)
+            names = (
+                [self._source]
+                if self._source
+                else dict.fromkeys(p.source for e in pieces for p in e.provenance)
+            )
             for name in names if id not in found else ():
                 asked.setdefault(name, {})[id] = None
         for name, ids in asked.items():
@@ -73,7 +83,9 @@ class Collapse(Stage):
                     raise ValueError(f"source {name!r} is no source that fetches by id.")
                 continue
             for document in await source.fetch([id for id in ids if id not in found], context.scope):
-                sealed = context.seal(Hit(document=document), source=name) if document.content.strip() else None
+                sealed = (
+                    context.seal(Hit(document=document), source=name) if document.content.strip() else None
+                )
                 if sealed is not None and document.id in groups:
                     found.setdefault(document.id, sealed)
         return {id: found[id] for id in groups if id in found}

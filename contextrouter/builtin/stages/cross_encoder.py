@@ -1,4 +1,6 @@
-"""A model that reads question and document together: slower than vectors, and better at telling which of the best is best."""
+"""A model that reads question and document together: slower than vectors, and better at telling which of the
+best is best.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 from contextrouter.contracts import FilePath, Reranker
 from contextrouter.errors import ContractError, MissingDependency, PluginError
 from contextrouter.model import Document
-from contextrouter.threads import Threads
+from contextrouter.runtime.threads import Threads
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,22 +29,33 @@ _FILES = ("tokenizer.json", "config.json")
 
 
 class CrossEncoder(Reranker):
-    """Scores with a model in ONNX from the folder `path` (`tokenizer.json` and `file` in it), or from the repository `hub`.
+    """Scores with a model in ONNX from the folder `path` (`tokenizer.json` and `file` in it), or from the
+    repository `hub`.
 
-    A repository of the Hugging Face hub is fetched once, in `revision` ("": the newest), and read from the cache of its library
-    from then on. `max_tokens` are read of question and document together. The model is loaded once; `threads` documents are scored
-    at once, one core each, and each for itself, so that its score is the same whatever it stands beside. Scores are probabilities:
-    the logistic function of a model with one output, the share of the last of several.
+    A repository of the Hugging Face hub is fetched once, in `revision` ("": the newest), and read from the
+    cache of its library from then on. `max_tokens` are read of question and document together. The model is
+    loaded once; `threads` documents are scored at once, one core each, and each for itself, so that its score
+    is the same whatever it stands beside. Scores are probabilities: the logistic function of a model with one
+    output, the share of the last of several.
     """
 
     switch = "enable_cross_encoder"
 
     def __init__(
-        self, *, path: FilePath = "", hub: str = "", file: str = "model.onnx", revision: str = "", max_tokens: int = 512,
+        self,
+        *,
+        path: FilePath = "",
+        hub: str = "",
+        file: str = "model.onnx",
+        revision: str = "",
+        max_tokens: int = 512,
         threads: int = 1,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if bool(path) == bool(hub):
-            raise ValueError("path and hub are both given, or neither; name a folder with a model, or a repository of the hub.")
+            raise ValueError(
+                "path and hub are both given, or neither; name a folder with a model, or a repository of the"
+                " hub."
+            )
         if not 8 <= max_tokens <= 8192:
             raise ValueError(f"max_tokens {max_tokens!r} is out of range; give 8 to 8192.")
         if not 1 <= threads <= 64:
@@ -56,7 +69,9 @@ class CrossEncoder(Reranker):
 
     @classmethod
     def example(cls) -> Self:
-        """With a tiny model in a temporary folder, which tells what share of the question's words a document has."""
+        """With a tiny model in a temporary folder, which tells what share of the question's words a document
+        has.
+        """
         from contextrouter.builtin.stages import reranking_example  # nobody else needs the model
 
         folder = tempfile.mkdtemp(prefix="contextrouter-")
@@ -66,7 +81,9 @@ class CrossEncoder(Reranker):
         return made
 
     async def open(self) -> None:
-        """Load the model. Raises MissingDependency without the extra `cross-encoder`, PluginError for what is no such model."""
+        """Load the model. Raises MissingDependency without the extra `cross-encoder`, PluginError for what is
+        no such model.
+        """
         if self._pool is not None:
             return
         for module, package in _NEEDED.items():
@@ -93,14 +110,19 @@ class CrossEncoder(Reranker):
     async def score(self, query: str, documents: Sequence[Document]) -> Sequence[float]:
         """One probability per document, that it answers the question."""
         pool = self._opened()
-        texts = [f"{document.title}\n{document.content}" if document.title else document.content for document in documents]
+        texts = [
+            f"{document.title}\n{document.content}" if document.title else document.content
+            for document in documents
+        ]
         async with asyncio.TaskGroup() as group:
             running = [group.create_task(pool.run(self._probability, query, text)) for text in texts]
         return [task.result() for task in running]
 
     def _opened(self) -> Threads:
         if self._pool is None:
-            raise ContractError("Stage 'cross_encoder' is not open. Call open() first.", law="opened before use")
+            raise ContractError(
+                "Stage 'cross_encoder' is not open. Call open() first.", law="opened before use"
+            )
         return self._pool
 
     def _load(self) -> None:
@@ -110,27 +132,37 @@ class CrossEncoder(Reranker):
         folder = self._folder()
         for name in (self._file, "tokenizer.json"):
             if not (folder / name).is_file():
-                raise PluginError(f"Stage 'cross_encoder' finds no {name!r} in {str(folder)!r}; export the model to ONNX there.")
+                raise PluginError(
+                    f"Stage 'cross_encoder' finds no {name!r} in {str(folder)!r}; export the model to ONNX"
+                    " there."
+                )
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 3
         try:
             tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-            session = onnxruntime.InferenceSession(str(folder / self._file), options, providers=["CPUExecutionProvider"])
+            session = onnxruntime.InferenceSession(
+                str(folder / self._file), options, providers=["CPUExecutionProvider"]
+            )
         except Exception as error:  # both libraries raise bare ones
             why = " ".join(str(error).split())[:200]
-            raise PluginError(f"Stage 'cross_encoder' cannot load {str(folder / self._file)!r}: {why}") from error
+            raise PluginError(
+                f"Stage 'cross_encoder' cannot load {str(folder / self._file)!r}: {why}"
+            ) from error
         tokenizer.no_padding()
         tokenizer.enable_truncation(self._most)
         self._tokenizer, self._session = tokenizer, session
-        self.model = f"{self._hub or self._file}@{sha256((folder / self._file).read_bytes()).hexdigest()[:12]}/{self._most}"
+        digest = sha256((folder / self._file).read_bytes()).hexdigest()[:12]
+        self.model = f"{self._hub or self._file}@{digest}/{self._most}"
         self._inputs = frozenset(given.name for given in session.get_inputs())
 
     def _folder(self) -> Path:
         if self._path:
             return Path(self._path)
         if importlib.util.find_spec("huggingface_hub") is None:
-            raise MissingDependency("huggingface-hub", "cross-encoder", what="Stage 'cross_encoder' with `hub`")
+            raise MissingDependency(
+                "huggingface-hub", "cross-encoder", what="Stage 'cross_encoder' with `hub`"
+            )
         from huggingface_hub import snapshot_download
 
         wanted = [*_FILES, self._file, f"{self._file}_data"]
@@ -138,19 +170,27 @@ class CrossEncoder(Reranker):
             return Path(snapshot_download(self._hub, revision=self._revision or None, allow_patterns=wanted))
         except Exception as error:  # of the network, the repository, the disk: each has its own
             why = " ".join(str(error).split())[:200]
-            raise PluginError(f"Stage 'cross_encoder' cannot get {self._hub!r} from the hub: {why}") from error
+            raise PluginError(
+                f"Stage 'cross_encoder' cannot get {self._hub!r} from the hub: {why}"
+            ) from error
 
     def _probability(self, query: str, text: str) -> float:
         import numpy as np
 
-        pair = (part.encode("utf-8", "replace").decode() for part in (query, text))  # no tokenizer takes half a surrogate pair
+        pair = (
+            part.encode("utf-8", "replace").decode() for part in (query, text)
+        )  # no tokenizer takes half a surrogate pair
         encoded = self._tokenizer.encode(*pair)
         given = {
-            "input_ids": encoded.ids, "attention_mask": encoded.attention_mask, "token_type_ids": encoded.type_ids,
-        }  # fmt: skip
+            "input_ids": encoded.ids,
+            "attention_mask": encoded.attention_mask,
+            "token_type_ids": encoded.type_ids,
+        }
         if not encoded.ids:
             return 0.0
-        tensors = {name: np.array([values], np.int64) for name, values in given.items() if name in self._inputs}
+        tensors = {
+            name: np.array([values], np.int64) for name, values in given.items() if name in self._inputs
+        }
         logits: NDArray[np.float64] = np.asarray(self._session.run(None, tensors)[0], np.float64).reshape(-1)
         if len(logits) == 1:
             return 1.0 / (1.0 + math.exp(-max(-60.0, min(60.0, float(logits[0])))))

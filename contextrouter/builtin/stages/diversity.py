@@ -1,4 +1,6 @@
-"""Maximal marginal relevance (Carbonell and Goldstein 1998): what says the same as something above goes further down."""
+"""Maximal marginal relevance (Carbonell and Goldstein 1998): what says the same as something above goes
+further down.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,13 @@ _LONGEST = 4_000
 
 
 class Diversity(Stage):
-    """Orders by `relevance` × score − (1 − relevance) × the similarity to the most similar document above. Put it behind rerankers.
+    """Orders by `relevance` × score − (1 − relevance) × the similarity to the most similar document above.
+    Put it behind rerankers.
 
-    The score that counts is scaled to 0…1 over the documents given. Similarity is the cosine of vectors where both documents have
-    one of equal length, else the share of runs of `shingle` characters that two texts have in common (Jaccard), which needs no
-    words and so serves every script. The first `among` are ordered anew, the others follow.
+    The score that counts is scaled to 0…1 over the documents given. Similarity is the cosine of vectors where
+    both documents have one of equal length, else the share of runs of `shingle` characters that two texts
+    have in common (Jaccard), which needs no words and so serves every script. The first `among` are ordered
+    anew, the others follow.
     """
 
     def __init__(self, *, relevance: float = 0.7, shingle: int = 5, among: int = 50) -> None:
@@ -38,11 +42,15 @@ class Diversity(Stage):
         nearest = {id(e): 0.0 for e in left}
         chosen: list[Envelope] = []
         while left:
-            best = max(left, key=lambda e: self._relevance * worth[id(e)] - (1 - self._relevance) * nearest[id(e)])
+            best = max(
+                left, key=lambda e: self._relevance * worth[id(e)] - (1 - self._relevance) * nearest[id(e)]
+            )
             left.remove(best)
             chosen.append(best.scored(best.score, similar=nearest[id(best)]))
             for envelope in left:
-                nearest[id(envelope)] = max(nearest[id(envelope)], marks[id(best)].similarity(marks[id(envelope)]))
+                nearest[id(envelope)] = max(
+                    nearest[id(envelope)], marks[id(best)].similarity(marks[id(envelope)])
+                )
         return [*chosen, *envelopes[self._among :]]
 
 
@@ -54,7 +62,9 @@ class _Marks:
         self.vector = [] if vector is None else [float(value) for value in vector]
         self.length = math.hypot(*self.vector)
         text = " ".join(envelope.document.content[:_LONGEST].casefold().split())
-        self.shingles = {text[at : at + shingle] for at in range(max(1, len(text) - shingle + 1))} if text else set()
+        self.shingles = (
+            {text[at : at + shingle] for at in range(max(1, len(text) - shingle + 1))} if text else set()
+        )
 
     def similarity(self, other: _Marks) -> float:
         """Similarity in [0, 1]."""

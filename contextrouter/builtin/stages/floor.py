@@ -9,7 +9,9 @@ from contextrouter.model import Envelope
 
 
 class Floor(Stage):
-    """Drops documents whose `normalized` score, the score ÷ the most it could be, is below `minimum`; 0 is off."""
+    """Drops documents whose `normalized` score, the score ÷ the most it could be, is below `minimum`; 0 is
+    off.
+    """
 
     switch = ""
 
@@ -21,4 +23,7 @@ class Floor(Stage):
     async def apply(self, envelopes: Sequence[Envelope], context: StageContext) -> Sequence[Envelope]:
         """Return all, those below the floor dropped."""
         reason = f"floor: below {self._minimum:g}"
-        return [e if e.normalized >= self._minimum else e.drop(f"{reason} with {e.normalized:.3f}") for e in envelopes]
+        return [
+            e if e.normalized >= self._minimum else e.drop(f"{reason} with {e.normalized:.3f}")
+            for e in envelopes
+        ]

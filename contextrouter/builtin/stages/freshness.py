@@ -16,10 +16,10 @@ _DAY = 86_400.0
 class Freshness(Stage):
     """Scores by age. Freshness is 1 now (and in the future), one half after `half_life_days`, and so on.
 
-    The score that counts is the one given ÷ the best one given, so that documents of one age keep their order. `mode = "boost"`
-    adds `weight` times freshness to it, so that relevance leads; "decay" multiplies it with freshness, which never falls below
-    `floor`. `field` names the time that counts. A document without it
-    has the freshness `missing`, and the signal `freshness_missing`.
+    The score that counts is the one given ÷ the best one given, so that documents of one age keep their
+    order. `mode = "boost"` adds `weight` times freshness to it, so that relevance leads; "decay" multiplies
+    it with freshness, which never falls below `floor`. `field` names the time that counts. A document without
+    it has the freshness `missing`, and the signal `freshness_missing`.
     """
 
     def __init__(
@@ -58,13 +58,17 @@ class Freshness(Stage):
             return []
         low = min(0.0, min(envelope.score for envelope in envelopes))  # a reranker's scores may be negative
         best = max(envelope.score for envelope in envelopes) - low
-        scored = [self._scored(e, (e.score - low) / best if best > 0 else 1.0, context.now) for e in envelopes]
+        scored = [
+            self._scored(e, (e.score - low) / best if best > 0 else 1.0, context.now) for e in envelopes
+        ]
         return sorted(scored, key=lambda envelope: -envelope.score)
 
     def _scored(self, envelope: Envelope, relevance: float, now: datetime) -> Envelope:
         moment: datetime | None = getattr(envelope.document, self._field)
         fresh = self._missing if moment is None else self.freshness(moment, now)
-        signals = {"freshness": fresh} if moment is not None else {"freshness": fresh, "freshness_missing": 1.0}
+        signals = (
+            {"freshness": fresh} if moment is not None else {"freshness": fresh, "freshness_missing": 1.0}
+        )
         if self._mode == "boost":
             score = relevance + self._weight * fresh
             return envelope.scored(score, score / (1 + self._weight), **signals)

@@ -10,16 +10,22 @@ from contextrouter.model import Envelope
 
 
 class Gate(Stage):
-    """Lets everything go on when the best value of `reads` is at least `threshold`, which itself passes; else drops everything.
+    """Lets everything go on when the best value of `reads` is at least `threshold`, which itself passes; else
+    drops everything.
 
-    `reads` is "similarity", the best raw score that a leg of `legs` gave; "normalized", the fused score ÷ the most it could be;
-    or the name of a signal, such as "rerank". No value counts as 0.0. Put it before stages that cut, so that it sees everything.
+    `reads` is "similarity", the best raw score that a leg of `legs` gave; "normalized", the fused score ÷ the
+    most it could be; or the name of a signal, such as "rerank". No value counts as 0.0. Put it before stages
+    that cut, so that it sees everything.
     """
 
     switch = ""
 
     def __init__(
-        self, *, threshold: float = 0.5, reads: str = "similarity", legs: Sequence[str] = ("vector", "keywords")
+        self,
+        *,
+        threshold: float = 0.5,
+        reads: str = "similarity",
+        legs: Sequence[str] = ("vector", "keywords"),
     ) -> None:
         if not math.isfinite(threshold):
             raise ValueError(f"threshold {threshold!r} is not a number that can be reached.")
@@ -33,7 +39,11 @@ class Gate(Stage):
             return envelope.normalized
         if self._reads != "similarity":
             return envelope.signals.get(self._reads)
-        scores = [p.score for p in envelope.provenance if p.leg in self._legs and p.score is not None and p.source != "calibrated"]
+        scores = [
+            p.score
+            for p in envelope.provenance
+            if p.leg in self._legs and p.score is not None and p.source != "calibrated"
+        ]
         return max(scores, default=None)
 
     async def apply(self, envelopes: Sequence[Envelope], context: StageContext) -> Sequence[Envelope]:
@@ -42,4 +52,7 @@ class Gate(Stage):
         best = max(values, default=0.0)
         if best >= self._threshold:
             return list(envelopes)
-        return [envelope.drop(f"gate: best {self._reads} {best:.4g} is below {self._threshold:g}") for envelope in envelopes]
+        return [
+            envelope.drop(f"gate: best {self._reads} {best:.4g} is below {self._threshold:g}")
+            for envelope in envelopes
+        ]

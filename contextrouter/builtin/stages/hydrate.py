@@ -10,10 +10,12 @@ from contextrouter.model import Document, Envelope, Hit
 
 
 class Hydrate(Stage):
-    """Puts the text that a source has under a document's `by` ("id", or "parent": what it was cut from) in place of its own.
+    """Puts the text that a source has under a document's `by` ("id", or "parent": what it was cut from) in
+    place of its own.
 
-    `source` names it; "": the source that found the document. What that source does not have, labels otherwise, or the scope
-    and the filters keep back, stays as it is. Put it last, with `top_n` as many as go on, so that no more is fetched than is read.
+    `source` names it; "": the source that found the document. What that source does not have, labels
+    otherwise, or the scope and the filters keep back, stays as it is. Put it last, with `top_n` as many as go
+    on, so that no more is fetched than is read.
     """
 
     def __init__(self, *, source: str = "", by: Literal["id", "parent"] = "id") -> None:
@@ -57,10 +59,17 @@ class Hydrate(Stage):
             if not isinstance(context.sources.get(self._source), SupportsFetch):
                 raise ValueError(f"source {self._source!r} is no source that fetches by id.")
             return self._source, key
-        names = [seal.source for seal in envelope.provenance if isinstance(context.sources.get(seal.source), SupportsFetch)]
+        names = [
+            seal.source
+            for seal in envelope.provenance
+            if isinstance(context.sources.get(seal.source), SupportsFetch)
+        ]
         return (names[0], key) if names else None
 
 
 def _no_stricter(whole: Document, document: Document) -> bool:
     """Whether the text may stand under the labels of the document that was found."""
-    return all(getattr(whole, name) in (None, getattr(document, name)) for name in ("tenant", "compartment", "sensitivity"))
+    return all(
+        getattr(whole, name) in (None, getattr(document, name))
+        for name in ("tenant", "compartment", "sensitivity")
+    )

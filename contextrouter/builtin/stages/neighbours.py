@@ -9,10 +9,12 @@ from contextrouter.model import Envelope
 
 
 class Neighbours(Stage):
-    """Asks the sources of the best `of` documents for what is linked with those, and lets in up to `add` that are not there yet.
+    """Asks the sources of the best `of` documents for what is linked with those, and lets in up to `add` that
+    are not there yet.
 
-    They stand behind the best `most` − their number, so that they are among the first `most`, with the score of what they stand
-    behind and the signal `neighbour`. A source that knows no links adds nothing; the scope and the filters hold for what comes in.
+    They stand behind the best `most` − their number, so that they are among the first `most`, with the score
+    of what they stand behind and the signal `neighbour`. A source that knows no links adds nothing; the scope
+    and the filters hold for what comes in.
     """
 
     switch = "enable_multidoc"
@@ -22,7 +24,9 @@ class Neighbours(Stage):
             if value < 1:
                 raise ValueError(f"{name} {value!r} is below 1.")
         if add >= most:
-            raise ValueError(f"add {add!r} leaves no place for what was found among most {most!r}; give a smaller one.")
+            raise ValueError(
+                f"add {add!r} leaves no place for what was found among most {most!r}; give a smaller one."
+            )
         self._of, self._add, self._most = of, add, most
 
     async def apply(self, envelopes: Sequence[Envelope], context: StageContext) -> Sequence[Envelope]:

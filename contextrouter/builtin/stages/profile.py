@@ -1,4 +1,6 @@
-"""What fits the person who asks ranks higher: metadata against the request's profile, and tiers of documents."""
+"""What fits the person who asks ranks higher: metadata against the request's profile, and tiers of
+documents.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,12 @@ _NONE: Mapping[str, Any] = {}
 
 
 class Profile(Stage):
-    """Multiplies scores by 1 + the `boosts` of the keys in which a document's metadata and the request's profile agree, and by the
-    multiplier in `tiers` of what the document's metadata has under `tier_key`.
+    """Multiplies scores by 1 + the `boosts` of the keys in which a document's metadata and the request's
+    profile agree, and by the multiplier in `tiers` of what the document's metadata has under `tier_key`.
 
-    Values agree when they are equal as texts, whatever their case; of a list one suffices. `limits` says how many documents of a
-    tier go on, the best of them; a tier without a limit has none. The score that counts is the one given ÷ the best one given.
+    Values agree when they are equal as texts, whatever their case; of a list one suffices. `limits` says how
+    many documents of a tier go on, the best of them; a tier without a limit has none. The score that counts
+    is the one given ÷ the best one given.
     """
 
     def __init__(
@@ -36,7 +39,12 @@ class Profile(Stage):
         for key, count in limits.items():
             if count < 0:
                 raise ValueError(f"limits.{key} {count!r} is below 0.")
-        self._boosts, self._tiers, self._limits, self._tier_key = dict(boosts), dict(tiers), dict(limits), tier_key
+        self._boosts, self._tiers, self._limits, self._tier_key = (
+            dict(boosts),
+            dict(tiers),
+            dict(limits),
+            tier_key,
+        )
 
     async def apply(self, envelopes: Sequence[Envelope], context: StageContext) -> Sequence[Envelope]:
         """Return all, those over the limit of their tier dropped; the signal `profile` is the factor."""
@@ -54,7 +62,11 @@ class Profile(Stage):
         return self._limited(scored)
 
     def _factor(self, metadata: Mapping[str, Any], profile: Mapping[str, Any]) -> float:
-        agreeing = [boost for key, boost in self._boosts.items() if _words(metadata.get(key)) & _words(profile.get(key))]
+        agreeing = [
+            boost
+            for key, boost in self._boosts.items()
+            if _words(metadata.get(key)) & _words(profile.get(key))
+        ]
         return (1 + sum(agreeing)) * self._tiers.get(self._tier(metadata), 1.0)
 
     def _tier(self, metadata: Mapping[str, Any]) -> str:
@@ -67,7 +79,11 @@ class Profile(Stage):
             tier = self._tier(envelope.document.metadata)
             taken[tier] = taken.get(tier, 0) + 1
             over = tier in self._limits and taken[tier] > self._limits[tier]
-            result.append(envelope.drop(f"profile: limit of {self._limits[tier]} for tier {tier!r}") if over else envelope)
+            result.append(
+                envelope.drop(f"profile: limit of {self._limits[tier]} for tier {tier!r}")
+                if over
+                else envelope
+            )
         return result
 
 

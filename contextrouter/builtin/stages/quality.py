@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from contextrouter.contracts import Stage, StageContext
 from contextrouter.model import Envelope
-from contextrouter.websearch import atoms, words
+from contextrouter.text.analysis import atoms, words
 
 _FULL = 200
 _SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]?")
@@ -16,10 +16,11 @@ _SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]?")
 class Quality(Stage):
     """Drops documents whose quality is below `threshold`.
 
-    Quality is 0 for fewer than `minimum_words` words; else min(0.8, 0.2 + words ÷ 200 × 0.6) + min(0.2, overlap × 0.2), where
-    overlap is the share of the question's words that the text has. In scripts without spaces two characters count as a word.
-    Sentences that `repeated` documents or more have in common (0: never looked for) do not count as words: a disclaimer is no
-    content. Where nothing would be left, all stays, with the signal `quality`.
+    Quality is 0 for fewer than `minimum_words` words; else min(0.8, 0.2 + words ÷ 200 × 0.6) + min(0.2,
+    overlap × 0.2), where overlap is the share of the question's words that the text has. In scripts without
+    spaces two characters count as a word. Sentences that `repeated` documents or more have in common (0:
+    never looked for) do not count as words: a disclaimer is no content. Where nothing would be left, all
+    stays, with the signal `quality`.
     """
 
     switch = ""
@@ -30,7 +31,9 @@ class Quality(Stage):
         if minimum_words < 0:
             raise ValueError(f"minimum_words {minimum_words!r} is below 0.")
         if repeated < 0 or repeated == 1:
-            raise ValueError(f"repeated {repeated!r} is out of range; give 2 or more, or 0 to look for nothing.")
+            raise ValueError(
+                f"repeated {repeated!r} is out of range; give 2 or more, or 0 to look for nothing."
+            )
         self._threshold, self._minimum, self._repeated = threshold, minimum_words, repeated
 
     def quality(self, text: str, question: str) -> float:
@@ -57,7 +60,10 @@ class Quality(Stage):
         if not any(envelope.signals["quality"] >= self._threshold for envelope in rated):
             return rated
         reason = f"quality below {self._threshold:g}"
-        return [e if e.signals["quality"] >= self._threshold else e.drop(f"{reason}: {e.signals['quality']:.2f}") for e in rated]
+        return [
+            e if e.signals["quality"] >= self._threshold else e.drop(f"{reason}: {e.signals['quality']:.2f}")
+            for e in rated
+        ]
 
     def _common(self, envelopes: Sequence[Envelope]) -> set[str]:
         if not self._repeated:

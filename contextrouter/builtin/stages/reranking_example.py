@@ -11,10 +11,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from contextrouter.builtin.loopback import Loopback
+from contextrouter.builtin.shared.loopback_server import Loopback
 from contextrouter.contracts import Completion, Embedder, Generator
 from contextrouter.model import Vector
-from contextrouter.websearch import words
+from contextrouter.text.analysis import words
 
 HOST = "rerank.example"
 _TOKENIZER = Path(__file__).parents[2] / "data" / "static" / "tokenizer.json"
@@ -60,7 +60,9 @@ class Words(Embedder):
 class Chooser(Generator):
     """Ranks the numbered passages by the words they share with the question; equal ones by their text."""
 
-    async def complete(self, messages: Sequence[Mapping[str, str]], *, schema: Mapping[str, Any] | None = None) -> Completion:
+    async def complete(
+        self, messages: Sequence[Mapping[str, str]], *, schema: Mapping[str, Any] | None = None
+    ) -> Completion:
         """An object with the numbers."""
         asked = messages[-1]["content"]
         question = asked.partition("\n")[0]
@@ -85,6 +87,9 @@ class RerankServer(Loopback):
         """Scores, best first."""
         asked = json.loads(body)
         self.asked.append(asked)
-        found = [{"index": n, "relevance_score": share(asked["query"], text)} for n, text in enumerate(asked["documents"])]
+        found = [
+            {"index": n, "relevance_score": share(asked["query"], text)}
+            for n, text in enumerate(asked["documents"])
+        ]
         found.sort(key=lambda each: -each["relevance_score"])
         return b"application/json", json.dumps({"results": found}).encode()

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Self
 
-from contextrouter import websearch
 from contextrouter.contracts import Embedder, Reranker
 from contextrouter.errors import ContractError
 from contextrouter.model import Document, Vector
+from contextrouter.text import analysis, bm25, query_syntax
 
 _READ = 20_000
 
@@ -18,9 +18,9 @@ _READ = 20_000
 class Similarity(Reranker):
     """Scores by `weight` × cosine + (1 − `weight`) × the share of the question's terms that a document has.
 
-    Terms are weighed by their rarity among the documents.
-    `embedder` names the embedder; with `minilm` nothing leaves the process. A term counts as BM25 has it saturate. Cosines below
-    0 count as 0, so that scores lie between 0 and 1. Set `top_n` as low as the time allows: each text is embedded.
+    Terms are weighed by their rarity among the documents. `embedder` names the embedder; with `minilm`
+    nothing leaves the process. A term counts as BM25 has it saturate. Cosines below 0 count as 0, so that
+    scores lie between 0 and 1. Set `top_n` as low as the time allows: each text is embedded.
     """
 
     def __init__(self, *, embedder: Embedder, weight: float = 0.5) -> None:
@@ -41,13 +41,20 @@ class Similarity(Reranker):
 
     async def score(self, query: str, documents: Sequence[Document]) -> Sequence[float]:
         """One score in [0, 1] per document."""
-        texts = [f"{document.title}\n{document.content}" if document.title else document.content for document in documents]
+        texts = [
+            f"{document.title}\n{document.content}" if document.title else document.content
+            for document in documents
+        ]
         (asked,) = await self._embedder.embed([query], query=True)
         vectors = await self._embedder.embed(texts)
         if len(vectors) != len(texts):
-            raise ContractError(f"embedder returned {len(vectors)} vectors for {len(texts)} texts", law="one vector per text")
+            raise ContractError(
+                f"embedder returned {len(vectors)} vectors for {len(texts)} texts", law="one vector per text"
+            )
         near = [max(0.0, cosine(asked, vector)) for vector in vectors]
-        return [self._weight * a + (1 - self._weight) * b for a, b in zip(near, shares(query, texts), strict=True)]
+        return [
+            self._weight * a + (1 - self._weight) * b for a, b in zip(near, shares(query, texts), strict=True)
+        ]
 
 
 def cosine(one: Vector, other: Vector) -> float:
@@ -58,15 +65,24 @@ def cosine(one: Vector, other: Vector) -> float:
 
 
 def shares(query: str, texts: Sequence[str]) -> list[float]:
-    """How much of the question each text has, in [0, 1]: its terms, each saturated and weighed by its rarity among the texts."""
-    counted = [Counter(websearch.analyse(text[:_READ])) for text in texts]
+    """How much of the question each text has, in [0, 1]: its terms, each saturated and weighed by its rarity
+    among the texts.
+    """
+    counted = [Counter(analysis.analyse(text[:_READ])) for text in texts]
     average = sum([counts.total() for counts in counted]) / len(counted) if counted else 0.0
-    terms = [term for term in websearch.parse(query).terms if not term.endswith(websearch.FURTHEST)]
-    rarity = {term: websearch.weight(len(texts), sum([term in counts for counts in counted])) for term in terms}
-    most = sum(rarity.values()) * (websearch.K1 + 1.0)
+    terms = [term for term in query_syntax.parse(query).terms if not term.endswith(query_syntax.FURTHEST)]
+    rarity = {term: bm25.weight(len(texts), sum([term in counts for counts in counted])) for term in terms}
+    most = sum(rarity.values()) * (bm25.K1 + 1.0)
     if not most:
         return [0.0] * len(texts)
     return [
-        sum([rarity[t] * websearch.saturation(counts[t], counts.total() / (average or 1.0)) for t in terms if t in counts]) / most
+        sum(
+            [
+                rarity[t] * bm25.saturation(counts[t], counts.total() / (average or 1.0))
+                for t in terms
+                if t in counts
+            ]
+        )
+        / most
         for counts in counted
     ]

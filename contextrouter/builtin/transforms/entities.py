@@ -6,17 +6,28 @@ import re
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, Self
 
-from contextrouter.builtin.concepts import Concepts
-from contextrouter.builtin.segments import aside, segments
+from contextrouter.builtin.shared.taxonomy_concepts import Concepts
+from contextrouter.builtin.shared.text_segments import aside, segments
 from contextrouter.builtin.transforms.keywords import names
-from contextrouter.builtin.transforms.nlp import Reader, checked
+from contextrouter.builtin.transforms.spacy_model import Reader, checked
 from contextrouter.contracts import Transform
 from contextrouter.model import Document, Fact
 
 KINDS = {
-    "PERSON": "person", "PER": "person", "ORG": "organization", "GPE": "place", "LOC": "place", "FAC": "place", "NORP": "group",
-    "PRODUCT": "product", "EVENT": "event", "WORK_OF_ART": "work", "LAW": "law", "LANGUAGE": "language", "MISC": "name",
-}  # fmt: skip
+    "PERSON": "person",
+    "PER": "person",
+    "ORG": "organization",
+    "GPE": "place",
+    "LOC": "place",
+    "FAC": "place",
+    "NORP": "group",
+    "PRODUCT": "product",
+    "EVENT": "event",
+    "WORK_OF_ART": "work",
+    "LAW": "law",
+    "LANGUAGE": "language",
+    "MISC": "name",
+}
 """Labels of spaCy's models, and the kinds of entities they become; others (numbers, dates) name no entity."""
 _EMAIL = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{2,63}){1,4}")
 _READ = 100_000  # characters in which names are looked for by their capitals
@@ -24,23 +35,35 @@ IS_A = "is a"
 
 
 class Entities(Transform):
-    """Finds the entities a text names: facts "NAME is a KIND" with their attributes, and their names in `metadata["entities"]`.
+    """Finds the entities a text names: facts "NAME is a KIND" with their attributes, and their names in
+    `metadata["entities"]`.
 
-    `known` says of names what they are: `"Ada Lovelace" = { kind = "person", aliases = ["Lady Lovelace"], born = "1815" }`; other
-    attributes than `kind` and `aliases` become facts, too, such as "Ada Lovelace born 1815". `model` is a spaCy model that is
-    installed, which tells persons, organizations, places and others; "", or one that is not installed: names are runs of capital
-    letters in the middle of a sentence (kind "name"), in the first 100,000 characters. E-mail addresses are of the kind
-    "email". `kinds` are those that are wanted; none: all.
+    `known` says of names what they are: `"Ada Lovelace" = { kind = "person", aliases = ["Lady Lovelace"],
+    born = "1815" }`; other attributes than `kind` and `aliases` become facts, too, such as "Ada Lovelace born
+    1815". `model` is a spaCy model that is installed, which tells persons, organizations, places and others;
+    "", or one that is not installed: names are runs of capital letters in the middle of a sentence (kind
+    "name"), in the first 100,000 characters. E-mail addresses are of the kind "email". `kinds` are those that
+    are wanted; none: all.
     """
 
     def __init__(
-        self, *, model: str = "", known: dict[str, dict[str, Any]] | None = None, kinds: Sequence[str] = (), limit: int = 100
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        model: str = "",
+        known: dict[str, dict[str, Any]] | None = None,
+        kinds: Sequence[str] = (),
+        limit: int = 100,
+    ) -> None:
         if isinstance(kinds, str) or not all(isinstance(each, str) and each for each in kinds):
             raise ValueError(f'kinds {kinds!r} is not a list of kinds. Give one such as ["person", "place"].')
         if limit < 1:
             raise ValueError(f"limit {limit!r} is too small. Give 1 or more.")
-        self.model, self.known, self.kinds, self.limit = checked(model), dict(known or {}), tuple(kinds), limit
+        self.model, self.known, self.kinds, self.limit = (
+            checked(model),
+            dict(known or {}),
+            tuple(kinds),
+            limit,
+        )
         self._wanted = self.model
         self._aliases = Concepts({name: _aliases(name, told) for name, told in self.known.items()})
         self._reader: Reader | None = None
@@ -76,7 +99,9 @@ class Entities(Transform):
         async for name, kind in self._told(document.content):
             if name.casefold() not in told:
                 found.setdefault(name, kind)
-        wanted = [(name, kind) for name, kind in found.items() if not self.kinds or kind in self.kinds][: self.limit]
+        wanted = [(name, kind) for name, kind in found.items() if not self.kinds or kind in self.kinds][
+            : self.limit
+        ]
         if not wanted:
             return [document]
         facts = [fact for name, kind in wanted for fact in self._facts(name, kind)]
@@ -85,7 +110,9 @@ class Entities(Transform):
         return [document.replace(metadata=metadata)]
 
     async def _told(self, text: str) -> AsyncIterator[tuple[str, str]]:
-        """Names and kinds, in the order of the text: the model's, or those with capital letters; and addresses."""
+        """Names and kinds, in the order of the text: the model's, or those with capital letters; and
+        addresses.
+        """
         if self._reader is None:
             for name in await aside(text, lambda: names(text[:_READ])):
                 yield name, "name"
@@ -111,7 +138,9 @@ class Entities(Transform):
 def _aliases(name: str, told: Mapping[str, Any]) -> list[str]:
     given = told.get("aliases", [])
     if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
-        raise ValueError(f'aliases {given!r} of {name!r} is not a list of names. Give one such as ["Lady Lovelace"].')
+        raise ValueError(
+            f'aliases {given!r} of {name!r} is not a list of names. Give one such as ["Lady Lovelace"].'
+        )
     return given
 
 

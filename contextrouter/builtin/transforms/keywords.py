@@ -1,7 +1,9 @@
-"""Key phrases: the entities and noun phrases of a spaCy model, or without one, runs of words between stop words and punctuation.
+"""Key phrases: the entities and noun phrases of a spaCy model, or without one, runs of words between stop
+words and punctuation.
 
-Without a model the scoring is RAKE's (Rose, Engel, Cramer, Cowley 2010): a word scores degree / frequency, a phrase the sum of its
-words. Phrases that occur often, in the title, or written with capitals in the middle of a sentence count for more.
+Without a model the scoring is RAKE's (Rose, Engel, Cramer, Cowley 2010): a word scores degree / frequency, a
+phrase the sum of its words. Phrases that occur often, in the title, or written with capitals in the middle of
+a sentence count for more.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from contextrouter.builtin.transforms.nlp import Reader, checked
+from contextrouter.builtin.transforms.spacy_model import Reader, checked
 from contextrouter.contracts import Transform
 from contextrouter.model import Document
 
@@ -22,39 +24,52 @@ if TYPE_CHECKING:
 
 # Function words of English, and what else is frequent and says nothing.
 _STOP = frozenset(
-    """a about above after again against all also although always am among an and another any are around as at away back be
-    because been before being below between both but by came can cannot come could did do does doing done down during each
-    either else enough etc even ever every few first for from further get gets give given go goes got had has have having he
-    her here hers herself him himself his how however i if in instead into is it its itself just keep last least less let like
-    made make makes many may maybe me might more most much must my myself need neither never new no nor not nothing now of off
-    often on once one only onto or other others otherwise our ours ourselves out over own per perhaps put quite rather really
-    same second see seen several shall she should since so some still such take than that the their theirs them themselves then
-    there therefore these they this those though through thus to together too toward two under until up upon us use used uses
-    using very via was way we well were what when where whether which while who whom whose why will with within without would
-    yes yet you your yours yourself yourselves""".split()
+    """a about above after again against all also although always am among an and another any are around
+    as at away back be because been before being below between both but by came can cannot come could did
+    do does doing done down during each either else enough etc even ever every few first for from further
+    get gets give given go goes got had has have having he her here hers herself him himself his how
+    however i if in instead into is it its itself just keep last least less let like made make makes many
+    may maybe me might more most much must my myself need neither never new no nor not nothing now of off
+    often on once one only onto or other others otherwise our ours ourselves out over own per perhaps put
+    quite rather really same second see seen several shall she should since so some still such take than
+    that the their theirs them themselves then there therefore these they this those though through thus
+    to together too toward two under until up upon us use used uses using very via was way we well were
+    what when where whether which while who whom whose why will with within without would yes yet you your
+    yours yourself yourselves""".split()
 )
 # Vowel signs and other marks belong to the letter before; `re` does not count them as letters.
-_MARKS = "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0dff\u0e31-\u0e4e\u0eb1-\u0ece"
-_MARKS += "\u0f71-\u0f84\u102b-\u103e\u17b4-\u17d3"
+_MARKS = "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0dff"
+_MARKS += "\u0e31-\u0e4e\u0eb1-\u0ece\u0f71-\u0f84\u102b-\u103e\u17b4-\u17d3"
 _WORD = re.compile(rf"[^\W_][\w{_MARKS}]*(?:['’.&+#/-][^\W_][\w{_MARKS}]*)*[+#]*")
 _BREAK = re.compile(rf"[^\w\s{_MARKS}'’&+#/-]|\n\s*\n")
-# Chinese and Japanese write no spaces: runs of ideographs or katakana, parted by the most frequent function characters.
+# Chinese and Japanese write no spaces: runs of ideographs or katakana, parted by the most frequent function
+# characters.
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
 _PARTICLE = "[的是了在和与及或也都就而但被把对从到为之其这那我你他她它们个很]"
 _CJK_RUN = re.compile(rf"(?:(?!{_PARTICLE})[\u3005\u3400-\u4dbf\u4e00-\u9fff])+|[ァ-ヺー]+")
 _LONGEST = 4  # words of a phrase
 _LONGEST_RUN = 24, 8  # characters of a word; of a run of ideographs
-_NUMBERS = ("CARDINAL", "ORDINAL", "PERCENT", "QUANTITY", "TIME", "DATE", "MONEY")  # entities that name nothing
+_NUMBERS = (
+    "CARDINAL",
+    "ORDINAL",
+    "PERCENT",
+    "QUANTITY",
+    "TIME",
+    "DATE",
+    "MONEY",
+)  # entities that name nothing
 _READ = 100_000  # characters; what a text is about is said before
 
 
 class Keywords(Transform):
-    """Fills `keywords` up to `limit` phrases of 1 to 4 words, best first; those given already stay, and come first.
+    """Fills `keywords` up to `limit` phrases of 1 to 4 words, best first; those given already stay, and come
+    first.
 
-    `model` is a spaCy model that is installed, such as "en_core_web_sm": phrases are its entities and noun phrases; a text longer
-    than the model takes is read in parts. "", or a model that is not installed: RAKE, which works for any script and knows the
-    stop words of English. Where words are not parted by spaces, short runs between punctuation and particles are taken as they
-    are written. It reads the title and the first 100,000 characters.
+    `model` is a spaCy model that is installed, such as "en_core_web_sm": phrases are its entities and noun
+    phrases; a text longer than the model takes is read in parts. "", or a model that is not installed: RAKE,
+    which works for any script and knows the stop words of English. Where words are not parted by spaces,
+    short runs between punctuation and particles are taken as they are written. It reads the title and the
+    first 100,000 characters.
     """
 
     def __init__(self, *, limit: int = 12, model: str = "") -> None:
@@ -98,19 +113,29 @@ class Keywords(Transform):
 
 def names(text: str) -> list[str]:
     """Runs of words with capital letters where no sentence begins, in the order of the text, each once."""
-    found = (words if all(w[0].isupper() for w in words) else words[1:] for words, capital in _phrases(text) if capital)
+    found = (
+        words if all(w[0].isupper() for w in words) else words[1:]
+        for words, capital in _phrases(text)
+        if capital
+    )
     return list(dict.fromkeys(" ".join(words) for words in found))
 
 
 def noun_phrases(parts: Sequence[Doc], title: str) -> list[str]:
-    """The entities and noun phrases that a model found, best first: frequent ones, entities, those of the title, longer ones."""
+    """The entities and noun phrases that a model found, best first: frequent ones, entities, those of the
+    title, longer ones.
+    """
     written: dict[str, str] = {}
     weight: Counter[str] = Counter()
     for part in parts:
         spans = [(span, 1.5) for span in part.ents if span.label_ not in _NUMBERS]
         spans += [(span, 1.0) for span in part.noun_chunks] if part.has_annotation("DEP") else []
         for span, counts in spans:
-            words = [token.text for token in span if not token.is_stop and not token.is_punct and not token.is_space]
+            words = [
+                token.text
+                for token in span
+                if not token.is_stop and not token.is_punct and not token.is_space
+            ]
             phrase = " ".join(words)
             if 1 <= len(words) <= _LONGEST + 2 and 2 <= len(phrase) <= 80 and any(map(str.isalpha, phrase)):
                 written.setdefault(_key(phrase), phrase)
@@ -124,7 +149,9 @@ def noun_phrases(parts: Sequence[Doc], title: str) -> list[str]:
 
 
 def key_phrases(text: str, title: str = "") -> list[str]:
-    """The phrases of `text` and `title`, best first, as they were first written; equal scores in the order of the text."""
+    """The phrases of `text` and `title`, best first, as they were first written; equal scores in the order of
+    the text.
+    """
     written: dict[str, str] = {}
     frequency: Counter[str] = Counter()
     capitals: Counter[str] = Counter()
@@ -138,7 +165,12 @@ def key_phrases(text: str, title: str = "") -> list[str]:
 
     def score(key: str) -> float:
         rake = sum(weight[word] for word in key.split()) / math.sqrt(len(key.split()))
-        return rake * math.sqrt(frequency[key]) * (1.5 if capitals[key] else 1.0) * (1.5 if key in titled else 1.0)
+        return (
+            rake
+            * math.sqrt(frequency[key])
+            * (1.5 if capitals[key] else 1.0)
+            * (1.5 if key in titled else 1.0)
+        )
 
     return [written[key] for key in sorted(written, key=lambda key: -score(key))]
 
@@ -156,13 +188,17 @@ def _word_weights(frequency: Counter[str]) -> dict[str, float]:
 
 
 def _phrases(text: str) -> Iterator[tuple[list[str], bool]]:
-    """Yield runs of at most 4 content words, and whether they are a name: capitals though no sentence begins there."""
+    """Yield runs of at most 4 content words, and whether they are a name: capitals though no sentence begins
+    there.
+    """
     for part in _BREAK.split(text):
         words: list[str] = []
         begins = True
         for word in _WORD.findall(part):
             if _CJK.search(word):
-                yield from (([run], False) for run in _CJK_RUN.findall(word) if 2 <= len(run) <= _LONGEST_RUN[1])
+                yield from (
+                    ([run], False) for run in _CJK_RUN.findall(word) if 2 <= len(run) <= _LONGEST_RUN[1]
+                )
             elif _content(word):
                 words.append(word)
                 continue

@@ -9,7 +9,7 @@ from typing import Any, Self
 from contextrouter.contracts import Transform
 from contextrouter.errors import MissingDependency
 from contextrouter.model import Document
-from contextrouter.threads import Threads
+from contextrouter.runtime.threads import Threads
 
 _READ = 5_000  # characters; more do not change the answer
 _CODE = re.compile(r"^ {0,3}(```|~~~).*?(?:^ {0,3}\1[^\n]*$|\Z)|`[^`\n]+`|https?://\S+", re.M | re.S)
@@ -17,15 +17,19 @@ _LETTER = re.compile(r"[^\W\d_]")
 
 
 class Language(Transform):
-    """Fills `language` with the ISO 639-1 code of the language that the text is written in ("en", "de", "zh"), where it has none.
+    """Fills `language` with the ISO 639-1 code of the language that the text is written in ("en", "de",
+    "zh"), where it has none.
 
-    `languages` are those that come into question; none: all 97 that are known. A text of fewer than `minimum` letters, or one
-    whose language is less than `confidence` (0 to 1) certain, keeps none. Code blocks and addresses are not read.
+    `languages` are those that come into question; none: all 97 that are known. A text of fewer than `minimum`
+    letters, or one whose language is less than `confidence` (0 to 1) certain, keeps none. Code blocks and
+    addresses are not read.
     """
 
     def __init__(self, *, languages: Sequence[str] = (), minimum: int = 20, confidence: float = 0.5) -> None:
         if isinstance(languages, str) or not all(isinstance(each, str) and each for each in languages):
-            raise ValueError(f'languages {languages!r} is not a list of codes. Give one such as ["en", "de"].')
+            raise ValueError(
+                f'languages {languages!r} is not a list of codes. Give one such as ["en", "de"].'
+            )
         if minimum < 1:
             raise ValueError(f"minimum {minimum!r} is no number of letters. Give 1 or more.")
         if not 0 <= confidence <= 1:
@@ -40,7 +44,9 @@ class Language(Transform):
         return cls()
 
     async def open(self) -> None:
-        """Load the model. Raises MissingDependency without py3langid, ValueError for a language it does not know."""
+        """Load the model. Raises MissingDependency without py3langid, ValueError for a language it does not
+        know.
+        """
         self._threads = self._threads or Threads(1, "language")
         if self._identifier is None:
             self._identifier = await self._threads.run(self._loaded)

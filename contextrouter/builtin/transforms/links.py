@@ -24,12 +24,13 @@ _ENDS = ".,;:!?)]}'\"*_"
 
 
 class Links(Transform):
-    """Adds to `links` what a text links to, in its order: Markdown, HTML, reStructuredText and [[wiki]] links, and plain addresses.
+    """Adds to `links` what a text links to, in its order: Markdown, HTML, reStructuredText and [[wiki]]
+    links, and plain addresses.
 
-    Relative links are resolved against the document's `url`, so that a link from `guide/a.md` to `../b.md#part` is the document
-    `b.md`; [[Name]] is `Name.md` in the same folder. Parts after `#`, links to the document itself and to anything that is no page
-    (`mailto:`, `javascript:`, `data:`) are left out, and so is code. With `external = false` addresses of other hosts are, too.
-    At most `limit` links are taken.
+    Relative links are resolved against the document's `url`, so that a link from `guide/a.md` to
+    `../b.md#part` is the document `b.md`; [[Name]] is `Name.md` in the same folder. Parts after `#`, links to
+    the document itself and to anything that is no page (`mailto:`, `javascript:`, `data:`) are left out, and
+    so is code. With `external = false` addresses of other hosts are, too. At most `limit` links are taken.
     """
 
     def __init__(self, *, external: bool = True, limit: int = 500) -> None:
@@ -71,17 +72,27 @@ def _targets(document: Document) -> Iterator[str]:
 
 
 def _trimmed(address: str) -> str:
-    """A plain address without the punctuation of the sentence around it; a bracket that it opens itself belongs to it."""
-    while address and address[-1] in _ENDS and not (address[-1] == ")" and address.count("(") >= address.count(")")):
+    """A plain address without the punctuation of the sentence around it; a bracket that it opens itself
+    belongs to it.
+    """
+    while (
+        address
+        and address[-1] in _ENDS
+        and not (address[-1] == ")" and address.count("(") >= address.count(")"))
+    ):
         address = address[:-1]
     return address
 
 
 def resolved(target: str, base: str) -> str:
-    """The id or address that a link means, seen from the document at `base`; "" for none, or for that document itself."""
+    """The id or address that a link means, seen from the document at `base`; "" for none, or for that
+    document itself.
+    """
     try:
         parts = urlsplit(target)
-        if parts.scheme not in ("", "http", "https") or (not parts.scheme and not parts.path and not parts.netloc):
+        if parts.scheme not in ("", "http", "https") or (
+            not parts.scheme and not parts.path and not parts.netloc
+        ):
             return ""
         if parts.scheme or parts.netloc or "://" in base:
             link = urljoin(base, target).partition("#")[0]

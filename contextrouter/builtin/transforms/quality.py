@@ -6,18 +6,20 @@ import re
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 
-from contextrouter.builtin.segments import aside
+from contextrouter.builtin.shared.text_segments import aside
 from contextrouter.contracts import Transform
 from contextrouter.model import SEARCH_TEXT, Document
-from contextrouter.websearch import atoms
+from contextrouter.text.analysis import atoms
 
 _ROWS, _CELLS = 4, 1 << 21
 _MARKS = re.compile(r"^[\s>*+|•·–-]+|[\s|]+$")
 _LINK = re.compile(r"!?\[([^\]\n]{0,300})\]\([^)\n]{0,2000}\)")
 _FENCE = re.compile(r" {0,3}(```|~~~)")
 _FOOTER = re.compile(
-    r"©|\(c\) ?\d{4}|all rights reserved|privacy (?:policy|notice)|terms (?:of (?:use|service)|and conditions)"
-    r"|cookie (?:policy|settings)|(?:uses|accept) (?:all )?cookies|powered by|skip to (?:main )?content|back to top"
+    r"©|\(c\) ?\d{4}|all rights reserved|privacy (?:policy|notice)|terms (?:of (?:use|service)|and"
+    r" conditions)"
+    r"|cookie (?:policy|settings)|(?:uses|accept) (?:all )?cookies|powered by|skip to (?:main )?content|back"
+    r" to top"
     r"|subscribe to our|follow us on|share this|impressum|datenschutz|mentions légales|política de privacidad"
     r"|上一篇|下一篇|版权所有|プライバシーポリシー",
     re.I,
@@ -28,12 +30,14 @@ _PROSE = ("text/markdown", "text/x-markdown", "text/plain", "text/html", "text/x
 
 
 class Quality(Transform):
-    """Finds lines that are no content, leaves them out of the search text, and drops what consists of little else.
+    """Finds lines that are no content, leaves them out of the search text, and drops what consists of little
+    else.
 
-    No content are lines of links alone (navigation), short lines that say what footers say (©, cookies, privacy policy), and, with
-    `repeated` of 2 or more, lines of four words or more that so many documents of the source have in common (disclaimers). A
-    document, or a chunk where this stands behind `chunk`, of whose words less than `threshold` (0 to 1) are content is dropped.
-    Its share of content becomes `metadata["quality"]`. What is shown stays as it was. Code and data are left alone.
+    No content are lines of links alone (navigation), short lines that say what footers say (©, cookies,
+    privacy policy), and, with `repeated` of 2 or more, lines of four words or more that so many documents of
+    the source have in common (disclaimers). A document, or a chunk where this stands behind `chunk`, of whose
+    words less than `threshold` (0 to 1) are content is dropped. Its share of content becomes
+    `metadata["quality"]`. What is shown stays as it was. Code and data are left alone.
 
     For `repeated` the whole source is read once before the run begins, which takes as long as reading it.
     """
@@ -42,7 +46,9 @@ class Quality(Transform):
         if not 0 <= threshold <= 1:
             raise ValueError(f"threshold {threshold!r} is not between 0 and 1.")
         if repeated < 0 or repeated == 1 or repeated > 255:
-            raise ValueError(f"repeated {repeated!r} is out of range. Give 2 to 255, or 0 to look for nothing.")
+            raise ValueError(
+                f"repeated {repeated!r} is out of range. Give 2 to 255, or 0 to look for nothing."
+            )
         self.threshold, self.repeated = threshold, repeated
         self._counts = bytearray()
 
@@ -54,7 +60,8 @@ class Quality(Transform):
     def begin(self) -> None:
         """Forget what was seen.
 
-        Counts take 8 MB, however much is read; that one is too high has odds below 1 : 10,000 at a million lines.
+        Counts take 8 MB, however much is read; that one is too high has odds below 1 : 10,000 at a million
+        lines.
         """
         self._counts = bytearray(_ROWS * _CELLS) if self.repeated else bytearray()
 
@@ -70,7 +77,9 @@ class Quality(Transform):
         return blake2b(b"".join(sorted(found)), digest_size=16).hexdigest() if found else ""
 
     async def transform(self, document: Document) -> Sequence[Document]:
-        """Return the document with its quality and its search text; nothing, or what carries its facts, when it is dropped."""
+        """Return the document with its quality and its search text; nothing, or what carries its facts, when
+        it is dropped.
+        """
         kept, good, every = await aside(document.content, lambda: self._read(document))
         if not every:
             return [document]
@@ -83,7 +92,9 @@ class Quality(Transform):
         return [document.replace(metadata=metadata)]
 
     def _read(self, document: Document) -> tuple[str, int, int]:
-        """The lines that are content, how many words they have, and how many there are in all but headings and code."""
+        """The lines that are content, how many words they have, and how many there are in all but headings
+        and code.
+        """
         kept, good, every = [], 0, 0
         for line, whole in _lines(document):
             words = _words(line)
@@ -97,7 +108,11 @@ class Quality(Transform):
     def _is_noise(self, line: str) -> bool:
         if len(line) > _LONGEST:
             return False
-        return _navigates(line) or (bool(_FOOTER.search(line)) and len(atoms(line)) <= _SHORT) or self._is_repeated(line)
+        return (
+            _navigates(line)
+            or (bool(_FOOTER.search(line)) and len(atoms(line)) <= _SHORT)
+            or self._is_repeated(line)
+        )
 
     def _is_repeated(self, line: str) -> bool:
         if not self._counts or not _telling(line):
@@ -106,7 +121,9 @@ class Quality(Transform):
 
 
 def _lines(document: Document) -> Iterator[tuple[str, str]]:
-    """The lines of prose without their marks, and as they stand; headings and code come with an empty text: they always stay."""
+    """The lines of prose without their marks, and as they stand; headings and code come with an empty text:
+    they always stay.
+    """
     prose = document.media_type.partition(";")[0].strip().lower() in _PROSE
     code = ""
     for whole in document.content.splitlines(keepends=True):
@@ -139,9 +156,13 @@ def _words(line: str) -> int:
 
 
 def _key(line: str) -> bytes:
-    return blake2b(" ".join(line.casefold().split()).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    return blake2b(
+        " ".join(line.casefold().split()).encode("utf-8", "surrogatepass"), digest_size=16
+    ).digest()
 
 
 def _cells(key: bytes) -> Iterator[int]:
     """One cell in each row, of a count-min sketch (Cormode, Muthukrishnan 2005)."""
-    return (row * _CELLS + int.from_bytes(key[row * 4 : row * 4 + 4], "little") % _CELLS for row in range(_ROWS))
+    return (
+        row * _CELLS + int.from_bytes(key[row * 4 : row * 4 + 4], "little") % _CELLS for row in range(_ROWS)
+    )

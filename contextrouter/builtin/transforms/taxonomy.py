@@ -6,23 +6,30 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-from contextrouter.builtin.concepts import Concepts, read
-from contextrouter.builtin.segments import aside
+from contextrouter.builtin.shared.taxonomy_concepts import Concepts, read
+from contextrouter.builtin.shared.text_segments import aside
 from contextrouter.contracts import FilePath, Transform
 from contextrouter.model import Document
 
 
 class Taxonomy(Transform):
-    """Adds to `labels` the concepts whose names or other words occur in title, headings or text, most often named first.
+    """Adds to `labels` the concepts whose names or other words occur in title, headings or text, most often
+    named first.
 
-    `concepts` maps a concept to other words for it, as for the interpreter `taxonomy`: `"AI / Machine Learning" = ["ml"]`. A name
-    with " / " in it is a path; its broader concepts are added with it. `path` is a TOML or JSON file with the same mapping. A
-    concept counts when it is named `minimum` times or more; of those, `limit` are taken.
+    `concepts` maps a concept to other words for it, as for the interpreter `taxonomy`: `"AI / Machine
+    Learning" = ["ml"]`. A name with " / " in it is a path; its broader concepts are added with it. `path` is
+    a TOML or JSON file with the same mapping. A concept counts when it is named `minimum` times or more; of
+    those, `limit` are taken.
     """
 
     def __init__(
-        self, *, concepts: dict[str, list[str]] | None = None, path: FilePath = "", minimum: int = 1, limit: int = 20
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        concepts: dict[str, list[str]] | None = None,
+        path: FilePath = "",
+        minimum: int = 1,
+        limit: int = 20,
+    ) -> None:
         for name, value in (("minimum", minimum), ("limit", limit)):
             if value < 1:
                 raise ValueError(f"{name} {value!r} is too small. Give 1 or more.")

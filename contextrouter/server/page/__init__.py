@@ -1,4 +1,6 @@
-"""The explorer: one static page, served from the package. It asks nobody but this server, and shows texts as texts."""
+"""The explorer: one static page, served from the package. It asks nobody but this server, and shows texts as
+texts.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,9 @@ from contextrouter.server.endpoints import Endpoint, Exchange, Handle
 
 # Nothing but what this server has, no script in the page itself, and no text that is made into HTML.
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri"
+    " 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types"
+    " 'none'"
 )
 _MEDIA = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 PAGE = "explorer.html"
@@ -26,7 +29,11 @@ def _read(name: str) -> bytes:
 
 def _shows(name: str) -> Handle:
     async def handle(exchange: Exchange) -> web.StreamResponse:
-        headers = {"Content-Security-Policy": POLICY, "Referrer-Policy": "no-referrer", "Cross-Origin-Opener-Policy": "same-origin"}
+        headers = {
+            "Content-Security-Policy": POLICY,
+            "Referrer-Policy": "no-referrer",
+            "Cross-Origin-Opener-Policy": "same-origin",
+        }
         media = _MEDIA[name.rpartition(".")[2]]
         return web.Response(body=_read(name), content_type=media, charset="utf-8", headers=headers)
 
@@ -35,8 +42,12 @@ def _shows(name: str) -> Handle:
 
 ENDPOINTS: tuple[Endpoint, ...] = tuple(
     Endpoint(
-        method="GET", path="/explorer" if name == PAGE else f"/explorer/{name}", handle=_shows(name),
-        summary="The explorer" if name == PAGE else "A part of the explorer", media=_MEDIA[name.rpartition(".")[2]], guarded=False,
+        method="GET",
+        path="/explorer" if name == PAGE else f"/explorer/{name}",
+        handle=_shows(name),
+        summary="The explorer" if name == PAGE else "A part of the explorer",
+        media=_MEDIA[name.rpartition(".")[2]],
+        guarded=False,
     )
     for name in (PAGE, *PARTS)
-)  # fmt: skip
+)

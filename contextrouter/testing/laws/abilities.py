@@ -14,9 +14,11 @@ from contextrouter.contracts import (
     SupportsStatistics,
     SupportsVersion,
 )
-from contextrouter.model import Document, Entity, Facet, Fact, Hit, Query, Scope
+from contextrouter.model import Document, Entity, Facet, Fact, Hit, Query
+from contextrouter.scope import Scope
 from contextrouter.testing.exercise import asking
-from contextrouter.testing.kit import Broken, Law, law_of, said
+from contextrouter.testing.kit import Law, law_of
+from contextrouter.testing.messages import Broken, said
 from contextrouter.testing.subject import Subject
 
 _STRANGER = Scope(tenant="kit-stranger")
@@ -34,7 +36,9 @@ def _visible(document: Document, scope: Scope) -> bool:
 
 @law_of(SupportsCrawl)
 async def crawl_lists_every_document_once(subject: Subject) -> None:
-    """crawl() yields Documents with ids of their own, among them every one a search finds (or the one it was cut from)."""
+    """crawl() yields Documents with ids of their own, among them every one a search finds (or the one it was
+    cut from).
+    """
     async with subject.opened() as plugin:
         listed = [document async for document in plugin.crawl()]
         if not all(isinstance(document, Document) and document.id for document in listed):
@@ -58,7 +62,9 @@ async def crawl_says_the_same_twice(subject: Subject) -> None:
 
 @law_of(SupportsFetch)
 async def fetch_returns_what_was_found(subject: Subject) -> None:
-    """fetch() returns documents that searches found, in the order asked; unknown ids are passed over, strangers see no label."""
+    """fetch() returns documents that searches found, in the order asked; unknown ids are passed over,
+    strangers see no label.
+    """
     async with subject.opened() as plugin:
         found = await _found(subject, plugin)
         ids = sorted(found, reverse=True)
@@ -87,11 +93,15 @@ async def neighbours_keep_limit_and_scope(subject: Subject) -> None:
 
 @law_of(SupportsFacets)
 async def facets_count_before_any_limit(subject: Subject) -> None:
-    """facets() returns counts above 0 of the dimensions asked for, and a smaller `query.limit` changes none of them."""
+    """facets() returns counts above 0 of the dimensions asked for, and a smaller `query.limit` changes none
+    of them.
+    """
     async with subject.opened() as plugin:
         query = asking(plugin, subject.asked[0], plugin.legs[0], subject)
         facets = list(await plugin.facets(query, ["kind"]))
-        if not all(isinstance(each, Facet) and each.dimension == "kind" and each.count > 0 for each in facets):
+        if not all(
+            isinstance(each, Facet) and each.dimension == "kind" and each.count > 0 for each in facets
+        ):
             raise Broken(f"it returned {said(facets)}")
         if list(await plugin.facets(query.replace(limit=1), ["kind"])) != facets:
             raise Broken("with limit 1 the counts are others")
@@ -99,17 +109,26 @@ async def facets_count_before_any_limit(subject: Subject) -> None:
 
 @law_of(SupportsStatistics)
 async def statistics_are_of_the_terms_asked(subject: Subject) -> None:
-    """statistics() has a count for each term, none above the number of documents; an unknown term counts 0; a scope adds none."""
+    """statistics() has a count for each term, none above the number of documents; an unknown term counts 0; a
+    scope adds none.
+    """
     async with subject.opened() as plugin:
         terms = [*subject.asked[0].split()[:4], "nosuchtermanywhere"]
         told = await plugin.statistics(terms)
         if set(told.frequencies) != set(terms):
             raise Broken(f"{terms} were asked for, {sorted(told.frequencies)} came")
-        if told.frequencies["nosuchtermanywhere"] or not all(0 <= n <= told.documents for n in told.frequencies.values()):
+        if told.frequencies["nosuchtermanywhere"] or not all(
+            0 <= n <= told.documents for n in told.frequencies.values()
+        ):
             raise Broken(f"counts of {told.documents} documents are {dict(told.frequencies)}")
         shown = await plugin.statistics(terms, _STRANGER)
-        if shown.documents > told.documents or any(shown.frequencies[term] > told.frequencies[term] for term in terms):
-            raise Broken(f"in a scope it counts {shown.documents} documents, {dict(shown.frequencies)}: more than there are")
+        if shown.documents > told.documents or any(
+            shown.frequencies[term] > told.frequencies[term] for term in terms
+        ):
+            raise Broken(
+                f"in a scope it counts {shown.documents} documents, {dict(shown.frequencies)}: more than"
+                " there are"
+            )
 
 
 @law_of(SupportsVersion)
@@ -138,13 +157,21 @@ async def entities_keep_limit_and_scope(subject: Subject) -> None:
 
 @law_of(SupportsGraph)
 async def ways_and_neighbours_keep_limit_and_scope(subject: Subject) -> None:
-    """path() leads from one end of each fact to the other, related() has that other one; both keep limit and scope."""
+    """path() leads from one end of each fact to the other, related() has that other one; both keep limit and
+    scope.
+    """
     async with subject.opened() as plugin:
-        told = [fact for query in await subject.exercise.inputs(subject, plugin) for fact in await plugin.facts(query)]
+        told = [
+            fact
+            for query in await subject.exercise.inputs(subject, plugin)
+            for fact in await plugin.facts(query)
+        ]
         for fact in told:
             ends = (fact.subject, fact.object)
             way = await plugin.path(*ends, Query(text=""))
-            if not all(isinstance(each, Fact) for each in way) or (way and {way[0].subject, way[0].object}.isdisjoint(ends)):
+            if not all(isinstance(each, Fact) for each in way) or (
+                way and {way[0].subject, way[0].object}.isdisjoint(ends)
+            ):
                 raise Broken(f"from {ends[0]!r} to {ends[1]!r} the way is {said(way)}")
             for limit in (0, 1, 100):
                 near = await plugin.related(ends[0], Query(text="", limit=limit))
@@ -156,7 +183,16 @@ async def ways_and_neighbours_keep_limit_and_scope(subject: Subject) -> None:
 
 
 OF_SOURCES: tuple[Law, ...] = (
-    crawl_lists_every_document_once, crawl_says_the_same_twice, fetch_returns_what_was_found, neighbours_keep_limit_and_scope,
-    facets_count_before_any_limit, statistics_are_of_the_terms_asked, version_is_stable,
-)  # fmt: skip
-OF_FACTS: tuple[Law, ...] = (version_is_stable, entities_keep_limit_and_scope, ways_and_neighbours_keep_limit_and_scope)
+    crawl_lists_every_document_once,
+    crawl_says_the_same_twice,
+    fetch_returns_what_was_found,
+    neighbours_keep_limit_and_scope,
+    facets_count_before_any_limit,
+    statistics_are_of_the_terms_asked,
+    version_is_stable,
+)
+OF_FACTS: tuple[Law, ...] = (
+    version_is_stable,
+    entities_keep_limit_and_scope,
+    ways_and_neighbours_keep_limit_and_scope,
+)

@@ -13,13 +13,15 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
-from contextrouter import schema
 from contextrouter.contracts import Plugin, router_keys
 from contextrouter.errors import MissingDependency
+from contextrouter.settings import schema
 from contextrouter.testing import measure
-from contextrouter.testing.guard import constructing
 from contextrouter.testing.imports import third_party
-from contextrouter.testing.kit import Broken, Law, NotApplicable, explained, law, said, settings_kind
+from contextrouter.testing.kinds import settings_kind
+from contextrouter.testing.kit import Law, NotApplicable, law
+from contextrouter.testing.messages import Broken, explained, said
+from contextrouter.testing.side_effects import constructing
 from contextrouter.testing.subject import Subject
 from contextrouter.testing.texts import HOSTILE
 
@@ -34,7 +36,9 @@ _SCALARS = (str, int, float, bool, date, datetime, time, Any, object)
 
 @law
 async def example_works(subject: Subject) -> None:
-    """example() is an instance of the class that opens, pings, answers and closes with nothing but what the package ships."""
+    """example() is an instance of the class that opens, pings, answers and closes with nothing but what the
+    package ships.
+    """
     plugin = subject.make()
     if not isinstance(plugin, subject.cls):
         raise Broken(f"example() returned a {type(plugin).__name__}")
@@ -108,7 +112,9 @@ def _in_toml(hint: Any) -> bool:
         return all(isinstance(value, str | int | float | bool) for value in get_args(hint))
     if origin in (Union, types.UnionType, list, tuple, dict, set, frozenset, Sequence, Mapping):
         return all(_in_toml(part) for part in get_args(hint) if part is not Ellipsis)
-    return isinstance(hint, type) and (issubclass(hint, msgspec.Struct) or hint in (list, tuple, dict, set, frozenset))
+    return isinstance(hint, type) and (
+        issubclass(hint, msgspec.Struct) or hint in (list, tuple, dict, set, frozenset)
+    )
 
 
 @law
@@ -137,7 +143,9 @@ async def module_imports_nothing_heavy(subject: Subject) -> None:
     """Importing the plugin's module imports no third-party package; open() does."""
     module = subject.cls.__module__.rpartition(".")[2]
     if module == "__main__" or module.startswith("test_"):
-        raise NotApplicable("the class is defined among tests, or in a program, and not in a module of plugins")
+        raise NotApplicable(
+            "the class is defined among tests, or in a program, and not in a module of plugins"
+        )
     found = await asyncio.to_thread(third_party, subject.cls)
     if found:
         raise Broken(f"importing its module imports {', '.join(found[:5])}")
@@ -180,7 +188,9 @@ async def reopened_it_answers_as_before(subject: Subject) -> None:
 
 @law
 async def works_in_a_second_event_loop(subject: Subject) -> None:
-    """Nothing outlives the event loop it was opened in: closed there, the plugin opens and works in another."""
+    """Nothing outlives the event loop it was opened in: closed there, the plugin opens and works in
+    another.
+    """
     plugin = subject.make()
 
     def twice() -> tuple[list[Any], list[Any]]:
@@ -200,7 +210,9 @@ async def _twenty(subject: Subject, plugin: Plugin) -> list[Any]:
 
 @law
 async def instances_share_no_state(subject: Subject) -> None:
-    """Using and closing one instance changes nothing for another, and leaves no trace in the class or its module."""
+    """Using and closing one instance changes nothing for another, and leaves no trace in the class or its
+    module.
+    """
     first, second = subject.make(), subject.make()
     before = _shared(subject.cls)
     alone = await subject.session(subject.make())
@@ -217,10 +229,18 @@ async def instances_share_no_state(subject: Subject) -> None:
 
 
 def _shared(cls: type[Plugin]) -> dict[str, str]:
-    """The mutable containers of the class, its bases outside the contracts, its module, and its defaults, as texts."""
-    found = {f"the default of {name!r}": repr(p.default) for name, p in _keywords(cls).items() if isinstance(p.default, _MUTABLE)}
+    """The mutable containers of the class, its bases outside the contracts, its module, and its defaults, as
+    texts.
+    """
+    found = {
+        f"the default of {name!r}": repr(p.default)
+        for name, p in _keywords(cls).items()
+        if isinstance(p.default, _MUTABLE)
+    }
     places: list[tuple[str, Mapping[str, Any]]] = [
-        (base.__qualname__, vars(base)) for base in cls.__mro__ if base.__module__ != Plugin.__module__ and base is not object
+        (base.__qualname__, vars(base))
+        for base in cls.__mro__
+        if base.__module__ != Plugin.__module__ and base is not object
     ]
     module = sys.modules.get(cls.__module__)
     if module is not None:
@@ -276,14 +296,19 @@ async def inputs_are_not_changed(subject: Subject) -> None:
 
 
 def _difference(before: str, after: str) -> str:
-    at = next((i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), min(len(before), len(after)))
+    at = next(
+        (i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b),
+        min(len(before), len(after)),
+    )
     start = max(0, at - 20)
     return f"…{before[start : at + 30]}… to …{after[start : at + 30]}…"
 
 
 @law
 async def no_text_is_an_error(subject: Subject) -> None:
-    """Quotes, operators, NULs, emoji, markup, SQL, 10 kB of anything and texts of many scripts are texts like others."""
+    """Quotes, operators, NULs, emoji, markup, SQL, 10 kB of anything and texts of many scripts are texts like
+    others.
+    """
     async with subject.opened() as plugin:
         for text in HOSTILE:
             for given in subject.exercise.hostile(plugin, text):
@@ -309,7 +334,11 @@ async def cancelled_it_leaves_at_once(subject: Subject) -> None:
             took = await measure.least(lambda pause=pause: cancelled_after(pause), LEAVE)  # type: ignore[misc]
             if took > LEAVE:
                 raise Broken(f"a cancelled call took {took:.2f} s and more to end")
-        _same(expected, subject.exercise.seen(await subject.exercise.call(plugin, inputs[0])), "after a cancelled call, it")
+        _same(
+            expected,
+            subject.exercise.seen(await subject.exercise.call(plugin, inputs[0])),
+            "after a cancelled call, it",
+        )
 
 
 async def _cancelled(subject: Subject, plugin: Plugin, given: Any, pause: float) -> float:
@@ -338,7 +367,9 @@ async def event_loop_is_never_stalled(subject: Subject) -> None:
         longest = 0.0
         async with subject.opened() as plugin:
             for given in await subject.exercise.inputs(subject, plugin):
-                longest = max(longest, await measure.stall(lambda given=given: subject.exercise.call(plugin, given)))  # type: ignore[misc]
+                longest = max(
+                    longest, await measure.stall(lambda given=given: subject.exercise.call(plugin, given))
+                )  # type: ignore[misc]
         return longest
 
     async with subject.opened():
@@ -358,9 +389,22 @@ def _same(before: Sequence[Any], after: Sequence[Any], who: str) -> None:
 
 
 LAWS: tuple[Law, ...] = (
-    example_works, constructor_does_no_io, keywords_are_typed_for_toml, router_keys_are_left_alone, unknown_keyword_is_refused,
-    module_imports_nothing_heavy, aclose_twice_is_harmless, aclose_without_open_is_harmless, open_twice_is_harmless,
-    reopened_it_answers_as_before, works_in_a_second_event_loop, instances_share_no_state, same_answer_twice,
-    concurrent_calls_agree_with_serial_ones, inputs_are_not_changed, no_text_is_an_error, cancelled_it_leaves_at_once,
+    example_works,
+    constructor_does_no_io,
+    keywords_are_typed_for_toml,
+    router_keys_are_left_alone,
+    unknown_keyword_is_refused,
+    module_imports_nothing_heavy,
+    aclose_twice_is_harmless,
+    aclose_without_open_is_harmless,
+    open_twice_is_harmless,
+    reopened_it_answers_as_before,
+    works_in_a_second_event_loop,
+    instances_share_no_state,
+    same_answer_twice,
+    concurrent_calls_agree_with_serial_ones,
+    inputs_are_not_changed,
+    no_text_is_an_error,
+    cancelled_it_leaves_at_once,
     event_loop_is_never_stalled,
-)  # fmt: skip
+)

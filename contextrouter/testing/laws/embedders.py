@@ -6,7 +6,8 @@ import math
 from typing import Any
 
 from contextrouter.testing import texts
-from contextrouter.testing.kit import Broken, Law, law, said
+from contextrouter.testing.kit import Law, law
+from contextrouter.testing.messages import Broken, said
 from contextrouter.testing.subject import Subject
 
 CLOSE = 2e-3
@@ -54,7 +55,11 @@ async def vectors_have_length_one(subject: Subject) -> None:
         given = [*_texts(), *texts.BLANK]
         for text, vector in zip(given, await plugin.embed(given), strict=False):
             length = math.hypot(*map(float, vector))
-            if math.isfinite(length) and abs(length - 1) > 1e-3 and not (length == 0 and not text.strip("\u200b \n\t\u3000")):
+            if (
+                math.isfinite(length)
+                and abs(length - 1) > 1e-3
+                and not (length == 0 and not text.strip("\u200b \n\t\u3000"))
+            ):
                 raise Broken(f"the vector of {said(text, 40)} has length {length:.4f}")
 
 
@@ -104,6 +109,12 @@ async def blank_texts_are_no_errors(subject: Subject) -> None:
 
 
 LAWS: tuple[Law, ...] = (
-    model_is_named, one_vector_per_text, vectors_have_the_dimensions, vectors_have_length_one, vectors_are_finite,
-    batch_is_as_singles, no_texts_no_vectors, blank_texts_are_no_errors,
-)  # fmt: skip
+    model_is_named,
+    one_vector_per_text,
+    vectors_have_the_dimensions,
+    vectors_have_length_one,
+    vectors_are_finite,
+    batch_is_as_singles,
+    no_texts_no_vectors,
+    blank_texts_are_no_errors,
+)

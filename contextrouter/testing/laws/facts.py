@@ -9,9 +9,11 @@ from time import monotonic
 from typing import Any
 
 from contextrouter.errors import SourceTimeout
-from contextrouter.model import SHARED, Fact, Query, Scope
+from contextrouter.model import Fact, Query
+from contextrouter.scope import SHARED, Scope
 from contextrouter.testing import measure
-from contextrouter.testing.kit import Broken, Law, law, said
+from contextrouter.testing.kit import Law, law
+from contextrouter.testing.messages import Broken, said
 from contextrouter.testing.subject import Subject
 from contextrouter.testing.texts import BLANK
 
@@ -29,7 +31,9 @@ async def example_has_facts(subject: Subject) -> None:
     """Some question has facts; `example_questions` names some where the kit cannot guess."""
     async with subject.opened() as plugin:
         if not any(found for _, found in await _asked(subject, plugin)):
-            raise Broken(f"nothing was known about {said(subject.asked, 120)}; name questions in `example_questions`")
+            raise Broken(
+                f"nothing was known about {said(subject.asked, 120)}; name questions in `example_questions`"
+            )
 
 
 @law
@@ -51,7 +55,10 @@ async def no_more_facts_than_the_limit(subject: Subject) -> None:
         for limit in (0, 1, 2):
             for (query, found), whole in zip(await _asked(subject, plugin, limit=limit), every, strict=True):
                 if list(found) != whole[:limit]:
-                    raise Broken(f"limit {limit} gave {len(found)} facts about {said(query.text)}, not the first {limit}")
+                    raise Broken(
+                        f"limit {limit} gave {len(found)} facts about {said(query.text)}, not the first"
+                        f" {limit}"
+                    )
 
 
 @law
@@ -72,17 +79,25 @@ async def confidence_is_a_share(subject: Subject) -> None:
         for _, found in await _asked(subject, plugin, limit=1000):
             for fact in found:
                 if not (math.isfinite(fact.confidence) and 0 <= fact.confidence <= 1):
-                    raise Broken(f"{fact.subject} {fact.predicate} {fact.object} has the confidence {fact.confidence!r}")
+                    raise Broken(
+                        f"{fact.subject} {fact.predicate} {fact.object} has the confidence"
+                        f" {fact.confidence!r}"
+                    )
 
 
 @law
 async def facts_come_in_order(subject: Subject) -> None:
-    """Of facts about a named entity: surest first, then by subject, predicate and object; those about others come after."""
+    """Of facts about a named entity: surest first, then by subject, predicate and object; those about others
+    come after.
+    """
     async with subject.opened() as plugin:
         names = {fact.subject for _, found in await _asked(subject, plugin, limit=1000) for fact in found}
         for name in sorted(names):
             found = await plugin.facts(Query(text="", entities=(name,), limit=1000))
-            keys = [(name not in (f.subject, f.object), -f.confidence, f.subject, f.predicate, f.object) for f in found]
+            keys = [
+                (name not in (f.subject, f.object), -f.confidence, f.subject, f.predicate, f.object)
+                for f in found
+            ]
             direct = [key for key in keys if not key[0]]
             if [key[0] for key in keys] != sorted(key[0] for key in keys) or direct != sorted(direct):
                 raise Broken(f"facts about {name!r} come as {said([key[1:] for key in keys], 200)}")
@@ -90,14 +105,20 @@ async def facts_come_in_order(subject: Subject) -> None:
 
 @law
 async def facts_of_another_scope_stay(subject: Subject) -> None:
-    """No fact whose labels the caller's scope forbids comes back; labels it lacks are its source's to give."""
+    """No fact whose labels the caller's scope forbids comes back; labels it lacks are its source's to
+    give.
+    """
     async with subject.opened() as plugin:
-        tenants = {fact.tenant for _, found in await _asked(subject, plugin, limit=1000) for fact in found} - {SHARED}
+        tenants = {
+            fact.tenant for _, found in await _asked(subject, plugin, limit=1000) for fact in found
+        } - {SHARED}
         for scope in (Scope(tenant=tenant) for tenant in {None, "kit-stranger", *tenants}):
             for query, found in await _asked(subject, plugin, scope=scope):
                 for fact in found:
                     if not scope.allows(fact if fact.tenant else fact.replace(tenant=scope.tenant)):
-                        raise Broken(f"a fact about {said(query.text)} came back in the scope {said(scope, 120)}")
+                        raise Broken(
+                            f"a fact about {said(query.text)} came back in the scope {said(scope, 120)}"
+                        )
 
 
 @law
@@ -127,6 +148,13 @@ async def fact_deadline_is_kept(subject: Subject) -> None:
 
 
 LAWS: tuple[Law, ...] = (
-    example_has_facts, answers_are_facts, no_more_facts_than_the_limit, no_fact_comes_twice, confidence_is_a_share,
-    facts_come_in_order, facts_of_another_scope_stay, blank_questions_have_no_errors, fact_deadline_is_kept,
-)  # fmt: skip
+    example_has_facts,
+    answers_are_facts,
+    no_more_facts_than_the_limit,
+    no_fact_comes_twice,
+    confidence_is_a_share,
+    facts_come_in_order,
+    facts_of_another_scope_stay,
+    blank_questions_have_no_errors,
+    fact_deadline_is_kept,
+)

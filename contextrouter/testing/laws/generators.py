@@ -7,13 +7,16 @@ from typing import Any
 
 from contextrouter.contracts import Completion
 from contextrouter.testing import measure
-from contextrouter.testing.kit import Broken, Law, law, said
+from contextrouter.testing.kit import Law, law
 from contextrouter.testing.laws.common import LEAVE
+from contextrouter.testing.messages import Broken, said
 from contextrouter.testing.subject import Subject
 
 SCHEMA = {
-    "type": "object", "properties": {"queries": {"type": "array", "items": {"type": "string"}}}, "required": ["queries"],
-}  # fmt: skip
+    "type": "object",
+    "properties": {"queries": {"type": "array", "items": {"type": "string"}}},
+    "required": ["queries"],
+}
 
 
 @law
@@ -81,6 +84,9 @@ async def abandoned_stream_ends_at_once(subject: Subject) -> None:
 
 
 LAWS: tuple[Law, ...] = (
-    answers_are_completions, tokens_are_counts, schema_is_answered_with_data, stream_is_a_text_in_pieces,
+    answers_are_completions,
+    tokens_are_counts,
+    schema_is_answered_with_data,
+    stream_is_a_text_in_pieces,
     abandoned_stream_ends_at_once,
-)  # fmt: skip
+)

@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from contextrouter.model import Intent
-from contextrouter.testing.kit import Broken, Law, law, said
+from contextrouter.testing.kit import Law, law
+from contextrouter.testing.messages import Broken, said
 from contextrouter.testing.subject import Subject
 
 _KEPT = ("entities", "concepts", "labels", "facets")
 
 
 async def _interpreted(subject: Subject, plugin: Any) -> list[tuple[Intent, Any]]:
-    return [(given, await plugin.interpret(given)) for given in await subject.exercise.inputs(subject, plugin)]
+    return [
+        (given, await plugin.interpret(given)) for given in await subject.exercise.inputs(subject, plugin)
+    ]
 
 
 @law
@@ -38,7 +41,9 @@ async def queries_are_not_blank(subject: Subject) -> None:
     """Every query is a text that says something, and there is at least one."""
     async with subject.opened() as plugin:
         for given, intent in await _interpreted(subject, plugin):
-            if not intent.queries or not all(isinstance(query, str) and query.strip() for query in intent.queries):
+            if not intent.queries or not all(
+                isinstance(query, str) and query.strip() for query in intent.queries
+            ):
                 raise Broken(f"queries of {said(given.question)} are {said(intent.queries)}")
 
 
@@ -65,5 +70,9 @@ async def confidence_is_between_0_and_1(subject: Subject) -> None:
 
 
 LAWS: tuple[Law, ...] = (
-    answers_are_intents, question_is_kept, queries_are_not_blank, what_was_known_is_kept, confidence_is_between_0_and_1,
-)  # fmt: skip
+    answers_are_intents,
+    question_is_kept,
+    queries_are_not_blank,
+    what_was_known_is_kept,
+    confidence_is_between_0_and_1,
+)

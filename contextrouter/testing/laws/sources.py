@@ -12,10 +12,12 @@ from typing import Any
 
 from contextrouter.contracts import SupportsUpsert
 from contextrouter.errors import SourceTimeout
-from contextrouter.model import SHARED, Document, Hit, Period, Query, Scope
+from contextrouter.model import Document, Hit, Period, Query
+from contextrouter.scope import SHARED, Scope
 from contextrouter.testing import measure
 from contextrouter.testing.exercise import asking
-from contextrouter.testing.kit import Broken, Law, law, said
+from contextrouter.testing.kit import Law, law
+from contextrouter.testing.messages import Broken, said
 from contextrouter.testing.subject import Subject
 from contextrouter.testing.texts import BLANK
 
@@ -43,13 +45,18 @@ async def legs_are_named(subject: Subject) -> None:
 
 @law
 async def example_has_answers(subject: Subject) -> None:
-    """Some question finds something on each leg; `example_questions` names some where the kit cannot guess."""
+    """Some question finds something on each leg; `example_questions` names some where the kit cannot
+    guess.
+    """
     async with subject.opened() as plugin:
         found = await _asked(subject, plugin)
         silent = [leg for leg in plugin.legs if not any(hits for query, hits in found if query.leg == leg)]
         if silent:
             asked = ", ".join(said(text, 40) for text in subject.asked)
-            raise Broken(f"leg {silent[0]!r} found nothing for {asked}; name questions with answers in `example_questions`")
+            raise Broken(
+                f"leg {silent[0]!r} found nothing for {asked}; name questions with answers in"
+                " `example_questions`"
+            )
 
 
 @law
@@ -68,7 +75,9 @@ async def no_more_than_the_limit(subject: Subject) -> None:
         for limit in (0, 1, 2, 1000):
             for query, hits in await _asked(subject, plugin, limit=limit):
                 if len(hits) > limit:
-                    raise Broken(f"{len(hits)} hits for {said(query.text)} on {query.leg!r} with limit {limit}")
+                    raise Broken(
+                        f"{len(hits)} hits for {said(query.text)} on {query.leg!r} with limit {limit}"
+                    )
 
 
 @law
@@ -81,7 +90,10 @@ async def best_come_first(subject: Subject) -> None:
                 raise Broken(f"scores of {said(query.text)} on {query.leg!r} are {scores}")
             first = await plugin.search(query.replace(limit=1))
             if hits and first and first[0].document.id != hits[0].document.id:
-                raise Broken(f"with limit 1 {first[0].document.id!r} is best, with {query.limit} {hits[0].document.id!r}")
+                raise Broken(
+                    f"with limit 1 {first[0].document.id!r} is best, with {query.limit}"
+                    f" {hits[0].document.id!r}"
+                )
 
 
 @law
@@ -90,7 +102,9 @@ async def scores_are_finite(subject: Subject) -> None:
     async with subject.opened() as plugin:
         for query, hits in await _asked(subject, plugin):
             for hit in hits:
-                if hit.score is not None and not (isinstance(hit.score, int | float) and math.isfinite(hit.score)):
+                if hit.score is not None and not (
+                    isinstance(hit.score, int | float) and math.isfinite(hit.score)
+                ):
                     raise Broken(f"{hit.document.id!r} has the score {hit.score!r} on {query.leg!r}")
 
 
@@ -104,7 +118,11 @@ async def scores_are_in_their_range(subject: Subject) -> None:
             if scale is None:
                 continue
             low, high = scale
-            outside = [h.score for h in hits if h.score is not None and (h.score < low - 1e-6 or h.score > high + 1e-6)]
+            outside = [
+                h.score
+                for h in hits
+                if h.score is not None and (h.score < low - 1e-6 or h.score > high + 1e-6)
+            ]
             if outside:
                 raise Broken(f"score {outside[0]!r} on {query.leg!r} is outside score_range {tuple(scale)!r}")
 
@@ -118,7 +136,10 @@ async def documents_have_ids_of_their_own(subject: Subject) -> None:
             if not all(ids):
                 raise Broken(f"a document of {said(query.text)} has no id")
             if len(set(ids)) < len(ids):
-                raise Broken(f"{next(i for i in ids if ids.count(i) > 1)!r} comes twice for {said(query.text)} on {query.leg!r}")
+                raise Broken(
+                    f"{next(i for i in ids if ids.count(i) > 1)!r} comes twice for {said(query.text)} on"
+                    f" {query.leg!r}"
+                )
 
 
 async def _documents(subject: Subject, plugin: Any) -> dict[str, list[tuple[Query, Document]]]:
@@ -159,7 +180,9 @@ async def document_does_not_depend_on_the_query(subject: Subject) -> None:
         for id, seen in (await _documents(subject, plugin)).items():
             first = seen[0][1]
             for query, document in seen[1:]:
-                differing = [f for f in Document.__struct_fields__ if getattr(first, f) != getattr(document, f)]
+                differing = [
+                    f for f in Document.__struct_fields__ if getattr(first, f) != getattr(document, f)
+                ]
                 if differing and differing != ["snippet"]:
                     name = next(f for f in differing if f != "snippet")
                     raise Broken(f"{name} of {id!r} is another for {said(query.text)} on {query.leg!r}")
@@ -167,22 +190,33 @@ async def document_does_not_depend_on_the_query(subject: Subject) -> None:
 
 @law
 async def blank_questions_are_no_errors(subject: Subject) -> None:
-    """A blank question is answered, with nothing or with what needs no question; a store finds nothing by its text."""
+    """A blank question is answered, with nothing or with what needs no question; a store finds nothing by its
+    text.
+    """
     async with subject.opened() as plugin:
         for text in (*BLANK, "the of and"):
             for leg in plugin.legs:
                 hits = await plugin.search(asking(plugin, text, leg, subject))
-                if hits and text.isspace() and isinstance(plugin, SupportsUpsert) and leg not in plugin.vector_legs:
+                if (
+                    hits
+                    and text.isspace()
+                    and isinstance(plugin, SupportsUpsert)
+                    and leg not in plugin.vector_legs
+                ):
                     raise Broken(f"{text!r} on {leg!r} found {hits[0].document.id!r}")
 
 
 @law
 async def deadline_is_kept(subject: Subject) -> None:
-    """By `query.deadline` a source has answered with what it has, or raised SourceTimeout; time enough changes no answer."""
+    """By `query.deadline` a source has answered with what it has, or raised SourceTimeout; time enough
+    changes no answer.
+    """
     async with subject.opened() as plugin:
         inputs = await subject.exercise.inputs(subject, plugin)
         calm = [subject.exercise.seen(await plugin.search(query)) for query in inputs]
-        timed = [subject.exercise.seen(await plugin.search(q.replace(deadline=monotonic() + 30))) for q in inputs]
+        timed = [
+            subject.exercise.seen(await plugin.search(q.replace(deadline=monotonic() + 30))) for q in inputs
+        ]
         if calm != timed:
             raise Broken("with a deadline 30 s away the answer is another than with none")
         for left in (0.05, -1.0):
@@ -201,26 +235,39 @@ async def _overtime(plugin: Any, query: Query, left: float) -> float:
 
 @law
 async def scope_is_never_widened(subject: Subject) -> None:
-    """No document whose labels the caller's scope forbids comes back, on any leg; labels it lacks are its source's to give."""
+    """No document whose labels the caller's scope forbids comes back, on any leg; labels it lacks are its
+    source's to give.
+    """
     async with subject.opened() as plugin:
         labelled = {hit.document.tenant for _, hits in await _asked(subject, plugin) for hit in hits}
         tenants = {None, "kit-tenant", *labelled} - {SHARED}
-        for scope in (Scope(tenant=tenant, ceiling=ceiling) for tenant in tenants for ceiling in ("public", "internal")):
+        for scope in (
+            Scope(tenant=tenant, ceiling=ceiling) for tenant in tenants for ceiling in ("public", "internal")
+        ):
             for query, hits in await _asked(subject, plugin, scope=scope):
                 for hit in hits:
                     document = hit.document
-                    if not scope.allows(document if document.tenant else document.replace(tenant=scope.tenant)):
-                        raise Broken(f"{document.id!r} came back on {query.leg!r} in the scope {said(scope, 120)}")
+                    if not scope.allows(
+                        document if document.tenant else document.replace(tenant=scope.tenant)
+                    ):
+                        raise Broken(
+                            f"{document.id!r} came back on {query.leg!r} in the scope {said(scope, 120)}"
+                        )
 
 
 @law
 async def filters_are_honoured(subject: Subject) -> None:
-    """What `query.filters` rule out does not come back: neither by a field of documents nor by a key of their metadata."""
+    """What `query.filters` rule out does not come back: neither by a field of documents nor by a key of their
+    metadata.
+    """
     async with subject.opened() as plugin:
         for name in ("kind", "no_such_key"):
             for query, hits in await _asked(subject, plugin, filters={name: "no such value"}):
                 if hits:
-                    raise Broken(f"{hits[0].document.id!r} came back on {query.leg!r} though {name} is not 'no such value'")
+                    raise Broken(
+                        f"{hits[0].document.id!r} came back on {query.leg!r} though {name} is not 'no such"
+                        " value'"
+                    )
 
 
 @law
@@ -230,7 +277,10 @@ async def labels_are_honoured(subject: Subject) -> None:
         for query, hits in await _asked(subject, plugin, labels=("no such label",)):
             for hit in hits:
                 if "no such label" not in hit.document.labels:
-                    raise Broken(f"{hit.document.id!r} came back on {query.leg!r} with the labels {said(hit.document.labels)}")
+                    raise Broken(
+                        f"{hit.document.id!r} came back on {query.leg!r} with the labels"
+                        f" {said(hit.document.labels)}"
+                    )
 
 
 @law
@@ -241,12 +291,28 @@ async def period_is_honoured(subject: Subject) -> None:
             for hit in hits:
                 moment = hit.document.updated_at
                 if moment is not None and not _LONG_AGO.contains(moment):
-                    raise Broken(f"{hit.document.id!r} of {moment:%Y-%m-%d} came back on {query.leg!r} for what was before 1971")
+                    raise Broken(
+                        f"{hit.document.id!r} of {moment:%Y-%m-%d} came back on {query.leg!r} for what was"
+                        " before 1971"
+                    )
 
 
 LAWS: tuple[Law, ...] = (
-    legs_are_named, example_has_answers, answers_are_hits, no_more_than_the_limit, best_come_first, scores_are_finite,
-    scores_are_in_their_range, documents_have_ids_of_their_own, one_document_has_one_id, snippet_does_not_depend_on_the_query,
-    document_does_not_depend_on_the_query, blank_questions_are_no_errors, deadline_is_kept, scope_is_never_widened,
-    filters_are_honoured, labels_are_honoured, period_is_honoured,
-)  # fmt: skip
+    legs_are_named,
+    example_has_answers,
+    answers_are_hits,
+    no_more_than_the_limit,
+    best_come_first,
+    scores_are_finite,
+    scores_are_in_their_range,
+    documents_have_ids_of_their_own,
+    one_document_has_one_id,
+    snippet_does_not_depend_on_the_query,
+    document_does_not_depend_on_the_query,
+    blank_questions_are_no_errors,
+    deadline_is_kept,
+    scope_is_never_widened,
+    filters_are_honoured,
+    labels_are_honoured,
+    period_is_honoured,
+)

@@ -11,7 +11,8 @@ from contextrouter.model import Envelope
 from contextrouter.testing import measure, texts
 from contextrouter.testing.builders import stage_context
 from contextrouter.testing.exercise import odd_documents
-from contextrouter.testing.kit import Broken, Law, law, said
+from contextrouter.testing.kit import Law, law
+from contextrouter.testing.messages import Broken, said
 from contextrouter.testing.subject import Subject
 
 _Given = tuple[tuple[Envelope, ...], StageContext, list[Envelope]]
@@ -32,7 +33,9 @@ async def answers_are_envelopes(subject: Subject) -> None:
     async with subject.opened() as plugin:
         for given in await subject.exercise.inputs(subject, plugin):
             returned = await plugin.apply(given[0], given[1])
-            if not isinstance(returned, list | tuple) or not all(isinstance(each, Envelope) for each in returned):
+            if not isinstance(returned, list | tuple) or not all(
+                isinstance(each, Envelope) for each in returned
+            ):
                 raise Broken(f"it returned {said(returned)}")
 
 
@@ -94,7 +97,9 @@ async def nothing_in_nothing_out(subject: Subject) -> None:
 
 @law
 async def time_is_the_request_s(subject: Subject) -> None:
-    """A stage takes the time from `context.now` and reads no other clock, so that a request can be repeated."""
+    """A stage takes the time from `context.now` and reads no other clock, so that a request can be
+    repeated.
+    """
     async with subject.opened() as plugin:
         for given in await subject.exercise.inputs(subject, plugin):
             with measure.clock_readings() as readings:
@@ -104,9 +109,14 @@ async def time_is_the_request_s(subject: Subject) -> None:
 
 
 LAWS: tuple[Law, ...] = (
-    answers_are_envelopes, nothing_enters_unsealed, no_envelope_comes_twice, envelope_keeps_its_document, numbers_are_finite,
-    nothing_in_nothing_out, time_is_the_request_s,
-)  # fmt: skip
+    answers_are_envelopes,
+    nothing_enters_unsealed,
+    no_envelope_comes_twice,
+    envelope_keeps_its_document,
+    numbers_are_finite,
+    nothing_in_nothing_out,
+    time_is_the_request_s,
+)
 
 
 async def _scores(plugin: Any, question: str = "moon and tides of the sea") -> tuple[list[Any], list[Any]]:
@@ -143,7 +153,9 @@ async def score_goes_with_its_document(subject: Subject) -> None:
         turned = list(await plugin.score("moon and tides of the sea", library[::-1]))[::-1]
         for document, one, other in zip(library, scores, turned, strict=False):
             if math.isfinite(one) and abs(one - other) > 1e-4 * max(1.0, abs(one)):
-                raise Broken(f"{document.id!r} has the score {one!r}, and {other!r} when asked in another order")
+                raise Broken(
+                    f"{document.id!r} has the score {one!r}, and {other!r} when asked in another order"
+                )
 
 
 @law
@@ -159,5 +171,8 @@ async def reranker_keeps_every_document(subject: Subject) -> None:
 
 
 OF_RERANKERS: tuple[Law, ...] = (
-    one_score_per_document, reranker_scores_are_finite, score_goes_with_its_document, reranker_keeps_every_document,
-)  # fmt: skip
+    one_score_per_document,
+    reranker_scores_are_finite,
+    score_goes_with_its_document,
+    reranker_keeps_every_document,
+)

@@ -18,9 +18,11 @@ from contextrouter.contracts import (
     SupportsVersion,
 )
 from contextrouter.filters import FIELDS, passes
-from contextrouter.model import SENSITIVITIES, SHARED, Document, Period, Scope
+from contextrouter.model import Document, Period
+from contextrouter.scope import SENSITIVITIES, SHARED, Scope
 from contextrouter.testing.exercise import asking, entry_for
-from contextrouter.testing.kit import Broken, Law, law_of, said
+from contextrouter.testing.kit import Law, law_of
+from contextrouter.testing.messages import Broken, said
 from contextrouter.testing.subject import Subject
 from contextrouter.testing.texts import library
 
@@ -33,7 +35,9 @@ COMPARTMENTS = (None, "hr", "legal")
 LEVELS = (None, *SENSITIVITIES, "cosmic")
 _SCOPES = tuple(
     Scope(tenant=tenant, compartments=frozenset(rooms), ceiling=ceiling)
-    for tenant, rooms, ceiling in product((None, "acme", "globex", "nobody"), ((), ("hr",), ("hr", "legal")), SENSITIVITIES)
+    for tenant, rooms, ceiling in product(
+        (None, "acme", "globex", "nobody"), ((), ("hr",), ("hr", "legal")), SENSITIVITIES
+    )
 )
 
 
@@ -71,14 +75,20 @@ def canaries() -> list[Document]:
     """A document for every combination of labels; all say `WORD`."""
     return [
         Document(
-            id=f"canary-{number}", content=f"The {WORD} number {number} is seen by few.", title=f"Canary {number}",
-            tenant=tenant, compartment=room, sensitivity=level,
+            id=f"canary-{number}",
+            content=f"The {WORD} number {number} is seen by few.",
+            title=f"Canary {number}",
+            tenant=tenant,
+            compartment=room,
+            sensitivity=level,
         )
         for number, (tenant, room, level) in enumerate(product(TENANTS, COMPARTMENTS, LEVELS))
-    ]  # fmt: skip
+    ]
 
 
-def _entry(subject: Subject, plugin: Any, document: Document, chunks: Sequence[Document] = (), fingerprint: str = "") -> Entry:
+def _entry(
+    subject: Subject, plugin: Any, document: Document, chunks: Sequence[Document] = (), fingerprint: str = ""
+) -> Entry:
     return entry_for(plugin, document, chunks, fingerprint=fingerprint, dimensions=subject.dimensions)
 
 
@@ -98,13 +108,17 @@ async def _holding(subject: Subject, plugin: Any, leg: str, word: str, **fields:
 
 @law_of(SupportsUpsert)
 async def canaries_never_leave_their_scope(subject: Subject) -> None:
-    """Of documents with every combination of labels a scope shows those it allows and no other, on every leg."""
+    """Of documents with every combination of labels a scope shows those it allows and no other, on every
+    leg.
+    """
     async with subject.opened() as plugin:
         given = canaries()
         await plugin.upsert([_entry(subject, plugin, document) for document in given])
         for scope, leg in product(_SCOPES, plugin.legs):
             allowed = {document.id for document in given if scope.allows(document)}
-            shown = {id for id in await _ids(subject, plugin, leg, WORD, scope=scope) if id.startswith("canary-")}
+            shown = {
+                id for id in await _ids(subject, plugin, leg, WORD, scope=scope) if id.startswith("canary-")
+            }
             if extra := shown - allowed:
                 document = next(document for document in given if document.id in extra)
                 raise Broken(f"{_labels(document)} was shown on {leg!r} in the scope {said(scope, 120)}")
@@ -125,9 +139,14 @@ async def fetch_shows_what_the_scope_allows(subject: Subject) -> None:
         given = await _put_canaries(subject, plugin)
         for scope in _SCOPES:
             allowed = [document.id for document in given if scope.allows(document)]
-            shown = [document.id for document in await plugin.fetch([document.id for document in given], scope)]
+            shown = [
+                document.id for document in await plugin.fetch([document.id for document in given], scope)
+            ]
             if shown != allowed:
-                raise Broken(f"{len(shown)} documents were fetched where {len(allowed)} are allowed, in {said(scope, 120)}")
+                raise Broken(
+                    f"{len(shown)} documents were fetched where {len(allowed)} are allowed, in"
+                    f" {said(scope, 120)}"
+                )
 
 
 @law_of(LinkedStore)
@@ -151,12 +170,16 @@ async def facets_count_what_the_scope_allows(subject: Subject) -> None:
             facets = await plugin.facets(asking(plugin, WORD, leg, subject, scope=scope), ["kind"])
             counted = sum(facet.count for facet in facets if facet.value == "canary")
             if counted != allowed:
-                raise Broken(f"{counted} were counted where {allowed} are allowed, in the scope {said(scope, 120)}")
+                raise Broken(
+                    f"{counted} were counted where {allowed} are allowed, in the scope {said(scope, 120)}"
+                )
 
 
 @law_of(CountedStore)
 async def statistics_count_what_the_scope_allows(subject: Subject) -> None:
-    """statistics() in a scope counts the documents it allows, and no other: what is hidden moves no score of what is shown."""
+    """statistics() in a scope counts the documents it allows, and no other: what is hidden moves no score of
+    what is shown.
+    """
     async with subject.opened() as plugin:
         before = {scope: await plugin.statistics([WORD], scope) for scope in _SCOPES}
         given = canaries()
@@ -166,7 +189,9 @@ async def statistics_count_what_the_scope_allows(subject: Subject) -> None:
             counted = (told.documents - before[scope].documents, told.frequencies[WORD])
             allowed = sum(scope.allows(document) for document in given)
             if counted != (allowed, allowed):
-                raise Broken(f"{counted} were counted where {allowed} are allowed, in the scope {said(scope, 120)}")
+                raise Broken(
+                    f"{counted} were counted where {allowed} are allowed, in the scope {said(scope, 120)}"
+                )
 
 
 @law_of(SupportsUpsert)
@@ -180,22 +205,36 @@ async def scope_narrows_before_the_limit(subject: Subject) -> None:
         for leg, limit in product(plugin.legs, (1, 3, allowed)):
             shown = await _ids(subject, plugin, leg, WORD, scope=scope, limit=limit)
             if len(shown) < limit:
-                raise Broken(f"{len(shown)} of {allowed} documents that the scope allows came on {leg!r} with limit {limit}")
+                raise Broken(
+                    f"{len(shown)} of {allowed} documents that the scope allows came on {leg!r} with limit"
+                    f" {limit}"
+                )
 
 
 def _labels(document: Document) -> str:
-    return f"a document of tenant {document.tenant!r}, compartment {document.compartment!r}, {document.sensitivity!r}"
+    return (
+        f"a document of tenant {document.tenant!r}, compartment {document.compartment!r},"
+        f" {document.sensitivity!r}"
+    )
 
 
 @law_of(SupportsUpsert)
 async def filters_narrow_before_the_limit(subject: Subject) -> None:
-    """Filters on metadata and on fields find the documents that pass, all of them, however small the limit."""
+    """Filters on metadata and on fields find the documents that pass, all of them, however small the
+    limit.
+    """
     async with subject.opened() as plugin:
-        given = [Document(id=f"f{n}", content=f"{WORD} " * (9 - n), metadata={"year": n, "tags": ["a", f"t{n}"]}) for n in range(8)]
+        given = [
+            Document(id=f"f{n}", content=f"{WORD} " * (9 - n), metadata={"year": n, "tags": ["a", f"t{n}"]})
+            for n in range(8)
+        ]
         await plugin.upsert([_entry(subject, plugin, document) for document in given])
         wanted: list[tuple[dict[str, Any], list[str]]] = [
-            ({"year": 7}, ["f7"]), ({"year": [6, 7]}, ["f6", "f7"]), ({"tags": "t5"}, ["f5"]), ({"year": 5, "tags": "a"}, ["f5"]),
-        ]  # fmt: skip
+            ({"year": 7}, ["f7"]),
+            ({"year": [6, 7]}, ["f6", "f7"]),
+            ({"tags": "t5"}, ["f5"]),
+            ({"year": 5, "tags": "a"}, ["f5"]),
+        ]
         for leg, (filters, expected) in product(plugin.legs, wanted):
             shown = sorted(await _ids(subject, plugin, leg, WORD, filters=filters, limit=len(expected)))
             if shown != expected:
@@ -204,7 +243,9 @@ async def filters_narrow_before_the_limit(subject: Subject) -> None:
 
 @law_of(SupportsUpsert)
 async def metadata_does_not_shadow_fields(subject: Subject) -> None:
-    """A metadata key named like a field changes nothing: a filter on the field finds what the check on arrival lets through."""
+    """A metadata key named like a field changes nothing: a filter on the field finds what the check on
+    arrival lets through.
+    """
     async with subject.opened() as plugin:
         given = [_contrary(own, other) for own, other in (("one", "two"), ("two", "one"))]
         await plugin.upsert([_entry(subject, plugin, document) for document in given])
@@ -221,7 +262,9 @@ def _contrary(own: str, other: str) -> Document:
     fields: dict[str, Any] = {field: f"{own}-{field}" for field in FIELDS}
     for many in ("labels", "keywords"):
         fields[many] = (fields[many],)
-    return Document(content=f"{WORD} {own}", metadata={field: f"{other}-{field}" for field in FIELDS}, **fields)
+    return Document(
+        content=f"{WORD} {own}", metadata={field: f"{other}-{field}" for field in FIELDS}, **fields
+    )
 
 
 @law_of(SupportsUpsert)
@@ -229,7 +272,10 @@ async def period_narrows_before_the_limit(subject: Subject) -> None:
     """A period finds the documents dated within it, its days whole and inclusive, however small the limit."""
     async with subject.opened() as plugin:
         moments = [datetime(2025, 3, day, 23, 59, 59, tzinfo=UTC) for day in range(1, 9)]
-        given = [Document(id=f"p{n}", content=f"{WORD} " * (9 - n), updated_at=moment) for n, moment in enumerate(moments, 1)]
+        given = [
+            Document(id=f"p{n}", content=f"{WORD} " * (9 - n), updated_at=moment)
+            for n, moment in enumerate(moments, 1)
+        ]
         await plugin.upsert([_entry(subject, plugin, document) for document in given])
         for leg in plugin.legs:
             days = Period(start=date(2025, 3, 7), end=date(2025, 3, 8))
@@ -280,10 +326,22 @@ async def fingerprints_are_those_stored(subject: Subject) -> None:
     """fingerprints() maps the ids of a tenant's documents to the fingerprints they were stored with last."""
     async with subject.opened() as plugin:
         before = dict(await plugin.fingerprints())
-        first, second = Document(id="print", content=f"{WORD} one"), Document(id="print", content=f"{WORD} two", tenant="acme")
-        await plugin.upsert([_entry(subject, plugin, first, fingerprint="1"), _entry(subject, plugin, second, fingerprint="2")])
+        first, second = (
+            Document(id="print", content=f"{WORD} one"),
+            Document(id="print", content=f"{WORD} two", tenant="acme"),
+        )
+        await plugin.upsert(
+            [
+                _entry(subject, plugin, first, fingerprint="1"),
+                _entry(subject, plugin, second, fingerprint="2"),
+            ]
+        )
         await plugin.upsert([_entry(subject, plugin, first, fingerprint="3")])
-        told = dict(await plugin.fingerprints()), dict(await plugin.fingerprints("acme")), dict(await plugin.fingerprints("none"))
+        told = (
+            dict(await plugin.fingerprints()),
+            dict(await plugin.fingerprints("acme")),
+            dict(await plugin.fingerprints("none")),
+        )
         if told != ({**before, "print": "3"}, {"print": "2"}, {}):
             raise Broken(f"fingerprints of no tenant, 'acme' and 'none' are {said(told, 200)}")
 
@@ -292,7 +350,9 @@ async def fingerprints_are_those_stored(subject: Subject) -> None:
 async def tenants_keep_documents_apart(subject: Subject) -> None:
     """The same id in two tenants is two documents: writing or removing one leaves the other."""
     async with subject.opened() as plugin:
-        one, other = (Document(id="twin", content=f"{WORD} of {tenant}", tenant=tenant) for tenant in ("acme", "globex"))
+        one, other = (
+            Document(id="twin", content=f"{WORD} of {tenant}", tenant=tenant) for tenant in ("acme", "globex")
+        )
         await plugin.upsert([_entry(subject, plugin, one), _entry(subject, plugin, other)])
         for leg in plugin.legs:
             if (shown := await _holding(subject, plugin, leg, WORD)) != [one.content, other.content]:
@@ -309,11 +369,15 @@ async def tenants_are_those_with_documents(subject: Subject) -> None:
     async with subject.opened() as plugin:
         before = set(await plugin.tenants())
         own = (None, "acme", SHARED)
-        await plugin.upsert([_entry(subject, plugin, Document(id=f"of-{t}", content=WORD, tenant=t)) for t in own])
+        await plugin.upsert(
+            [_entry(subject, plugin, Document(id=f"of-{t}", content=WORD, tenant=t)) for t in own]
+        )
         await plugin.delete(["of-acme"], "acme")
         told = list(await plugin.tenants())
         if len(told) != len(set(told)) or set(told) != before - {"acme"} | {None, SHARED}:
-            raise Broken(f"with documents of {sorted(map(str, before | {None, SHARED}))} it names {said(told, 200)}")
+            raise Broken(
+                f"with documents of {sorted(map(str, before | {None, SHARED}))} it names {said(told, 200)}"
+            )
 
 
 @law_of(SupportsUpsert)
@@ -333,13 +397,21 @@ async def chunks_are_no_laxer_than_their_document(subject: Subject) -> None:
     """A chunk without labels is seen by those who may see its document, and by nobody else."""
     async with subject.opened() as plugin:
         whole = Document(id=WORD, content=WORD, tenant="acme", compartment="hr", sensitivity="restricted")
-        await plugin.upsert([_entry(subject, plugin, whole, [Document(id=f"{WORD}#0", content=f"{WORD} part")])])
+        await plugin.upsert(
+            [_entry(subject, plugin, whole, [Document(id=f"{WORD}#0", content=f"{WORD} part")])]
+        )
         see = Scope(tenant="acme", compartments=frozenset(("hr",)), ceiling="restricted")
-        blind = (Scope(), Scope(tenant="acme", ceiling="restricted"), Scope(tenant="acme", compartments=frozenset(("hr",))))
+        blind = (
+            Scope(),
+            Scope(tenant="acme", ceiling="restricted"),
+            Scope(tenant="acme", compartments=frozenset(("hr",))),
+        )
         for leg in plugin.legs:
             shown = [await _holding(subject, plugin, leg, WORD, scope=scope) for scope in blind]
             if any(shown) or not await _holding(subject, plugin, leg, WORD, scope=see):
-                raise Broken(f"a chunk without labels was shown on {leg!r} against its document's, or to nobody")
+                raise Broken(
+                    f"a chunk without labels was shown on {leg!r} against its document's, or to nobody"
+                )
 
 
 @law_of(VersionedStore)
@@ -368,10 +440,23 @@ async def reopened_it_has_what_was_put_in(subject: Subject) -> None:
 
 
 LAWS: tuple[Law, ...] = (
-    canaries_never_leave_their_scope, fetch_shows_what_the_scope_allows, neighbours_never_leave_their_scope,
-    facets_count_what_the_scope_allows, statistics_count_what_the_scope_allows, scope_narrows_before_the_limit,
+    canaries_never_leave_their_scope,
+    fetch_shows_what_the_scope_allows,
+    neighbours_never_leave_their_scope,
+    facets_count_what_the_scope_allows,
+    statistics_count_what_the_scope_allows,
+    scope_narrows_before_the_limit,
     filters_narrow_before_the_limit,
-    metadata_does_not_shadow_fields, period_narrows_before_the_limit, document_is_replaced_whole, upsert_again_changes_no_answer,
-    upsert_of_nothing_is_harmless, fingerprints_are_those_stored, tenants_keep_documents_apart, tenants_are_those_with_documents,
-    deleted_is_gone, chunks_are_no_laxer_than_their_document, version_changes_with_the_content, reopened_it_has_what_was_put_in,
-)  # fmt: skip
+    metadata_does_not_shadow_fields,
+    period_narrows_before_the_limit,
+    document_is_replaced_whole,
+    upsert_again_changes_no_answer,
+    upsert_of_nothing_is_harmless,
+    fingerprints_are_those_stored,
+    tenants_keep_documents_apart,
+    tenants_are_those_with_documents,
+    deleted_is_gone,
+    chunks_are_no_laxer_than_their_document,
+    version_changes_with_the_content,
+    reopened_it_has_what_was_put_in,
+)

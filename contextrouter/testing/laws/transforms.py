@@ -8,7 +8,8 @@ from typing import Any
 from contextrouter.model import Document
 from contextrouter.testing import measure, texts
 from contextrouter.testing.builders import doc
-from contextrouter.testing.kit import Broken, Law, law, said
+from contextrouter.testing.kit import Law, law
+from contextrouter.testing.messages import Broken, said
 from contextrouter.testing.subject import Subject
 
 SLOW = 10.0
@@ -37,15 +38,23 @@ async def answers_are_documents(subject: Subject) -> None:
 
 @law
 async def no_text_is_lost(subject: Subject) -> None:
-    """Every word, and in scripts without spaces every character, is in some document returned, its title or its path."""
+    """Every word, and in scripts without spaces every character, is in some document returned, its title or
+    its path.
+    """
     async with subject.opened() as plugin:
         for given, made in await _transformed(subject, plugin):
             kept = "\n".join("\n".join((each.content, each.title, *each.path)) for each in made)
-            pieces = [*given.content] if given.id == "unspaced" else [w for w in given.content.split() if any(map(str.isalnum, w))]
+            pieces = (
+                [*given.content]
+                if given.id == "unspaced"
+                else [w for w in given.content.split() if any(map(str.isalnum, w))]
+            )
             held = set(kept) if given.id == "unspaced" else {*kept.split()}
             lost = [piece for piece in pieces if piece.strip() and piece not in held and piece not in kept]
             if lost:
-                raise Broken(f"{len(lost)} of {len(pieces)} pieces of {given.id!r} are lost, the first is {lost[0]!r}")
+                raise Broken(
+                    f"{len(lost)} of {len(pieces)} pieces of {given.id!r} are lost, the first is {lost[0]!r}"
+                )
 
 
 @law
@@ -60,7 +69,9 @@ async def ids_are_unique(subject: Subject) -> None:
 
 @law
 async def chunks_name_their_parent(subject: Subject) -> None:
-    """Of several documents each names the one it was cut from as `parent`; a single one keeps its id or names it."""
+    """Of several documents each names the one it was cut from as `parent`; a single one keeps its id or names
+    it.
+    """
     async with subject.opened() as plugin:
         for given, made in await _transformed(subject, plugin):
             for each in made:
@@ -70,13 +81,17 @@ async def chunks_name_their_parent(subject: Subject) -> None:
 
 @law
 async def labels_are_inherited(subject: Subject) -> None:
-    """Tenant, compartment, sensitivity, url and labels of the document are those of all that is made of it."""
+    """Tenant, compartment, sensitivity, url and labels of the document are those of all that is made of
+    it.
+    """
     async with subject.opened() as plugin:
         for given, made in await _transformed(subject, plugin):
             for each in made:
                 for name in ("tenant", "compartment", "sensitivity", "url"):
                     if getattr(each, name) != getattr(given, name):
-                        raise Broken(f"{name} {getattr(given, name)!r} of {given.id!r} became {getattr(each, name)!r}")
+                        raise Broken(
+                            f"{name} {getattr(given, name)!r} of {given.id!r} became {getattr(each, name)!r}"
+                        )
                 if not set(given.labels) <= set(each.labels):
                     raise Broken(f"labels {given.labels!r} of {given.id!r} became {each.labels!r}")
 
@@ -94,7 +109,9 @@ async def blank_documents_are_no_errors(subject: Subject) -> None:
 
 @law
 async def long_line_is_no_obstacle(subject: Subject) -> None:
-    """A line of a megabyte, with spaces or without, is transformed in seconds, and other work goes on meanwhile."""
+    """A line of a megabyte, with spaces or without, is transformed in seconds, and other work goes on
+    meanwhile.
+    """
     async with subject.opened() as plugin:
         for text in ("moon tides " * 90_000, "x" * 1_000_000):
             document = doc("line", text)
@@ -109,10 +126,18 @@ async def long_line_is_no_obstacle(subject: Subject) -> None:
             if took > SLOW:
                 raise Broken(f"a line of a megabyte took {took:.1f} s of processor time")
             if took > STALL + 3 * await measure.idle():
-                raise Broken(f"a line of a megabyte kept the event loop to itself for {took:.2f} s; compute in a thread")
+                raise Broken(
+                    f"a line of a megabyte kept the event loop to itself for {took:.2f} s; compute in a"
+                    " thread"
+                )
 
 
 LAWS: tuple[Law, ...] = (
-    answers_are_documents, no_text_is_lost, ids_are_unique, chunks_name_their_parent, labels_are_inherited,
-    blank_documents_are_no_errors, long_line_is_no_obstacle,
-)  # fmt: skip
+    answers_are_documents,
+    no_text_is_lost,
+    ids_are_unique,
+    chunks_name_their_parent,
+    labels_are_inherited,
+    blank_documents_are_no_errors,
+    long_line_is_no_obstacle,
+)

@@ -1,0 +1,326 @@
+"""A folder of texts and documents, searched as it is at this moment."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import threading
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from contextrouter.builtin.connectors.bm25 import Bm25
+from contextrouter.builtin.connectors.files.folder import Folder, Listed, Listing, document
+from contextrouter.builtin.connectors.files.parsing.media import media_type
+from contextrouter.builtin.connectors.files.parsing.parsed import Parsed, Unreadable
+from contextrouter.builtin.connectors.files.parsing.process import Parser
+from contextrouter.builtin.connectors.files.parsing.text import decode
+from contextrouter.builtin.connectors.files.parsing.worker import READERS
+from contextrouter.builtin.connectors.markup import Passage, json_passages, markdown_passages, text_passages
+from contextrouter.builtin.connectors.matching import matches, visible
+from contextrouter.contracts import Connector, FilePath
+from contextrouter.errors import SourceError, SourceTimeout
+from contextrouter.model import Document, Hit, Query
+from contextrouter.runtime.threads import Threads
+from contextrouter.scope import Scope
+
+PARSED_BY = 1
+"""Goes up when a file of the same bytes becomes another text."""
+TITLE, HEADING, BODY = 3.0, 2.0, 1.0
+"""How often a term counts by where it stands: title over heading path over body."""
+SNIPPET_CHARACTERS = 200
+_CUTS = {"text/markdown": markdown_passages, "application/jsonl": json_passages}
+
+
+class _File(NamedTuple):
+    """One file as it was read: None for a document that could not be."""
+
+    listed: Listed
+    document: Document | None
+    passages: tuple[Document, ...]
+    problems: tuple[str, ...]
+    version: str = ""  # "": something was wrong with it
+
+
+class _Snapshot(NamedTuple):
+    """The folder at one moment, complete; replaced as a whole, never changed."""
+
+    asked: float  # time.monotonic() before the folder was looked at
+    listing: Listing
+    files: dict[str, _File]
+    passages: tuple[Document, ...]
+    ranking: Bm25
+
+
+class Files(Connector):
+    """Searches a folder's current texts by BM25, passage by passage, and lists them whole for ingestion.
+
+    `path` is a folder, or one file. `patterns` choose files by name; without any, all whose suffix says what
+    they are: Markdown, text, HTML, feeds, PDF, Word, PowerPoint, Excel, JSON, CSV, source code. Hidden ones
+    are never read. `max_bytes` is the size of one file in bytes, `max_files` how many are read,
+    `parse_seconds` how long the parser of a PDF and the like may take. `encoding` is that of texts; empty:
+    found out, file by file. `document_kind` is given to every document; empty takes `kind` from the front
+    matter, else "document". Front matter (`key: value` lines between `---`) may hold title, kind, url, date,
+    labels, keywords, trust, language, tenant, compartment and sensitivity; other keys become metadata.
+
+    Nothing outside the folder is read, whatever links in it say. `.problems` says what was left out of the
+    last reading and why; `.unread` names the documents among it that exist all the same (with a `/` at the
+    end: all of a folder).
+    """
+
+    def __init__(
+        self,
+        *,
+        path: FilePath,
+        patterns: Sequence[str] = (),
+        max_bytes: int = 20_000_000,
+        max_files: int = 10_000,
+        parse_seconds: float = 60.0,
+        document_kind: str = "",
+        encoding: str = "",
+    ) -> None:
+        if not path:
+            raise ValueError("Files.path is empty; give a folder or a file.")
+        if isinstance(patterns, str) or not all(isinstance(p, str) and p for p in patterns):
+            raise ValueError(
+                f'Files.patterns {patterns!r} is not a list of file name patterns; give one such as ["*.md"].'
+            )
+        for name, value in (("max_bytes", max_bytes), ("max_files", max_files)):
+            if value < 1:
+                raise ValueError(f"Files.{name} is {value!r}; give a number of at least 1.")
+        if not 0 < parse_seconds < float("inf"):
+            raise ValueError(f"Files.parse_seconds is {parse_seconds!r}; give a number of seconds above 0.")
+        try:
+            codecs.lookup(encoding or "utf-8")
+        except LookupError:
+            raise ValueError(
+                f'Files.encoding {encoding!r} is not known to Python; give one such as "utf-8".'
+            ) from None
+        self._folder = Folder(Path(path), patterns, max_bytes, max_files)
+        self._kind, self._encoding = document_kind, encoding
+        self._snapshot: _Snapshot | None = None
+        self._reading = threading.Lock()
+        self._parser = Parser(parse_seconds)
+        self._scans: Threads | None = None
+        self._work: Threads | None = None
+        self.problems: list[str] = []
+        self.unread: list[str] = []
+
+    @classmethod
+    def example(cls) -> Self:
+        """Read the folder that comes with the package."""
+        return cls(path=str(Path(__file__).parents[1] / "example"), patterns=["*.md"])
+
+    async def open(self) -> None:
+        """Start the threads that read: one, so that the folder is looked at once for all who wait; others
+        rank.
+        """
+        self._scans = self._scans or Threads(1, "files-read")
+        self._work = self._work or Threads(2, "files-rank")
+
+    async def aclose(self) -> None:
+        """Let go of the threads and the texts."""
+        for threads in (self._scans, self._work):
+            if threads:
+                threads.close()
+        self._parser.close()
+        self._scans = self._work = self._snapshot = None
+
+    async def ping(self) -> None:
+        """Raise SourceError when the folder cannot be read now."""
+        await self._now()
+
+    async def search(self, query: Query) -> Sequence[Hit]:
+        """Return the passages of the folder as it is now, or, when reading it takes too long, as it was last
+        time.
+        """
+        snapshot = await self._in_time(query.deadline)
+        return await self._threads(self._work).run(_rank, snapshot, query)
+
+    async def crawl(self) -> AsyncIterator[Document]:
+        """Yield every file as one Document; raises SourceError at the end when `max_files` left some out.
+
+        The texts are read one by one and not kept.
+        """
+        async with aclosing(self.crawl_since({})) as every:
+            async for _, _, found in every:
+                if found:
+                    yield found
+
+    async def crawl_since(
+        self, known: Mapping[str, str]
+    ) -> AsyncGenerator[tuple[str, str, Document | None], None]:
+        """As `crawl`, with each file's id and version, a digest of its bytes; None for one whose version is
+        known.
+
+        A file that something was wrong with has the version "".
+        """
+        threads = self._threads(self._scans)
+        listing = await self._listed()
+        problems, unread = list(listing.problems), list(listing.unread)
+        for name, listed in listing.files.items():
+            file = await threads.run(self._read, name, listed, False, known.get(name, ""))
+            problems += file.problems
+            if file.document or file.version:
+                yield name, file.version, file.document
+            else:
+                unread.append(name)
+        self.problems, self.unread = problems, unread
+        if not listing.complete:
+            raise SourceError(problems[-1])
+
+    async def size(self) -> int:
+        """How many files `crawl` will read."""
+        return len((await self._listed()).files)
+
+    async def fetch(self, ids: Sequence[str], scope: Scope | None = None) -> Sequence[Document]:
+        """Return whole files by their ids, or passages by theirs, those that exist and may be seen, in the
+        order asked.
+        """
+        snapshot = await self._now()
+        known = {passage.id: passage for passage in snapshot.passages}
+        known.update((name, file.document) for name, file in snapshot.files.items() if file.document)
+        return [known[id] for id in ids if id in known and visible(known[id], scope)]
+
+    async def version(self) -> str:
+        """Return a digest over the names, sizes and times of the files; reads none of them."""
+        listing = await self._listed()
+        lines = [f"{name}\0{listed.modified}\0{listed.size}" for name, listed in listing.files.items()]
+        return sha256("\n".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
+
+    def _threads(self, threads: Threads | None) -> Threads:
+        if threads is None:
+            raise SourceError(f"Files({str(self._folder.path)!r}) is not open; call `await open()` first.")
+        return threads
+
+    def _unreadable(self, error: OSError) -> SourceError:
+        reason = error.strerror or error
+        where = str(self._folder.path)
+        return SourceError(
+            f"Files.path {where!r} cannot be read ({reason}); give a folder or a file that exists."
+        )
+
+    async def _listed(self) -> Listing:
+        try:
+            return await self._threads(self._scans).run(self._folder.list)
+        except OSError as error:
+            raise self._unreadable(error) from error
+
+    async def _now(self) -> _Snapshot:
+        """The folder no older than this call. A reading goes on when its caller gives up, so that the next
+        finds it done.
+        """
+        try:
+            return await self._threads(self._scans).run(self._refresh, time.monotonic())
+        except OSError as error:
+            raise self._unreadable(error) from error
+
+    async def _in_time(self, deadline: float | None) -> _Snapshot:
+        """The folder now, or the last reading when the deadline leaves no time for another."""
+        if deadline is None:
+            return await self._now()
+        try:
+            async with asyncio.timeout((deadline - time.monotonic()) * 0.8):
+                return await self._now()
+        except TimeoutError:
+            if self._snapshot is not None:
+                return self._snapshot
+            where = str(self._folder.path)
+            raise SourceTimeout(
+                f"Files.path {where!r} was not read in time; the reading goes on, ask again."
+            ) from None
+
+    def _refresh(self, asked: float) -> _Snapshot:
+        """Read what changed since the last snapshot, unless one was begun after `asked`. Runs in the reading
+        thread.
+        """
+        with self._reading:
+            old = self._snapshot
+            if old and old.asked >= asked:
+                return old
+            begun = time.monotonic()
+            listing = self._folder.list()
+            files = {name: self._reuse(old, name, listed) for name, listed in listing.files.items()}
+            if old and list(old.files.items()) == list(files.items()):
+                new = old._replace(asked=begun, listing=listing)
+            else:
+                passages = tuple(passage for file in files.values() for passage in file.passages)
+                new = _Snapshot(
+                    begun, listing, files, passages, Bm25([_fields(passage) for passage in passages])
+                )
+            self._snapshot = new
+            self.problems = [
+                *listing.problems,
+                *(problem for file in files.values() for problem in file.problems),
+            ]
+            self.unread = [*listing.unread, *(name for name, file in files.items() if not file.document)]
+            return new
+
+    def _reuse(self, old: _Snapshot | None, name: str, listed: Listed) -> _File:
+        known = old.files.get(name) if old else None
+        return known if known and known.listed == listed else self._read(name, listed, True)
+
+    def _read(self, name: str, listed: Listed, cut: bool, known: str = "") -> _File:
+        """Read one file, with its passages when `cut`; what is wrong with it is said, not raised.
+
+        One whose version is known is not parsed.
+        """
+        try:
+            data = self._folder.read(listed)
+            version = sha256(repr((PARSED_BY, self._kind, self._encoding)).encode() + data).hexdigest()[:32]
+            if version == known:
+                return _File(listed, None, (), (), version)
+            parsed = self._parsed(name, data)
+        except OSError as error:
+            return _File(listed, None, (), (f"{name}: cannot be read ({error.strerror or error}).",))
+        except Unreadable as error:
+            return _File(listed, None, (), (f"{name}: {error}",))
+        whole, problems = document(name, parsed, listed.modified, self._kind)
+        told = tuple(f"{name}: {reason}" for reason in problems)
+        return _File(listed, whole, _passages(whole) if cut else (), told, "" if told else version)
+
+    def _parsed(self, name: str, data: bytes) -> Parsed:
+        """The text of a file. Raises Unreadable."""
+        kind = media_type(name, data)
+        if kind in READERS:
+            return self._parser.parse(data, kind)
+        text, wrong = decode(data, self._encoding)
+        if text is None:
+            raise Unreadable(wrong)
+        return Parsed(text=text, media_type=kind, problems=[wrong] if wrong else [])
+
+
+def _passages(whole: Document) -> tuple[Document, ...]:
+    cuts: list[Passage] = _CUTS.get(whole.media_type, text_passages)(whole.content, whole.title)
+    return tuple(
+        whole.replace(
+            content=cut.text,
+            title=cut.title,
+            path=cut.path,
+            id=f"{whole.id}#{number}",
+            parent=whole.id,
+            snippet=cut.text[:SNIPPET_CHARACTERS],
+            media_type="text/plain" if "json" in whole.media_type else whole.media_type,
+        )
+        for number, cut in enumerate(cuts)
+    )
+
+
+def _fields(passage: Document) -> tuple[tuple[str, float], ...]:
+    return (passage.title, TITLE), ("\n".join(passage.path), HEADING), (passage.content, BODY)
+
+
+def _rank(snapshot: _Snapshot, query: Query) -> list[Hit]:
+    passages = snapshot.passages
+    shown = (
+        None
+        if query.scope is None
+        else {n for n, passage in enumerate(passages) if visible(passage, query.scope)}
+    )
+    found = snapshot.ranking.search(
+        query.text, query.limit, lambda number: matches(passages[number], query), shown
+    )
+    return [Hit(document=passages[number], score=score) for number, score in found]

@@ -1,0 +1,51 @@
+"""What a parser makes of a file, and how it says that it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+
+class Parsed(msgspec.Struct, frozen=True, kw_only=True):
+    """The text of a file, what media type that text has, and what the file says of itself.
+
+    `metadata["page_starts"]` holds, for each page or slide, the character at which it begins.
+    """
+
+    text: str
+    media_type: str
+    title: str = ""
+    language: str = ""
+    links: Sequence[str] = ()
+    metadata: Mapping[str, Any] = {}
+    problems: Sequence[str] = ()
+
+
+class Unreadable(Exception):
+    """A file that cannot be read; the message says why, and stands behind the file's name."""
+
+
+def markdown_line(text: str) -> str:
+    """One paragraph of plain text as Markdown: on one line, and no heading, fence, rule, quote or table that
+    it was not.
+    """
+    line = " ".join(text.split())
+    if line.startswith(("#", "```", "~~~", ">", "|")) or (line and not line.strip("-=* _")):
+        return "\\" + line
+    return line
+
+
+def markdown_table(rows: Sequence[Sequence[object]]) -> str:
+    """Rows as a pipe table whose header is the first of them; "" for none."""
+    width = max(map(len, rows), default=0)
+    if not width:
+        return ""
+    cells = [[_cell(row[i]) if i < len(row) else "" for i in range(width)] for row in rows]
+    lines = [cells[0], ["---"] * width, *cells[1:]]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else " ".join(str(value).split()).replace("|", "\\|")

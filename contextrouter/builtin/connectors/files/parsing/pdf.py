@@ -1,0 +1,81 @@
+"""PDF to paragraphs, by pdfminer: the text boxes that its layout analysis finds, page by page."""
+
+from __future__ import annotations
+
+import logging
+import re
+from io import BytesIO
+from typing import Any
+
+from contextrouter.builtin.connectors.files.parsing.media import PDF
+from contextrouter.builtin.connectors.files.parsing.parsed import Parsed, Unreadable
+
+_HYPHEN = re.compile(r"(?<=[^\W\d_])[-\u00ad]\s*\n\s*(?=[^\W\d_A-Z])")
+
+
+def read(data: bytes) -> Parsed:
+    """The text of a PDF, paragraphs parted by blank lines. Raises Unreadable for one that is encrypted or
+    holds no text.
+    """
+    from pdfminer.pdfdocument import PDFDocument, PDFPasswordIncorrect
+    from pdfminer.pdfparser import PDFParser
+
+    logging.getLogger("pdfminer").setLevel(logging.ERROR)
+    try:
+        document = PDFDocument(PDFParser(BytesIO(data)))
+    except PDFPasswordIncorrect:
+        raise Unreadable("is encrypted; save it without a password.") from None
+    text, starts = "", []
+    for number, page in enumerate(_pages(document)):
+        if number:
+            text += "\n\n"
+        starts.append(len(text))
+        text += "\n\n".join(page)
+    if not text.strip():
+        raise Unreadable(
+            f"holds no text on its {len(starts)} pages; a scan has to go through character recognition first."
+        )
+    return Parsed(text=text, media_type=PDF, title=_title(document), metadata={"page_starts": starts})
+
+
+def _pages(document: Any) -> Any:
+    """Yield each page's paragraphs."""
+    from pdfminer import layout
+    from pdfminer.converter import PDFPageAggregator
+    from pdfminer.layout import LAParams, LTTextContainer
+    from pdfminer.pdfinterp import PDFPageInterpreter, PDFResourceManager
+    from pdfminer.pdfpage import PDFPage
+
+    resources = PDFResourceManager()
+    device = PDFPageAggregator(resources, laparams=LAParams())
+    interpreter = PDFPageInterpreter(resources, device)
+    numbers: dict[int, int] = {}
+    # Boxes that are equally far apart are grouped by their addresses in memory, so that a file says something
+    # else each time.
+    layout.id = lambda box: numbers.setdefault(id(box), len(numbers))  # type: ignore[attr-defined]
+    for page in PDFPage.create_pages(document):
+        numbers.clear()
+        interpreter.process_page(page)
+        boxes = (box.get_text() for box in device.get_result() if isinstance(box, LTTextContainer))
+        yield [paragraph for paragraph in map(_paragraph, boxes) if paragraph]
+
+
+def _paragraph(box: str) -> str:
+    """The lines of a box as one, words that were parted at a line's end made whole; a letter a line is
+    upright text.
+    """
+    lines = [line.strip() for line in box.splitlines() if line.strip()]
+    if len(lines) > 3 and all(len(line) == 1 for line in lines):
+        return "".join(lines)
+    return " ".join(_HYPHEN.sub("", "\n".join(lines)).split())
+
+
+def _title(document: Any) -> str:
+    from pdfminer.pdftypes import resolve1
+    from pdfminer.utils import decode_text
+
+    for info in document.info:
+        title = resolve1(info.get("Title"))
+        if isinstance(title, bytes) and (said := " ".join(decode_text(title).replace("\0", "").split())):
+            return said
+    return ""

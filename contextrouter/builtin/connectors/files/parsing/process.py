@@ -1,0 +1,119 @@
+"""Parses files in a process of its own, which is killed when it takes too long: a file costs its own time and
+nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from typing import BinaryIO, cast
+
+import msgspec
+
+from contextrouter.builtin.connectors.files.parsing import worker
+from contextrouter.builtin.connectors.files.parsing.parsed import Parsed, Unreadable
+from contextrouter.errors import MissingDependency
+
+JOBS = 500
+"""Files after which a process makes room for a new one."""
+_PASSED_ON = (
+    "PATH",
+    "PYTHONPATH",
+    "PYTHONHOME",
+    "VIRTUAL_ENV",
+    "LD_LIBRARY_PATH",
+    "LANG",
+    "LC_ALL",
+    "SYSTEMROOT",
+    "TMPDIR",
+)
+_NAMES = {"pdfminer": "pdfminer-six", "docx": "python-docx", "pptx": "python-pptx"}
+
+
+class Parser:
+    """One process, started when it is needed. `parse` blocks: call it in a thread."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._process: subprocess.Popen[bytes] | None = None
+        self._jobs = 0
+        self._turn = threading.Lock()
+
+    def parse(self, data: bytes, media_type: str) -> Parsed:
+        """Return what a file says. Raises Unreadable."""
+        with self._turn:
+            late = threading.Event()
+            process = self._process or self._start()
+            clock = threading.Timer(self.seconds, _kill, (process, late))
+            clock.start()
+            try:
+                answer = self._ask(process, data, media_type)
+            finally:
+                clock.cancel()
+            self._jobs += 1
+            if answer is None or self._jobs >= JOBS or late.is_set():
+                self._end()
+        if answer is None:
+            slow = f"took more than {self.seconds:g} seconds to read."
+            raise Unreadable(slow if late.is_set() else "ended the process that read it.")
+        if answer.package:
+            name = _NAMES.get(answer.package, answer.package)
+            raise Unreadable(
+                str(
+                    MissingDependency(name, "rss" if name == "feedparser" else "documents", what="Reading it")
+                )
+            )
+        if answer.parsed is None:
+            raise Unreadable(answer.why)
+        return answer.parsed
+
+    def _ask(self, process: subprocess.Popen[bytes], data: bytes, media_type: str) -> worker.Answer | None:
+        """The answer; None when the process ended instead."""
+        try:
+            job = msgspec.json.encode(worker.Job(media_type, len(data)))
+            worker.send(cast(BinaryIO, process.stdin), job, data)
+            message = worker.receive(cast(BinaryIO, process.stdout))
+        except (OSError, ValueError):
+            return None
+        return None if message is None else msgspec.json.decode(message, type=worker.Answer)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        environment = {
+            name: os.environ[name] for name in _PASSED_ON if name in os.environ
+        }  # none of the secrets
+        self._jobs = 0
+        self._process = subprocess.Popen(  # noqa: S603 - this interpreter, and a module of this package
+            [sys.executable, "-P", "-m", worker.__name__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+        )
+        return self._process
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        process.wait()  # it was killed: this takes a moment, and leaves nothing behind
+        for pipe in (process.stdin, process.stdout):
+            with suppress(OSError, ValueError):
+                if pipe is not None:
+                    pipe.close()
+
+    def close(self) -> None:
+        """End the process. What it is reading is unreadable."""
+        process = self._process
+        if process is not None:
+            process.kill()
+        with self._turn:
+            self._end()
+
+
+def _kill(process: subprocess.Popen[bytes], late: threading.Event) -> None:
+    late.set()
+    process.kill()

@@ -1,0 +1,148 @@
+"""From the items of a JSON answer to documents, by JMESPath expressions that the settings give."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any
+from urllib.parse import urljoin
+
+from contextrouter.builtin.connectors.pages.feed_parser import parse_date, plain_text
+from contextrouter.errors import MissingDependency, SettingsError
+from contextrouter.fetch import check_url
+from contextrouter.model import Document
+
+SNIPPET_CHARACTERS = 200
+TEXTS = ("content", "id", "url", "title", "snippet", "language")
+LISTS = ("labels", "keywords")
+OTHERS = ("updated_at", "score")
+
+
+class Mapped:
+    """The expressions of one connector. `fields` that no document has become metadata."""
+
+    def __init__(self, results: str, fields: Mapping[str, str], kind: str, markup: bool) -> None:
+        self._texts = {"results": results or "@", **{f"fields.{name}": text for name, text in fields.items()}}
+        self._kind, self._markup = kind, markup
+        self._paths: dict[str, Any] = {}
+
+    def open(self, more: Mapping[str, str]) -> None:
+        """Compile the expressions, and `more`. Raises MissingDependency, SettingsError."""
+        try:
+            import jmespath
+        except ImportError:
+            raise MissingDependency("jmespath", "http") from None
+        for name, text in {**self._texts, **more}.items():
+            try:
+                self._paths[name] = jmespath.compile(text)
+            except jmespath.exceptions.JMESPathError as error:
+                why = str(error).splitlines()[0]
+                raise SettingsError(
+                    f"HttpApi.{name} {text!r} is no JMESPath expression ({why}); see jmespath.org."
+                ) from None
+
+    def find(self, name: str, answer: Any) -> Any:
+        """What an expression finds in an answer; None for nothing, or where the answer is not as the
+        expression supposes.
+        """
+        import jmespath
+
+        try:
+            return self._paths[name].search(answer)
+        except (
+            jmespath.exceptions.JMESPathError,
+            RecursionError,
+            ArithmeticError,
+            TypeError,
+            ValueError,
+            AttributeError,
+        ):
+            return None
+
+    def items(self, answer: Any) -> list[Any] | None:
+        """The items of an answer; None when there is no list where one should be. A single object is a list
+        of one.
+        """
+        found = self.find("results", answer)
+        return found if isinstance(found, list) else [found] if isinstance(found, Mapping) else None
+
+    def document(self, item: Any, source: str) -> tuple[Document, float | None] | str:
+        """The document of one item with its score, or why there is none."""
+        values = {
+            path.removeprefix("fields."): self.find(path, item)
+            for path in self._paths
+            if path.startswith("fields.")
+        }
+        texts = {name: _text(values.pop(name, None)) for name in TEXTS}
+        if self._markup:
+            texts |= {name: plain_text(texts[name]) for name in ("content", "title", "snippet")}
+        content = texts["content"] or texts["snippet"] or texts["title"]
+        if not content.strip():
+            return "an item has no content."
+        url = _address(source, texts["url"])
+        lists = {name: _texts(values.pop(name, None)) for name in LISTS}
+        moment, score = _moment(values.pop("updated_at", None)), values.pop("score", None)
+        id_ = (
+            texts["id"]
+            or url
+            or sha256(f"{texts['title']}\0{content}".encode("utf-8", "replace")).hexdigest()
+        )
+        made = Document(
+            content=content,
+            id=id_,
+            url=url,
+            title=texts["title"],
+            snippet=texts["snippet"] or content[:SNIPPET_CHARACTERS],
+            kind=self._kind,
+            language=texts["language"] or None,
+            updated_at=moment,
+            untrusted=True,
+            labels=lists["labels"],
+            keywords=lists["keywords"],
+            metadata={name: value for name, value in values.items() if value is not None},
+        )
+        number = float(score) if isinstance(score, int | float) and not isinstance(score, bool) else None
+        return made, number
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value.strip()
+    if value is None:
+        return ""
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return "\n".join(value).strip()
+    return str(value) if isinstance(value, int | float) else json.dumps(value, ensure_ascii=False)
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    given: Sequence[Any] = value if isinstance(value, list) else [value]
+    return tuple(
+        dict.fromkeys(
+            str(each) for each in given if isinstance(each, str | int | float) and str(each).strip()
+        )
+    )
+
+
+def _address(source: str, url: str) -> str:
+    """An http address, absolute; empty for anything else."""
+    if not url:
+        return ""
+    try:
+        return check_url(urljoin(source, url))
+    except ValueError:
+        return ""
+
+
+def _moment(value: Any) -> datetime | None:
+    """A date as a text, or in seconds or milliseconds since 1970."""
+    if isinstance(value, str):
+        return parse_date(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            return datetime.fromtimestamp(value / 1000 if abs(value) > 1e11 else value, UTC)
+        except (ValueError, OverflowError, OSError):
+            return None
+    return None

@@ -1,0 +1,82 @@
+"""The text of a web page by what its bytes, its server or itself say of its characters."""
+
+from __future__ import annotations
+
+import codecs
+import re
+
+SNIFFED = 4_096
+"""Bytes at the beginning of a page in which it may name its charset."""
+
+_META = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([A-Za-z0-9._-]{1,40})", re.I)
+_XML = re.compile(rb"^\s*<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([A-Za-z0-9._-]{1,40})[\"']")
+_HEADER = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9._-]{1,40})", re.I)
+BOMS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+# Names that the web uses for their supersets.
+_WIDER = {"gb2312": "gb18030", "gbk": "gb18030", "iso8859-1": "cp1252", "ascii": "cp1252"}
+# Codecs of Python that nothing on the web is written in, and that take hostile input badly.
+_NO_CHARSETS = {"idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined", "utf-7"}
+
+
+def known(name: str) -> str | None:
+    """The codec to decode with; None for one that is unknown, or that cannot be right where ASCII was
+    read.
+    """
+    try:
+        codec = codecs.lookup(name).name
+        b"x".decode(codec)  # refuses what is no charset; for no bytes at all it would not even look
+    except (LookupError, UnicodeError):
+        return None
+    if codec.replace("_", "-") in _NO_CHARSETS or codec.startswith(("utf-16", "utf-32")):
+        return None
+    return _WIDER.get(codec, codec)
+
+
+def by_header(content_type: str) -> list[str]:
+    """The charset that a `Content-Type` names, if it names one."""
+    return _HEADER.findall(content_type)[:1]
+
+
+def decoded(body: bytes, said: list[str]) -> str:
+    """Decode by the byte order mark, else by the first charset `said` that is one, which a few broken bytes
+    do not overrule.
+    """
+    for mark, encoding in BOMS:
+        if body.startswith(mark):
+            return body.decode(encoding, "replace").removeprefix("\ufeff")
+    name = next(filter(None, map(known, said)), "utf-8")
+    for candidate in dict.fromkeys((name, "utf-8")):
+        try:
+            return body.decode(candidate)
+        except UnicodeDecodeError:
+            continue
+    return body.decode(name, "replace")
+
+
+def page_text(body: bytes, content_type: str) -> str:
+    """The text of a page: the server's word stands over the page's own, as in browsers; without either, UTF-8
+    or Windows-1252.
+    """
+    inside = [
+        match.group(1).decode() for match in (_META.search(body[:SNIFFED]), _XML.search(body[:400])) if match
+    ]
+    said = [*by_header(content_type), *inside]
+    if not any(map(known, said)):
+        try:
+            return body.decode().removeprefix("\ufeff")
+        except UnicodeDecodeError:
+            said = ["utf-8" if body.count(b"\xef\xbf\xbd") or _mostly_utf8(body) else "cp1252"]
+    return decoded(body, said)
+
+
+def _mostly_utf8(body: bytes) -> bool:
+    """Whether what is not ASCII is UTF-8 but for a few broken bytes."""
+    text = body[: 1 << 20].decode("utf-8", "replace")
+    broken = text.count("\ufffd")
+    return broken * 5 < sum(letter > "\x7f" for letter in text)

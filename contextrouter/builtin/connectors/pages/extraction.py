@@ -1,0 +1,220 @@
+"""Pages to text and long feeds to documents, in processes that can be killed: what takes too long costs only
+its own time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import msgspec
+
+from contextrouter.builtin.connectors.pages import extraction_worker
+from contextrouter.builtin.connectors.pages.feed_parser import Feed, parse_feed, plain_text
+from contextrouter.errors import MissingDependency
+from contextrouter.runtime.threads import Threads
+
+WORKERS = 2
+JOBS = 500
+"""Pages after which a process makes room for a new one."""
+LONG_FEED = 256_000
+"""Bytes up to which a feed is parsed in a thread of this process: at worst in about half a second."""
+_PASSED_ON = (
+    "PATH",
+    "PYTHONPATH",
+    "PYTHONHOME",
+    "VIRTUAL_ENV",
+    "LD_LIBRARY_PATH",
+    "LANG",
+    "LC_ALL",
+    "SYSTEMROOT",
+    "TMPDIR",
+)
+
+
+class Extracted(msgspec.Struct, frozen=True, kw_only=True):
+    """What a page says. `how` it was got: strict, loose, recall, baseline, description or text; without text
+    there is a `why`.
+    """
+
+    text: str = ""
+    title: str = ""
+    author: str = ""
+    date: str = ""
+    site: str = ""
+    description: str = ""
+    language: str = ""
+    how: str = ""
+    why: str = ""
+    hidden: int = 0  # characters that no reader of the page sees, taken out
+    linked: float = 0.0  # share of the text that is links
+    links: Sequence[str] = ()
+    noindex: bool = False
+    nofollow: bool = False
+
+    @property
+    def moment(self) -> datetime | None:
+        """The date as an instant; None for none, or an absurd one."""
+        with suppress(ValueError):
+            moment = datetime.fromisoformat(self.date)
+            moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+            if moment.year >= 1990 and moment.timestamp() < datetime.now(UTC).timestamp() + 366 * 86_400:
+                return moment
+        return None
+
+
+class Extractor:
+    """Reads pages and long feeds in at most two processes, started when they are needed. A page has
+    `seconds`.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._threads: Threads | None = None
+        self._idle: list[_Worker] = []
+        self._busy: set[_Worker] = set()
+        self._places: asyncio.Semaphore
+
+    async def open(self, *, pages: bool = True) -> None:
+        """Make ready, for feeds alone or for pages, too; no process is started yet. Raises
+        MissingDependency.
+        """
+        for package in ("trafilatura", "lxml_html_clean") if pages else ():
+            if find_spec(package) is None:
+                raise MissingDependency(package, "web", what="Reading web pages")
+        if self._threads is None:
+            self._threads, self._places = Threads(WORKERS, "extract"), asyncio.Semaphore(WORKERS)
+
+    async def aclose(self) -> None:
+        """End the processes."""
+        threads, self._threads = self._threads, None
+        for worker in (*self._idle, *self._busy):
+            worker.kill()
+        self._idle.clear()
+        if threads is not None:
+            threads.close()
+
+    async def read(self, html: str, url: str) -> Extracted:
+        """Return what a page says; also a page that cannot be read, or not in time, is an answer, with a
+        `why`.
+        """
+        if self._threads is None:
+            return Extracted(why="the connector was closed meanwhile.")
+        try:
+            answer = await self._ask({"html": html, "url": url}, self.seconds)
+        except TimeoutError:
+            return Extracted(why=f"reading it took more than {self.seconds:g} seconds.")
+        return (
+            Extracted(why="the process that read it ended.")
+            if answer is None
+            else msgspec.convert(answer, Extracted)
+        )
+
+    async def feed(self, body: bytes, url: str, content_type: str, max_items: int, seconds: float) -> Feed:
+        """What `parse_feed` returns, and raises. Raises ValueError also for a feed that cannot be parsed
+        within `seconds`.
+        """
+        if self._threads is None:
+            raise ValueError("the connector was closed meanwhile.")
+        if len(body) <= LONG_FEED:
+            return await self._threads.run(parse_feed, body, url, content_type, max_items)
+        job = {"feed": base64.b64encode(body).decode(), "url": url, "type": content_type, "items": max_items}
+        try:
+            answer = await self._ask(job, seconds)
+        except TimeoutError:
+            raise ValueError(f"to parse it took more than {seconds:g} seconds.") from None
+        if answer is None:
+            raise ValueError("the process that parsed it ended.")
+        if why := answer.get("why"):
+            raise ValueError(why)
+        return msgspec.convert(answer["feed"], Feed)
+
+    async def _ask(self, job: dict[str, Any], seconds: float) -> dict[str, Any] | None:
+        """What a process answers; None when it ended instead. Raises TimeoutError when that takes longer than
+        `seconds`.
+        """
+        assert self._threads is not None
+        async with self._places:
+            worker = self._idle.pop() if self._idle else _Worker()
+            self._busy.add(worker)
+            answer = None
+            try:
+                async with asyncio.timeout(seconds):
+                    answer = await self._threads.run(worker.ask, job | {"seconds": seconds})
+            finally:
+                self._busy.discard(worker)
+                if answer is not None and worker.jobs < JOBS and self._threads is not None:
+                    self._idle.append(worker)
+                else:
+                    worker.kill()  # without an answer: it would come to nobody, or to the next
+        return answer
+
+    def plain(self, text: str) -> Extracted:
+        """A page that is no HTML: its text, titled by its first line."""
+        lines = text.strip().splitlines()
+        title = plain_text(lines[0].lstrip("# ").strip())[:200] if lines else ""
+        return Extracted(text=text.strip(), title=title, how="text", why="" if lines else "it is empty.")
+
+
+class _Worker:
+    """One process. `ask` blocks: it runs in a thread, and ends when the process is killed."""
+
+    def __init__(self) -> None:
+        self.jobs = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._killed = self._asked = False
+
+    def ask(self, job: dict[str, Any]) -> dict[str, Any] | None:
+        """The answer to one job; None when the process ended instead."""
+        self.jobs += 1
+        self._asked = True
+        process = self._process or self._start()
+        try:
+            extraction_worker.send(cast(BinaryIO, process.stdin), job)
+            return extraction_worker.receive(cast(BinaryIO, process.stdout))
+        except (OSError, ValueError):
+            return None
+        finally:
+            self._asked = False
+            if self._killed:
+                self._end(process)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        environment = {
+            name: os.environ[name] for name in _PASSED_ON if name in os.environ
+        }  # none of the secrets
+        process = self._process = subprocess.Popen(  # noqa: S603 - this interpreter, and a file of this package
+            [sys.executable, "-P", str(Path(extraction_worker.__file__))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+        )
+        if self._killed:
+            process.kill()
+        return process
+
+    def kill(self) -> None:
+        """End the process, whatever it does. Returns at once."""
+        self._killed = True
+        process = self._process
+        if process is not None:
+            process.kill()
+            if not self._asked:  # else whoever waits for its answer sees it end, and closes it
+                self._end(process)
+
+    def _end(self, process: subprocess.Popen[bytes]) -> None:
+        process.wait()  # it was killed: this takes a moment, and leaves nothing behind
+        for pipe in (process.stdin, process.stdout):
+            with suppress(OSError, ValueError):
+                if pipe is not None:
+                    pipe.close()

@@ -1,0 +1,438 @@
+"""Turns the bytes of a feed into documents: RSS 0.9 to 2.0, RDF, Atom by feedparser, and JSON Feed."""
+
+from __future__ import annotations
+
+import calendar
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from hashlib import sha256
+from html import unescape
+from io import BytesIO
+from typing import Any, NamedTuple
+from urllib.parse import urljoin, urlsplit
+
+from contextrouter.builtin.connectors.pages.charset import by_header, decoded
+from contextrouter.builtin.connectors.pages.hidden_text import invisible
+from contextrouter.model import Document
+
+HTML_CHARACTERS = 200_000
+"""Markup of one item that is read."""
+TAG_CHARACTERS = 2_000
+"""Within this length a `>` in quotes does not end a tag; beyond it, the first one does."""
+SNIPPET_CHARACTERS = 200
+
+_DECLARED = re.compile(rb"^\s*<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([A-Za-z0-9._-]{1,40})[\"']")
+_DECLARATION = re.compile(r"^\s*<\?xml[^>]*\?>")
+_DOCTYPE = re.compile(r"""(?:"[^"]*"|'[^']*'|[^\[>"'])*(\[)?""")  # up to its internal subset, or its end
+_NAME = re.compile(r"<(/?[A-Za-z][A-Za-z0-9:-]*)")
+_TAG = re.compile(r"""<[^>"']*(?:"[^"]*"[^>"']*|'[^']*'[^>"']*)*>""")
+_STYLE = re.compile(r"""\sstyle\s*=\s*["']([^"'>]*)|\s(hidden)(?=[\s>=/])""", re.I)
+_ANY_TAG = re.compile(r"<[^>]*>")
+_SPACES = re.compile(r"\s+")
+_HUGE_REFERENCE = re.compile(r"&#(?:[0-9]{8,}|[xX][0-9a-fA-F]{7,});?")
+_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+AHEAD = timedelta(days=366)
+"""Dates before the one, or further ahead than the other, are mistakes: they say nothing, and would rank above
+everything.
+"""
+_WEEKDAY = re.compile(r"^\s*[^\W\d]+\.?,?\s+(?=\d)")
+_MONTHS = {
+    "janv": "Jan",
+    "ene": "Jan",
+    "jän": "Jan",
+    "gen": "Jan",
+    "févr": "Feb",
+    "fév": "Feb",
+    "fev": "Feb",
+    "mär": "Mar",
+    "mrz": "Mar",
+    "mars": "Mar",
+    "mrt": "Mar",
+    "avr": "Apr",
+    "abr": "Apr",
+    "mai": "May",
+    "mag": "May",
+    "mei": "May",
+    "juin": "Jun",
+    "giu": "Jun",
+    "juil": "Jul",
+    "lug": "Jul",
+    "août": "Aug",
+    "ago": "Aug",
+    "sept": "Sep",
+    "set": "Sep",
+    "okt": "Oct",
+    "ott": "Oct",
+    "out": "Oct",
+    "déc": "Dec",
+    "dez": "Dec",
+    "dic": "Dec",
+}
+
+
+class Feed(NamedTuple):
+    """A feed's title, its items as documents in the feed's order, and what was wrong with it."""
+
+    title: str
+    documents: list[Document]
+    problems: list[str]
+
+
+class _Item(NamedTuple):
+    """An item before it is a document: fields as the feed gave them, the text already plain."""
+
+    guid: str
+    link: str
+    title: str
+    text: str
+    raw_date: str
+    moment: datetime | None
+    labels: tuple[str, ...]
+    language: str | None
+    hidden: int = 0  # characters of its text that no reader sees, taken out
+
+
+def parse_feed(body: bytes, url: str, content_type: str = "", max_items: int = 500) -> Feed:
+    """Parse a feed that came from `url`. Items that cannot be used are left out, with a reason in
+    `.problems`.
+
+    Raises ValueError when it is no feed at all, or declares entities.
+    """
+    text = decode(body, content_type)
+    if text.lstrip().startswith("{"):
+        title, base, items, problems = _json_feed(text, url)
+    else:
+        refuse_entities(text)
+        title, base, items, problems = _xml_feed(text, url)
+    documents = (_document(item, base, title, problems) for item in items[:max_items])
+    return Feed(title, distinct(document for document in documents if document), problems)
+
+
+def distinct(documents: Iterable[Document]) -> list[Document]:
+    """Drop what comes again, in this feed or another; two links under one id are two documents, and the
+    second gets its own.
+    """
+    kept: dict[str, Document] = {}
+    for document in documents:
+        if document.id in kept and kept[document.id].url != document.url:
+            document = document.replace(
+                id=f"{document.id}#{sha256(document.url.encode('utf-8', 'replace')).hexdigest()[:12]}"
+            )
+        kept.setdefault(document.id, document)
+    return list(kept.values())
+
+
+def decode(body: bytes, content_type: str = "") -> str:
+    """Return the text of a feed by its byte order mark or its declared charset, which a few broken bytes do
+    not overrule.
+    """
+    declared = _DECLARED.search(body[:400])
+    return decoded(body, [*([declared.group(1).decode()] if declared else []), *by_header(content_type)])
+
+
+def refuse_entities(text: str) -> None:
+    """Raise ValueError when the document type declares entities, before any parser expands one.
+
+    Only what stands before the root element can declare any; an article may write about them.
+    """
+    place = 0
+    while (place := text.find("<", place)) >= 0:
+        if text.startswith("<?", place):
+            place = text.find("?>", place)
+        elif text.startswith("<!--", place):
+            place = text.find("-->", place)
+        elif text.startswith("<!", place):
+            subset = _DOCTYPE.match(text, place)
+            assert subset is not None
+            if subset.group(1) and re.search("<!ENTITY", text, re.I):
+                raise ValueError("it declares entities, which feeds need not and attacks do; it is refused.")
+            place = subset.end()
+        else:
+            return
+        if place < 0:
+            return
+
+
+def _xml_feed(text: str, url: str) -> tuple[str, str, list[_Item], list[str]]:
+    import feedparser
+
+    clean = _CONTROLS.sub("", _DECLARATION.sub("", text, count=1))
+    data = b'<?xml version="1.0" encoding="utf-8"?>' + clean.encode("utf-8", "replace")
+    headers = {"content-type": "application/xml; charset=utf-8"}
+    try:
+        parsed = feedparser.parse(
+            BytesIO(data), response_headers=headers, sanitize_html=False, resolve_relative_uris=False
+        )
+    except (
+        Exception
+    ) as error:  # whatever hostile bytes make of the parser is this feed's failure, nobody else's
+        raise ValueError(f"the parser failed on it ({type(error).__name__}: {error}).") from error
+    if not parsed.get("version") and not parsed.entries:
+        raise ValueError("it is no feed: neither RSS nor Atom nor JSON Feed.")
+    problems = (
+        [f"not well-formed ({parsed.get('bozo_exception')}); read as far as it goes."] if parsed.bozo else []
+    )
+    title = _plain(parsed.feed, "title")
+    return (
+        title,
+        _base(url, dict.get(parsed.feed, "link")),
+        [_xml_item(entry) for entry in parsed.entries],
+        problems,
+    )
+
+
+def _xml_item(entry: dict[str, Any]) -> _Item:
+    # dict.get: the parser's own get() answers for other keys, with a warning.
+    def text(key: str) -> str:
+        value = dict.get(entry, key)
+        return value.strip() if isinstance(value, str) else ""
+
+    contents = dict.get(entry, "content") or []
+    markup = max((content.get("value") or "" for content in contents), key=len, default="") or text("summary")
+    content, hidden = visible_text(markup)
+    parsed = dict.get(entry, "updated_parsed") or dict.get(entry, "published_parsed")
+    raw = text("updated") or text("published")
+    tags = dict.get(entry, "tags") or []
+    return _Item(
+        guid=text("id"),
+        link=text("link"),
+        title=_plain(entry, "title"),
+        text=content,
+        hidden=hidden,
+        raw_date=raw,
+        moment=_from_parts(parsed) or parse_date(raw),
+        language=None,
+        labels=tuple(dict.fromkeys(str(tag.get("term")) for tag in tags if tag.get("term"))),
+    )
+
+
+def _plain(entry: dict[str, Any], key: str) -> str:
+    """A title as plain text: markup is taken out only where the feed's type says there is some."""
+    value = dict.get(entry, key) or ""
+    detail = dict.get(entry, f"{key}_detail") or {}
+    return plain_text(value) if "html" in str(detail.get("type")) else " ".join(str(value).split())
+
+
+def _json_feed(text: str, url: str) -> tuple[str, str, list[_Item], list[str]]:
+    try:
+        feed = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"it is no JSON ({error}).") from None
+    if not isinstance(feed, dict) or not str(feed.get("version", "")).startswith(
+        "https://jsonfeed.org/version/"
+    ):
+        raise ValueError("it is JSON, but no JSON Feed: its `version` does not say so.")
+    entries = feed.get("items")
+    items = (
+        [_json_item(item) for item in entries if isinstance(item, dict)] if isinstance(entries, list) else []
+    )
+    return _text(feed, "title"), _base(url, feed.get("home_page_url")), items, []
+
+
+def _text(item: Mapping[str, Any], *keys: str) -> str:
+    """The first of `keys` that holds a text; a number counts as one, as in ids."""
+    for key in keys:
+        value = item.get(key)
+        if isinstance(value, str | int) and not isinstance(value, bool) and str(value).strip():
+            return str(value).strip()
+    return ""
+
+
+def _json_item(item: Mapping[str, Any]) -> _Item:
+    raw, tags = _text(item, "date_modified", "date_published"), item.get("tags")
+    content, hidden = visible_text(_text(item, "content_html"))
+    return _Item(
+        guid=_text(item, "id"),
+        link=_text(item, "url", "external_url"),
+        title=_text(item, "title"),
+        text=content or _text(item, "content_text", "summary"),
+        hidden=hidden,
+        raw_date=raw,
+        moment=parse_date(raw),
+        labels=tuple(tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else (),
+        language=_text(item, "language") or None,
+    )
+
+
+def _base(url: str, link: object) -> str:
+    """What relative links of a feed are relative to: the site it names, else its own address."""
+    try:
+        site = urljoin(url, link) if isinstance(link, str) else ""
+    except ValueError:
+        site = ""
+    return site if site.startswith(("http://", "https://")) else url
+
+
+def _document(item: _Item, base: str, feed_title: str, problems: list[str]) -> Document | None:
+    link = item.link
+    if link:
+        try:
+            link = urljoin(base, link)
+            parts = urlsplit(link)
+            absolute = parts.scheme in ("http", "https") and bool(parts.hostname)
+        except ValueError:
+            absolute = False
+        if not absolute:
+            problems.append(
+                f"item {item.title or item.guid!r}: link {item.link!r} cannot be made an http address; left"
+                " out."
+            )
+            return None
+    content = item.text or item.title
+    if not content:
+        problems.append(f"item {item.guid or item.link!r}: has neither a title nor a text; left out.")
+        return None
+    moment = item.moment
+    if moment is not None and not EARLIEST < moment < datetime.now(UTC) + AHEAD:
+        problems.append(
+            f"item {item.title or item.guid!r}: its date {item.raw_date!r} is absurd; it counts as undated."
+        )
+        moment = None
+    metadata: dict[str, Any] = {"feed": feed_title} if feed_title else {}
+    if item.hidden:
+        metadata["hidden_characters"] = item.hidden
+    if item.raw_date:
+        metadata["date"] = item.raw_date
+    return Document(
+        content=content,
+        id=item.guid or link or sha256(f"{item.title}\0{content}".encode("utf-8", "replace")).hexdigest(),
+        url=link,
+        title=item.title,
+        kind="web",
+        snippet=content[:SNIPPET_CHARACTERS],
+        updated_at=moment,
+        labels=item.labels,
+        language=item.language,
+        metadata=metadata,
+        untrusted=True,
+    )
+
+
+def _from_parts(parts: Any) -> datetime | None:
+    try:
+        return datetime.fromtimestamp(calendar.timegm(parts), UTC) if parts else None
+    except (ValueError, OverflowError, OSError, TypeError):
+        return None
+
+
+def parse_date(text: str) -> datetime | None:
+    """Return an ISO or RFC 822 date as an aware instant in UTC, also with a weekday or month in another
+    language; else None.
+    """
+    if not text or len(text) > 100:
+        return None
+    plain = _WEEKDAY.sub("", text.strip())
+    plain = re.sub(
+        r"[^\W\d_]+\.?", lambda word: _MONTHS.get(word.group().lower().rstrip("."), word.group()), plain
+    )
+    for candidate, parse in ((text.strip(), datetime.fromisoformat), (plain, parsedate_to_datetime)):
+        try:
+            moment = parse(candidate)
+            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+        except (ValueError, TypeError, IndexError, OverflowError):
+            continue
+    return None
+
+
+_BREAKS = frozenset(
+    {
+        "p",
+        "div",
+        "br",
+        "li",
+        "ul",
+        "ol",
+        "tr",
+        "table",
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "blockquote",
+        "pre",
+        "hr",
+        "section",
+        "article",
+        "figure",
+        "figcaption",
+        "dt",
+        "dd",
+    }
+)
+_SILENT = frozenset({"script", "style", "template", "noscript", "iframe"})
+
+
+def plain_text(markup: str) -> str:
+    """Return the text of HTML, one line per block, entities resolved, spaces squeezed; in linear time on any
+    input.
+    """
+    return visible_text(markup)[0]
+
+
+def visible_text(markup: str) -> tuple[str, int]:
+    """As `plain_text`, and how many characters were left out because they are styled so that no reader sees
+    them.
+    """
+    markup = _HUGE_REFERENCE.sub("\ufffd", markup[:HTML_CHARACTERS])
+    gone: list[int] = []
+    text = "".join(unescape(part) if kept else part for part, kept in _parts(markup, gone))
+    lines = (" ".join(line.split()) for line in text.split("\n"))
+    return "\n".join(line for line in lines if line), sum(gone)
+
+
+def _parts(markup: str, gone: list[int]) -> Iterator[tuple[str, bool]]:
+    """Yield (text, True) between tags, and (space, False) in place of tags. A `<` that begins no tag is
+    text.
+    """
+    place = 0
+    while (opening := markup.find("<", place)) >= 0:
+        yield _SPACES.sub(" ", markup[place:opening]), True
+        name = _NAME.match(markup, opening)
+        if name:
+            place, space = _after_tag(markup, opening, name.group(1).lower())
+            if place - opening < TAG_CHARACTERS and (style := _STYLE.search(markup, opening, place)):
+                after = (
+                    _after_element(markup, place, name.group(1)) if style[2] or invisible(style[1]) else place
+                )
+                gone.append(len(_ANY_TAG.sub("", markup[place:after]).strip()))
+                place = after
+            yield space, False
+        elif markup.startswith(("<!--", "<!", "<?"), opening):
+            end = "-->" if markup.startswith("<!--", opening) else ">"
+            place = markup.find(end, opening) + len(end)
+            if place < len(end):
+                return
+        else:
+            yield "<", True
+            place = opening + 1
+    yield _SPACES.sub(" ", markup[place:]), True
+
+
+def _after_element(markup: str, place: int, name: str) -> int:
+    """Where the text goes on after the element that was opened before `place`; one that is never closed ends
+    all.
+    """
+    depth = 1
+    for tag in re.compile(rf"<(/?){re.escape(name)}\b[^>]*>", re.I).finditer(markup, place):
+        depth += -1 if tag[1] else 1
+        if not depth:
+            return tag.end()
+    return len(markup)
+
+
+def _after_tag(markup: str, opening: int, name: str) -> tuple[int, str]:
+    """Where the text goes on after the tag that begins at `opening`, and the space it leaves. A tag without
+    end ends all.
+    """
+    tag = _TAG.match(markup, opening, opening + TAG_CHARACTERS)
+    place = tag.end() if tag else markup.find(">", opening) + 1 or len(markup)
+    if name in _SILENT:
+        close = re.compile(f"</{name}[^>]*>", re.I).search(markup, place)
+        return (close.end() if close else len(markup)), " "
+    return place, "\n" if name.lstrip("/") in _BREAKS else " " if name in ("td", "th") else ""

@@ -1,0 +1,182 @@
+"""One web page: fetched, decoded, read, cut into passages; or the reason why not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from hashlib import sha256
+from time import monotonic
+from typing import NamedTuple
+
+from contextrouter.builtin.connectors.bm25 import Bm25
+from contextrouter.builtin.connectors.markup import markdown_passages, text_passages
+from contextrouter.builtin.connectors.matching import matches
+from contextrouter.builtin.connectors.pages.charset import page_text
+from contextrouter.builtin.connectors.pages.extraction import Extracted, Extractor
+from contextrouter.builtin.connectors.pages.extraction_worker import LINKED
+from contextrouter.errors import SourceError, SourceTimeout
+from contextrouter.fetch import PAGES, Fetched, Fetcher, FetchFailed
+from contextrouter.model import Document, Hit, Query
+from contextrouter.runtime.threads import Threads
+
+TITLE, HEADING, BODY = 3.0, 2.0, 1.0
+SNIPPET_CHARACTERS = 200
+_DEAD = (404, 410)
+
+
+class Page(NamedTuple):
+    """A page as it was read. Without a document there is a `problem`, or it was `skipped` for a reason that
+    is nobody's fault.
+    """
+
+    url: str
+    read: float  # time.monotonic()
+    document: Document | None = None
+    passages: tuple[Document, ...] = ()
+    links: tuple[str, ...] = ()
+    problem: str = ""
+    skipped: str = ""
+    late: bool = False
+    dead: bool = False  # the server has no such page
+    retry_after: float = 0.0
+    digest: bytes = b""
+
+
+class Reader:
+    """Reads pages; the fetcher and the extractor are its own connector's, which opens and closes them."""
+
+    def __init__(self, fetcher: Fetcher, extractor: Extractor, kind: str) -> None:
+        self.fetcher, self.extractor, self._kind = fetcher, extractor, kind
+
+    async def read(
+        self,
+        url: str,
+        threads: Threads,
+        *,
+        known: Page | None = None,
+        deadline: float | None = None,
+        polite: bool = False,
+    ) -> Page:
+        """Read one page, as `known` when it did not change. Raises nothing that the page or its server could
+        cause.
+        """
+        begun = monotonic()
+        try:
+            fetched = await self.fetcher.get(url, accept=PAGES, deadline=deadline, polite=polite)
+        except FetchFailed as failed:
+            dead = failed.status in _DEAD
+            return Page(url, begun, problem=str(failed), dead=dead, retry_after=failed.retry_after or 0.0)
+        except SourceTimeout as late:
+            return Page(url, begun, problem=str(late), late=True)
+        except SourceError as error:
+            return Page(url, begun, problem=str(error))
+        digest = sha256(fetched.body).digest()
+        if known is not None and known.document is not None and known.digest == digest:
+            return known._replace(read=begun, problem="", late=False)
+        page = self.made(url, begun, fetched, await self.extracted(fetched, threads), polite)
+        return page._replace(digest=digest)
+
+    async def extracted(self, fetched: Fetched, threads: Threads) -> Extracted:
+        """What a fetched page says."""
+        text = await threads.run(page_text, fetched.body, fetched.content_type)
+        kind = fetched.content_type.partition(";")[0].strip().lower()
+        if "html" in kind or "xml" in kind or (not kind and text.lstrip()[:1] == "<"):
+            return await self.extractor.read(text, fetched.url)
+        return self.extractor.plain(text)
+
+    def made(self, url: str, begun: float, fetched: Fetched, found: Extracted, polite: bool) -> Page:
+        """The page of what was extracted."""
+        links = () if polite and found.nofollow else tuple(found.links)
+        shown = self.fetcher.masked(fetched.url)
+        if polite and found.noindex:
+            return Page(url, begun, links=links, skipped=f"{shown} does not want to be in an index.")
+        if not found.text:
+            return Page(url, begun, links=links, problem=f"{shown} has no text to read: {found.why}")
+        if found.linked > LINKED:
+            share = f"{found.linked:.0%}"
+            return Page(
+                url,
+                begun,
+                links=links,
+                skipped=f"{shown} is a list of other pages ({share} of its text are links).",
+            )
+        whole = document_of(found, fetched.url, self._kind, markdown=found.how != "text")
+        return Page(url, begun, whole, passages_of(whole), links)
+
+
+def document_of(found: Extracted, url: str, kind: str, *, markdown: bool = True) -> Document:
+    """The whole text of a page as one document."""
+    metadata = {
+        name: value for name in ("author", "site", "description", "date") if (value := getattr(found, name))
+    }
+    if found.hidden:
+        metadata["hidden_characters"] = found.hidden
+    if found.how not in ("strict", "loose", "text"):
+        metadata["extracted_by"] = found.how  # not the article, but what could be had instead of it
+    return Document(
+        content=found.text,
+        id=url,
+        url=url,
+        title=found.title,
+        kind=kind,
+        snippet=found.text[:SNIPPET_CHARACTERS],
+        media_type="text/markdown" if markdown else "text/plain",
+        language=found.language or None,
+        updated_at=found.moment,
+        synced_at=datetime.now(UTC),
+        metadata=metadata,
+        untrusted=True,
+    )
+
+
+def passages_of(whole: Document) -> tuple[Document, ...]:
+    """The passages of a page; each names the page as its parent."""
+    cut = markdown_passages if whole.media_type == "text/markdown" else text_passages
+    return tuple(
+        whole.replace(
+            content=piece.text,
+            path=piece.path,
+            id=f"{whole.id}#{number}",
+            parent=whole.id,
+            snippet=piece.text[:SNIPPET_CHARACTERS],
+        )
+        for number, piece in enumerate(cut(whole.content, whole.title))
+    )
+
+
+class Passages:
+    """The passages of some pages, ready to be searched. Made and asked in threads."""
+
+    def __init__(self, pages: Sequence[Page]) -> None:
+        known: dict[str, Document] = {}
+        for page in pages:
+            for passage in page.passages:
+                known.setdefault(passage.id, passage)
+        self.all = tuple(known.values())
+        self._ranking = Bm25(
+            [((p.title, TITLE), ("\n".join(p.path), HEADING), (p.content, BODY)) for p in self.all]
+        )
+
+    def best(self, query: Query, per_page: int) -> list[Hit]:
+        """The passages that match, best first, at most so many of each page."""
+        taken: dict[str | None, int] = {}
+        hits: list[Hit] = []
+        found = self._ranking.search(
+            query.text, len(self.all), lambda number: matches(self.all[number], query)
+        )
+        for number, score in found:
+            passage = self.all[number]
+            if len(hits) >= query.limit:
+                break
+            if taken.get(passage.parent, 0) < per_page:
+                taken[passage.parent] = taken.get(passage.parent, 0) + 1
+                hits.append(Hit(document=passage, score=score))
+        return hits
+
+    def first(self, query: Query) -> list[Hit]:
+        """The first passage of each page, in the pages' order: what a search engine found without a word in
+        common.
+        """
+        firsts = {passage.parent: passage for passage in reversed(self.all)}
+        listed = [firsts[parent] for parent in dict.fromkeys(passage.parent for passage in self.all)]
+        return [Hit(document=passage) for passage in listed if matches(passage, query)][: query.limit]

@@ -1,0 +1,46 @@
+"""Texts with `{names}` in them, filled in where a request is made."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any
+from urllib.parse import quote
+
+_NAME = re.compile(r"\{([a-z_]+)\}")
+
+
+def names(template: Any) -> set[str]:
+    """The names in a template: a text, or a table or list of them."""
+    if isinstance(template, str):
+        return set(_NAME.findall(template))
+    if isinstance(template, Mapping):
+        return set().union(*map(names, template.values()))
+    return set().union(*map(names, template)) if isinstance(template, list | tuple) else set()
+
+
+def check(template: Any, known: Collection[str], where: str) -> None:
+    """Raise ValueError for a name that is not known."""
+    unknown = sorted(names(template) - set(known))
+    if unknown:
+        raise ValueError(
+            f"{where} holds {{{unknown[0]}}}, which is not known; known are"
+            f" {', '.join(f'{{{n}}}' for n in known)}."
+        )
+
+
+def in_url(template: str, values: Mapping[str, Any]) -> str:
+    """Fill in a URL; what is put in can end neither its place in the path nor its parameter."""
+    return _NAME.sub(lambda match: quote(str(values[match[1]]).encode("utf-8", "replace"), safe=""), template)
+
+
+def filled(template: Any, values: Mapping[str, Any]) -> Any:
+    """Fill in texts, also within tables and lists. A text that is one name alone becomes that value itself,
+    numbers included.
+    """
+    if isinstance(template, str):
+        alone = _NAME.fullmatch(template)
+        return values[alone[1]] if alone else _NAME.sub(lambda match: str(values[match[1]]), template)
+    if isinstance(template, Mapping):
+        return {key: filled(value, values) for key, value in template.items()}
+    return [filled(value, values) for value in template] if isinstance(template, list | tuple) else template

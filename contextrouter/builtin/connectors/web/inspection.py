@@ -1,0 +1,83 @@
+"""What the router sees of one page or feed, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from time import monotonic
+
+from contextrouter.builtin.connectors.pages.page_reader import Reader
+from contextrouter.errors import SourceError
+from contextrouter.fetch import FEEDS, Fetched, FetchFailed, FetchLate
+from contextrouter.runtime.threads import Threads
+
+_FEED = ("<rss", "<feed", "<rdf:rdf", "jsonfeed.org")
+ITEMS = 500
+SHOWN_ITEMS = 5
+
+
+async def inspected(reader: Reader, threads: Threads, url: str) -> AsyncIterator[tuple[str, str]]:
+    """Yield a step's name and what is to be seen of it. Raises SourceError at the end when nothing came of
+    it.
+    """
+    fetcher = reader.fetcher
+    try:
+        rules = await fetcher.rules(url)
+        allowed = "allows" if rules.allows(url) else "does not allow"
+        yield (
+            "robots",
+            f"robots.txt {allowed} a crawler to read it"
+            + (f", every {rules.delay:g} s" if rules.delay else ""),
+        )
+        fetched = await fetcher.get(url, accept=FEEDS)
+    except (FetchFailed, FetchLate) as failed:
+        for step in failed.steps:
+            yield "fetch", step
+        raise
+    for step in fetched.steps:
+        yield "fetch", step
+    head = fetched.body[:2_000].decode("latin-1").lower()
+    if any(mark in head for mark in _FEED):
+        try:
+            seconds = fetcher.options.fetch_seconds
+            feed = await reader.extractor.feed(
+                fetched.body, fetched.url, fetched.content_type, ITEMS, seconds
+            )
+        except ValueError as error:
+            raise SourceError(f"{fetcher.masked(url)} cannot be used: {error}") from error
+        yield "feed", f"{feed.title!r}: {len(feed.documents)} items"
+        for problem in feed.problems:
+            yield "problem", problem
+        for item in feed.documents[:SHOWN_ITEMS]:
+            yield (
+                "item",
+                f"{item.updated_at:%Y-%m-%d} {item.title}" if item.updated_at else f"undated {item.title}",
+            )
+        return
+    async for seen in _page(reader, threads, fetched):
+        yield seen
+
+
+async def _page(reader: Reader, threads: Threads, fetched: Fetched) -> AsyncIterator[tuple[str, str]]:
+    found = await reader.extracted(fetched, threads)
+    if found.text:
+        yield (
+            "extract",
+            f"{len(found.text)} characters, {found.how} extraction; {found.linked:.0%} of it are links",
+        )
+    for name in ("title", "author", "date", "site", "language", "description"):
+        if value := getattr(found, name):
+            yield name, value
+    if found.hidden:
+        yield "hidden", f"{found.hidden} characters that no reader of the page sees were taken out"
+    if found.noindex or found.nofollow:
+        yield (
+            "robots",
+            "its meta element says " + " and ".join(n for n in ("noindex", "nofollow") if getattr(found, n)),
+        )
+    page = reader.made(fetched.url, monotonic(), fetched, found, False)
+    if page.document is None:
+        raise SourceError(page.problem or page.skipped)
+    yield "passages", f"{len(page.passages)}"
+    for passage in page.passages:
+        where = " > ".join(passage.path)
+        yield "passage", f"[{where}] {passage.snippet}" if where else passage.snippet

@@ -1,0 +1,216 @@
+"""The pages of a site: given addresses, those of sitemaps, and what they lead to within bounds; read again
+when it is time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import zlib
+from collections.abc import Sequence
+from html import unescape
+from time import monotonic
+from urllib.parse import urljoin, urlsplit
+
+from contextrouter.builtin.connectors.pages.page_reader import Page, Reader
+from contextrouter.errors import SourceError, SourceTimeout
+from contextrouter.fetch import check_url
+from contextrouter.runtime.threads import Threads
+
+AT_ONCE = 8
+RETRY_SECONDS = 10.0
+"""How long a page that failed is left alone; twice as long each next time."""
+LONGEST_RETRY = 3_600.0
+MOST_SITEMAPS = 20
+_LOC = re.compile(r"<(?:\w+:)?loc>\s*(?:<!\[CDATA\[)?\s*([^<\]\s]+)", re.I)
+_INDEX = re.compile(r"<(?:\w+:)?sitemapindex", re.I)
+_NO_PAGE = re.compile(
+    r"\.(?:jpe?g|png|gif|webp|svg|ico|css|js|json|xml|rss|atom|pdf|zip|gz|tar|mp[34]|webm|woff2?|exe|dmg|docx?|xlsx?|pptx?)$",
+    re.I,
+)
+
+
+class Site:
+    """Reads the pages in the background of whoever asks first; all who ask share the reading, which goes on
+    when they give up.
+
+    `depth` is how many links away from `urls` and sitemaps pages are read; beyond the given addresses
+    robots.txt holds, and only hosts of the given addresses and of `domains` are visited.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        urls: Sequence[str],
+        sitemaps: Sequence[str],
+        *,
+        depth: int,
+        max_pages: int,
+        refresh: float,
+        domains: Sequence[str],
+    ) -> None:
+        self._reader, self._urls, self._sitemaps = reader, tuple(dict.fromkeys(urls)), tuple(sitemaps)
+        self._depth, self._max_pages, self._refresh = depth, max_pages, refresh
+        self._hosts = {urlsplit(url).netloc.lower() for url in (*urls, *sitemaps)}
+        self._domains = tuple(domains)
+        self._threads: Threads | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._pages: dict[str, Page] = {}
+        self._again: dict[str, tuple[float, int]] = {}  # when a page is read next, and its failures in a row
+        self._next = 0.0
+        self._notes: list[str] = []
+        self._places: asyncio.Semaphore
+        self.generation = 0  # counts changes of what was read
+
+    def open(self, threads: Threads) -> None:
+        """Make ready, in the running event loop."""
+        if self._threads is None:
+            self._threads, self._places = threads, asyncio.Semaphore(AT_ONCE)
+
+    async def aclose(self) -> None:
+        """Stop reading and forget the pages."""
+        task, self._task, self._threads = self._task, None, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+        self._pages, self._again, self._next, self._notes = {}, {}, 0.0, []
+
+    async def current(self, deadline: float | None) -> tuple[list[Page], list[str]]:
+        """The pages there are, read again where it is time, and what is missing. Raises SourceError when
+        there is none.
+        """
+        late = False
+        if monotonic() >= self._next:
+            if self._task is None or self._task.done():
+                self._task = asyncio.get_running_loop().create_task(self._load())
+            try:
+                async with asyncio.timeout(None if deadline is None else deadline - monotonic()):
+                    await asyncio.shield(self._task)
+            except TimeoutError:
+                late = True
+        pages = [page for page in self._pages.values() if page.document is not None]
+        missing = [page.problem for page in self._pages.values() if page.problem] + self._notes
+        if late:
+            absent = [url for url in self._urls if url not in self._pages]
+            missing += [
+                f"{self._reader.fetcher.masked(url)} was not read before the deadline." for url in absent
+            ]
+            missing += [] if absent else ["Some pages were not read before the deadline."]
+        if not pages and missing:
+            slow = late or all(page.late for page in self._pages.values() if page.problem)
+            raise (SourceTimeout if slow else SourceError)(" ".join(missing[:10]))
+        return pages, missing
+
+    @property
+    def problems(self) -> list[str]:
+        """All that was left out of the last reading, and why."""
+        return [
+            page.problem or page.skipped for page in self._pages.values() if page.problem or page.skipped
+        ] + self._notes
+
+    async def _load(self) -> None:
+        """Read level by level: what is given, what it leads to, and so on."""
+        self._notes = []
+        level = dict.fromkeys(self._urls) | dict.fromkeys(await self._listed())
+        seen: dict[str, None] = {}
+        for depth in range(self._depth + 1):
+            room = self._max_pages - len(seen)
+            urls = [url for url in level if url not in seen][:room]
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._visit(url)) for url in urls]
+            seen |= dict.fromkeys(urls)
+            if depth == self._depth or len(seen) >= self._max_pages:
+                break
+            level = dict.fromkeys(
+                link for task in tasks for link in task.result().links if self._inside(link)
+            )
+        gone = [url for url in self._pages if url not in seen]
+        for url in gone:
+            del self._pages[url], self._again[url]
+        self.generation += bool(gone)
+        self._next = min((when for when, _ in self._again.values()), default=monotonic() + self._refresh)
+
+    async def _visit(self, url: str) -> Page:
+        known = self._pages.get(url)
+        when, failures = self._again.get(url, (0.0, 0))
+        if known is not None and monotonic() < when:
+            return known
+        threads = self._threads
+        assert threads is not None
+        given = url in self._urls
+        async with self._places:
+            page = await self._reader.read(url, threads, known=known, polite=not given)
+        if page.dead and not given:
+            page = page._replace(problem="", skipped=page.problem)  # a dead link is no failure of ours
+        if page.problem:
+            pause = min(max(RETRY_SECONDS * 2 ** min(failures, 10), page.retry_after), LONGEST_RETRY)
+            self._again[url] = (monotonic() + pause, failures + 1)
+            if known is not None and known.document is not None:
+                page = known._replace(
+                    problem=f"{page.problem} Its text of {monotonic() - known.read:.0f} s ago is used."
+                )
+        else:
+            self._again[url] = (monotonic() + self._refresh, 0)
+        if known is None or known.document != page.document:
+            self.generation += 1
+        self._pages[url] = page
+        return page
+
+    def _inside(self, url: str) -> bool:
+        """Whether a crawl may go there."""
+        try:
+            parts = urlsplit(check_url(url))
+        except ValueError:
+            return False
+        host = parts.netloc.lower()
+        return (host in self._hosts or within(parts.hostname or "", self._domains)) and not _NO_PAGE.search(
+            parts.path
+        )
+
+    async def _listed(self) -> list[str]:
+        """The addresses that sitemaps name, of their own hosts and the allowed ones."""
+        found: dict[str, None] = {}
+        waiting, done = list(self._sitemaps), 0
+        while waiting and done < MOST_SITEMAPS and len(found) < self._max_pages:
+            url, done = waiting.pop(0), done + 1
+            try:
+                fetched = await self._reader.fetcher.get(url)
+                text = _unpacked(fetched.body, self._reader.fetcher.options.max_bytes).decode(
+                    "utf-8", "replace"
+                )
+            except (SourceError, ValueError) as error:
+                self._notes.append(f"Sitemap {error}")
+                continue
+            named = [urljoin(fetched.url, unescape(loc)) for loc in _LOC.findall(text)]
+            inside = [loc for loc in named if _INDEX.search(text[:2_000]) or self._inside(loc)]
+            if _INDEX.search(text[:2_000]):
+                waiting += [loc for loc in inside if urlsplit(loc).netloc.lower() in self._hosts]
+            else:
+                found |= dict.fromkeys(inside)
+            if not named:
+                self._notes.append(f"Sitemap {self._reader.fetcher.masked(url)} names no address.")
+        return list(found)
+
+
+def within(host: str, domains: Sequence[str]) -> bool:
+    """Whether a host is one of the domains, or below one."""
+    host = host.lower().rstrip(".")
+    return any(
+        host == domain or host.endswith("." + domain) for domain in (d.lower().strip(".") for d in domains)
+    )
+
+
+def _unpacked(body: bytes, most: int) -> bytes:
+    """A sitemap that is a gzip file, unpacked. Raises ValueError when it is larger than `most` bytes, or
+    damaged.
+    """
+    if not body.startswith(b"\x1f\x8b"):
+        return body
+    try:
+        decoder = zlib.decompressobj(zlib.MAX_WBITS | 32)
+        text = decoder.decompress(body, most + 1)
+    except zlib.error as error:
+        raise ValueError(f"is damaged ({error}).") from None
+    if len(text) > most:
+        raise ValueError(f"is longer than `max_bytes` = {most}.")
+    return text

@@ -1,0 +1,122 @@
+# ruff: noqa: S608  (the statements are put together from fragments written here; every value is bound)
+"""Reading a store otherwise than by search: documents by id, neighbours by link, facets, counts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from contextrouter.builtin.providers.filtering import COLUMNS
+from contextrouter.builtin.providers.postgres.connection_pool import clean
+from contextrouter.builtin.providers.postgres.filter import Values, admitted, beginning, value_of, visible
+from contextrouter.builtin.providers.sqlite.write import document
+from contextrouter.model import Document, Facet, Hit, Query, Vector
+from contextrouter.scope import SHARED, Scope
+from contextrouter.text.query_syntax import WebQuery
+
+if TYPE_CHECKING:
+    from contextrouter.builtin.providers.postgres.connection_pool import Connection
+
+
+async def fetch(connection: Connection, ids: Sequence[str], scope: Scope | None) -> list[Document]:
+    """Whole documents by id, or chunks by theirs, that may be seen, in the order asked."""
+    values = Values()
+    asked = values.bound([clean(id) for id in dict.fromkeys(ids)], "text[]")
+    whole, part = visible(scope, "d", values) or "true", visible(scope, "c", values) or "true"
+    rows = await connection.fetch(
+        f"WITH asked AS (SELECT id, place FROM unnest({asked}) WITH ORDINALITY AS a (id, place)) SELECT"
+        " a.place, 0 AS part, d.tenant, coalesce(nullif(d.payload, ''), (SELECT c.payload FROM chunks c"
+        " WHERE c.owner = d.tenant AND c.document = d.id ORDER BY c.place LIMIT 1)) AS payload FROM asked a"
+        f" JOIN documents d ON d.id = a.id WHERE {whole} UNION ALL SELECT a.place, 1, c.tenant, c.payload"
+        f" FROM asked a JOIN chunks c ON c.id = a.id WHERE c.document <> c.id AND {part} ORDER BY 1, 2, 3",
+        *values,
+    )
+    return [document(row["payload"]) for row in rows if row["payload"] is not None]
+
+
+async def embedded(
+    connection: Connection, ids: Sequence[str], tenant: str, model: str, legs: Sequence[str]
+) -> list[tuple[Document, Mapping[str, Vector]]]:
+    """The chunks of documents with their vectors; none when the store was filled by another model."""
+    if await connection.fetchval("SELECT value FROM meta WHERE key = 'model'") != model:
+        return []
+    columns = ", ".join(f"{leg}::text AS {leg}" for leg in legs)
+    rows = await connection.fetch(
+        f"SELECT payload, {columns} FROM chunks WHERE owner = $1 AND document = ANY ($2)",
+        clean(tenant),
+        [clean(id) for id in ids],
+    )
+    return [
+        (document(row["payload"]), {leg: json.loads(row[leg]) for leg in legs if row[leg] is not None})
+        for row in rows
+    ]
+
+
+async def neighbours(
+    connection: Connection, ids: Sequence[str], limit: int, scope: Scope | None
+) -> list[Hit]:
+    """The first chunk of each document linked with `ids`, either way; the score is the number of links."""
+    values = Values()
+    asked = values.bound([clean(id) for id in dict.fromkeys(ids)], "text[]")
+    start, goal = visible(scope, "d", values) or "true", visible(scope, "n", values) or "true"
+    chunk = visible(scope, "c", values) or "true"
+    shared = values.bound(SHARED, "text")
+    rows = await connection.fetch(
+        f"WITH given AS (SELECT d.tenant, d.id, d.url FROM documents d WHERE (d.id = ANY ({asked}) OR"
+        f" (d.tenant, d.id) IN (SELECT owner, document FROM chunks WHERE id = ANY ({asked}))) AND {start}),"
+        " linked (tenant, id, seeker) AS (  SELECT t.tenant, t.id, g.tenant FROM given g JOIN links l ON"
+        " (l.tenant, l.document) = (g.tenant, g.id)   JOIN documents t ON t.id = l.target  UNION ALL SELECT"
+        " t.tenant, t.id, g.tenant FROM given g JOIN links l ON (l.tenant, l.document) = (g.tenant, g.id)  "
+        " JOIN documents t ON t.url = l.target AND t.url <> '' AND t.id <> l.target  UNION ALL SELECT"
+        " l.tenant, l.document, g.tenant FROM given g JOIN links l ON l.target = g.id  UNION ALL SELECT"
+        " l.tenant, l.document, g.tenant FROM given g JOIN links l ON l.target = g.url   AND g.url <> '' AND"
+        " g.url <> g.id) SELECT k.strength, c.payload FROM (SELECT n.tenant, n.id, count(*) AS strength FROM"
+        " linked k  JOIN documents n ON (n.tenant, n.id) = (k.tenant, k.id)  WHERE (n.tenant, n.id) NOT IN"
+        f" (SELECT tenant, id FROM given) AND {goal}  AND (n.tenant = k.seeker OR {shared} IN (n.tenant,"
+        " k.seeker)) GROUP BY n.tenant, n.id) k JOIN LATERAL (SELECT c.* FROM chunks c WHERE (c.owner,"
+        f" c.document) = (k.tenant, k.id) ORDER BY c.place LIMIT 1) c ON true WHERE {chunk} ORDER BY"
+        f" k.strength DESC, k.id, k.tenant LIMIT {values.bound(max(limit, 0), 'bigint')}",
+        *values,
+    )
+    return [Hit(document=document(row["payload"]), score=float(row["strength"])) for row in rows]
+
+
+async def facets(
+    connection: Connection, query: Query, asked: WebQuery, dimensions: Sequence[str]
+) -> list[Facet]:
+    """How many admitted documents have each value of each dimension, most first."""
+    found: list[Facet] = []
+    for dimension in dict.fromkeys(dimensions):
+        values = Values()
+        column = dimension in COLUMNS
+        start = "" if column else values.bound(beginning(dimension), "text")
+        each = f"(SELECT c.{dimension} AS value)" if column else "unnest(c.filters)"
+        wanted = "f.value <> ''" if column else f"starts_with(f.value, {start})"
+        condition = admitted(query, asked, values)
+        rows = await connection.fetch(
+            "SELECT f.value, count(DISTINCT (c.owner, c.document)) AS many FROM chunks c CROSS JOIN LATERAL"
+            f" {each} f (value) WHERE {wanted}{' AND ' + condition if condition else ''} GROUP BY f.value",
+            *values,
+        )
+        counts = sorted(
+            (-row["many"], row["value"] if column else value_of(row["value"], dimension)) for row in rows
+        )
+        found.extend(
+            Facet(dimension=dimension, value=value.lstrip("\x1f"), count=-many) for many, value in counts
+        )
+    return found
+
+
+async def stats(connection: Connection) -> dict[str, int | str]:
+    """Counts of what the store holds, which embedder filled it, and its bytes on disk."""
+    tables = ("documents", "chunks", "links", "facts")
+    counted = ", ".join(f"(SELECT count(*) FROM {table}) AS {table}" for table in tables)
+    row = await connection.fetchrow(
+        f"SELECT {counted}, (SELECT count(*) FROM chunks WHERE vector IS NOT NULL OR keywords IS NOT NULL) AS"
+        " vectors, (SELECT coalesce(sum(generation), 0)::bigint FROM counts) AS generation, coalesce((SELECT"
+        " value FROM meta WHERE key = 'dimensions'), '0')::int AS dimensions, coalesce((SELECT value FROM"
+        " meta WHERE key = 'model'), '') AS model, (SELECT sum(pg_total_relation_size(oid))::bigint FROM"
+        " pg_class WHERE relnamespace = current_schema()::regnamespace  AND relkind = 'r') AS bytes"
+    )
+    return dict(row or {})

@@ -1,0 +1,408 @@
+"""The provider `postgres`: documents in Postgres with pgvector, for many processes at once; three legs as in
+`sqlite`.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+from contextrouter.builtin.providers.postgres import index_tuning, lookup, schema, text_leg, vector_leg, write
+from contextrouter.builtin.providers.postgres.connection_pool import NoStore, Pool, Session, clean
+from contextrouter.builtin.providers.postgres.embedded import PREFIX, example_folder
+from contextrouter.builtin.providers.postgres.ingest_lock import Turns
+from contextrouter.builtin.providers.postgres.text_configurations import Words
+from contextrouter.builtin.providers.postgres.vector_leg import Index, Precision
+from contextrouter.builtin.providers.sqlite.write import document
+from contextrouter.contracts import Entry, Provider, TermStatistics
+from contextrouter.errors import IngestError, SourceError
+from contextrouter.model import Document, Facet, Hit, Query, Vector
+from contextrouter.scope import Scope
+from contextrouter.text.query_syntax import WebQuery
+
+if TYPE_CHECKING:
+    from contextrouter.builtin.providers.postgres.connection_pool import Connection
+
+log = logging.getLogger("contextrouter")
+_CONFIGURATION = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)?")
+
+
+class Postgres(Provider):
+    """Keeps documents in the schema `schema` of a Postgres database (15 or newer, with pgvector 0.8 or
+    newer).
+
+    `dsn` is a connection string; empty: `DATABASE_URL`, else the `PG*` variables; `embedded:FOLDER` starts a
+    server of one's own, for trying out. `embedder` names the embedder of its vectors ("": text only).
+    `title_weight`, `path_weight` and `body_weight` say how often a term counts in each field. `text_search`
+    names a text-search configuration of Postgres ("german") whose stems and stop words hold for all ("":
+    those of all stores, English stems); `languages` (["de", "fr"]) those of chunks whose `language` they are.
+    `index` is the vectors' approximate index, of `precision`, with HNSW's `m` and `ef_construction`; a search
+    looks at `ef_search` candidates at least, and measures all when no more than `exact_below` are admitted.
+    `pool_size` connections at most serve a process; a search waits `pool_timeout` seconds for one, and
+    `statement_timeout` seconds for an answer, unless its deadline is nearer. `statement_cache_size = 0` is
+    for a pooler in transaction mode; `target_session_attrs` chooses among several hosts. Raises ValueError
+    for values out of range.
+    """
+
+    def __init__(
+        self,
+        *,
+        dsn: str = "",
+        schema: str = "contextrouter",
+        embedder: str | None = "default",
+        title_weight: float = 3.0,
+        path_weight: float = 2.0,
+        body_weight: float = 1.0,
+        text_search: str = "",
+        languages: Sequence[str] = (),
+        index: Index = "hnsw",
+        precision: Precision = "vector",
+        m: int = 16,
+        ef_construction: int = 64,
+        ef_search: int = 200,
+        exact_below: int = 10_000,
+        pool_size: int = 10,
+        pool_timeout: float = 5.0,
+        statement_timeout: float = 30.0,
+        statement_cache_size: int = 100,
+        target_session_attrs: Session = "any",
+    ) -> None:
+        self.embedder = embedder or None
+        self.legs: Sequence[str] = ("vector", "text", "keywords") if self.embedder else ("text",)
+        self.vector_legs: Sequence[str] = write.LEGS if self.embedder else ()
+        self.score_range = {leg: (-1.0, 1.0) for leg in self.vector_legs}
+        self._weights, self._factor = _checked_weights(title_weight, path_weight, body_weight)
+        self._usual = (title_weight, path_weight, body_weight) == index_tuning.COUNTED
+        if text_search and not _CONFIGURATION.fullmatch(text_search):
+            raise ValueError(
+                f"text_search {text_search!r} is no name of a text-search configuration, such as 'german'."
+            )
+        self._words = Words(text_search, languages)
+        for name, value, least, most in (
+            ("m", m, 2, 100),
+            ("ef_construction", ef_construction, 4, 1000),
+            ("ef_search", ef_search, 1, 1000),
+            ("exact_below", exact_below, 0, 10_000_000),
+        ):
+            if not least <= value <= most:
+                raise ValueError(f"{name} {value!r} is out of range; give {least} to {most}.")
+        if ef_construction < 2 * m:
+            raise ValueError(
+                f"ef_construction {ef_construction!r} is less than twice m {m!r}; raise it, or lower m."
+            )
+        self._wanted = index_tuning.Wanted(
+            index=index, precision=precision, m=m, ef_construction=ef_construction
+        )
+        self._exact_below, self._ef_search = exact_below, ef_search
+        self.pool = Pool(
+            dsn=dsn,
+            schema=schema,
+            pool_size=pool_size,
+            pool_timeout=pool_timeout,
+            statement_timeout=statement_timeout,
+            statement_cache_size=statement_cache_size,
+            target_session_attrs=target_session_attrs,
+        )
+        self._turns = Turns(self.pool)
+        self._model: tuple[str, int] = ("", 0)
+        self._given: tuple[Entry, ...] = ()
+
+    @classmethod
+    def example(cls) -> Self:
+        """A store of two documents in a schema of its own, on a server in a temporary folder; no embedder."""
+        store = cls(
+            dsn=PREFIX + example_folder(),
+            schema=f"example_{uuid.uuid4().hex[:24]}",
+            embedder=None,
+            pool_size=4,
+        )
+        tides = Document(
+            id="tides", title="Tides", content="The moon and the sun raise the tides of the sea."
+        )
+        comets = Document(
+            id="comets", title="Comets", content="A comet is ice and dust; near the sun it grows a tail."
+        )
+        store._given = tuple(Entry(document=each, chunks=[each]) for each in (tides, comets))
+        return store
+
+    async def open(self) -> None:
+        """Connect. Raises MissingDependency, and SourceError when there is no server, or the schema is of a
+        newer version.
+        """
+        await self.pool.open(self)
+        try:
+            async with self.pool.transaction() as connection:
+                await schema.version(connection)
+            given, self._given = self._given, ()
+            if given:
+                await self.upsert(given)
+        except BaseException:
+            await self.pool.aclose(self)
+            raise
+
+    async def aclose(self) -> None:
+        """Let go of the pool; its connections end with the last plugin that shares it."""
+        await self._turns.end()
+        await self.pool.aclose(self)
+
+    async def ping(self) -> None:
+        """Raise SourceError when there is no store to search."""
+        async with self.pool.transaction() as connection:
+            await schema.note(connection, "store")
+
+    async def embedded_by(self, model: str, dimensions: int) -> None:
+        """Say which model's vectors this store is asked and filled with, and how long they are.
+
+        Raises SourceError at once, and from then on at each search and upsert, when another model filled the
+        store.
+        """
+        self._model = (model, dimensions)
+        try:
+            async with self.pool.transaction() as connection:
+                await write.refuse_other_model(connection, model, dimensions)
+        except NoStore:
+            return
+
+    async def search(self, query: Query) -> Sequence[Hit]:
+        """Return chunks, best first; text scores are like BM25 (0 or more), vector scores cosines in [-1, 1].
+        Ties go by id.
+        """
+        if query.leg not in self.legs:
+            raise SourceError(f"Leg {query.leg!r} is not one of this store's legs: {', '.join(self.legs)}.")
+        if query.limit < 1:
+            return []
+        async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
+            asked = await self._words.parsed(connection, query.text)
+            if query.leg == "text":
+                rows = await self._by_words(connection, query, asked)
+            else:
+                rows = await vector_leg.search(
+                    connection,
+                    query,
+                    asked,
+                    self._words,
+                    self._model,
+                    exact_below=self._exact_below,
+                    ef_search=self._ef_search,
+                )
+        values_of = vector_leg.values_of
+        return [
+            Hit(
+                document=document(row["payload"]),
+                score=row["score"],
+                vector=values_of(row["sent"]) if row["sent"] else None,
+            )
+            for row in rows
+        ]
+
+    async def _by_words(self, connection: Connection, query: Query, asked: WebQuery) -> list[Any]:
+        model = self._model[0] if self.embedder else None
+        if self._ranks and (
+            rows := await text_leg.ranked(connection, query, asked, self._words, self.pool.schema, model)
+        ):
+            return rows
+        return await text_leg.search(
+            connection, query, asked, self._words, self._weights, self._factor, model
+        )
+
+    @property
+    def _ranks(self) -> bool:
+        return self.pool.ranks and self._usual
+
+    async def upsert(self, entries: Sequence[Entry]) -> None:
+        """Replace documents, their chunks, vectors, links and facts: all entries in one transaction, durable
+        on return.
+
+        The first one lays out the schema. Raises IngestError for an entry that cannot be stored, SourceError
+        when the store was filled by another model.
+        """
+        if not entries:
+            return
+        words = await self._words_of(entries) if self._words.note else None
+        rows = [write.prepare(entry, self.vector_legs, words) for entry in entries]
+        await self._laid_out()
+        try:
+            async with self.pool.transaction(write=True) as connection:
+                await schema.keep_note(connection, "text_search", self._words.note)
+                self._words.refuse_others(await schema.note(connection, "text_search"))
+                first = await write.sized(connection, rows, *self._model)
+                if first:
+                    for sql in index_tuning.first_indexes(first, self._wanted):
+                        await connection.execute(sql)
+                await write.upsert(connection, rows)
+        except IngestError:
+            raise
+        except NoStore as error:  # dropped since
+            raise SourceError(str(error)) from error
+
+    async def take_turn(self) -> str:
+        """Take the one turn at filling this schema, if nobody has it: "". Else say who has, and since
+        when.
+        """
+        return await self._turns.take()
+
+    async def end_turn(self) -> None:
+        """Let another process fill the schema."""
+        await self._turns.end()
+
+    async def _words_of(self, entries: Sequence[Entry]) -> write.Way:
+        async with self.pool.transaction() as connection:
+            return await self._words.of_chunks(
+                connection, [chunk for entry in entries for chunk in entry.chunks]
+            )
+
+    async def _laid_out(self) -> None:
+        """An empty database is laid out; what has an older schema is brought up to date on purpose only."""
+        async with self.pool.transaction() as connection:
+            found = await schema.version(connection)
+        if found == 0:
+            log.warning("Database has no store in schema %r yet; it is laid out.", self.pool.schema)
+            await schema.migrate(self.pool)
+        elif found < schema.VERSION:
+            raise SourceError(
+                f"Store has schema version {found}, {schema.VERSION} is needed; run `contextrouter db"
+                " migrate`."
+            )
+
+    async def fingerprints(self, tenant: str | None = None) -> Mapping[str, str]:
+        """Document id -> fingerprint, of one tenant's documents (None: those without a tenant)."""
+        sql = "SELECT id, fingerprint FROM documents WHERE tenant = $1"
+        try:
+            async with self.pool.transaction() as connection:
+                return {
+                    row["id"]: row["fingerprint"] for row in await connection.fetch(sql, clean(tenant or ""))
+                }
+        except NoStore:
+            return {}
+
+    async def tenants(self) -> Sequence[str | None]:
+        """Whose documents are here; None: some have no tenant."""
+        try:
+            async with self.pool.transaction() as connection:
+                rows = await connection.fetch("SELECT DISTINCT tenant FROM documents ORDER BY tenant")
+                return [row["tenant"] or None for row in rows]
+        except NoStore:
+            return []
+
+    async def embedded(
+        self, ids: Sequence[str], tenant: str | None, model: str
+    ) -> Sequence[tuple[Document, Mapping[str, Vector]]]:
+        """Return the chunks of documents, each with its vectors by leg; nothing when another model filled the
+        store.
+        """
+        if not self.vector_legs:
+            return []
+        try:
+            async with self.pool.transaction() as connection:
+                return await lookup.embedded(connection, ids, tenant or "", model, self.vector_legs)
+        except NoStore:
+            return []
+
+    async def delete(self, ids: Sequence[str], tenant: str | None = None) -> int:
+        """Remove documents of one tenant with all that belongs to them, durably; return how many there
+        were.
+        """
+        wanted = [id for id in dict.fromkeys(ids) if id == clean(id)]
+        try:
+            async with self.pool.transaction(write=True) as connection:
+                return await write.delete(connection, wanted, clean(tenant or ""))
+        except NoStore:
+            return 0
+
+    async def clear(self) -> None:
+        """Remove everything, and forget which embedder filled the store: the way to build it again."""
+        try:
+            async with self.pool.transaction(write=True) as connection:
+                await write.clear(connection, uuid.uuid4().hex)
+        except NoStore:
+            return
+
+    async def fetch(self, ids: Sequence[str], scope: Scope | None = None) -> Sequence[Document]:
+        """Return whole documents, or chunks, by id, in the order asked."""
+        async with self.pool.transaction(scope) as connection:
+            return await lookup.fetch(connection, ids, scope)
+
+    async def neighbours(self, ids: Sequence[str], limit: int, scope: Scope | None = None) -> Sequence[Hit]:
+        """Return the first chunk of each document linked with `ids` (of documents or chunks), most links
+        first.
+
+        A document's `links` are ids or URLs of documents; the score is the number of links, either way.
+        """
+        async with self.pool.transaction(scope) as connection:
+            return await lookup.neighbours(connection, ids, limit, scope)
+
+    async def facets(self, query: Query, dimensions: Sequence[str]) -> Sequence[Facet]:
+        """Count documents by the values of fields (kind, labels, …) or metadata keys, over all the query lets
+        through.
+
+        Scope, period, filters, labels, phrases and negations narrow; plain words do not, as in a search,
+        where any suffices.
+        """
+        async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
+            self._words.refuse_others(await schema.note(connection, "text_search", missing=self._words.note))
+            asked = await self._words.parsed(connection, query.text)
+            return await lookup.facets(connection, query, asked, dimensions)
+
+    async def version(self) -> str:
+        """A string that changes with every write, by whichever process; "" while there is no store."""
+        try:
+            async with self.pool.transaction() as connection:
+                return await schema.content_version(connection)
+        except NoStore:
+            return ""
+
+    async def statistics(self, terms: Sequence[str], scope: Scope | None = None) -> TermStatistics:
+        """Counts over the chunks that `scope` shows; a term of several words has the frequency of the rarest,
+        20,000 at most.
+        """
+        async with self.pool.transaction(scope) as connection:
+            return await text_leg.statistics(
+                connection, terms, scope, await self._words.ways(connection, terms)
+            )
+
+    async def stats(self) -> Mapping[str, int | str]:
+        """Counts of documents, chunks, vectors, links and facts; generation, dimensions, model; and bytes on
+        disk.
+        """
+        async with self.pool.transaction() as connection:
+            return await lookup.stats(connection)
+
+    async def migrate(self) -> Sequence[int]:
+        """Bring the schema up to date, one process at a time; return the versions made. A newer schema is an
+        error, and stays.
+        """
+        return await schema.migrate(self.pool)
+
+    async def status(self) -> Mapping[str, int | str]:
+        """Versions of server, pgvector and schema (0: no store yet), and what the store holds, as `stats()`
+        says it.
+        """
+        async with self.pool.transaction() as connection:
+            found = await schema.versions(connection)
+            return {**found, **(await lookup.stats(connection) if found["schema"] else {})}
+
+    async def tune(self, *, apply: bool = False) -> Sequence[str]:
+        """Say what should change in the vectors' indexes for the present rows; with `apply` do it, while
+        searches go on.
+        """
+        async with self.pool.transaction() as connection:
+            found = await index_tuning.changes(connection, self._wanted, ranks=self._ranks)
+        if apply and found:
+            await index_tuning.apply(self.pool, found, self._wanted)
+        return [
+            f"{each.leg}: {each.reason}{'; ' + each.definition if each.definition else ''}" for each in found
+        ]
+
+
+def _checked_weights(title: float, path: float, body: float) -> tuple[list[float], float]:
+    weights = {"title": title, "path": path, "body": body}
+    for field, weight in weights.items():
+        if not (math.isfinite(weight) and weight >= 0):
+            raise ValueError(f"{field}_weight {weight!r} is no weight; give a finite number, 0 or more.")
+    if not any(weights.values()):
+        raise ValueError("title_weight, path_weight and body_weight are all 0; give at least one a weight.")
+    return text_leg.rank_weights(title, path, body)

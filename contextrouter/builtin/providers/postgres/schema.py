@@ -1,0 +1,205 @@
+"""The tables of a store in Postgres, their versions, and the wall of row-level security around them."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+from contextrouter.errors import SourceError
+
+if TYPE_CHECKING:
+    from contextrouter.builtin.providers.postgres.connection_pool import Connection, Pool
+
+LOCK = 0x63_74_78_72  # "ctxr": the first half of the advisory locks
+REBUILD = "`contextrouter ingest --rebuild`"
+LABELLED = ("documents", "chunks", "facts", "counts")
+"""Tables whose rows bear tenant, compartment and sensitivity."""
+
+_FIRST = """
+CREATE TABLE meta (key text PRIMARY KEY, value text NOT NULL);
+
+-- What is counted for each set of labels: chunks, their terms, and writes. Nobody learns from counts of what he may not see.
+CREATE TABLE counts (
+  tenant text, compartment text, sensitivity text,
+  chunks bigint NOT NULL, length bigint NOT NULL, generation bigint NOT NULL,
+  PRIMARY KEY (tenant, compartment, sensitivity)
+);
+
+CREATE TABLE documents (
+  tenant text, id text,                                   -- tenant '': unlabelled
+  compartment text NOT NULL, sensitivity text NOT NULL, trust text NOT NULL, kind text NOT NULL,
+  url text NOT NULL, labels text[] NOT NULL,
+  updated_at bigint, synced_at bigint,                    -- microseconds since 1970, UTC
+  fingerprint text NOT NULL,
+  payload text NOT NULL,                                  -- the document as JSON; '': as its only chunk
+  PRIMARY KEY (tenant, id)
+);
+CREATE INDEX documents_id ON documents USING hash (id);
+CREATE INDEX documents_url ON documents USING hash (url) WHERE url <> '';
+
+CREATE TABLE chunks (
+  owner text, document text, place integer,               -- of which document, and where in it
+  id text NOT NULL,
+  tenant text NOT NULL, compartment text NOT NULL, sensitivity text NOT NULL,
+  updated_at bigint,
+  length integer NOT NULL,                                -- terms that are no stop words
+  filters text[] NOT NULL,                                -- what filters can ask for, as key, separator, value
+  terms tsvector NOT NULL,                                -- A title, B heading path, C body
+  vector vector, keywords vector,                         -- unit length; NULL: absent
+  payload text NOT NULL,
+  PRIMARY KEY (owner, document, place),
+  FOREIGN KEY (owner, document) REFERENCES documents (tenant, id) ON DELETE CASCADE
+);
+CREATE INDEX chunks_terms ON chunks USING gin (terms);
+CREATE INDEX chunks_filters ON chunks USING gin (filters);
+CREATE INDEX chunks_tenant ON chunks (tenant, compartment, sensitivity);
+CREATE INDEX chunks_updated ON chunks (updated_at);
+CREATE INDEX chunks_id ON chunks USING hash (id);
+
+CREATE TABLE links (
+  tenant text NOT NULL, document text NOT NULL, target text NOT NULL,
+  FOREIGN KEY (tenant, document) REFERENCES documents (tenant, id) ON DELETE CASCADE
+);
+CREATE INDEX links_document ON links (tenant, document);
+CREATE INDEX links_target ON links USING hash (target);
+
+CREATE TABLE facts (
+  owner text, document text, place integer,
+  subject text NOT NULL, predicate text NOT NULL, object text NOT NULL,
+  subject_key text NOT NULL, object_key text NOT NULL,    -- folded names
+  confidence double precision NOT NULL, valid_from bigint, valid_to bigint,
+  tenant text NOT NULL, compartment text NOT NULL, sensitivity text NOT NULL,
+  source text NOT NULL, attributes text NOT NULL,
+  PRIMARY KEY (owner, document, place),
+  FOREIGN KEY (owner, document) REFERENCES documents (tenant, id) ON DELETE CASCADE
+);
+CREATE INDEX facts_subject ON facts USING hash (subject_key);
+CREATE INDEX facts_object ON facts USING hash (object_key);
+"""
+
+
+_SECOND = """
+INSERT INTO meta SELECT 'text_search', '' WHERE EXISTS (SELECT FROM chunks);
+
+-- What the index of pg_textsearch is given of a chunk: its terms as words of its own, as often as they count in their fields.
+CREATE FUNCTION counted_words(terms tsvector) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+  SELECT coalesce(string_agg(repeat('x' || encode(convert_to(t.lexeme, 'UTF8'), 'hex') || ' ',
+    (SELECT sum(CASE w WHEN 'A' THEN 3 WHEN 'B' THEN 2 ELSE 1 END)::int FROM unnest(t.weights) w)), ''), '') FROM unnest(terms) t
+$$;
+"""
+
+
+# in the row: scoring fetches nothing for each term of it
+_THIRD = "ALTER TABLE chunks ALTER COLUMN terms SET STORAGE MAIN;"
+
+
+def _wall(table: str, column: str, *, labelled: bool) -> str:
+    """Row-level security of a table: its owner sees all, everybody else what the transaction's scope allows;
+    unset, nothing.
+    """
+    scope = "nullif(current_setting('contextrouter.scope', true), '')::jsonb"
+    rule = f"{column} = ANY (ARRAY(SELECT jsonb_array_elements_text({scope} -> 'tenants')))"
+    if labelled:
+        rule += (
+            f" AND (compartment = '' OR compartment = ANY (ARRAY(SELECT jsonb_array_elements_text({scope} ->"
+            " 'compartments')))) AND (sensitivity = '' OR sensitivity = ANY (ARRAY(SELECT"
+            f" jsonb_array_elements_text({scope} -> 'levels'))))"
+        )
+    everything = "(SELECT current_setting('contextrouter.unrestricted', true)) = 'on'"
+    return f"""
+ALTER TABLE {table} ENABLE ROW LEVEL SECURITY;
+ALTER TABLE {table} FORCE ROW LEVEL SECURITY;
+CREATE POLICY owner ON {table} TO CURRENT_USER USING (true) WITH CHECK (true);
+CREATE POLICY scope ON {table} USING ({everything} OR ({rule}));
+"""
+
+
+MIGRATIONS: tuple[str, ...] = (
+    _FIRST
+    + "".join(_wall(table, "tenant", labelled=True) for table in LABELLED)
+    + _wall("links", "tenant", labelled=False),
+    _SECOND,
+    _THIRD,
+)
+"""What makes version n of version n - 1, in order. Applied ones never change."""
+VERSION = len(MIGRATIONS)
+
+
+async def version(connection: Connection) -> int:
+    """The schema's version; 0 where there is no store yet. Raises SourceError for a version this package does
+    not know.
+    """
+    if await connection.fetchval("SELECT to_regclass('meta')") is None:
+        return 0
+    found = int(await note(connection, "schema") or 0)
+    if found > VERSION:
+        raise SourceError(
+            f"Store has schema version {found}, this contextrouter knows {VERSION}; upgrade contextrouter."
+        )
+    return found
+
+
+async def migrate(pool: Pool) -> list[int]:
+    """Bring the schema up to `VERSION`, one process at a time; return the versions that were made. A newer
+    one is left alone.
+
+    Raises SourceError when the database lacks pgvector, or the role the right to create.
+    """
+    made: list[int] = []
+    async with pool.transaction(write=True) as connection:
+        await connection.execute("SELECT pg_advisory_xact_lock($1, hashtext($2))", LOCK, pool.schema)
+        if not await connection.fetchval(
+            "SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = $1)", pool.schema
+        ):
+            await connection.execute(f'CREATE SCHEMA "{pool.schema}"')
+        if not await connection.fetchval(
+            "SELECT EXISTS (SELECT 1 FROM pg_extension WHERE extname = 'vector')"
+        ):
+            await connection.execute("CREATE EXTENSION IF NOT EXISTS vector SCHEMA public")
+        for number in range(await version(connection), VERSION):
+            await connection.execute(MIGRATIONS[number])
+            if number == 0:
+                await set_note(connection, "store", uuid.uuid4().hex)
+            await set_note(connection, "schema", str(number + 1))
+            made.append(number + 1)
+    if made:
+        await pool.refresh()
+    return made
+
+
+async def note(connection: Connection, key: str, missing: str = "") -> str:
+    """A value from `meta`; `missing` where there is none yet."""
+    found = await connection.fetchval("SELECT value FROM meta WHERE key = $1", key)
+    return missing if found is None else str(found)
+
+
+async def keep_note(connection: Connection, key: str, value: str) -> None:
+    """Set a value in `meta`, unless there is one."""
+    await connection.execute("INSERT INTO meta VALUES ($1, $2) ON CONFLICT (key) DO NOTHING", key, value)
+
+
+async def set_note(connection: Connection, key: str, value: str) -> None:
+    """Set a value in `meta`."""
+    await connection.execute(
+        "INSERT INTO meta VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value", key, value
+    )
+
+
+async def content_version(connection: Connection) -> str:
+    """What changes with every write, and when the store is emptied."""
+    sql = (
+        "SELECT (SELECT value FROM meta WHERE key = 'store') || ':' || coalesce(sum(generation), 0) FROM"
+        " counts"
+    )
+    return str(await connection.fetchval(sql))
+
+
+async def versions(connection: Connection) -> dict[str, int | str]:
+    """Versions of the server and of pgvector ("": not there), the schema's, and the one this package would
+    make of it.
+    """
+    row = await connection.fetchrow(
+        "SELECT current_setting('server_version') AS server,"
+        " coalesce((SELECT extversion FROM pg_extension WHERE extname = 'vector'), '') AS pgvector"
+    )
+    return {**dict(row), "schema": await version(connection), "newest": VERSION}

@@ -1,0 +1,156 @@
+"""Words as text-search configurations of Postgres have them, where the settings name some; else as all stores
+have them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from contextrouter.builtin.providers.postgres.schema import REBUILD
+from contextrouter.errors import SourceError
+from contextrouter.model import Document
+from contextrouter.text import analysis, query_syntax
+from contextrouter.text.analysis import Stemmed
+from contextrouter.text.query_syntax import WebQuery
+
+if TYPE_CHECKING:
+    from contextrouter.builtin.providers.postgres.connection_pool import Connection
+
+CONFIGURATIONS = {
+    "ar": "arabic",
+    "ca": "catalan",
+    "da": "danish",
+    "de": "german",
+    "el": "greek",
+    "es": "spanish",
+    "eu": "basque",
+    "fi": "finnish",
+    "fr": "french",
+    "ga": "irish",
+    "hi": "hindi",
+    "hu": "hungarian",
+    "hy": "armenian",
+    "id": "indonesian",
+    "it": "italian",
+    "lt": "lithuanian",
+    "nb": "norwegian",
+    "ne": "nepali",
+    "nl": "dutch",
+    "nn": "norwegian",
+    "no": "norwegian",
+    "pt": "portuguese",
+    "ro": "romanian",
+    "ru": "russian",
+    "sr": "serbian",
+    "sv": "swedish",
+    "ta": "tamil",
+    "tr": "turkish",
+    "yi": "yiddish",
+}
+"""Language -> the configuration that Postgres has for it. English has the stems of all stores."""
+_OF = "\x1f"  # between a term and the language it is of, so that no chunk of another one has it
+_MOST_KEPT = 100_000
+_SQL = (
+    "SELECT word, CASE cardinality(found) WHEN 0 THEN '' WHEN 1 THEN found[1] ELSE word END AS term FROM"
+    " (SELECT word, tsvector_to_array(to_tsvector($1::text::regconfig, word)) AS found FROM"
+    " unnest($2::text[]) AS word) w"
+)
+
+
+class Words:
+    """Stems, and stop words: of a configuration of Postgres for all chunks, or of `languages` for those in
+    one of them.
+
+    Neither: contextrouter's own, for all. What Postgres has told is kept. Raises ValueError for a language
+    without configuration.
+    """
+
+    def __init__(self, configuration: str = "", languages: Sequence[str] = ()) -> None:
+        if configuration and languages:
+            raise ValueError(
+                f"text_search {configuration!r} and languages {list(languages)!r} are both given; give one of"
+                " them."
+            )
+        for language in languages:
+            if language not in CONFIGURATIONS:
+                known = ", ".join(CONFIGURATIONS)
+                raise ValueError(
+                    f"languages {language!r} is none that Postgres has words of. It has: {known}."
+                )
+        self.configuration, self.languages = configuration, tuple(sorted(set(languages)))
+        self.note = f"languages {' '.join(self.languages)}" if languages else configuration
+        self._known: dict[str, dict[str, str]] = {}
+
+    async def ways(self, connection: Connection, texts: Sequence[str]) -> list[Stemmed | None]:
+        """How the words of these texts may be indexed; None: in the way of all stores. Asks Postgres for
+        words that are new.
+        """
+        if self.configuration:
+            return [await self._of(connection, self.configuration, texts)]
+        return [None, *[await self._tagged(connection, language, texts) for language in self.languages]]
+
+    async def of_chunks(
+        self, connection: Connection, chunks: Sequence[Document]
+    ) -> Callable[[Document], Stemmed | None]:
+        """How the words of each of these chunks are indexed."""
+        if self.configuration:
+            texts = [text for chunk in chunks for text in analysis.fields(chunk)]
+            way = await self._of(connection, self.configuration, texts)
+            return lambda chunk: way
+        by_language: dict[str, Stemmed] = {}
+        for language in {language_of(chunk) for chunk in chunks}.intersection(self.languages):
+            texts = [
+                text for chunk in chunks if language_of(chunk) == language for text in analysis.fields(chunk)
+            ]
+            by_language[language] = await self._tagged(connection, language, texts)
+        return lambda chunk: by_language.get(language_of(chunk))
+
+    async def parsed(self, connection: Connection, text: str) -> WebQuery:
+        """A question of a user, in index terms of any way."""
+        return query_syntax.parse(
+            text, await self.ways(connection, [text[: analysis.LONGEST]]) if self.note else (None,)
+        )
+
+    def refuse_others(self, known: str | None) -> None:
+        """Raise SourceError when the store was filled with other words than these (None: it is empty)."""
+        if known is not None and known != self.note:
+            raise SourceError(
+                f"Store was filled with {_described(known)}, the settings have {_described(self.note)};"
+                f" name the former, or run {REBUILD}."
+            )
+
+    async def _tagged(self, connection: Connection, language: str, texts: Iterable[str]) -> Stemmed:
+        of = await self._of(connection, CONFIGURATIONS[language], texts)
+
+        def tagged(word: str) -> str:
+            term = "" if word in analysis.STOP_WORDS else of(word)
+            return term and f"{term}{_OF}{language}"
+
+        return tagged
+
+    async def _of(self, connection: Connection, configuration: str, texts: Iterable[str]) -> Stemmed:
+        known = self._known.setdefault(configuration, {})
+        words = {word for text in texts for word in analysis.spaced(text)}
+        terms = {word: known[word] for word in words if word in known}
+        if len(terms) < len(words):
+            new = dict(await connection.fetch(_SQL, configuration, sorted(words - terms.keys())))
+            terms.update(new)
+            if len(known) + len(new) > _MOST_KEPT:
+                known.clear()
+            known.update(new)
+        return lambda word: terms.get(word, word)
+
+
+def language_of(document: Document) -> str:
+    """The language of a document without its region, in lower case."""
+    return (document.language or "").lower().replace("_", "-").partition("-")[0]
+
+
+def _described(note: str) -> str:
+    kind, _, languages = note.partition(" ")
+    return (
+        f"languages = {languages.split()!r}"
+        if kind == "languages" and languages
+        else f"text_search = {note!r}"
+    )

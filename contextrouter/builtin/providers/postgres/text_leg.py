@@ -1,0 +1,191 @@
+# ruff: noqa: S608  (the statements are put together from fragments written here; every value is bound)
+"""The text leg: candidates by the GIN index over weighted terms, scored by idf and Postgres' own saturating
+rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from contextrouter.builtin.providers.postgres.filter import Values, admitted, lexeme, visible
+from contextrouter.builtin.providers.postgres.text_configurations import Words
+from contextrouter.contracts import TermStatistics
+from contextrouter.model import Query
+from contextrouter.scope import Scope
+from contextrouter.text import analysis, bm25, query_syntax
+from contextrouter.text.analysis import Stemmed
+from contextrouter.text.query_syntax import WebQuery
+
+if TYPE_CHECKING:
+    from contextrouter.builtin.providers.postgres.connection_pool import Connection
+
+BUDGET = 20_000
+"""Chunks that one question may nominate: its rarest terms do, until their postings are so many; all its terms
+score.
+"""
+_MOST_COUNTED, _MOST_SCORED = 128, 48  # terms of a question
+_FIRST = 6 / 3.141592653589793**2
+"""What ts_rank gives a term that occurs once with weight 1; its sum over 1/n² is within 1 % of tf / (tf +
+0.645).
+"""
+
+
+_RANKS = (
+    "SELECT coalesce((SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('chunks_words')), false)"
+    " AND (SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = 'chunks'::regclass)"
+    " AND (SELECT value FROM meta WHERE key = 'text_search') = {}"
+    " AND (SELECT coalesce(sum(chunks) = sum(chunks) FILTER (WHERE {}), false) FROM counts c)"
+    " AND set_config('enable_sort', 'off', true) = 'off'"
+)
+
+
+def rank_weights(title: float, path: float, body: float) -> tuple[list[float], float]:
+    """Weights of tsvector classes D, C, B, A whose ts_rank is, up to the factor returned, BM25's contribution
+    per field.
+    """
+    once = [float(bm25.saturation(weight, 1.0)) for weight in (title, path, body)]
+    most = max(once)
+    title, path, body = (each / most for each in once)
+    return [0.0, body, path, title], most / _FIRST
+
+
+def _sent(model: str | None, values: Values) -> str:
+    """The vector of a chunk as pgvector sends it, where `model`, which the settings name, filled the store;
+    None: no vectors.
+    """
+    if model is None:
+        return "NULL::bytea"
+    named = values.bound(model, "text")
+    known = "coalesce((SELECT value FROM meta WHERE key = 'model'), '')"
+    return f"CASE WHEN {named} = '' OR {known} IN ('', {named}) THEN vector_send(vector) END"
+
+
+async def ranked(
+    connection: Connection, query: Query, asked: WebQuery, words: Words, schema: str, model: str | None = None
+) -> list[Any]:
+    """As `search()`, by the index of pg_textsearch; nothing where it cannot fill the limit.
+
+    That index reads what scores best, whoever may see it, and weighs terms by all chunks there are. So it is
+    asked only in a scope that shows them all, by a role that row-level security lets pass.
+    """
+    if not asked.terms or any(term.endswith(query_syntax.FURTHEST) for term in asked.terms):
+        return []
+    values = Values()
+    filled = values.bound(words.note, "text")
+    if not await connection.fetchval(
+        _RANKS.format(filled, visible(query.scope, "c", values) or "true"), *values
+    ):
+        return []
+    values = Values()
+    condition = admitted(query, asked, values)
+    terms = values.bound(" ".join("x" + term.encode().hex() for term in asked.terms[:_MOST_COUNTED]), "text")
+    limit = values.bound(query.limit, "bigint")
+    distance = f"c.words <@> to_bm25query({terms}, '{schema}.chunks_words')"
+    found: list[Any] = await connection.fetch(
+        f"SELECT payload, score, {_sent(model, values)} AS sent FROM (SELECT c.id, c.tenant, c.payload,"
+        f" c.vector, round((-({distance}))::numeric, 6)::float8 AS score FROM chunks"
+        f" c{' WHERE ' + condition if condition else ''} ORDER BY {distance} LIMIT {limit}) s WHERE score > 0"
+        " ORDER BY score DESC, id, tenant",
+        *values,
+    )
+    return found if len(found) >= query.limit else []
+
+
+async def search(
+    connection: Connection,
+    query: Query,
+    asked: WebQuery,
+    words: Words,
+    weights: Sequence[float],
+    factor: float,
+    model: str | None = None,
+) -> list[Any]:
+    """The best admitted chunks (payload, score, vector as bytes or None), best first, ties by id and tenant.
+
+    There are none without a term to look for. Raises SourceError when the store was filled with other words
+    than those of `asked`.
+    """
+    frequencies, total, average, filled = await counted(connection, asked.terms[:_MOST_COUNTED], query.scope)
+    words.refuse_others(filled)
+    if not any(frequencies.values()):
+        return []
+    nominating = bm25.rarest(list(frequencies.items()), BUDGET)
+    scored = bm25.rarest(list(frequencies.items()), sum(frequencies.values()))[:_MOST_SCORED]
+    values = Values()
+    condition = admitted(query, asked, values)
+    any_term = values.bound(" | ".join(lexeme(term) for term in nominating[:_MOST_SCORED]), "text")
+    ranked = values.bound(list(weights), "real[]")
+    parts = []
+    for term in scored:
+        idf = values.bound(bm25.weight(total, frequencies[term]), "float8")
+        parts.append(f"{idf} * ts_rank({ranked}, c.terms, {values.bound(lexeme(term), 'text')}::tsquery)")
+    length = f"c.length / {values.bound(average or 1.0, 'float8')}"
+    score = f"({' + '.join(parts)}) * {values.bound(factor, 'float8')} * {_share(length)}"
+    found: list[Any] = await connection.fetch(
+        f"SELECT payload, score, {_sent(model, values)} AS sent FROM (SELECT c.id, c.tenant, c.payload,"
+        f" c.vector, round({score} * 1e6) / 1e6 AS score FROM chunks c WHERE c.terms @@"
+        f" {any_term}::tsquery{' AND ' + condition if condition else ''}"
+        # scored once, so not in a WHERE
+        f" ORDER BY score DESC, id, tenant LIMIT {values.bound(query.limit, 'bigint')}) s"
+        " WHERE score > 0 ORDER BY score DESC, id, tenant",
+        *values,
+    )
+    return found
+
+
+def _share(length: str) -> str:
+    """What a chunk's length leaves of a term that occurs once: 1 at the average length."""
+    k1, b = bm25.K1, bm25.B
+    return f"{1.0 + k1} / ({1.0 + k1 * (1.0 - b)} + {k1 * b} * {length})"
+
+
+async def counted(
+    connection: Connection, terms: Sequence[str], scope: Scope | None
+) -> tuple[dict[str, int], int, float, str | None]:
+    """In how many chunks that the scope shows each term occurs, how many it shows, and how many terms they
+    have on average.
+
+    And with which words the store was filled. Counted no further than `BUDGET`, within the scope: rarity is
+    no hint at what others have.
+    """
+    values = Values()
+    given = values.bound([lexeme(term) for term in terms], "text[]")
+    shown = visible(scope, "c", values)
+    row = await connection.fetchrow(
+        "SELECT ARRAY(SELECT (SELECT count(*) FROM (SELECT FROM chunks c WHERE c.terms @@ t.term::tsquery"
+        f"{' AND ' + shown if shown else ''} LIMIT {BUDGET}) s)"
+        f" FROM unnest({given}) WITH ORDINALITY AS t (term, place) ORDER BY t.place) AS many,"
+        " coalesce(sum(c.chunks), 0)::bigint AS chunks, coalesce(sum(c.length), 0)::bigint AS length"
+        ", (SELECT value FROM meta WHERE key = 'text_search') AS filled"
+        f" FROM counts c WHERE {shown or 'true'}",
+        *values,
+    )
+    assert row is not None
+    chunks = row["chunks"]
+    average = row["length"] / chunks if chunks else 0.0
+    return dict(zip(terms, row["many"], strict=True)), chunks, average, row["filled"]
+
+
+async def statistics(
+    connection: Connection,
+    terms: Sequence[str],
+    scope: Scope | None,
+    ways: Sequence[Stemmed | None] = (None,),
+) -> TermStatistics:
+    """Counts over the chunks that the scope shows; a term that is several words has the frequency of the
+    rarest of them.
+    """
+    analysed = {
+        term: [[*filter(None, analysis.analyse(term, stemmed))] for stemmed in ways] for term in terms
+    }
+    words = list(dict.fromkeys(word for ways in analysed.values() for found in ways for word in found))
+    counts, total, average, _ = await counted(connection, words, scope)
+    return TermStatistics(
+        documents=total,
+        average_length=average,
+        frequencies={
+            term: sum(min((counts.get(word, 0) for word in found), default=0) for found in ways)
+            for term, ways in analysed.items()
+        },
+    )

@@ -1,0 +1,185 @@
+# ruff: noqa: S608  (the statements are put together from fragments written here; every value is bound)
+"""The vector legs: exact where few vectors are admitted, else by an approximate index that goes on until the
+limit is full.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from sys import byteorder
+from typing import TYPE_CHECKING, Any, Literal
+
+from contextrouter.builtin.providers.postgres.filter import Values, admitted
+from contextrouter.builtin.providers.postgres.schema import REBUILD
+from contextrouter.builtin.providers.postgres.text_configurations import Words
+from contextrouter.builtin.providers.postgres.write import LEGS, refuse, unit
+from contextrouter.errors import SourceError
+from contextrouter.model import Query
+from contextrouter.text.query_syntax import WebQuery
+
+if TYPE_CHECKING:
+    from contextrouter.builtin.providers.postgres.connection_pool import Connection
+
+Index = Literal["hnsw", "ivfflat", "none"]
+Precision = Literal["vector", "halfvec"]
+MOST_DIMENSIONS = {"vector": 2_000, "halfvec": 4_000}
+"""Dimensions that pgvector can index."""
+_MOST_SEARCH = 1_000  # what hnsw.ef_search may be at most
+
+
+async def search(
+    connection: Connection,
+    query: Query,
+    asked: WebQuery,
+    words: Words,
+    model: tuple[str, int],
+    *,
+    exact_below: int,
+    ef_search: int,
+) -> list[Any]:
+    """The nearest admitted chunks (payload, score, vector as bytes), nearest first, ties by id and tenant.
+
+    Raises SourceError for a query without a vector, or with one that is not like those stored.
+    """
+    if query.vector is None:
+        raise SourceError(
+            f"Leg {query.leg!r} needs a query vector and got none; set `embedder` to a defined embedder."
+        )
+    known, size, definition, few, filled = await _prepared(
+        connection, query, asked, exact_below, max(ef_search, query.limit)
+    )
+    refuse(known, size, *model)
+    if asked.required or asked.excluded:
+        words.refuse_others(filled)
+    try:
+        vector = unit(query.vector)
+    except (ValueError, TypeError) as error:
+        raise SourceError(f"Query on the leg {query.leg!r} {error}.") from error
+    if vector is None or not size:
+        return []
+    if len(vector) != size:
+        raise SourceError(
+            f"Query vector has {len(vector)} dimensions, the store's have {size}; "
+            f"use the embedder the store was filled with, or build it again with {REBUILD}."
+        )
+    if few:
+        return await _exact(connection, query, asked, vector)
+    precision = "halfvec" if "halfvec_cosine_ops" in definition else "vector"
+    found = await _near(connection, query, asked, vector, precision, size)
+    return found if len(found) >= query.limit else await _exact(connection, query, asked, vector)
+
+
+def values_of(sent: bytes) -> Sequence[float]:
+    """A vector as pgvector sends it: two counts of 16 bits, then float32, big-endian."""
+    held = array("f", sent[4:])
+    if byteorder == "little":
+        held.byteswap()
+    return held
+
+
+def index_sql(
+    leg: str,
+    size: int,
+    definition: str,
+    precision: str,
+    name: str = "",
+    *,
+    at: tuple[str, str] | None = None,
+    concurrently: bool = False,
+) -> str:
+    """The statement that builds a leg's index over vectors of `size` dimensions; `definition` is its method
+    and options.
+
+    `at` are the schemas of the store and of pgvector, where they are not on the search path.
+    """
+    method, _, options = definition.partition(" ")
+    how = "CONCURRENTLY " if concurrently else ""
+    table, extension = (f"{at[0]}.", f"{at[1]}.") if at else ("", "")
+    return (
+        f"CREATE INDEX {how}{name or f'chunks_{leg}_near'} ON {table}chunks USING {method}"
+        f" (({leg}::{extension}{precision}({size})) {extension}{precision}_cosine_ops) {options}"
+    )
+
+
+async def _prepared(
+    connection: Connection, query: Query, asked: WebQuery, most: int, ef_search: int
+) -> tuple[str, int, str, bool, str | None]:
+    """Model and length of the vectors stored, the leg's index ("": none), whether to measure all, and the
+    store's words.
+
+    All are measured without an index, and where no more than `most` chunks are admitted. Tells Postgres for
+    this transaction how far to read an index, too: one way there and back for all of it. ivfflat reads the
+    square root of its lists first.
+    """
+    values = Values()
+    name = values.bound(f"chunks_{query.leg}_near", "text")
+    condition = admitted(query, asked, values)
+    few = "(SELECT coalesce(sum(chunks), 0) <= {0} FROM counts)"
+    if condition:
+        few = f"(SELECT count(*) <= {{0}} FROM (SELECT FROM chunks c WHERE {condition} LIMIT {{0}} + 1) s)"
+    few = few.format(values.bound(most, "bigint"))
+    searched = values.bound(str(min(_MOST_SEARCH, ef_search)), "text")
+    sort = (
+        "set_config('enable_sort', 'off', true)" if not condition else "NULL"
+    )  # below some 10,000 rows all would be sorted
+    row = await connection.fetchrow(
+        "WITH near AS MATERIALIZED (SELECT (SELECT pg_get_indexdef(indexrelid) FROM pg_index WHERE"
+        f" indexrelid = to_regclass({name}) AND indisvalid) AS definition) SELECT (SELECT value FROM meta"
+        " WHERE key = 'model') AS model, (SELECT value FROM meta WHERE key = 'dimensions') AS size,"
+        " definition, (SELECT value FROM meta WHERE key = 'text_search') AS filled, CASE WHEN definition IS"
+        f" NULL THEN true ELSE {few} END AS few, set_config('hnsw.ef_search', {searched}, true),"
+        " set_config('hnsw.iterative_scan', 'relaxed_order', true), set_config('ivfflat.iterative_scan',"
+        f" 'relaxed_order', true), set_config('ivfflat.probes', {_PROBES}, true), {sort} FROM near",
+        *values,
+    )
+    assert row is not None
+    return row["model"] or "", int(row["size"] or 0), row["definition"] or "", row["few"], row["filled"]
+
+
+async def _exact(connection: Connection, query: Query, asked: WebQuery, vector: Sequence[float]) -> list[Any]:
+    values = Values()
+    condition = admitted(query, asked, values)
+    column = _column(query.leg)
+    found: list[Any] = await connection.fetch(
+        f"SELECT payload, {_SCORE}, vector_send({column}) AS sent FROM (SELECT c.id, c.tenant, c.payload,"
+        f" {column}, round((c.{column} <=> {values.bound(vector, 'real[]')}::vector) * 1e6) / 1e6 AS distance"
+        f" FROM chunks c WHERE c.{column} IS NOT NULL{' AND ' + condition if condition else ''} ORDER BY"
+        f" distance, id, tenant LIMIT {values.bound(query.limit, 'bigint')}) s ORDER BY distance, id, tenant",
+        *values,
+    )
+    return found
+
+
+async def _near(
+    connection: Connection, query: Query, asked: WebQuery, vector: Sequence[float], precision: str, size: int
+) -> list[Any]:
+    """By the index: ordered by the bare operator, as it must be to be used; distances are taken of the
+    vectors themselves.
+    """
+    values = Values()
+    condition = admitted(query, asked, values)
+    column = _column(query.leg)
+    near = values.bound(vector, "real[]")
+    limit = values.bound(query.limit, "bigint")
+    wider = f"{limit} * 2" if precision == "halfvec" else limit
+    found: list[Any] = await connection.fetch(
+        f"SELECT payload, {_SCORE}, vector_send({column}) AS sent FROM (SELECT id, tenant, payload, {column},"
+        f" round(({column} <=> {near}::vector) * 1e6) / 1e6 AS distance FROM (SELECT c.id, c.tenant,"
+        f" c.payload, c.{column} FROM chunks c WHERE c.{column} IS NOT"
+        f" NULL{' AND ' + condition if condition else ''} ORDER BY c.{column}::{precision}({size}) <=>"
+        f" {near}::{precision}({size}) LIMIT {wider}) n) s ORDER BY distance, id, tenant LIMIT {limit}",
+        *values,
+    )
+    return found
+
+
+_PROBES = (
+    "greatest(1, round(sqrt(coalesce(substring(definition FROM 'lists=''?(\\d+)'), '1')::float8)))::int::text"
+)
+_SCORE = "greatest(-1.0, least(1.0, round((1.0 - distance) * 1e6) / 1e6)) AS score"
+
+
+def _column(leg: str) -> str:
+    assert leg in LEGS
+    return leg

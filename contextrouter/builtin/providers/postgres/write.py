@@ -1,0 +1,325 @@
+# ruff: noqa: S608  (the statements are put together from fragments written here; every value is bound)
+"""Filling a store in Postgres: entries become rows before the transaction begins, documents are locked in one
+order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import msgspec
+
+from contextrouter.builtin.providers.filtering import aligned, indexed, labelled, microseconds
+from contextrouter.builtin.providers.postgres import schema
+from contextrouter.builtin.providers.postgres.connection_pool import clean
+from contextrouter.builtin.providers.postgres.filter import entries, lexeme
+from contextrouter.builtin.providers.sqlite.write import name_key, payload
+from contextrouter.contracts import Entry
+from contextrouter.errors import IngestError, SourceError
+from contextrouter.model import Document, Fact, Vector
+from contextrouter.text import analysis
+from contextrouter.text.analysis import Stemmed
+
+if TYPE_CHECKING:
+    from contextrouter.builtin.providers.postgres.connection_pool import Connection
+
+LEGS = ("vector", "keywords")
+Way: TypeAlias = Callable[[Document], Stemmed | None]
+"""A chunk -> how its words are stemmed; None: in the way of all stores."""
+_Counts: TypeAlias = dict[tuple[str, str, str], list[int]]
+"""(tenant, compartment, sensitivity) -> chunks and length, more or less."""
+_GAP = 16  # positions between fields, so that no phrase reaches from one into the next
+_MOST_PLACES = 255  # of one term in one chunk: all that Postgres keeps
+_MOST_BYTES = 900_000  # of a chunk's index terms; Postgres refuses a mebibyte
+
+_DOCUMENT = (
+    "INSERT INTO documents (tenant, id, compartment, sensitivity, trust, kind, url, labels, updated_at,"
+    " synced_at, fingerprint, payload) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT"
+    " (tenant, id) DO UPDATE SET compartment = excluded.compartment, sensitivity = excluded.sensitivity,"
+    " trust = excluded.trust, kind = excluded.kind, url = excluded.url, labels = excluded.labels, updated_at"
+    " = excluded.updated_at, synced_at = excluded.synced_at, fingerprint = excluded.fingerprint, payload ="
+    " excluded.payload"
+)
+_CHUNK = (
+    "INSERT INTO chunks (owner, document, place, id, tenant, compartment, sensitivity, updated_at, length,"
+    " filters, terms, vector, keywords, payload) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,"
+    " $11::text::tsvector, $12::real[]::vector, $13::real[]::vector, $14)"
+)
+_LINK = "INSERT INTO links (tenant, document, target) VALUES ($1, $2, $3)"
+_FACT = (
+    "INSERT INTO facts (owner, document, place, subject, predicate, object, subject_key, object_key,"
+    " confidence, valid_from, valid_to, tenant, compartment, sensitivity, source, attributes) VALUES ($1, $2,"
+    " $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)"
+)
+_GONE = (
+    "USING unnest($1::text[], $2::text[]) AS k (tenant, id) WHERE {0}.{1} = k.tenant AND {0}.document = k.id"
+)
+
+
+class Rows(NamedTuple):
+    """What is stored of one entry."""
+
+    tenant: str
+    id: str
+    document: tuple[Any, ...]
+    chunks: tuple[tuple[Any, ...], ...]
+    links: tuple[tuple[str, str, str], ...]
+    facts: tuple[tuple[Any, ...], ...]
+    dimensions: tuple[int, ...]  # of the vectors in it, each length once
+
+
+def prepare(entry: Entry, legs: Sequence[str], words: Way | None = None) -> Rows:
+    """Turn an entry into rows. Raises IngestError that names the document and what is wrong with it."""
+    document = entry.document
+    if not document.id:
+        raise IngestError("Document without an id cannot be stored; give it one.")
+    try:
+        return _prepared(entry, legs, words)
+    except UnicodeEncodeError as error:
+        what = "holds a lone surrogate, which is no character; decode its text with errors='replace'"
+        raise IngestError(f"Document {document.id!r} {what}.", document=document.id) from error
+    except (ValueError, TypeError, OverflowError) as error:
+        raise IngestError(f"Document {document.id!r} {error}.", document=document.id) from error
+
+
+def _prepared(entry: Entry, legs: Sequence[str], words: Way | None) -> Rows:
+    document = entry.document
+    chunks = labelled(document, entry.chunks)
+    aligned(entry, legs)
+    marks = (
+        mark
+        for each in (document, *chunks)
+        for mark in (each.id, each.tenant, each.compartment, each.sensitivity)
+    )
+    if any("\x00" in (mark or "") for mark in marks):
+        raise ValueError("has an id or a label with a NUL in it, which Postgres cannot hold; leave it out")
+    owner = (document.tenant or "", document.id)
+    vectors = [{leg: unit(v[n]) for leg, v in entry.vectors.items()} for n in range(len(chunks))]
+    return Rows(
+        *owner,
+        document=(
+            *owner,
+            document.compartment or "",
+            document.sensitivity or "",
+            clean(document.trust or ""),
+            clean(document.kind),
+            clean(document.url),
+            list(map(clean, document.labels)),
+            microseconds(document.updated_at),
+            microseconds(document.synced_at),
+            clean(entry.fingerprint),
+            "" if chunks == [document] else payload(document),
+        ),
+        chunks=tuple(
+            (*owner, n, *_chunk(chunk, vectors[n], words(chunk) if words else None))
+            for n, chunk in enumerate(chunks)
+        ),
+        links=tuple((*owner, clean(link)) for link in dict.fromkeys(document.links) if link),
+        facts=tuple((*owner, n, *_fact(fact, document)) for n, fact in enumerate(entry.facts)),
+        dimensions=tuple({len(v) for held in vectors for v in held.values() if v is not None}),
+    )
+
+
+def unit(vector: Vector | None) -> list[float] | None:
+    """The vector at length one; None for none, and for the zero vector, which has no direction.
+
+    Raises ValueError for values that are not finite and for what is no list of numbers.
+    """
+    if vector is None:
+        return None
+    values = [float(value) for value in vector]
+    if not values:
+        raise ValueError("has a vector without values; give a flat list of numbers")
+    if not all(map(math.isfinite, values)):
+        raise ValueError("has a vector with values that are not finite; check the embedder")
+    length = math.hypot(*values)
+    peak = max(map(abs, values))
+    if peak == 0.0:
+        return None
+    if not math.isfinite(length) or length < 1e-150:
+        values = [value / peak for value in values]
+        length = math.hypot(*values)
+    return [value / length for value in values]
+
+
+def index_terms(chunk: Document, stemmed: Stemmed | None = None) -> tuple[str, int]:
+    """A chunk as a weighted tsvector, written out, and how many of its terms are no stop words."""
+    places: dict[str, list[str]] = {}
+    fields = [analysis.analyse(text, stemmed) for text in analysis.fields(chunk)]
+    position = 0
+    for terms, weight in zip(fields, "ABC", strict=True):
+        for term in terms:
+            position += 1
+            if not term:
+                continue
+            places.setdefault(lexeme(term), []).append(f"{position}{weight}")
+        position += _GAP
+    parts, size = [], 0
+    for term, held in places.items():
+        size += len(term.encode()) + 2 * min(len(held), _MOST_PLACES) + 8
+        if size > _MOST_BYTES:
+            break
+        parts.append(f"{term}:{','.join(held[:_MOST_PLACES])}")
+    return " ".join(parts), analysis.length(fields)
+
+
+def _chunk(
+    chunk: Document, vectors: Mapping[str, list[float] | None], stemmed: Stemmed | None
+) -> tuple[Any, ...]:
+    terms, length = index_terms(chunk, stemmed)
+    legs = (vectors.get(leg) for leg in LEGS)
+    labels = (chunk.tenant or "", chunk.compartment or "", chunk.sensitivity or "")
+    return (
+        chunk.id,
+        *labels,
+        microseconds(chunk.updated_at),
+        length,
+        entries(indexed(chunk)),
+        terms,
+        *legs,
+        payload(chunk),
+    )
+
+
+def _fact(fact: Fact, document: Document) -> tuple[Any, ...]:
+    if not math.isfinite(fact.confidence):
+        raise ValueError(f"has a fact with the confidence {fact.confidence!r}; give a number from 0 to 1")
+    return (
+        clean(fact.subject),
+        clean(fact.predicate),
+        clean(fact.object),
+        name_key(fact.subject),
+        name_key(fact.object),
+        float(fact.confidence),
+        microseconds(fact.valid_from),
+        microseconds(fact.valid_to),
+        clean(fact.tenant or document.tenant or ""),
+        clean(fact.compartment or document.compartment or ""),
+        clean(fact.sensitivity or document.sensitivity or ""),
+        clean(fact.source),
+        msgspec.json.encode(fact.attributes, enc_hook=str).decode(),
+    )
+
+
+async def upsert(connection: Connection, given: Iterable[Rows]) -> None:
+    """Put documents in place of what they were. Call inside a write transaction; of two with one id the later
+    one counts.
+    """
+    rows = [row for _, row in sorted({(each.tenant, each.id): each for each in given}.items())]
+    if not rows:
+        return
+    await connection.executemany(_DOCUMENT, [each.document for each in rows])  # locked in order: no deadlock
+    counts = await _remove_parts(connection, [each.tenant for each in rows], [each.id for each in rows])
+    chunks = [chunk for each in rows for chunk in each.chunks]
+    await connection.executemany(_CHUNK, chunks)
+    await connection.executemany(_LINK, [link for each in rows for link in each.links])
+    await connection.executemany(_FACT, [fact for each in rows for fact in each.facts])
+    for chunk in chunks:
+        _count(counts, chunk[4:7], 1, chunk[8])
+    for each in rows:
+        _count(counts, (each.tenant, "", ""), 0, 0)
+    await _note_counts(connection, counts)
+
+
+async def delete(connection: Connection, ids: Sequence[str], tenant: str) -> int:
+    """Remove documents of a tenant; return how many there were."""
+    sql = "SELECT id FROM documents WHERE tenant = $1 AND id = ANY ($2::text[]) ORDER BY id FOR UPDATE"
+    found = [row["id"] for row in await connection.fetch(sql, tenant, list(ids))]
+    if found:
+        counts = await _remove_parts(connection, [tenant] * len(found), found)
+        await connection.execute(
+            "DELETE FROM documents WHERE tenant = $1 AND id = ANY ($2::text[])", tenant, found
+        )
+        _count(counts, (tenant, "", ""), 0, 0)
+        await _note_counts(connection, counts)
+    return len(found)
+
+
+async def clear(connection: Connection, store: str) -> None:
+    """Remove everything, and forget which embedder filled the store. `store` is its new identity."""
+    await connection.execute("TRUNCATE documents, chunks, links, facts")
+    await connection.execute("UPDATE counts SET chunks = 0, length = 0, generation = generation + 1")
+    await connection.execute("DELETE FROM meta WHERE key IN ('model', 'dimensions', 'text_search')")
+    for leg in LEGS:
+        await connection.execute(f"DROP INDEX IF EXISTS chunks_{leg}_near")
+    await schema.set_note(connection, "store", store)
+
+
+async def refuse_other_model(connection: Connection, model: str, dimensions: int) -> None:
+    """Raise SourceError when the store was filled by another embedding model, or with vectors of another
+    length.
+    """
+    found = dict(await connection.fetch("SELECT key, value FROM meta WHERE key IN ('model', 'dimensions')"))
+    refuse(found.get("model", ""), int(found.get("dimensions", 0)), model, dimensions)
+
+
+def refuse(known: str, size: int, model: str, dimensions: int) -> None:
+    """Raise SourceError when the model and length of the vectors stored are not those of the settings."""
+    if (known and model and known != model) or (size and dimensions and size != dimensions):
+        raise SourceError(
+            f"Store was filled by the embedding model {known or 'unknown'!r} with {size} dimensions, the"
+            f" settings name {model or 'unknown'!r} with {dimensions}; name the former as its `embedder`, or"
+            f" run {schema.REBUILD}."
+        )
+
+
+async def sized(connection: Connection, rows: Sequence[Rows], model: str, dimensions: int) -> int:
+    """Hold the first vectors' length and model for all that come later; return the length when these are the
+    first, else 0.
+    """
+    every = [(size, row) for row in rows for size in row.dimensions]
+    for size, row in every:
+        if size != (dimensions or every[0][0]):
+            expected = f"its embedder has {dimensions}" if dimensions else f"others have {every[0][0]}"
+            message = f"has a vector of {size} dimensions, {expected}; check the embedder"
+            raise IngestError(f"Document {row.id!r} {message}.", document=row.id)
+    if not every:
+        return 0
+    size = every[0][0]
+    await refuse_other_model(connection, model, size)
+    known = await schema.note(connection, "dimensions")
+    if known and (await schema.note(connection, "model") or not model):
+        return 0
+    await connection.execute(
+        "SELECT pg_advisory_xact_lock($1, hashtext(current_schema() || ':vectors'))", schema.LOCK
+    )
+    await refuse_other_model(connection, model, size)  # another process may have been first
+    known = await schema.note(connection, "dimensions")
+    await schema.set_note(connection, "dimensions", str(size))
+    if model:
+        await schema.set_note(connection, "model", model)
+    return 0 if known else size
+
+
+def _count(counts: _Counts, labels: tuple[str, str, str], chunks: int, length: int) -> None:
+    held = counts.setdefault(labels, [0, 0])
+    held[0] += chunks
+    held[1] += length
+
+
+async def _remove_parts(connection: Connection, tenants: Sequence[str], ids: Sequence[str]) -> _Counts:
+    """Take chunks, links and facts of documents out; return what that changes in the counts."""
+    gone = await connection.fetch(
+        f"DELETE FROM chunks {_GONE.format('chunks', 'owner')}"
+        " RETURNING chunks.tenant, chunks.compartment, chunks.sensitivity, chunks.length",
+        tenants,
+        ids,
+    )
+    await connection.execute(f"DELETE FROM links {_GONE.format('links', 'tenant')}", tenants, ids)
+    await connection.execute(f"DELETE FROM facts {_GONE.format('facts', 'owner')}", tenants, ids)
+    counts: _Counts = {}
+    for *labels, length in gone:
+        _count(counts, tuple(labels), -1, -length)
+    return counts
+
+
+async def _note_counts(connection: Connection, counts: _Counts) -> None:
+    """Add to the counts, last of all and in order: their rows are held until the commit."""
+    await connection.executemany(
+        "INSERT INTO counts AS t VALUES ($1, $2, $3, $4, $5, 1) ON CONFLICT (tenant, compartment,"
+        " sensitivity) DO UPDATE SET chunks = t.chunks + excluded.chunks, length = t.length +"
+        " excluded.length, generation = t.generation + 1",
+        [(*labels, *held) for labels, held in sorted(counts.items())],
+    )

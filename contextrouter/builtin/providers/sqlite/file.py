@@ -1,0 +1,284 @@
+"""One SQLite file shared by threads and processes: readers that are never blocked, one writer at a time,
+clear errors.
+
+Connections belong to one call at a time and are kept between calls. Readers see one snapshot per call
+(write-ahead log); writers take turns by `BEGIN IMMEDIATE` and are durable when they return (`synchronous =
+FULL`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from contextrouter.builtin.providers.sqlite import schema
+from contextrouter.errors import SourceError, SourceTimeout
+from contextrouter.runtime.threads import Threads
+
+T = TypeVar("T")
+R = TypeVar("R")
+_STEPS = 2_000  # of SQLite's virtual machine, between two looks at the clock: well below a millisecond
+
+
+class Stop:
+    """Tells running work to end: at a deadline (on `time.monotonic()`), or because nobody waits for it any
+    more.
+    """
+
+    __slots__ = ("_finishing", "abandoned", "deadline")
+
+    def __init__(self, deadline: float | None = None) -> None:
+        self.deadline, self.abandoned, self._finishing = deadline, False, False
+
+    def __call__(self) -> bool:
+        """Whether to end now; SQLite's progress callback."""
+        late = self.deadline is not None and time.monotonic() >= self.deadline
+        return (late or self.abandoned) and not self._finishing
+
+    @contextmanager
+    def finishing(self) -> Iterator[None]:
+        """Let what is read for all later questions be read to its end, or short deadlines would have it begun
+        for ever.
+        """
+        self._finishing = True
+        try:
+            yield
+        finally:
+            self._finishing = False
+        self.check()
+
+    def check(self) -> None:
+        """Raise SourceTimeout when it is time to end: for loops outside SQLite."""
+        if self():
+            raise SourceTimeout(
+                "Search did not end by its deadline; raise the source's `timeout` or lower its `limit`."
+            )
+
+
+class StoreFile:
+    """The file at `path`: `read` and `write` run a function with a connection, in threads, inside one
+    transaction.
+    """
+
+    def __init__(self, path: str, *, busy_timeout: float, threads: int) -> None:
+        self.path = path
+        self._busy_timeout, self._size = busy_timeout, threads
+        self._readers: Threads | None = None
+        self._writer: Threads | None = None
+        self._idle: list[sqlite3.Connection] = []
+        self._identity: tuple[int, int] | None = None
+        self._running: set[Stop] = set()
+
+    @property
+    def location(self) -> Path:
+        """Where the file is, absolute."""
+        return Path(self.path).expanduser().absolute()
+
+    def exists(self) -> bool:
+        """Whether there is anything at the path."""
+        try:
+            return self.location.stat().st_size > 0
+        except OSError:
+            return False
+
+    async def open(self) -> None:
+        """Start the threads, and check the file if there is one; raises SourceError for a file that is no
+        store of ours.
+        """
+        if self._readers is None:
+            self._readers = Threads(self._size, "sqlite-read")
+            self._writer = Threads(1, "sqlite-write")
+        if self.exists():
+            await self.read(lambda connection, stop: None, empty=None)
+
+    async def aclose(self) -> None:
+        """Interrupt reads, let a write end, close every connection."""
+        readers, writer, self._readers, self._writer = self._readers, self._writer, None, None
+        for stop in list(self._running):
+            stop.abandoned = True
+        for threads in (readers, writer):
+            if threads is not None:
+                await asyncio.to_thread(threads.close, wait=True)
+        self.forget()
+
+    async def read(
+        self,
+        work: Callable[[sqlite3.Connection, Stop], T],
+        *,
+        deadline: float | None = None,
+        empty: T | None = None,
+    ) -> T:
+        """Run `work` on a snapshot. A file without tables answers `empty`; one that is not there is a
+        SourceError.
+        """
+        if self._readers is None:
+            raise SourceError(f"Store {self.path!r} is not open; call open() first.")
+        stop = Stop(deadline)
+        self._running.add(stop)
+        try:
+            return await self._readers.run(self._read, work, stop, empty)
+        except asyncio.CancelledError:
+            stop.abandoned = True
+            raise
+        finally:
+            self._running.discard(stop)
+
+    async def write(
+        self, work: Callable[[sqlite3.Connection, R], T], prepare: Callable[[], R] | None = None
+    ) -> T:
+        """Run `work` in a transaction of its own, durable on return; makes folder, file and tables where they
+        are missing.
+
+        `prepare` runs before the transaction begins, outside the write lock; `work` is given what it returns.
+        """
+        if self._writer is None:
+            raise SourceError(f"Store {self.path!r} is not open; call open() first.")
+
+        def run() -> T:
+            ready = prepare() if prepare else None
+            return self.write_here(lambda connection: work(connection, ready))  # type: ignore[arg-type]
+
+        return await self._writer.run(run)
+
+    async def alone(self, statement: str) -> None:
+        """Run one statement outside a transaction, such as VACUUM."""
+        if self._writer is None:
+            raise SourceError(f"Store {self.path!r} is not open; call open() first.")
+        await self._writer.run(self._alone, statement)
+
+    def _read(self, work: Callable[[sqlite3.Connection, Stop], T], stop: Stop, empty: T) -> T:
+        stop.check()
+        if not self.exists():
+            raise SourceError(
+                f"Store {str(self.location)!r} does not exist; fill it with `contextrouter ingest`."
+            )
+        with self._errors(stop), self._connection() as connection:
+            connection.set_progress_handler(stop, _STEPS)
+            try:
+                connection.execute("BEGIN")
+                return work(connection, stop) if schema.is_filled(connection, self.path) else empty
+            finally:
+                connection.set_progress_handler(None, 0)
+                if connection.in_transaction:
+                    connection.rollback()
+
+    def write_here(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """As `write`, in the calling thread, open or not."""
+        with self._errors(None):
+            self.location.parent.mkdir(parents=True, exist_ok=True)
+            with self._connection(new=not self.exists()) as connection:
+                self._log_ahead(connection)
+                connection.execute("BEGIN IMMEDIATE")
+                try:
+                    if not schema.is_filled(connection, self.path):
+                        schema.create(connection)
+                    result = work(connection)
+                    connection.execute("COMMIT")
+                    return result
+                finally:
+                    if connection.in_transaction:
+                        connection.rollback()
+
+    def _alone(self, statement: str) -> None:
+        with self._errors(None), self._connection() as connection:
+            connection.execute(statement).fetchall()
+
+    def _log_ahead(self, connection: sqlite3.Connection) -> None:
+        """Switch the file to its write-ahead log; SQLite does not wait here while another process does the
+        same.
+        """
+        end = time.monotonic() + self._busy_timeout
+        while connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+            try:
+                connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            except sqlite3.OperationalError:
+                if time.monotonic() >= end:
+                    raise
+                time.sleep(0.01)
+
+    @contextmanager
+    def _connection(self, *, new: bool = False) -> Iterator[sqlite3.Connection]:
+        connection = self._take(new)
+        try:
+            yield connection
+        except sqlite3.DatabaseError:
+            connection.close() if not connection.in_transaction else self._idle.append(connection)
+            raise
+        except BaseException:
+            self._idle.append(connection)
+            raise
+        else:
+            self._idle.append(connection)
+
+    def _take(self, new: bool) -> sqlite3.Connection:
+        if not new:
+            status = self.location.stat()
+            identity = (status.st_dev, status.st_ino)
+            if identity != self._identity:  # the file was put in the place of another
+                self.forget()
+                self._identity = identity
+            try:
+                return self._idle.pop()
+            except IndexError:
+                pass
+        uri = f"{self.location.as_uri()}?mode={'rwc' if new else 'rw'}"
+        connection = sqlite3.connect(
+            uri,
+            uri=True,
+            timeout=self._busy_timeout,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+        )
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA cache_size = -16000")  # KiB
+        return connection
+
+    def forget(self) -> None:
+        """Close the connections nobody uses."""
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    @contextmanager
+    def _errors(self, stop: Stop | None) -> Iterator[None]:
+        """Say what SQLite's errors mean for this file."""
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            if stop is not None and "interrupt" in str(error):
+                stop.check()
+            raise SourceError(self._meaning(error)) from error
+
+    def _meaning(self, error: Exception) -> str:
+        said, where = str(error), str(self.location)
+        if "locked" in said or "busy" in said:
+            waited = f"was locked by another writer for {self._busy_timeout} s ({said})"
+            return f"Store {where!r} {waited}; raise `busy_timeout` or write less at once."
+        if "not a database" in said or "malformed" in said or "encrypted" in said:
+            remedy = f"restore a copy, or remove it and run {schema.REBUILD}"
+            return f"Store {where!r} is damaged or no SQLite file ({said}); {remedy}."
+        if isinstance(error, OSError) or "unable to open" in said or "readonly" in said or "full" in said:
+            return (
+                f"Store {where!r} cannot be used ({said}); check the path, its permissions and the free"
+                " space."
+            )
+        return (
+            f"Store {where!r} failed ({said}); check the file with `PRAGMA integrity_check`, or run"
+            f" {schema.REBUILD}."
+        )
+
+
+def kind_of_file(path: str) -> str:
+    """The path as it may stand in settings; raises ValueError for one that cannot be a file."""
+    if not path or "\0" in path:
+        raise ValueError(f"path {path!r} is no file name; give the path of the store's file.")
+    if path.startswith(":memory:") or path.startswith("file:") or path.endswith(os.sep):
+        raise ValueError(f"path {path!r} is no plain file; give a file's path, or use the provider 'memory'.")
+    return path

@@ -1,0 +1,110 @@
+"""What a query lets through, as SQL over `chunks c`: the counterpart of `filtering.matches`, pushed down
+before any limit.
+"""
+
+# ruff: noqa: S608  (the statements are put together from fragments written here; every value is bound)
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from contextrouter.builtin.providers.filtering import COLUMNS, microseconds, names
+from contextrouter.filters import forms
+from contextrouter.model import Period, Query
+from contextrouter.scope import SHARED, Scope
+from contextrouter.text.analysis import Phrase
+from contextrouter.text.query_syntax import FURTHEST, WebQuery
+
+
+class Condition(NamedTuple):
+    """A conjunction: SQL that is true where a row passes, and its bound values. Empty SQL lets everything
+    through.
+    """
+
+    sql: str = ""
+    values: tuple[Any, ...] = ()
+
+    def __and__(self, other: Condition) -> Condition:
+        if not (self.sql and other.sql):
+            return self if self.sql else other
+        return Condition(f"{self.sql} AND {other.sql}", self.values + other.values)
+
+    @property
+    def where(self) -> str:
+        """The SQL, or something true."""
+        return self.sql or "1"
+
+
+EVERYTHING = Condition()
+
+
+def admitted(query: Query, asked: WebQuery) -> Condition:
+    """Scope, period, labels, filters, phrases and negations of a query."""
+    condition = visible(query.scope, "c") & within(query.period) & phrases(asked)
+    if query.labels:
+        condition &= among({"labels": query.labels})
+    return condition & among(query.filters)
+
+
+def visible(scope: Scope | None, table: str) -> Condition:
+    """Rows of `table` that the scope allows, by the rule of `Scope.allows`."""
+    if scope is None:
+        return EVERYTHING
+    return Condition(
+        f"{table}.tenant IN (?, ?)"
+        f" AND ({table}.compartment = '' OR {table}.compartment IN (SELECT value FROM json_each(?)))"
+        f" AND ({table}.sensitivity = '' OR {table}.sensitivity IN (SELECT value FROM json_each(?)))",
+        (scope.tenant or "", SHARED, json.dumps(sorted(scope.compartments)), json.dumps(scope.levels())),
+    )
+
+
+def within(period: Period | None) -> Condition:
+    """Chunks whose document was updated in the period; undated ones are in none."""
+    if period is None:
+        return EVERYTHING
+    condition = Condition("c.updated_at IS NOT NULL")
+    first, last = map(microseconds, period.bounds())
+    if first is not None:
+        condition &= Condition("c.updated_at >= ?", (first,))
+    if last is not None:
+        condition &= Condition("c.updated_at < ?", (last,))
+    return condition
+
+
+def among(filters: Mapping[str, Any]) -> Condition:
+    """Chunks that have, under each key, one of the values asked for."""
+    condition = EVERYTHING
+    for key, value in filters.items():
+        if key in COLUMNS:
+            condition &= Condition(
+                f"c.{key} IN (SELECT value FROM json_each(?))", (json.dumps(names(value)),)
+            )
+            continue
+        condition &= Condition(
+            "c.number IN (SELECT f.chunk FROM filters f JOIN filter_values v ON v.number = f.value"
+            " WHERE v.key = ? AND v.value IN (SELECT value FROM json_each(?)))",
+            (str(key).encode("utf-8", "replace").decode(), json.dumps(forms(value))),
+        )
+    return condition
+
+
+def phrases(asked: WebQuery) -> Condition:
+    """Chunks with a phrase of each required group and with no excluded one."""
+    condition = EVERYTHING
+    if asked.required:
+        groups = " AND ".join(f"({_alternatives(group)})" for group in asked.required)
+        condition &= Condition("c.number IN (SELECT rowid FROM terms WHERE terms MATCH ?)", (groups,))
+    if asked.excluded:
+        without = _alternatives(asked.excluded)
+        condition &= Condition("c.number NOT IN (SELECT rowid FROM terms WHERE terms MATCH ?)", (without,))
+    return condition
+
+
+def _alternatives(group: tuple[Phrase, ...]) -> str:
+    """FTS5 syntax for any of the phrases. Terms hold letters, digits and marks only: nothing in them can end
+    a quotation.
+    """
+    written = (" ".join(phrase) for phrase in group)
+    return " OR ".join(f'"{p[:-1]}" *' if p.endswith(FURTHEST) else f'"{p}"' for p in written)

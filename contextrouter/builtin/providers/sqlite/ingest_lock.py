@@ -1,0 +1,75 @@
+"""Whose turn it is to fill a store's file: a lock that ends with the process that has it, kept in a small
+file beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+from contextrouter.errors import SourceError
+
+_TAKEN = "CREATE TABLE IF NOT EXISTS turn (process INTEGER, since TEXT)"
+
+
+class Turns:
+    """The turns at one file. A turn is SQLite's own write lock on `NAME-turn`, which the system lets go of
+    with the process.
+    """
+
+    def __init__(self, location: Path) -> None:
+        self._path = location.with_name(location.name + "-turn")
+        self._mine: sqlite3.Connection | None = None
+
+    async def take(self) -> str:
+        """Take the turn: "". Else say who has it. Raises SourceError where the file cannot be written."""
+        return await asyncio.to_thread(self._take)
+
+    async def end(self) -> None:
+        """Give it back, if it is ours."""
+        mine, self._mine = self._mine, None
+        if mine is not None:
+            await asyncio.to_thread(mine.close)
+
+    def _take(self) -> str:
+        if self._mine is not None:
+            return f"this process ({os.getpid()})"
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            connection = sqlite3.connect(
+                self._path, timeout=0.0, isolation_level=None, check_same_thread=False
+            )
+        except (sqlite3.Error, OSError) as error:
+            raise SourceError(
+                f"{str(self._path)!r} cannot be written ({error}); check the path and its permissions."
+            ) from error
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute(_TAKEN)
+            connection.execute("DELETE FROM turn")
+            connection.execute(
+                "INSERT INTO turn VALUES (?, ?)", (os.getpid(), f"{datetime.now(UTC):%H:%M:%S} UTC")
+            )
+            connection.execute("COMMIT")
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            connection.close()
+            if "locked" not in str(error):
+                raise SourceError(
+                    f"{str(self._path)!r} cannot be written ({error}); check its permissions."
+                ) from error
+            return self._holder()
+        self._mine = connection
+        return ""
+
+    def _holder(self) -> str:
+        try:
+            with closing(sqlite3.connect(self._path, timeout=0.0)) as connection:
+                process, since = connection.execute("SELECT process, since FROM turn").fetchone()
+        except (sqlite3.Error, TypeError):  # it is just being written
+            return "another process"
+        return f"process {process} since {since}"

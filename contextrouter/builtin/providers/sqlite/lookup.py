@@ -1,0 +1,141 @@
+"""Reading a store otherwise than by search: documents by id, neighbours by link, facets, counts."""
+
+# ruff: noqa: S608  (the statements are put together from fragments written here; every value is bound)
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from contextrouter.builtin.providers.filtering import COLUMNS
+from contextrouter.builtin.providers.sqlite import schema
+from contextrouter.builtin.providers.sqlite.filter import Condition, visible
+from contextrouter.builtin.providers.sqlite.write import document, listed
+from contextrouter.model import Document, Facet, Hit, Vector
+from contextrouter.scope import Scope
+
+
+def texts(connection: sqlite3.Connection, numbers: Iterable[int]) -> list[Document]:
+    """Chunks by number, in order."""
+    rows = (
+        connection.execute("SELECT payload FROM texts WHERE chunk = ?", (number,)).fetchone()
+        for number in numbers
+    )
+    return [document(row[0]) for row in rows]
+
+
+def ranked(
+    connection: sqlite3.Connection, best: Sequence[tuple[int, float]], limit: int
+) -> list[tuple[int, float]]:
+    """The `limit` best of (number, score): by score, ties by chunk id and tenant."""
+    times = Counter(score for _, score in best)
+    sql = "SELECT id, tenant FROM chunks WHERE number = ?"
+    named = [
+        (-score, *(connection.execute(sql, (number,)).fetchone() if times[score] > 1 else ("", "")), number)
+        for number, score in best
+    ]
+    return [(number, -negative) for negative, _, _, number in sorted(named)[:limit]]
+
+
+def fetch(connection: sqlite3.Connection, ids: Sequence[str], scope: Scope | None) -> list[Document]:
+    """Whole documents by id, or chunks by theirs, that may be seen, in the order asked."""
+    whole, part = visible(scope, "d"), visible(scope, "c")
+    rows = connection.execute(
+        "WITH asked (id, place) AS (SELECT value, key FROM json_each(?)) SELECT a.place, 0, d.tenant,"
+        " coalesce(nullif(d.payload, ''), (SELECT t.payload FROM chunks c JOIN texts t ON t.chunk = c.number"
+        f" WHERE c.document = d.number)) FROM asked a JOIN documents d ON d.id = a.id WHERE {whole.where}"
+        " UNION ALL SELECT a.place, 1, c.tenant, t.payload FROM asked a JOIN chunks c ON c.id = a.id JOIN"
+        " texts t ON t.chunk = c.number JOIN documents o ON o.number = c.document WHERE o.id <> c.id AND"
+        f" {part.where} ORDER BY 1, 2, 3",
+        (listed(ids), *whole.values, *part.values),
+    )
+    return [document(stored) for _, _, _, stored in rows]
+
+
+def embedded(
+    connection: sqlite3.Connection, ids: Sequence[str], tenant: str, model: str, legs: Sequence[str]
+) -> list[tuple[Document, Mapping[str, Vector]]]:
+    """The chunks of documents with their vectors; none when the store was filled by another model."""
+    if schema.text(connection, "model") != model:
+        return []
+    from contextrouter.builtin.providers.sqlite.rows import numpy
+
+    rows = connection.execute(
+        f"SELECT t.payload, {', '.join(f'v.{leg}' for leg in legs)} FROM documents d JOIN chunks c ON"
+        " c.document = d.number JOIN texts t ON t.chunk = c.number JOIN vectors v ON v.chunk = c.number"
+        " WHERE d.tenant = ? AND d.id IN (SELECT value FROM json_each(?))",
+        (tenant, listed(ids)),
+    )
+    read = numpy().frombuffer
+    return [
+        (
+            document(stored),
+            {leg: read(blob, "<f4") for leg, blob in zip(legs, blobs, strict=True) if blob is not None},
+        )
+        for stored, *blobs in rows
+    ]
+
+
+def neighbours(
+    connection: sqlite3.Connection, ids: Sequence[str], limit: int, scope: Scope | None
+) -> list[Hit]:
+    """The first chunk of each document linked with `ids`, either way; the score is the number of links."""
+    start, goal, chunk = visible(scope, "d"), visible(scope, "n"), visible(scope, "c")
+    rows = connection.execute(
+        "WITH asked (id) AS (SELECT value FROM json_each(?)), given (number, id, url, tenant) AS (SELECT"
+        " d.number, d.id, d.url, d.tenant FROM documents d WHERE (d.id IN asked OR d.number IN (SELECT"
+        f" document FROM chunks WHERE id IN asked)) AND {start.where}), linked (number, tenant) AS (  SELECT"
+        " t.number, g.tenant FROM given g JOIN links l ON l.document = g.number JOIN documents t ON t.id ="
+        " l.target  UNION ALL SELECT t.number, g.tenant FROM given g JOIN links l ON l.document = g.number  "
+        " JOIN documents t ON t.url = l.target AND t.url <> '' AND t.id <> l.target  UNION ALL SELECT"
+        " l.document, g.tenant FROM given g JOIN links l ON l.target IN (g.id, nullif(g.url, ''))) SELECT"
+        " count(*) AS strength, t.payload FROM linked k JOIN documents n ON n.number = k.number JOIN chunks"
+        " c ON c.number = (SELECT min(number) FROM chunks WHERE document = n.number) JOIN texts t ON t.chunk"
+        " = c.number WHERE n.number NOT IN (SELECT number FROM given) AND (n.tenant = k.tenant OR '*' IN"
+        f" (n.tenant, k.tenant)) AND {goal.where} AND {chunk.where} GROUP BY n.number ORDER BY strength DESC,"
+        " n.id, n.tenant LIMIT ?",
+        (listed(ids), *start.values, *goal.values, *chunk.values, max(limit, 0)),
+    )
+    return [Hit(document=document(stored), score=float(strength)) for strength, stored in rows]
+
+
+def facets(connection: sqlite3.Connection, condition: Condition, dimensions: Sequence[str]) -> list[Facet]:
+    """How many admitted documents have each value of each dimension, most first."""
+    found: list[Facet] = []
+    for dimension in dict.fromkeys(dimensions):
+        if dimension in COLUMNS:
+            counted = connection.execute(
+                f"SELECT c.{dimension} AS value, count(DISTINCT c.document) AS many FROM chunks c WHERE value"
+                f" <> '' AND {condition.where} GROUP BY value ORDER BY many DESC, value",
+                condition.values,
+            )
+            found.extend(Facet(dimension=dimension, value=value, count=many) for value, many in counted)
+            continue
+        rows = connection.execute(
+            "SELECT v.value, count(DISTINCT c.document) AS many FROM filter_values v JOIN filters f ON"
+            f" f.value = v.number JOIN chunks c ON c.number = f.chunk WHERE v.key = ? AND {condition.where}"
+            " GROUP BY v.value ORDER BY many DESC, v.value",
+            (dimension, *condition.values),
+        )
+        found.extend(
+            Facet(dimension=dimension, value=value.lstrip("\x1f"), count=many) for value, many in rows
+        )
+    return found
+
+
+NOTHING: dict[str, int | str] = dict.fromkeys(
+    ("documents", "chunks", "vectors", "links", "facts", "generation", "dimensions"), 0
+) | {"model": ""}
+
+
+def stats(connection: sqlite3.Connection) -> dict[str, int | str]:
+    """Counts of what the store holds, and which embedder filled it."""
+    counts: dict[str, int | str] = {
+        table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+        for table in ("documents", "chunks", "vectors", "links", "facts")
+    }
+    for key in ("generation", "dimensions"):
+        counts[key] = schema.number(connection, key)
+    counts["model"] = schema.text(connection, "model")
+    return counts

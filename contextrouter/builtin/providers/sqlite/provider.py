@@ -1,0 +1,319 @@
+"""The provider `sqlite`: one file, three legs, no server. Text by BM25, vectors and keywords by cosine."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import shutil
+import sqlite3
+import tempfile
+import weakref
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+from contextrouter.builtin.providers.sqlite import lookup, schema, text_leg, write
+from contextrouter.builtin.providers.sqlite.file import Stop, StoreFile, kind_of_file
+from contextrouter.builtin.providers.sqlite.filter import admitted
+from contextrouter.builtin.providers.sqlite.ingest_lock import Turns
+from contextrouter.builtin.providers.sqlite.rows import Admissions, numpy
+from contextrouter.builtin.providers.sqlite.vector_leg import LEGS, CodeIndex, Outrun, simsimd, unit
+from contextrouter.contracts import Entry, FilePath, Provider, TermStatistics
+from contextrouter.errors import SourceError
+from contextrouter.model import Document, Facet, Hit, Query, Vector
+from contextrouter.scope import Scope
+from contextrouter.text import query_syntax
+
+
+class Sqlite(Provider):
+    """Keeps documents in the SQLite file at `path`, shared by any number of threads and processes.
+
+    `embedder` names the embedder of its vectors ("": text only). `title_weight`, `path_weight` and
+    `body_weight` say how often a term counts in each field. `busy_timeout` (seconds) is how long a writer
+    waits for another one; `threads` how many searches run at once. Raises ValueError for values out of range.
+
+    A search honours scope, period, filters and labels before its limit, and phrases and negations on every
+    leg. It raises SourceError for a file that is not there or damaged, SourceTimeout when `query.deadline`
+    passes.
+    """
+
+    def __init__(
+        self,
+        *,
+        path: FilePath,
+        embedder: str | None = "default",
+        title_weight: float = 3.0,
+        path_weight: float = 2.0,
+        body_weight: float = 1.0,
+        busy_timeout: float = 5.0,
+        threads: int = 4,
+    ) -> None:
+        self.path = kind_of_file(path)
+        self.embedder = embedder or None
+        self.legs: Sequence[str] = ("vector", "text", "keywords") if self.embedder else ("text",)
+        self.vector_legs: Sequence[str] = LEGS if self.embedder else ()
+        self.score_range = {leg: (-1.0, 1.0) for leg in self.vector_legs}
+        weights = {"title": title_weight, "path": path_weight, "body": body_weight}
+        for field, weight in weights.items():
+            if not (math.isfinite(weight) and weight >= 0):
+                raise ValueError(f"{field}_weight {weight!r} is no weight; give a finite number, 0 or more.")
+        if not any(weights.values()):
+            raise ValueError(
+                "title_weight, path_weight and body_weight are all 0; give at least one a weight."
+            )
+        if not (math.isfinite(busy_timeout) and busy_timeout >= 0):
+            raise ValueError(f"busy_timeout {busy_timeout!r} is no time; give seconds, 0 or more.")
+        if not 1 <= threads <= 64:
+            raise ValueError(f"threads {threads!r} is out of range; give 1 to 64.")
+        self._file = StoreFile(path, busy_timeout=busy_timeout, threads=threads)
+        self._turns = Turns(self._file.location)
+        self._admissions = Admissions()
+        self._index = text_leg.TextIndex(weights, self._admissions)
+        self._nearby = {leg: CodeIndex(leg, self._admissions) for leg in self.vector_legs}
+        self._model, self._dimensions = "", 0
+
+    @classmethod
+    def example(cls) -> Self:
+        """A store of two documents in a temporary folder that goes with the instance, and no embedder."""
+        folder = tempfile.mkdtemp(prefix="contextrouter-")
+        store = cls(path=str(Path(folder) / "example.db"), embedder=None)
+        weakref.finalize(store, shutil.rmtree, folder, ignore_errors=True)
+        tides = Document(
+            id="tides", title="Tides", content="The moon and the sun raise the tides of the sea."
+        )
+        comets = Document(
+            id="comets", title="Comets", content="A comet is ice and dust; near the sun it grows a tail."
+        )
+        rows = [write.prepare(Entry(document=d, chunks=[d]), ()) for d in (tides, comets)]
+        store._file.write_here(lambda connection: write.upsert(connection, rows, "", 0))
+        store._file.forget()
+        return store
+
+    async def open(self) -> None:
+        """Check the file if it is there; the first upsert makes it.
+
+        Raises SourceError for a file that is no store of ours, MissingDependency without the packages that
+        search needs.
+        """
+        for package in (numpy, simsimd) if self.vector_legs else (numpy,):
+            await asyncio.to_thread(package)
+        await self._file.open()
+
+    async def aclose(self) -> None:
+        """Interrupt searches, let a write end, let go of file and memory."""
+        await self._turns.end()
+        await self._file.aclose()
+        self._admissions.forget()
+        self._index.forget()
+        for index in self._nearby.values():
+            index.forget()
+
+    async def ping(self) -> None:
+        """Raise SourceError when there is no store to search."""
+        await self._file.read(lambda connection, stop: None, empty=None)
+
+    async def embedded_by(self, model: str, dimensions: int) -> None:
+        """Say which model's vectors this store is asked and filled with, and how long they are.
+
+        Raises SourceError at once, and from then on at each search and upsert, when another model filled the
+        store.
+        """
+        self._model, self._dimensions = model, dimensions
+        if self._file.exists():
+            await self._file.read(lambda connection, stop: self._same_model(connection), empty=None)
+
+    async def search(self, query: Query) -> Sequence[Hit]:
+        """Return chunks, best first; text scores are BM25 (0 or more), vector scores cosines in [-1, 1]. Ties
+        go by id.
+        """
+        if query.leg not in self.legs:
+            raise SourceError(f"Leg {query.leg!r} is not one of this store's legs: {', '.join(self.legs)}.")
+        if query.limit < 1:
+            return []
+        work = self._text if query.leg == "text" else self._nearest
+        hits: list[Hit] = await self._file.read(
+            lambda c, stop: work(c, query, stop), deadline=query.deadline, empty=[]
+        )
+        return hits
+
+    async def upsert(self, entries: Sequence[Entry]) -> None:
+        """Replace documents, their chunks, vectors, links and facts: all entries in one transaction, durable
+        on return.
+
+        Raises IngestError for an entry that cannot be stored, SourceError when the store was filled by
+        another model.
+        """
+        model, dimensions, legs = self._model, self._dimensions, self.vector_legs
+        entries = list(entries)
+
+        def prepared() -> list[write.Rows]:
+            return [write.prepare(entry, legs) for entry in entries]
+
+        await self._file.write(lambda c, rows: write.upsert(c, rows, model, dimensions), prepared)
+
+    async def take_turn(self) -> str:
+        """Take the one turn at filling this file, if no process has it: "". Else say which has, and since
+        when.
+        """
+        return await self._turns.take()
+
+    async def end_turn(self) -> None:
+        """Let another process fill the file."""
+        await self._turns.end()
+
+    async def fingerprints(self, tenant: str | None = None) -> Mapping[str, str]:
+        """Document id -> fingerprint, of one tenant's documents (None: those without a tenant)."""
+        if not self._file.exists():
+            return {}
+        sql = "SELECT id, fingerprint FROM documents WHERE tenant = ?"
+        found: dict[str, str] = await self._file.read(
+            lambda c, stop: dict(c.execute(sql, (tenant or "",))), empty={}
+        )
+        return found
+
+    async def tenants(self) -> Sequence[str | None]:
+        """Whose documents are here; None: some have no tenant."""
+        if not self._file.exists():
+            return []
+        sql = "SELECT DISTINCT tenant FROM documents ORDER BY tenant"
+        found: list[str | None] = await self._file.read(
+            lambda c, stop: [row[0] or None for row in c.execute(sql)], empty=[]
+        )
+        return found
+
+    async def embedded(
+        self, ids: Sequence[str], tenant: str | None, model: str
+    ) -> Sequence[tuple[Document, Mapping[str, Vector]]]:
+        """Return the chunks of documents, each with its vectors by leg; nothing when another model filled the
+        store.
+        """
+        if not self._file.exists() or not self.vector_legs:
+            return []
+        found: list[tuple[Document, Mapping[str, Vector]]] = await self._file.read(
+            lambda c, stop: lookup.embedded(c, ids, tenant or "", model, self.vector_legs), empty=[]
+        )
+        return found
+
+    async def delete(self, ids: Sequence[str], tenant: str | None = None) -> int:
+        """Remove documents of one tenant with all that belongs to them, durably; return how many there
+        were.
+        """
+        if not self._file.exists():
+            return 0
+        wanted = list(dict.fromkeys(ids))
+        return await self._file.write(lambda c, _: write.delete(c, wanted, tenant or ""))
+
+    async def clear(self) -> None:
+        """Remove everything, and forget which embedder filled the store: the way to build it again."""
+        if self._file.exists():
+            await self._file.write(lambda c, _: write.clear(c))
+
+    async def fetch(self, ids: Sequence[str], scope: Scope | None = None) -> Sequence[Document]:
+        """Return whole documents, or chunks, by id, in the order asked."""
+        found: list[Document] = await self._file.read(lambda c, stop: lookup.fetch(c, ids, scope), empty=[])
+        return found
+
+    async def neighbours(self, ids: Sequence[str], limit: int, scope: Scope | None = None) -> Sequence[Hit]:
+        """Return the first chunk of each document linked with `ids` (of documents or chunks), most links
+        first.
+
+        A document's `links` are ids or URLs of documents; the score is the number of links, either way.
+        """
+        found: list[Hit] = await self._file.read(
+            lambda c, stop: lookup.neighbours(c, ids, limit, scope), empty=[]
+        )
+        return found
+
+    async def facets(self, query: Query, dimensions: Sequence[str]) -> Sequence[Facet]:
+        """Count documents by the values of fields (kind, labels, …) or metadata keys, over all the query lets
+        through.
+
+        Scope, period, filters, labels, phrases and negations narrow; plain words do not, as in a search,
+        where any suffices.
+        """
+        condition = admitted(query, query_syntax.parse(query.text))
+        found: list[Facet] = await self._file.read(
+            lambda c, stop: lookup.facets(c, condition, dimensions), deadline=query.deadline, empty=[]
+        )
+        return found
+
+    async def version(self) -> str:
+        """A string that changes with every write, by whichever process; "" while there is no store."""
+        return (
+            await self._file.read(lambda c, stop: schema.version(c), empty="") if self._file.exists() else ""
+        )
+
+    async def statistics(self, terms: Sequence[str], scope: Scope | None = None) -> TermStatistics:
+        """Counts over the chunks that `scope` shows; a term that is several words has the frequency of the
+        rarest of them.
+        """
+        nothing = TermStatistics(documents=0, average_length=0.0, frequencies=dict.fromkeys(terms, 0))
+        found: TermStatistics = await self._file.read(
+            lambda c, stop: self._index.statistics(c, terms, scope, stop), empty=nothing
+        )
+        return found
+
+    async def stats(self) -> Mapping[str, int | str]:
+        """Counts of documents, chunks, vectors, links and facts; generation, dimensions, model; and bytes on
+        disk.
+        """
+        found: dict[str, int | str] = await self._file.read(
+            lambda c, stop: lookup.stats(c), empty=lookup.NOTHING
+        )
+        return {**found, "bytes": self._file.location.stat().st_size}
+
+    async def vacuum(self) -> None:
+        """Merge the text index and give free space back to the disk. Waits for writers; searches go on."""
+        if self._file.exists():
+            await self._file.write(lambda c, _: write.sweep(c))
+            await self._file.alone("VACUUM")
+            await self._file.alone("PRAGMA wal_checkpoint (TRUNCATE)")  # the whole store went through the log
+
+    def _text(self, connection: sqlite3.Connection, query: Query, stop: Stop) -> list[Hit]:
+        asked = query_syntax.parse(query.text)
+        condition = admitted(query, asked)
+        best = self._index.search(connection, asked.terms, query.scope, condition, query.limit, stop)
+        vectors: Mapping[int, Vector] = {}
+        if "vector" in self._nearby and write.is_of_model(connection, self._model, self._dimensions):
+            vectors = self._nearby["vector"].vectors_of(connection, [number for number, _ in best])
+        return _hits(connection, best, query.limit, vectors)
+
+    def _nearest(self, connection: sqlite3.Connection, query: Query, stop: Stop) -> list[Hit]:
+        if query.vector is None:
+            raise SourceError(
+                f"Leg {query.leg!r} needs a query vector and got none; set `embedder` to a defined embedder."
+            )
+        self._same_model(connection)
+        try:
+            vector = unit(query.vector)
+        except (ValueError, TypeError) as error:
+            raise SourceError(f"Query on the leg {query.leg!r} {error}.") from error
+        if vector is None:
+            return []
+        condition = admitted(query, query_syntax.parse(query.text))
+        while True:
+            stop.check()
+            try:
+                near = self._nearby[query.leg].search(connection, vector, condition, query.limit, stop)
+                return _hits(connection, near.ranked, query.limit, near.vectors)
+            except Outrun:
+                connection.rollback()
+                connection.execute("BEGIN")
+
+    def _same_model(self, connection: sqlite3.Connection) -> None:
+        write.refuse_other_model(connection, self._model, self._dimensions)
+
+
+def _hits(
+    connection: sqlite3.Connection,
+    best: Sequence[tuple[int, float]],
+    limit: int,
+    vectors: Mapping[int, Vector],
+) -> list[Hit]:
+    """The best as hits; equal scores in the order of ids, whatever the order of writing."""
+    ranked = lookup.ranked(connection, best, limit)
+    documents = lookup.texts(connection, [number for number, _ in ranked])
+    return [
+        Hit(document=document, score=score, vector=vectors.get(number))
+        for document, (number, score) in zip(documents, ranked, strict=True)
+    ]

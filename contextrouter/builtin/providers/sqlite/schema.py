@@ -1,0 +1,154 @@
+"""The tables of a store file, and what makes a file one of ours."""
+
+from __future__ import annotations
+
+import sqlite3
+import unicodedata
+import uuid
+
+from contextrouter.errors import SourceError
+from contextrouter.text.analysis import ANALYSIS
+
+APPLICATION = 0x63_74_78_72  # "ctxr"
+VERSION = 2
+REBUILD = "`contextrouter ingest --rebuild`"
+
+TABLES = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+
+CREATE TABLE documents (
+  number INTEGER PRIMARY KEY AUTOINCREMENT,
+  tenant TEXT NOT NULL, id TEXT NOT NULL,                 -- tenant '': unlabelled
+  compartment TEXT NOT NULL, sensitivity TEXT NOT NULL,
+  url TEXT NOT NULL, fingerprint TEXT NOT NULL,
+  payload TEXT NOT NULL,                                  -- the document as JSON; '': as its only chunk
+  UNIQUE (tenant, id)
+);
+CREATE INDEX documents_id ON documents (id);
+CREATE INDEX documents_url ON documents (url) WHERE url <> '';
+
+-- Numbers of chunks grow and are never used again, so that a reader can load what is new since it last looked.
+CREATE TABLE chunks (
+  number INTEGER PRIMARY KEY AUTOINCREMENT,
+  document INTEGER NOT NULL, id TEXT NOT NULL,
+  tenant TEXT NOT NULL, compartment TEXT NOT NULL, sensitivity TEXT NOT NULL,
+  updated_at INTEGER,                                     -- microseconds since 1970, UTC
+  length INTEGER NOT NULL                                 -- terms that are no stop words
+);
+CREATE INDEX chunks_document ON chunks (document);
+CREATE INDEX chunks_id ON chunks (id);
+
+CREATE TABLE texts (chunk INTEGER PRIMARY KEY, payload TEXT NOT NULL);
+-- Unit vectors, float32, little-endian; and each again at eight bits, in tables of their own that are read whole.
+CREATE TABLE vectors (chunk INTEGER PRIMARY KEY, vector BLOB, keywords BLOB);
+CREATE TABLE vector_codes (chunk INTEGER PRIMARY KEY, code BLOB NOT NULL);
+CREATE TABLE keywords_codes (chunk INTEGER PRIMARY KEY, code BLOB NOT NULL);
+-- Which chunks went with which generation, so that a reader need not look at all to know; complete since meta's `log`.
+CREATE TABLE removed (generation INTEGER, chunk INTEGER, PRIMARY KEY (generation, chunk)) WITHOUT ROWID;
+
+CREATE TABLE filter_values (number INTEGER PRIMARY KEY, key TEXT NOT NULL, value TEXT NOT NULL, UNIQUE (key, value));
+CREATE TABLE filters (value INTEGER, chunk INTEGER, PRIMARY KEY (value, chunk)) WITHOUT ROWID;
+CREATE INDEX filters_chunk ON filters (chunk);
+
+CREATE TABLE links (document INTEGER, target TEXT, PRIMARY KEY (document, target)) WITHOUT ROWID;
+CREATE INDEX links_target ON links (target);
+
+CREATE TABLE facts (
+  number INTEGER PRIMARY KEY,
+  document INTEGER NOT NULL,
+  subject TEXT NOT NULL, predicate TEXT NOT NULL, object TEXT NOT NULL,
+  subject_key TEXT NOT NULL, object_key TEXT NOT NULL,    -- folded names
+  confidence REAL NOT NULL, valid_from INTEGER, valid_to INTEGER,
+  tenant TEXT NOT NULL, compartment TEXT NOT NULL, sensitivity TEXT NOT NULL,
+  source TEXT NOT NULL, attributes TEXT NOT NULL
+);
+CREATE INDEX facts_document ON facts (document);
+CREATE INDEX facts_subject ON facts (subject_key);
+CREATE INDEX facts_object ON facts (object_key);
+
+-- Terms come in analysed and parted by spaces; the tokenizer only takes them apart again. The text itself is not kept twice.
+CREATE VIRTUAL TABLE terms USING fts5 (title, path, body, content = '', columnsize = 0, tokenize = 'ascii');
+CREATE VIRTUAL TABLE postings USING fts5vocab (terms, instance);
+CREATE VIRTUAL TABLE vocabulary USING fts5vocab (terms, row);
+"""
+
+EMPTIED = (
+    "documents",
+    "chunks",
+    "texts",
+    "vectors",
+    "vector_codes",
+    "keywords_codes",
+    "removed",
+    "filters",
+    "filter_values",
+    "links",
+    "facts",
+)
+"""Tables a store has nothing in once it is cleared; the index `terms` is emptied in its own way."""
+
+ANALYSED_BY = f"{ANALYSIS}/{unicodedata.unidata_version}"
+"""What made the index terms; another Unicode version may fold otherwise, and the index is then built
+again.
+"""
+
+
+def create(connection: sqlite3.Connection) -> None:
+    """Lay out an empty store. Call inside a transaction."""
+    for statement in TABLES.split(";\n"):
+        if statement.strip():
+            connection.execute(statement)
+    values = {"store": uuid.uuid4().hex, "generation": 0, "chunks": 0, "length": 0, "log": 0, "removed": 0}
+    values["analysis"] = ANALYSED_BY
+    connection.executemany("INSERT INTO meta VALUES (?, ?)", list(values.items()))
+    connection.execute(f"PRAGMA application_id = {APPLICATION}")
+    connection.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def is_filled(connection: sqlite3.Connection, path: str) -> bool:
+    """Whether the file holds a store of this version; False for one without any table.
+
+    Raises SourceError for somebody else's database and for a store of a newer version.
+    """
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if application == APPLICATION and version == VERSION:
+        return True
+    if application == APPLICATION:
+        raise SourceError(
+            f"Store {path!r} has schema version {version}, this contextrouter reads {VERSION}; "
+            f"upgrade contextrouter, or build the store again with {REBUILD} into another path."
+        )
+    if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        raise SourceError(
+            f"File {path!r} is a SQLite database, but no contextrouter store; choose another `path`."
+        )
+    return False
+
+
+def number(connection: sqlite3.Connection, key: str) -> int:
+    """A count from `meta`: generation, chunks, length, dimensions; 0 where there is none yet."""
+    return int(text(connection, key) or 0)
+
+
+def text(connection: sqlite3.Connection, key: str) -> str:
+    """A value from `meta`; empty where there is none yet."""
+    row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+    return "" if row is None else str(row[0])
+
+
+def version(connection: sqlite3.Connection) -> str:
+    """What changes with every write, and with every store put in place of another."""
+    return f"{text(connection, 'store')}:{number(connection, 'generation')}"
+
+
+def note(connection: sqlite3.Connection, key: str, value: str | int) -> None:
+    """Set a value in `meta`."""
+    connection.execute(
+        "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value", (key, value)
+    )
+
+
+def add(connection: sqlite3.Connection, key: str, amount: int) -> None:
+    """Add to a count in `meta`."""
+    connection.execute("UPDATE meta SET value = value + ? WHERE key = ?", (amount, key))

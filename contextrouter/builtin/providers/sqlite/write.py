@@ -1,0 +1,337 @@
+"""Filling a store: entries become rows before the transaction begins, so that the write lock is held
+briefly.
+"""
+
+# ruff: noqa: S608  (the statements are put together from fragments written here; every value is bound)
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from contextrouter.builtin.providers.filtering import aligned, indexed, labelled, microseconds
+from contextrouter.builtin.providers.sqlite import schema
+from contextrouter.builtin.providers.sqlite.vector_leg import LEGS, code, unit
+from contextrouter.contracts import Entry
+from contextrouter.errors import IngestError, SourceError
+from contextrouter.model import Document, Fact, Vector
+from contextrouter.text import analysis
+
+LOGGED = 10_000  # removed chunks, at least, before their log is cut
+_DECODER = msgspec.json.Decoder(Document)
+
+
+class ChunkRows(NamedTuple):
+    """What is stored of one chunk."""
+
+    row: tuple[Any, ...]  # id, tenant, compartment, sensitivity, updated_at, length
+    payload: str
+    terms: tuple[str, str, str]
+    vectors: Mapping[str, tuple[bytes, bytes]]  # leg -> float32, code
+    filters: tuple[tuple[str, str], ...]
+
+
+class Rows(NamedTuple):
+    """What is stored of one entry."""
+
+    tenant: str
+    id: str
+    document: tuple[Any, ...]  # tenant, id, compartment, sensitivity, url, fingerprint, payload
+    chunks: tuple[ChunkRows, ...]
+    links: tuple[str, ...]
+    facts: tuple[tuple[Any, ...], ...]
+
+
+def prepare(entry: Entry, legs: Sequence[str]) -> Rows:
+    """Turn an entry into rows. Raises IngestError that names the document and what is wrong with it."""
+    document = entry.document
+    if not document.id:
+        raise IngestError("Document without an id cannot be stored; give it one.")
+    try:
+        chunks = labelled(document, entry.chunks)
+        aligned(entry, legs)
+        return Rows(
+            tenant=document.tenant or "",
+            id=document.id,
+            document=(
+                document.tenant or "",
+                document.id,
+                document.compartment or "",
+                document.sensitivity or "",
+                document.url,
+                entry.fingerprint,
+                "" if chunks == [document] else payload(document),
+            ),
+            chunks=tuple(_chunk(chunk, _vectors(entry, number)) for number, chunk in enumerate(chunks)),
+            links=tuple(dict.fromkeys(link for link in document.links if link)),
+            facts=tuple(_fact(fact, document) for fact in entry.facts),
+        )
+    except UnicodeEncodeError as error:
+        what = "holds a lone surrogate, which is no character; decode its text with errors='replace'"
+        raise IngestError(f"Document {document.id!r} {what}.", document=document.id) from error
+    except (ValueError, TypeError, OverflowError) as error:
+        raise IngestError(f"Document {document.id!r} {error}.", document=document.id) from error
+
+
+def payload(document: Document) -> str:
+    """A document as JSON. Moments and other values of metadata that JSON lacks become text."""
+    return msgspec.json.encode(document, enc_hook=str).decode()
+
+
+def document(stored: str) -> Document:
+    """The inverse of `payload`."""
+    return _DECODER.decode(stored)
+
+
+def terms(chunk: Document) -> tuple[str, str, str]:
+    """What the text index is given of a chunk: the terms of its three fields, parted by spaces."""
+    title, path, body = (" ".join(analysis.analyse(text)) for text in analysis.fields(chunk))
+    return title, path, body
+
+
+def name_key(name: str) -> str:
+    """A name as it is compared: folded words, characters of a script without spaces one by one."""
+    return " ".join(analysis.atoms(name))
+
+
+def upsert(connection: sqlite3.Connection, rows: Iterable[Rows], model: str, dimensions: int) -> None:
+    """Put documents in place of what they were. Call inside a write transaction."""
+    reanalyse(connection)
+    for each in rows:
+        _sized(connection, each, model, dimensions)
+        _remove(connection, each.tenant, each.id)
+        _insert(connection, each)
+    _next(connection)
+
+
+def delete(connection: sqlite3.Connection, ids: Iterable[str], tenant: str) -> int:
+    """Remove documents; return how many there were."""
+    reanalyse(connection)
+    count = sum(_remove(connection, tenant, id) for id in ids)
+    if count:
+        _next(connection)
+    return count
+
+
+def clear(connection: sqlite3.Connection) -> None:
+    """Remove everything, and forget which embedder filled the store."""
+    for table in schema.EMPTIED:
+        connection.execute(f"DELETE FROM {table}")
+    connection.execute("INSERT INTO terms (terms) VALUES ('delete-all')")
+    connection.execute("DELETE FROM meta WHERE key IN ('model', 'dimensions')")
+    connection.execute("UPDATE meta SET value = 0 WHERE key IN ('chunks', 'length', 'removed')")
+    schema.note(connection, "analysis", schema.ANALYSED_BY)
+    schema.note(connection, "store", uuid.uuid4().hex)  # nothing loaded before goes with what comes
+    schema.add(connection, "generation", 1)
+
+
+def reanalyse(connection: sqlite3.Connection) -> None:
+    """Build the text index again when other code made it: its terms could not be found and taken out any
+    more.
+    """
+    if schema.text(connection, "analysis") == schema.ANALYSED_BY:
+        return
+    connection.execute("INSERT INTO terms (terms) VALUES ('delete-all')")
+    total = 0
+    for number, stored in connection.execute("SELECT chunk, payload FROM texts"):
+        fields = terms(document(stored))
+        length = analysis.length(field.split() for field in fields)
+        connection.execute(
+            "INSERT INTO terms (rowid, title, path, body) VALUES (?, ?, ?, ?)", (number, *fields)
+        )
+        connection.execute("UPDATE chunks SET length = ? WHERE number = ?", (length, number))
+        total += length
+    for number, subject, object in connection.execute("SELECT number, subject, object FROM facts").fetchall():
+        keys = (name_key(subject), name_key(object), number)
+        connection.execute("UPDATE facts SET subject_key = ?, object_key = ? WHERE number = ?", keys)
+    schema.note(connection, "length", total)
+    schema.note(connection, "analysis", schema.ANALYSED_BY)
+    schema.note(connection, "store", uuid.uuid4().hex)  # lengths loaded before are wrong now
+
+
+def refuse_other_model(connection: sqlite3.Connection, model: str, dimensions: int) -> None:
+    """Raise SourceError when the store was filled by another embedding model, or with vectors of another
+    length.
+    """
+    if not is_of_model(connection, model, dimensions):
+        known, size = schema.text(connection, "model"), schema.number(connection, "dimensions")
+        raise SourceError(
+            f"Store was filled by the embedding model {known or 'unknown'!r} with {size} dimensions, the"
+            f" settings name {model or 'unknown'!r} with {dimensions}; name the former as its `embedder`, or"
+            f" run {schema.REBUILD}."
+        )
+
+
+def is_of_model(connection: sqlite3.Connection, model: str, dimensions: int) -> bool:
+    """Whether nothing says that another model than `model` filled the store."""
+    known, size = schema.text(connection, "model"), schema.number(connection, "dimensions")
+    return not ((known and model and known != model) or (size and dimensions and size != dimensions))
+
+
+def _vectors(entry: Entry, number: int) -> dict[str, tuple[bytes, bytes]]:
+    found: dict[str, tuple[bytes, bytes]] = {}
+    for leg, vectors in entry.vectors.items():
+        vector: Vector | None = vectors[number]
+        row = None if vector is None else unit(vector)
+        if row is not None:
+            found[leg] = (row.tobytes(), code(row))
+    return found
+
+
+def _chunk(chunk: Document, vectors: Mapping[str, tuple[bytes, bytes]]) -> ChunkRows:
+    fields = terms(chunk)
+    length = analysis.length(field.split() for field in fields)
+    clean = (
+        (_clean(key), _clean(value)) for key, values in indexed(chunk).items() for value in sorted(values)
+    )
+    labels = (chunk.tenant or "", chunk.compartment or "", chunk.sensitivity or "")
+    row = (chunk.id, *labels, microseconds(chunk.updated_at), length)
+    return ChunkRows(row, payload(chunk), fields, vectors, tuple(dict.fromkeys(clean)))
+
+
+def _clean(text: str) -> str:
+    return str(text).encode("utf-8", "replace").decode()
+
+
+def _fact(fact: Fact, document: Document) -> tuple[Any, ...]:
+    return (
+        fact.subject,
+        fact.predicate,
+        fact.object,
+        name_key(fact.subject),
+        name_key(fact.object),
+        float(fact.confidence),
+        microseconds(fact.valid_from),
+        microseconds(fact.valid_to),
+        fact.tenant or document.tenant or "",
+        fact.compartment or document.compartment or "",
+        fact.sensitivity or document.sensitivity or "",
+        fact.source,
+        msgspec.json.encode(fact.attributes, enc_hook=str).decode(),
+    )
+
+
+def _sized(connection: sqlite3.Connection, rows: Rows, model: str, dimensions: int) -> None:
+    """Hold the first vectors' length and model for all that come later."""
+    for chunk in rows.chunks:
+        for exact, _ in chunk.vectors.values():
+            size = len(exact) // 4
+            if dimensions and size != dimensions:
+                message = (
+                    f"has a vector of {size} dimensions, its embedder has {dimensions}; check the embedder"
+                )
+                raise IngestError(f"Document {rows.id!r} {message}.", document=rows.id)
+            refuse_other_model(connection, model, size)
+            if not schema.number(connection, "dimensions"):
+                schema.note(connection, "dimensions", size)
+            if model and not schema.text(connection, "model"):
+                schema.note(connection, "model", model)
+
+
+def _remove(connection: sqlite3.Connection, tenant: str, id: str) -> bool:
+    found = connection.execute(
+        "SELECT number FROM documents WHERE tenant = ? AND id = ?", (tenant, id)
+    ).fetchone()
+    if found is None:
+        return False
+    chunks = connection.execute(
+        "SELECT c.number, c.length, t.payload FROM chunks c JOIN texts t ON t.chunk = c.number WHERE"
+        " c.document = ?",
+        found,
+    ).fetchall()
+    for number, length, stored in chunks:
+        values = (number, *terms(document(stored)))
+        connection.execute(
+            "INSERT INTO terms (terms, rowid, title, path, body) VALUES ('delete', ?, ?, ?, ?)", values
+        )
+        for table in ("texts", "vectors", "vector_codes", "keywords_codes", "filters"):
+            connection.execute(f"DELETE FROM {table} WHERE chunk = ?", (number,))
+        connection.execute(
+            "INSERT INTO removed SELECT value + 1, ? FROM meta WHERE key = 'generation'", (number,)
+        )
+        schema.add(connection, "length", -length)
+    schema.add(connection, "chunks", -len(chunks))
+    schema.add(connection, "removed", len(chunks))
+    for table in ("chunks", "links", "facts"):
+        connection.execute(f"DELETE FROM {table} WHERE document = ?", found)
+    connection.execute("DELETE FROM documents WHERE number = ?", found)
+    return True
+
+
+def _insert(connection: sqlite3.Connection, rows: Rows) -> None:
+    document = connection.execute(
+        "INSERT INTO documents (tenant, id, compartment, sensitivity, url, fingerprint, payload) VALUES (?,"
+        " ?, ?, ?, ?, ?, ?)",
+        rows.document,
+    ).lastrowid
+    for chunk in rows.chunks:
+        number = connection.execute(
+            "INSERT INTO chunks (id, tenant, compartment, sensitivity, updated_at, length, document)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (*chunk.row, document),
+        ).lastrowid
+        connection.execute("INSERT INTO texts VALUES (?, ?)", (number, chunk.payload))
+        connection.execute(
+            "INSERT INTO terms (rowid, title, path, body) VALUES (?, ?, ?, ?)", (number, *chunk.terms)
+        )
+        if chunk.vectors:
+            vectors = [chunk.vectors.get(leg, (None, None))[0] for leg in LEGS]
+            connection.execute(
+                "INSERT INTO vectors (chunk, vector, keywords) VALUES (?, ?, ?)", (number, *vectors)
+            )
+            for leg, (_, coded) in chunk.vectors.items():
+                connection.execute(f"INSERT INTO {leg}_codes VALUES (?, ?)", (number, coded))
+        _insert_filters(connection, number, chunk.filters)
+    schema.add(connection, "chunks", len(rows.chunks))
+    schema.add(connection, "length", sum(chunk.row[-1] for chunk in rows.chunks))
+    connection.executemany("INSERT INTO links VALUES (?, ?)", [(document, target) for target in rows.links])
+    connection.executemany(
+        "INSERT INTO facts (document, subject, predicate, object, subject_key, object_key, confidence,"
+        " valid_from, valid_to, tenant, compartment, sensitivity, source, attributes) VALUES (?, ?, ?, ?, ?,"
+        " ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [(document, *fact) for fact in rows.facts],
+    )
+
+
+def _insert_filters(
+    connection: sqlite3.Connection, chunk: int | None, filters: Sequence[tuple[str, str]]
+) -> None:
+    connection.executemany("INSERT OR IGNORE INTO filter_values (key, value) VALUES (?, ?)", filters)
+    connection.executemany(
+        "INSERT OR IGNORE INTO filters SELECT number, ? FROM filter_values WHERE key = ? AND value = ?",
+        [(chunk, key, value) for key, value in filters],
+    )
+
+
+def _next(connection: sqlite3.Connection) -> None:
+    """Begin a generation. The log of removed chunks is cut when it outgrows what it saves: looking at all
+    chunks once.
+    """
+    schema.add(connection, "generation", 1)
+    if schema.number(connection, "removed") > max(schema.number(connection, "chunks"), LOGGED):
+        _cut(connection)
+
+
+def _cut(connection: sqlite3.Connection) -> None:
+    connection.execute("DELETE FROM removed")
+    schema.note(connection, "log", schema.number(connection, "generation"))
+    schema.note(connection, "removed", 0)
+
+
+def sweep(connection: sqlite3.Connection) -> None:
+    """Take out filter values no chunk has any more and the log of removed chunks, and merge the text
+    index.
+    """
+    _cut(connection)
+    connection.execute("DELETE FROM filter_values WHERE number NOT IN (SELECT value FROM filters)")
+    connection.execute("INSERT INTO terms (terms) VALUES ('optimize')")
+
+
+def listed(ids: Iterable[str]) -> str:
+    """Ids as one bound value for `json_each`; lone surrogates never match anything."""
+    return json.dumps([_clean(id) for id in dict.fromkeys(ids)])

@@ -1,0 +1,86 @@
+"""Concepts of a taxonomy, found by their names and other words in a text."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from contextrouter.builtin.shared.text_segments import segments
+from contextrouter.errors import SettingsError
+
+# Scripts written without spaces: between their characters there is always a boundary.
+_UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
+)
+_INSIDE = rf"[^\W{_UNSPACED}]"
+
+
+class Concepts:
+    """A mapping of concept to other words for it: `"AI / Machine Learning" = ["ml", "statistical learning"]`.
+
+    A name with " / " in it is a path; its broader concepts are found with it, and each of them by its own
+    name, too. Raises ValueError for a concept without a name.
+    """
+
+    def __init__(self, concepts: Mapping[str, list[str]]) -> None:
+        self._of_word: dict[str, list[str]] = {}
+        for concept, words in concepts.items():
+            path = [part.strip() for part in concept.split(" / ") if part.strip()]
+            if not path:
+                raise ValueError(f"concept {concept!r} has no name. Give it one.")
+            named = {part: path[: depth + 1] for depth, part in enumerate(path)}
+            for word, meant in (*named.items(), *((word, path) for word in words)):
+                if folded := _fold(word):
+                    self._of_word.setdefault(folded, []).extend(meant)
+        longest_first = sorted(self._of_word, key=lambda word: (-len(word), word))
+        pattern = "|".join(map(_bounded, longest_first))
+        self._pattern = re.compile(pattern) if pattern else None
+
+    def named(self, text: str) -> Counter[str]:
+        """How often each concept is named, in the order of the text; longer words win over shorter."""
+        found: Counter[str] = Counter()
+        if self._pattern is None:
+            return found
+        for match in (match for part in segments(text) for match in self._pattern.finditer(_fold(part))):
+            found.update([*dict.fromkeys(self._of_word[" ".join(match.group().split())])])
+        return found
+
+
+def _fold(text: str) -> str:
+    """A text as names are compared: compatible characters, cases and all white space are alike."""
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+def _bounded(word: str) -> str:
+    """A pattern for `word` between word boundaries, with any white space where it has some."""
+    start = rf"(?<!{_INSIDE})" if re.match(_INSIDE, word[0]) else ""
+    end = rf"(?!{_INSIDE})" if re.match(_INSIDE, word[-1]) else ""
+    return start + r"\s+".join(map(re.escape, word.split())) + end
+
+
+def read(path: Path) -> dict[str, list[str]]:
+    """The mapping in a TOML or JSON file. Raises SettingsError when it is missing or not such a mapping."""
+    try:
+        text = path.read_text("utf-8")
+        data: Any = json.loads(text) if path.suffix == ".json" else _toml(text)
+    except (OSError, ValueError) as error:
+        raise SettingsError(
+            f"Taxonomy file {str(path)!r} cannot be read: {error}. Give a TOML or JSON mapping of concept to"
+            " words."
+        ) from None
+    if not isinstance(data, dict) or not all(
+        isinstance(v, list) and all(isinstance(w, str) for w in v) for v in data.values()
+    ):
+        raise SettingsError(f"Taxonomy file {str(path)!r} is not a mapping of concept to a list of words.")
+    return data
+
+
+def _toml(text: str) -> Any:
+    import tomli
+
+    return tomli.loads(text)

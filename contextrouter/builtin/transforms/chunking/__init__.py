@@ -1,0 +1,13 @@
+"""The chunkers: one document into pieces of a bounded size."""
+
+from contextrouter.builtin.transforms.chunking.strategies import (
+    Chunk,
+    Code,
+    Fixed,
+    Headings,
+    Paragraphs,
+    Records,
+    Tables,
+)
+
+__all__ = ["Chunk", "Code", "Fixed", "Headings", "Paragraphs", "Records", "Tables"]

@@ -1,0 +1,153 @@
+"""What all chunkers share: sizes, the hard maximum, the chunks themselves and their ids."""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
+from typing import Any
+
+from contextrouter.builtin.transforms.chunking.boundaries import Cutter, Measured, shrunk
+from contextrouter.builtin.transforms.chunking.pieces import Piece, Sizes
+from contextrouter.contracts import Transform
+from contextrouter.model import SEARCH_TEXT, Document
+from contextrouter.runtime.threads import Threads
+
+_SMALL = 20_000  # characters that are cut faster than a thread is woken
+_WHOLE = (
+    "facts",
+    "problems",
+    "page_starts",
+    SEARCH_TEXT,
+)  # metadata that belongs to the document, not to each of its chunks
+
+
+class Chunker(Transform):
+    """One document -> its chunks, in order: slices of its content of about `target` tokens, none above
+    `maximum`.
+
+    A chunk has the document's fields, `parent` (the document's id), an id made of document, path, text and
+    occurrence (the same text gives the same id again, whatever changes elsewhere), and in its metadata
+    `start` and `end`: where it lies in the document's content, in characters. Where a table's header is
+    repeated above it, `header` is where that lies: the chunk's content is the one slice behind the other. Of
+    a document with pages it has the `page` on which it starts, from 1. Facts and problems in the metadata go
+    to the first chunk alone. A blank document has no chunks, unless it carries facts: it stays.
+    """
+
+    def __init__(self, *, target: int = 512, maximum: int = 1024, overlap: int = 50) -> None:
+        if overlap < 0:
+            raise ValueError(f"overlap {overlap!r} is negative. Give 0 or more tokens.")
+        if not overlap < target <= maximum:
+            given = f"overlap {overlap!r}, target {target!r} and maximum {maximum!r}"
+            raise ValueError(f"{given} are out of order. Give overlap < target <= maximum.")
+        if target < 4:
+            raise ValueError(
+                f"target {target!r} is too small: one character can take 3 tokens. Give 4 or more."
+            )
+        self.target, self.maximum, self.overlap = target, maximum, overlap
+        self.sizes = Sizes(target, maximum, overlap)
+        self.cutter = Cutter(target, maximum, overlap)
+        self._pool: Threads | None = None
+
+    async def open(self) -> None:
+        """Start the thread that cuts long documents."""
+        self._pool = self._pool or Threads(1, "chunk")
+
+    async def aclose(self) -> None:
+        """Let go of the thread."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.close()
+
+    async def transform(self, document: Document) -> Sequence[Document]:
+        """Return the chunks of `document`. Raises MissingDependency where a strategy needs a package that is
+        not installed.
+        """
+        if self._pool is None or len(document.content) <= _SMALL:
+            return self.cut(document)
+        return await self._pool.run(self.cut, document)
+
+    @abstractmethod
+    def pieces(self, document: Document, measured: Measured, problems: list[str]) -> Iterable[Piece]:
+        """Propose where to cut. Pieces are in order, cover the text, and may be too long: then they are cut
+        by length.
+        """
+
+    def cut(self, document: Document) -> list[Document]:
+        """The chunks of `document`, without a thread."""
+        text = document.content
+        if not text.strip():
+            return [document] if document.metadata.get("facts") else []
+        problems: list[str] = []
+        measured = Measured(text)
+        chunks: list[Document] = []
+        seen: Counter[tuple[tuple[str, ...], str]] = Counter()
+        own = _shared(document)
+        for piece in self._fitting(measured, self.pieces(document, measured, problems)):
+            content = text[piece.start : piece.end]
+            if piece.header:
+                content = text[slice(*piece.header)] + content
+            number = seen[piece.path, content]
+            seen[piece.path, content] += 1
+            chunks.append(_chunk(document, piece, content, number, own))
+        if chunks and (first := _first(document, problems)):
+            chunks[0] = chunks[0].replace(metadata={**chunks[0].metadata, **first})
+        return chunks
+
+    def _fitting(self, measured: Measured, pieces: Iterable[Piece]) -> Iterator[Piece]:
+        """Pieces without blank space around them, those above the maximum cut; a header that takes half of it
+        is left out.
+        """
+        for piece in pieces:
+            above = measured.count(*piece.header) if piece.header else 0
+            if above * 2 > self.maximum:
+                piece, above = piece._replace(header=None), 0
+            if measured.count(piece.start, piece.end) + above <= self.maximum:
+                slices: Iterable[tuple[int, int]] = ((piece.start, piece.end),)
+            else:
+                slices = self._shorter(above).cut(measured, piece.start, piece.end)
+            for start, end in slices:
+                start, end = shrunk(measured.text, start, end)
+                if start < end:
+                    yield piece._replace(start=start, end=end)
+
+    def _shorter(self, above: int) -> Cutter:
+        if not above:
+            return self.cutter
+        target = max(min(self.target, self.maximum - above) - above, 4)
+        return Cutter(target, max(self.maximum - above, target), min(self.overlap, target - 1))
+
+
+def _shared(document: Document) -> Mapping[str, Any]:
+    """The metadata that all chunks have."""
+    return {key: value for key, value in document.metadata.items() if key not in _WHOLE}
+
+
+def _first(document: Document, problems: Sequence[str]) -> dict[str, Any]:
+    """The metadata that the first chunk has for the document."""
+    own = {key: document.metadata[key] for key in ("facts", "problems") if key in document.metadata}
+    if problems:
+        own["problems"] = (*own.get("problems", ()), *problems)
+    return own
+
+
+def _chunk(document: Document, piece: Piece, content: str, number: int, own: Mapping[str, Any]) -> Document:
+    parent = document.id or document.fingerprint
+    path = document.path + piece.path
+    key = json.dumps([parent, path, content, number], ensure_ascii=True)
+    metadata = {**own, "start": piece.start, "end": piece.end}
+    if piece.header:
+        metadata["header"] = list(piece.header)
+    if starts := document.metadata.get("page_starts"):
+        metadata["page"] = max(bisect_right(starts, piece.start), 1)
+    return document.replace(
+        id=sha256(key.encode("ascii")).hexdigest()[:32],
+        content=content,
+        title=piece.title or document.title,
+        path=path,
+        parent=parent,
+        metadata=metadata,
+    )

@@ -1,0 +1,192 @@
+"""Source code cut at its functions and classes, by tree-sitter. Pure functions."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from contextrouter.builtin.transforms.chunking.boundaries import Measured
+from contextrouter.builtin.transforms.chunking.pieces import Piece, Sizes
+from contextrouter.errors import MissingDependency
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
+
+GRAMMARS = {
+    "text/x-python": ("tree_sitter_python", "language"),
+    "text/javascript": ("tree_sitter_javascript", "language"),
+    "text/x-typescript": ("tree_sitter_typescript", "language_typescript"),
+    "text/x-tsx": ("tree_sitter_typescript", "language_tsx"),
+    "text/x-go": ("tree_sitter_go", "language"),
+    "text/x-rust": ("tree_sitter_rust", "language"),
+    "text/x-java": ("tree_sitter_java", "language"),
+    "text/x-c": ("tree_sitter_c", "language"),
+    "text/x-c++": ("tree_sitter_cpp", "language"),
+}
+"""Media type -> the package of its grammar, and the grammar's name there."""
+_DEFINITION = re.compile(
+    r"(?:(?:generator_)?function|method|(?:abstract_)?class|struct|enum|interface|trait|impl|module|mod|namespace|constructor"
+    r"|record|union|type|type_alias|annotation_type|macro)_(?:definition|declaration|item|specifier|statement)"
+    r"|(?:decorated_definition|template_declaration|export_statement|internal_module|ambient_declaration|macro_definition)"
+)
+_HOLDS_OTHERS = re.compile(
+    r"(?:abstract_)?class|struct|interface|trait|impl|mod|namespace|record|internal_module|preproc_if"
+)
+_NAMED_BY = ("name", "declarator", "definition", "declaration", "type")
+_WRAPS = ("definition", "declaration")
+_DEEPEST = 40
+# characters; what is longer, or has much longer lines than anyone reads, was not written by hand
+_LONGEST = 1_000_000
+_LINE = 500
+
+
+class _Unit(NamedTuple):
+    """A definition or a statement with the comments above it."""
+
+    start: int
+    node: Node
+    defines: bool
+
+
+def code(measured: Measured, sizes: Sizes, media_type: str) -> Iterator[Piece]:
+    """Yield a piece per function or class, its name as path; a class that is too long by its members, a body
+    by its statements.
+
+    What stands before the first definition (imports) goes with it when both fit. Raises MissingDependency.
+    """
+    text = measured.text
+    by_hand = len(text) <= _LONGEST and len(text) <= _LINE * (text.count("\n") + 40)
+    if media_type not in GRAMMARS or not by_hand:
+        yield Piece(0, len(text))
+        return
+    # Only the structure is read: with a letter for each character that is not ASCII, bytes are characters.
+    tree = _parser(media_type).parse(re.sub(r"[^\x00-\x7f]", "x", text).encode("ascii"))
+    yield from _siblings(_Cut(measured, sizes), tree.root_node.named_children, 0, len(text), ())
+
+
+@cache
+def _parser(media_type: str) -> Parser:
+    package, name = GRAMMARS[media_type]
+    try:
+        from tree_sitter import Language, Parser
+
+        grammar: Any = importlib.import_module(package)
+    except ImportError:
+        raise MissingDependency(
+            package.replace("_", "-"), "code", what="Cutting source code at its functions"
+        ) from None
+    return Parser(Language(getattr(grammar, name)()))
+
+
+class _Cut(NamedTuple):
+    measured: Measured
+    sizes: Sizes
+
+    def size(self, start: int, end: int) -> int:
+        return self.measured.about(start, end)
+
+
+def _siblings(
+    cut: _Cut, nodes: Sequence[Node], start: int, end: int, path: tuple[str, ...]
+) -> Iterator[Piece]:
+    """Cut `text[start:end]`, which holds `nodes` and whatever stands between them."""
+    units = _units(nodes, start)
+    if not units or len(path) >= _DEEPEST:
+        yield Piece(start, end, path)
+        return
+    stops = [*(unit.start for unit in units[1:]), end]
+    run = head = start  # what waits to be passed on begins here; `head` as long as no definition came
+    for unit, stop in zip(units, stops, strict=True):
+        if unit.defines:
+            if run < unit.start and not (run == head and cut.size(run, stop) <= cut.sizes.target):
+                yield from _statements(cut, run, unit.start, units, path)
+                run = unit.start
+            yield from _definition(cut, unit.node, run, stop, path)
+            run, head = stop, -1
+    if run < end:
+        yield from _statements(cut, run, end, units, path)
+
+
+def _units(nodes: Sequence[Node], start: int) -> list[_Unit]:
+    """The nodes with the comments that stand right before them."""
+    units: list[_Unit] = []
+    above = -1
+    for node in nodes:
+        if "comment" in node.type or node.type in ("attribute_item", "decorator"):
+            above = node.start_byte if above < 0 else above
+            continue
+        first = node.start_byte if above < 0 else above
+        if node.type == "expression_statement" and node.named_child_count == 1:
+            node = node.named_children[0]  # as TypeScript has its namespaces
+        units.append(_Unit(first, node, bool(_DEFINITION.fullmatch(node.type))))
+        above = -1
+    if units:
+        units[0] = units[0]._replace(start=start)
+    return units
+
+
+def _definition(cut: _Cut, node: Node, start: int, end: int, path: tuple[str, ...]) -> Iterator[Piece]:
+    """A function or class, whole when it fits."""
+    inner = node
+    while wrapped := next(filter(None, map(inner.child_by_field_name, _WRAPS)), None):
+        inner = wrapped
+    if inner.type == "template_declaration" and inner.named_children:
+        inner = inner.named_children[-1]
+    name = _name(inner, cut.measured.text)
+    own = (*path, name) if name else path
+    if cut.size(start, end) <= (cut.sizes.target if _HOLDS_OTHERS.match(inner.type) else cut.sizes.maximum):
+        yield Piece(start, end, own)
+    else:
+        yield from _siblings(cut, _members(inner), start, end, own)
+
+
+def _statements(
+    cut: _Cut, start: int, end: int, units: Sequence[_Unit], path: tuple[str, ...]
+) -> Iterator[Piece]:
+    """Statements that follow each other, together up to the target; one that is too long by what is in it."""
+    within = units[bisect_left(units, start, key=_begin) : bisect_left(units, end, key=_begin)]
+    nodes = {unit.start: unit.node for unit in within}
+    for low, high in cut.measured.packed(
+        [start, *(begin for begin in nodes if begin > start), end], cut.sizes.target
+    ):
+        node = nodes.get(low)
+        if cut.size(low, high) > cut.sizes.maximum and node is not None and (members := _members(node)):
+            yield from (
+                _siblings(cut, members, low, high, path) if members != [node] else [Piece(low, high, path)]
+            )
+        else:
+            yield Piece(low, high, path)
+
+
+def _begin(unit: _Unit) -> int:
+    return unit.start
+
+
+def _members(node: Node) -> list[Node]:
+    """What the body of a node holds: down to where it parts into several."""
+    while True:
+        node = node.child_by_field_name("body") or node
+        children = node.named_children
+        largest = max(children, key=_length, default=None)
+        if largest is None or _length(largest) < 0.8 * _length(node) or not largest.named_child_count:
+            return children
+        node = largest
+
+
+def _length(node: Node) -> int:
+    return node.end_byte - node.start_byte
+
+
+def _name(node: Node | None, text: str) -> str:
+    """The name a definition gives, found through declarators; "" for none."""
+    for _ in range(8):
+        if node is None:
+            break
+        if node.type.endswith("identifier") or node.type == "generic_type":
+            return text[node.start_byte : node.end_byte][:200]
+        node = next(filter(None, map(node.child_by_field_name, _NAMED_BY)), None)
+    return ""

@@ -1,0 +1,110 @@
+"""Markdown cut at its H1, H2 and H3 headings, as CommonMark reads them. Pure functions over
+markdown-it-py.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from contextrouter.errors import MissingDependency
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+
+_LINE_END = re.compile(r"\r\n|\n|\r")
+# Only at the very first character, and closed by a line of its own: a later "---" is a rule or a setext
+# heading.
+_FRONT_MATTER = re.compile(
+    r"---[ \t]*(?:\r\n|\n|\r)"
+    r"(?:(?!(?:---|\.\.\.)[ \t]*(?:[\r\n]|\Z))[^\r\n]*(?:\r\n|\n|\r))*"
+    r"(?:---|\.\.\.)[ \t]*(?:\r\n|\n|\r|\Z)"
+)
+
+
+class Heading(NamedTuple):
+    """A heading: its level (1 to 3), its text, and where its lines start and end (characters)."""
+
+    level: int
+    text: str
+    start: int
+    end: int
+
+
+class Section(NamedTuple):
+    """`text[start:end]` under the headings of `path`, outermost first."""
+
+    start: int
+    end: int
+    path: tuple[str, ...]
+
+
+def headings(text: str) -> list[Heading]:
+    """The H1, H2 and H3 of a Markdown text, in order; not those inside code, quotes or lists.
+
+    A line of "=" or "-" under a paragraph makes all of that paragraph a heading, as CommonMark says. Raises
+    MissingDependency.
+    """
+    if importlib.util.find_spec("markdown_it") is None:
+        raise MissingDependency("markdown-it-py", "markdown", what="Cutting Markdown at its headings")
+    from markdown_it import MarkdownIt
+
+    parser = MarkdownIt("commonmark")
+    offset = front_matter(text)
+    lines = [offset, *(match.end() for match in _LINE_END.finditer(text, offset)), len(text)]
+    blocks = _blocks(parser, text[offset:])
+    found = []
+    for opening, inline in pairwise(blocks):
+        if opening.type == "heading_open" and opening.level == 0 and opening.tag in ("h1", "h2", "h3"):
+            first, last = opening.map
+            found.append(
+                Heading(int(opening.tag[1]), _plain(parser, inline.content), lines[first], lines[last])
+            )
+    return found
+
+
+def front_matter(text: str) -> int:
+    """How many characters of front matter `text` begins with."""
+    match = _FRONT_MATTER.match(text)
+    return match.end() if match else 0
+
+
+def sections(text: str, found: Sequence[Heading]) -> Iterator[Section]:
+    """Yield sections that cover `text`, whose headings are `found`.
+
+    A heading with nothing under it, and front matter, go with the next section; at the end of the text with
+    the one before.
+    """
+    path: list[tuple[int, str]] = []
+    marks = [Heading(0, "", 0, front_matter(text)), *found]
+    ends = [*(mark.start for mark in marks[1:]), len(text)]
+    start, ready = 0, None
+    for mark, end in zip(marks, ends, strict=True):
+        if mark.level:
+            path = [*(outer for outer in path if outer[0] < mark.level), (mark.level, mark.text)]
+        if not text[mark.end : end].strip():
+            continue
+        if ready is not None:
+            yield ready
+        ready = Section(start, end, tuple(name for _, name in path if name))
+        start = end
+    if ready is not None:
+        yield ready._replace(end=len(text))
+    elif text.strip():
+        yield Section(0, len(text), tuple(name for _, name in path if name))
+
+
+def _blocks(parser: MarkdownIt, text: str) -> list[Any]:
+    """The block tokens alone: what is inside paragraphs is not needed, and is most of the work."""
+    parser.core.ruler.enableOnly(["normalize", "block"])
+    return parser.parse(text)
+
+
+def _plain(parser: MarkdownIt, source: str) -> str:
+    """A heading's text without its markup."""
+    parser.core.ruler.enableOnly(["normalize", "block", "inline", "text_join"])
+    children = [child for token in parser.parseInline(source) for child in token.children or ()]
+    return " ".join("".join(" " if c.type.endswith("break") else c.content for c in children).split())

@@ -1,0 +1,174 @@
+"""Cuts documents into chunks: one transform per strategy, and one that chooses the strategy by media type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from contextrouter.builtin.transforms.chunking.boundaries import Measured
+from contextrouter.builtin.transforms.chunking.chunker import Chunker
+from contextrouter.builtin.transforms.chunking.code import GRAMMARS, code
+from contextrouter.builtin.transforms.chunking.headings import Section, headings, sections
+from contextrouter.builtin.transforms.chunking.paragraphs import paragraphs
+from contextrouter.builtin.transforms.chunking.pieces import Piece
+from contextrouter.builtin.transforms.chunking.records import records
+from contextrouter.builtin.transforms.chunking.tables import csv_table, markdown_tables, rows
+from contextrouter.model import Document
+
+JSON_LINES = ("application/jsonl", "application/x-ndjson", "application/x-jsonlines")
+BY_MEDIA_TYPE = {
+    "text/markdown": "headings",
+    "text/x-markdown": "headings",
+    "application/pdf": "paragraphs",
+    "text/x-rst": "paragraphs",
+    "application/json": "records",
+    **dict.fromkeys(JSON_LINES, "records"),
+    "text/csv": "tables",
+    "text/tab-separated-values": "tables",
+    **dict.fromkeys(GRAMMARS, "code"),
+}
+"""Which strategy cuts which media type; any other is cut by `fixed`."""
+
+
+class Fixed(Chunker):
+    """Any text by length alone: at the last end of a paragraph, sentence, line or word near the target."""
+
+    def pieces(self, document: Document, measured: Measured, problems: list[str]) -> Iterable[Piece]:
+        """Slices of about `target` tokens that share about `overlap`."""
+        return (Piece(start, end) for start, end in self.cutter.cut(measured, 0, len(measured.text)))
+
+
+class Paragraphs(Chunker):
+    """Whole paragraphs, as many as `target` allows; one that is longer than `maximum` at its sentences."""
+
+    def pieces(self, document: Document, measured: Measured, problems: list[str]) -> Iterable[Piece]:
+        """Runs of paragraphs; each repeats the last ones of the run before, as far as `overlap` allows."""
+        return paragraphs(measured, self.sizes)
+
+
+class Headings(Chunker):
+    """Markdown at its headings H1, H2, H3, which become the chunk's path; a section that is longer than
+    `target` is cut on.
+
+    Chunks of a document without a title have its first H1 for one. A table stays whole when it fits in a
+    chunk; else its header and separator stand above each of its pieces.
+    """
+
+    def pieces(self, document: Document, measured: Measured, problems: list[str]) -> Iterable[Piece]:
+        """Sections, and what long ones are cut into. Raises MissingDependency without markdown-it-py."""
+        found = headings(measured.text)
+        title = document.title or next((heading.text for heading in found if heading.level == 1), "")
+        for section in sections(measured.text, found):
+            if measured.about(section.start, section.end) <= min(
+                self.maximum, self.target + self.target // 4
+            ):
+                yield Piece(*section, title=title)
+            else:
+                yield from (piece._replace(title=title) for piece in self._long(measured, section))
+
+    def _long(self, measured: Measured, section: Section) -> Iterator[Piece]:
+        """Text by length, tables by rows, in turns."""
+        place = section.start
+        for table in markdown_tables(measured.text, section.start, section.end):
+            before = list(self._prose(measured, place, table[0], section.path))
+            place = table[-1]
+            whole = measured.about(before[-1].start, place) if before else 0
+            if before and (whole <= self.target or measured.about(*before[-1][:2]) <= self.target // 4):
+                yield from before[:-1]  # the last of it introduces the table and stays with it
+                yield from rows(measured, table, 2, self.sizes, section.path, before[-1].start)
+            else:
+                yield from before
+                yield from rows(measured, table, 2, self.sizes, section.path)
+        yield from self._prose(measured, place, section.end, section.path)
+
+    def _prose(self, measured: Measured, start: int, end: int, path: tuple[str, ...]) -> Iterator[Piece]:
+        if measured.text[start:end].strip():
+            yield from (Piece(a, b, path) for a, b in self.cutter.cut(measured, start, end))
+
+
+class Code(Chunker):
+    """Source code at its functions and classes, whose names become the chunk's path; imports stay with the
+    first chunk.
+
+    Knows Python, JavaScript, TypeScript, Go, Rust, Java, C and C++ by their media types; any other is cut by
+    length.
+    """
+
+    def pieces(self, document: Document, measured: Measured, problems: list[str]) -> Iterable[Piece]:
+        """Definitions, and what long ones are cut into. Raises MissingDependency without the extra `code`."""
+        return code(measured, self.sizes, media_type(document))
+
+
+class Records(Chunker):
+    """JSON and JSON Lines: a chunk per item of the array or line. A record above `maximum` is cut between its
+    members.
+
+    An object is one chunk up to `target`, else its members are records. The `title` of a record is its
+    chunk's.
+    """
+
+    def pieces(self, document: Document, measured: Measured, problems: list[str]) -> Iterable[Piece]:
+        """Records; what is no JSON is cut by length and reported."""
+        return records(measured, self.sizes, lines=media_type(document) in JSON_LINES, problems=problems)
+
+
+class Tables(Chunker):
+    """CSV and TSV: whole up to `maximum`, else rows together up to `target`, the first row of the table above
+    each piece.
+    """
+
+    def pieces(self, document: Document, measured: Measured, problems: list[str]) -> Iterable[Piece]:
+        """Runs of rows."""
+        return csv_table(measured, self.sizes, media_type(document))
+
+
+STRATEGIES: dict[str, Callable[..., Chunker]] = {
+    "headings": Headings,
+    "code": Code,
+    "paragraphs": Paragraphs,
+    "fixed": Fixed,
+    "records": Records,
+    "tables": Tables,
+}
+
+
+class Chunk(Chunker):
+    """Cuts each document by the strategy for its media type: `headings`, `code`, `paragraphs`, `fixed`,
+    `records` or `tables`.
+
+    `strategies` names another one for a media type, as in `{"text/plain": "paragraphs"}`; `"*"` stands for
+    media types without one of their own, which are cut by `fixed`. Sizes are in tokens of the shipped
+    tokenizer.
+    """
+
+    def __init__(
+        self,
+        *,
+        target: int = 512,
+        maximum: int = 1024,
+        overlap: int = 50,
+        strategies: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(target=target, maximum=maximum, overlap=overlap)
+        self.strategies = dict(strategies or {})
+        for kind, name in self.strategies.items():
+            if name not in STRATEGIES:
+                raise ValueError(
+                    f"Strategy {name!r} for {kind!r} is not known. Give one of {', '.join(STRATEGIES)}."
+                )
+        self._by = {**BY_MEDIA_TYPE, **{kind.lower(): name for kind, name in self.strategies.items()}}
+        self._chunkers = {
+            name: made(target=target, maximum=maximum, overlap=overlap) for name, made in STRATEGIES.items()
+        }
+
+    def strategy(self, document: Document) -> Chunker:
+        """What cuts a document."""
+        return self._chunkers[self._by.get(media_type(document)) or self._by.get("*", "fixed")]
+
+    def pieces(self, document: Document, measured: Measured, problems: list[str]) -> Iterable[Piece]:
+        """As the strategy proposes."""
+        return self.strategy(document).pieces(document, measured, problems)
+
+
+def media_type(document: Document) -> str:
+    """The media type in small letters, without parameters."""
+    return document.media_type.partition(";")[0].strip().lower()

@@ -1,0 +1,146 @@
+"""Facts from documents: given line by line, mapped from records, or read in prose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from contextrouter.builtin.transforms.spacy_model import Reader, checked
+from contextrouter.builtin.transforms.triples import from_records, from_text
+from contextrouter.contracts import Generator, Transform
+from contextrouter.model import Document, Fact
+
+MEDIA_TYPES = from_records.LINES
+_SHOWN = 200  # problems listed one by one
+
+
+class Triples(Transform):
+    """A document of JSON Lines -> one document without content whose facts are in `metadata["facts"]`.
+
+    `subject`, `predicate` and `object` are the keys of a record that hold the triple. `confidence` (0 to 1),
+    `valid_from` and `valid_to` (ISO 8601; a date is its first instant in UTC, as `valid_to` its last; a time
+    without zone is UTC), `tenant`, `compartment` and `sensitivity` are the fact's own; a record's other keys
+    become its attributes. A record that is no fact is left out and listed in `metadata["problems"]` as "line
+    N: …".
+
+    With `mapping` facts come from records of any shape, and the document keeps its content: each entry has
+    keys for `subject` and `object` (with dots into objects and lists) and the word that stands between them
+    as `predicate`. It is for JSON, JSON Lines, CSV and TSV.
+
+    In documents of other types nothing is looked for, unless `model` names a spaCy model that is installed,
+    whose grammar of a sentence tells facts between names ("Ada Lovelace wrote …"), or a `generator` reads
+    them. Facts so found have a confidence of 0.5, and how they were found in their attributes. With
+    `relations` only these predicates are kept, whatever the facts come from.
+    """
+
+    def __init__(
+        self,
+        *,
+        subject: str = "subject",
+        predicate: str = "predicate",
+        object: str = "object",
+        mapping: Sequence[dict[str, str]] = (),
+        model: str = "",
+        generator: Generator | None = None,
+        relations: Sequence[str] = (),
+    ) -> None:
+        self.keys = {"subject": subject, "predicate": predicate, "object": object}
+        for role, key in self.keys.items():
+            if not key or key in from_records.OWN:
+                own = ", ".join(from_records.OWN)
+                raise ValueError(
+                    f"{role} {key!r} cannot be the key of a triple. Give a name that is not {own}."
+                )
+        if len(set(self.keys.values())) < 3:
+            raise ValueError(
+                f"Keys {tuple(self.keys.values())!r} are not distinct. Give subject, predicate and object one"
+                " each."
+            )
+        if isinstance(relations, str) or not all(
+            isinstance(each, str) and each.strip() for each in relations
+        ):
+            raise ValueError(
+                f'relations {relations!r} is not a list of predicates. Give one such as ["wrote", "founder'
+                ' of"].'
+            )
+        self.subject, self.predicate, self.object = subject, predicate, object
+        self.mapping, self.model, self.generator = tuple(mapping), checked(model), generator
+        self.relations = tuple(relations)
+        self._rules = from_records.rules(self.mapping)
+        self._allowed = {_folded(each): each for each in self.relations}
+        self._wanted = self.model
+        self._reader: Reader | None = None
+
+    async def open(self) -> None:
+        """Load the model, where one is named and installed."""
+        self.model = self._wanted
+        if self.model and self._reader is None:
+            reader = Reader(self.model)
+            if await reader.open("no facts are read in sentences"):
+                self._reader = reader
+        if self._reader is None:
+            self.model = ""
+
+    async def aclose(self) -> None:
+        """Let go of the model."""
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
+
+    async def transform(self, document: Document) -> Sequence[Document]:
+        """Return the document with its facts, or as it is where there are none to look for."""
+        media_type = document.media_type.partition(";")[0].strip().lower()
+        if self._rules and from_records.is_structured(media_type):
+            return [self._with(document, *self._mapped(document.content, media_type))]
+        if media_type in MEDIA_TYPES:
+            return [self._with(document, *self.read(document.content)).replace(content="")]
+        if from_records.is_structured(media_type) or not document.content.strip():
+            return [document]
+        facts: list[Fact] = []
+        problems: list[str] = []
+        if self._reader is not None:
+            facts += from_text.patterns(await self._reader.read(document.content))
+        if self.generator is not None:
+            read, problems = await from_text.read(self.generator, document.content, self.relations)
+            facts += read
+        return [self._with(document, facts, problems) if facts or problems else document]
+
+    def read(self, text: str) -> tuple[list[Fact], list[str]]:
+        """The facts of `text`, and what is wrong with the lines that are none. Blank lines are neither."""
+        facts, problems = [], []
+        for number, record in from_records.records(text, MEDIA_TYPES[0]):
+            try:
+                if isinstance(record, Exception):
+                    raise record
+                facts.append(from_records.given(record, self.keys))
+            except ValueError as error:
+                problems.append(f"line {number}: {error}")
+        return facts, problems
+
+    def _mapped(self, text: str, media_type: str) -> tuple[list[Fact], list[str]]:
+        facts: list[Fact] = []
+        problems: list[str] = []
+        for number, record in from_records.records(text, media_type):
+            if isinstance(record, Exception):
+                problems.append(f"record {number}: {record}")
+            elif isinstance(record, dict):
+                facts += from_records.mapped(record, self._rules)
+            else:
+                problems.append(f"record {number}: it is a {type(record).__name__}, not an object.")
+        return facts, problems
+
+    def _with(self, document: Document, facts: Iterable[Fact], problems: Sequence[str]) -> Document:
+        """The document with the facts whose predicates are allowed, as they are written in `relations`."""
+        if self._allowed:
+            allowed = ((fact, self._allowed.get(_folded(fact.predicate))) for fact in facts)
+            facts = [fact.replace(predicate=predicate) for fact, predicate in allowed if predicate]
+        metadata = {**document.metadata, "facts": (*document.metadata.get("facts", ()), *facts)}
+        if problems:
+            listed = list(problems[:_SHOWN]) + (
+                [f"{len(problems) - _SHOWN} more lines"] if len(problems) > _SHOWN else []
+            )
+            metadata["problems"] = (*document.metadata.get("problems", ()), *listed)
+        return document.replace(metadata=metadata)
+
+
+def _folded(predicate: str) -> str:
+    return " ".join(predicate.casefold().replace("_", " ").split())

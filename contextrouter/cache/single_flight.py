@@ -1,0 +1,91 @@
+"""Equal computations at once are one computation, whoever of those that wait for it goes away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Generic, TypeVar
+
+from contextrouter.runtime.shutdown import closed
+
+V = TypeVar("V")
+
+
+class _Flight(Generic[V]):
+    __slots__ = ("deadline", "ended", "task", "waiting")
+
+    def __init__(self, task: asyncio.Task[V], deadline: float) -> None:
+        self.task, self.deadline, self.waiting, self.ended = task, deadline, 0, False
+
+
+class SingleFlight(Generic[V]):
+    """Equal computations that overlap run once. A caller that is cancelled leaves; the last one to leave ends
+    the computation.
+
+    A caller joins only a computation that will be done by its own deadline; a more patient one would keep it
+    too long.
+    """
+
+    def __init__(self) -> None:
+        self._flights: dict[bytes, _Flight[V]] = {}
+        self._running: set[_Flight[V]] = set()  # also those that a more hurried one took the place of
+
+    async def run(self, key: bytes, deadline: float, compute: Callable[[], Awaitable[V]]) -> tuple[V, bool]:
+        """Return the value, and whether another caller's computation gave it. Raises ContextRouterError when
+        `aclose` ends it.
+        """
+        flight = self._flights.get(key)
+        joined = flight is not None and flight.deadline <= deadline and not flight.task.done()
+        if not joined or flight is None:
+            flight = self._start(key, deadline, compute)
+        flight.waiting += 1
+        try:
+            value = await asyncio.shield(flight.task)
+        except asyncio.CancelledError:
+            here = asyncio.current_task()
+            if flight.ended and here is not None and not here.cancelling():
+                raise closed() from None
+            raise
+        finally:
+            flight.waiting -= 1
+            if not flight.waiting and not flight.task.done():
+                self._forget(key, flight)
+                flight.task.cancel()
+                await _ended([flight.task])
+        return value, joined
+
+    def _start(self, key: bytes, deadline: float, compute: Callable[[], Awaitable[V]]) -> _Flight[V]:
+        async def run() -> V:
+            return await compute()
+
+        flight = _Flight(asyncio.get_running_loop().create_task(run()), deadline)
+        self._running.add(flight)
+        before = self._flights.get(key)
+        if before is None or before.task.done() or deadline < before.deadline:
+            self._flights[key] = flight
+        flight.task.add_done_callback(lambda task: self._done(key, flight, task))
+        return flight
+
+    def _done(self, key: bytes, flight: _Flight[V], task: asyncio.Task[V]) -> None:
+        self._forget(key, flight)
+        self._running.discard(flight)
+        if not task.cancelled():
+            task.exception()  # looked at: whoever waits gets it, and nobody may be waiting
+
+    def _forget(self, key: bytes, flight: _Flight[V]) -> None:
+        if self._flights.get(key) is flight:
+            del self._flights[key]
+
+    async def aclose(self) -> None:
+        """End what is running; those that wait for it are told that it was closed."""
+        running = list(self._running)
+        for flight in running:
+            flight.ended = True
+            flight.task.cancel()
+        await _ended([flight.task for flight in running])
+
+
+async def _ended(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    waiting = [task for task in tasks if not task.done()]
+    if waiting:
+        await asyncio.wait(waiting)

@@ -1,0 +1,75 @@
+"""How a command ends: its exit code, and errors as messages instead of tracebacks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import traceback
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, ParamSpec
+
+import typer
+
+from contextrouter.cli import terminal
+from contextrouter.errors import (
+    AllSourcesFailed,
+    ContextRouterError,
+    IngestError,
+    MissingDependency,
+    RequestRefused,
+    SettingsError,
+)
+
+OK, NOTHING, USAGE, SOURCES, INGESTION, FAILED, FAULT = 0, 1, 2, 3, 4, 5, 70
+EXIT_CODES = {
+    OK: "done",
+    NOTHING: "nothing was found, or a check failed",
+    USAGE: "wrong usage or settings, a missing package, or a refused question",
+    SOURCES: "every source failed",
+    INGESTION: "ingestion left documents out, or broke off",
+    FAILED: "a plugin failed that may not be passed over",
+    FAULT: "a fault of this program; its traceback is on stderr",
+}
+
+P = ParamSpec("P")
+
+
+def command(function: Callable[P, Coroutine[Any, Any, int] | int]) -> Callable[P, None]:
+    """Make a command of a function that returns an exit code, async or not; errors become messages on
+    stderr.
+    """
+
+    @wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s: %(message)s")
+        try:
+            result = function(*args, **kwargs)
+            code = result if isinstance(result, int) else asyncio.run(result)
+        except ContextRouterError as error:
+            terminal.error(str(error))
+            code = code_of(error)
+        except KeyboardInterrupt:
+            terminal.error("Interrupted.")
+            code = 130
+        except BrokenPipeError:
+            terminal.close_stdout()
+            code = 141
+        except typer.Exit:
+            raise
+        except Exception:
+            terminal.err.print(terminal.styled(traceback.format_exc()))
+            code = FAULT
+        raise typer.Exit(code)
+
+    return run
+
+
+def code_of(error: ContextRouterError) -> int:
+    """The exit code an error ends a command with."""
+    if isinstance(error, AllSourcesFailed):
+        return SOURCES
+    if isinstance(error, IngestError):
+        return INGESTION
+    return USAGE if isinstance(error, SettingsError | MissingDependency | RequestRefused) else FAILED

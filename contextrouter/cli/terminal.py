@@ -1,0 +1,160 @@
+"""What goes to the terminal: results to stdout, everything else to stderr. Nothing from outside is shown
+unchecked.
+
+Texts from sources and settings are stripped of control characters, which could command a terminal, and of
+known secrets.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+from rich import box
+from rich.console import Console
+from rich.padding import Padding
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from contextrouter.runtime.masking import mask, spellings
+from contextrouter.serialization import plain
+
+# Control characters but tab and line feed, and the marks that turn the direction of what follows.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_secrets: list[str] = []
+
+out = Console(highlight=False, soft_wrap=False)
+err = Console(stderr=True, highlight=False)
+
+
+def hide(secrets: Iterable[str]) -> None:
+    """From now on show `***` for each of `secrets`."""
+    _secrets[:] = spellings([*_secrets, *secrets])
+
+
+@contextmanager
+def quiet(level: int) -> Iterator[None]:
+    """Log nothing below `level` meanwhile: the command itself shows what it would say."""
+    log = logging.getLogger("contextrouter")
+    before = log.level
+    log.setLevel(level)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
+
+
+def forget() -> None:
+    """Know no secrets: each run of a command has its own."""
+    _secrets.clear()
+
+
+def clean(text: object) -> str:
+    """Return `text` without control characters and known secrets."""
+    shown = str(text)
+    for secret in _secrets:
+        shown = shown.replace(secret, "***")
+    return _CONTROL.sub("", shown)
+
+
+def styled(*parts: tuple[object, str] | str) -> Text:
+    """Return one text of cleaned parts, each with its style."""
+    text = Text()
+    for part in parts:
+        words, style = (part, "") if isinstance(part, str) else part
+        text.append(clean(words), style=style)
+    return text
+
+
+def say(*parts: tuple[object, str] | str, indent: int = 0) -> None:
+    """Print one paragraph to stdout, wrapped and indented."""
+    out.print(Padding(styled(*parts), (0, 0, 0, indent), expand=False))
+
+
+def note(message: str, kind: str = "note") -> None:
+    """Say something beside the result, on stderr."""
+    err.print(styled((f"{kind}: ", "yellow" if kind == "warning" else "dim"), mask(message)), soft_wrap=True)
+
+
+def error(message: str) -> None:
+    """Say what went wrong, on stderr."""
+    err.print(styled(("error: ", "bold red"), mask(message)), soft_wrap=True)
+
+
+def heading(title: str, explanation: str = "") -> None:
+    """Print a rule with a title, and a line that says what follows."""
+    out.print()
+    out.print(Rule(styled((title, "bold")), align="left", style="dim"))
+    if explanation:
+        say((explanation, "dim"))
+
+
+def table(*columns: str | Mapping[str, Any]) -> Table:
+    """Return an empty table; a column is a title, or the keywords of `Table.add_column`."""
+    made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold dim")
+    for column in columns:
+        made.add_column(**({"header": column} if isinstance(column, str) else column))
+    return made
+
+
+def right(title: str) -> dict[str, Any]:
+    """A column of numbers."""
+    return {"header": title, "justify": "right", "no_wrap": True}
+
+
+def row(into: Table, *cells: object, style: str = "") -> None:
+    """Add a row of cleaned cells."""
+    into.add_row(*(cell if isinstance(cell, Text) else styled((cell, style)) for cell in cells))
+
+
+def show(made: Table, indent: int = 2) -> None:
+    """Print a table."""
+    out.print(Padding(made, (0, 0, 0, indent), expand=False))
+
+
+def milliseconds(seconds: float) -> str:
+    """A duration as people read it."""
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+
+
+def number(value: float | None) -> str:
+    """A score, to four significant digits; a dash for none."""
+    if value is None:
+        return "–"
+    return f"{value:.4f}" if abs(value) < 1 else f"{value:.4g}"
+
+
+def count(how_many: int, one: str, many: str = "") -> str:
+    """ "1 document", "2 documents"."""
+    return f"{how_many} {one if how_many == 1 else many or one + 's'}"
+
+
+def print_json(value: Any) -> None:
+    """Print a value to stdout as JSON, indented, secrets hidden."""
+    encoded = msgspec.json.encode(_hidden(plain(value)))
+    sys.stdout.write(msgspec.json.format(encoded, indent=2).decode() + "\n")
+    sys.stdout.flush()
+
+
+def _hidden(value: Any) -> Any:
+    if isinstance(value, str):
+        for secret in _secrets:
+            value = value.replace(secret, "***")
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, Mapping):
+        return {_hidden(key): _hidden(item) for key, item in value.items()}
+    if isinstance(value, Sequence):
+        return [_hidden(item) for item in value]
+    return value
+
+
+def close_stdout() -> None:
+    """Whoever read our output is gone: let nothing more be written, so that no second error comes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

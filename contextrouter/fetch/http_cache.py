@@ -1,0 +1,142 @@
+"""Pages that were read before, with what their server said of their version, so that they are asked for on a
+condition only.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import OrderedDict
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+MEMORY_BYTES = 32_000_000
+DISK_BYTES = 500_000_000
+_SUFFIX = ".copy"
+_HEAD_BYTES = 16_384
+_PRUNE_EVERY = 50
+
+
+class Copy(msgspec.Struct, frozen=True, kw_only=True):
+    """A body as it was last read: where from, and the validators to ask with."""
+
+    url: str
+    content_type: str
+    etag: str = ""
+    modified: str = ""
+    body: bytes = b""
+
+    def conditions(self) -> dict[str, str]:
+        """The headers of a conditional request."""
+        headers = {"If-None-Match": self.etag, "If-Modified-Since": self.modified}
+        return {name: value for name, value in headers.items() if value}
+
+
+class Copies:
+    """Copies in memory, and in a folder where there is one. Methods that touch the folder block: call them in
+    a thread.
+    """
+
+    def __init__(self, folder: str = "") -> None:
+        self._folder = Path(folder) if folder else None
+        self._kept: OrderedDict[str, Copy] = OrderedDict()
+        self._bytes = self._written = 0
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether there is a folder."""
+        return self._folder is not None
+
+    @staticmethod
+    def key(url: str, *more: str) -> str:
+        """What names a copy: its address, and whatever else the answer depends on."""
+        return sha256("\0".join((url, *more)).encode("utf-8", "replace")).hexdigest()
+
+    def open(self) -> None:
+        """Make the folder, for this user alone."""
+        if self._folder is not None:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def known(self, key: str) -> Copy | None:
+        """The copy in memory."""
+        copy = self._kept.get(key)
+        if copy is not None:
+            self._kept.move_to_end(key)
+        return copy
+
+    def keep(self, key: str, copy: Copy) -> None:
+        """Keep a copy in memory; those not asked for in the longest time make room."""
+        self.forget(key)
+        if len(copy.body) <= MEMORY_BYTES:
+            self._kept[key] = copy
+            self._bytes += len(copy.body)
+        while self._bytes > MEMORY_BYTES:
+            _, oldest = self._kept.popitem(last=False)
+            self._bytes -= len(oldest.body)
+
+    def forget(self, key: str) -> None:
+        """Let go of a copy in memory."""
+        old = self._kept.pop(key, None)
+        if old is not None:
+            self._bytes -= len(old.body)
+
+    def read(self, key: str) -> Copy | None:
+        """The copy in the folder; None for none, or for one that is not whole."""
+        if self._folder is None:
+            return None
+        try:
+            with open(
+                os.open(self._folder / (key + _SUFFIX), os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0)), "rb"
+            ) as file:
+                head = msgspec.json.decode(file.readline(_HEAD_BYTES), type=dict[str, str])
+                body = file.read()
+            if sha256(body).hexdigest() != head.pop("sha256"):
+                return None
+            return Copy(**head, body=body)
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def write(self, key: str, copy: Copy) -> None:
+        """Put a copy into the folder, whole or not at all. A folder that cannot be written costs no
+        answer.
+        """
+        if self._folder is None:
+            return
+        head: dict[str, Any] = {
+            name: getattr(copy, name) for name in ("url", "content_type", "etag", "modified")
+        }
+        line = msgspec.json.encode({**head, "sha256": sha256(copy.body).hexdigest()}) + b"\n"
+        if len(line) > _HEAD_BYTES:
+            return
+        with suppress(OSError):
+            number, name = tempfile.mkstemp(dir=self._folder)
+            try:
+                with open(number, "wb") as file:
+                    file.write(line)
+                    file.write(copy.body)
+                os.replace(name, self._folder / (key + _SUFFIX))
+            except OSError:
+                os.unlink(name)
+                raise
+            self._written += 1
+            if self._written % _PRUNE_EVERY == 1:
+                self._prune()
+
+    def _prune(self) -> None:
+        """Remove the oldest copies when the folder has grown too large."""
+        assert self._folder is not None
+        found = [
+            (entry.stat().st_mtime, entry.stat().st_size, entry.path)
+            for entry in os.scandir(self._folder)
+            if entry.name.endswith(_SUFFIX)
+        ]
+        size = sum(each[1] for each in found)
+        for _, bytes_, path in sorted(found):
+            if size <= DISK_BYTES:
+                return
+            os.unlink(path)
+            size -= bytes_

@@ -1,0 +1,183 @@
+"""The one place that speaks HTTP: an aiohttp session whose sockets are made for checked addresses only.
+
+Imported when a fetcher is opened, so that nothing else loads aiohttp.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+from contextrouter.fetch.body import CHUNK, encodings
+from contextrouter.fetch.options import FetchOptions
+from contextrouter.fetch.ssrf import Network, is_public, networks
+from contextrouter.runtime.threads import Threads
+
+MOST_CONNECTIONS = 100
+KEEP_ALIVE = 15.0
+
+
+class PrivateAddress(OSError):
+    """A connection was about to be made to an address that is not public."""
+
+
+class WireError(Exception):
+    """An exchange failed. `.again` tells whether the same may work a moment later."""
+
+    def __init__(self, reason: str, *, again: bool) -> None:
+        super().__init__(reason)
+        self.again = again
+
+
+class Answer(NamedTuple):
+    """The head of a response, and its body as it comes."""
+
+    status: int
+    headers: Mapping[str, str]
+    chunks: AsyncIterator[bytes]
+
+
+class Wire:
+    """One session, in the running event loop."""
+
+    def __init__(
+        self, options: FetchOptions, context: ssl.SSLContext | None, names: Mapping[str, tuple[str, int]]
+    ) -> None:
+        allowed = networks(options.allow_private, "allow_private")
+        connector = aiohttp.TCPConnector(
+            limit=MOST_CONNECTIONS,
+            socket_factory=lambda info: _guarded_socket(info, allowed),
+            ssl=context or True,
+            resolver=_Resolver(names),
+            ttl_dns_cache=10,
+            keepalive_timeout=KEEP_ALIVE,
+        )
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
+            headers={"User-Agent": options.user_agent, "Accept-Encoding": encodings()},
+            auto_decompress=False,
+            trust_env=options.environment_proxies,
+            read_bufsize=CHUNK,
+        )
+        self._session._retry_connection = (
+            False  # it would retry behind our back, beyond `retries` and unseen in the steps
+        )
+
+    async def aclose(self) -> None:
+        """Close the session and its connections."""
+        await self._session.close()
+
+    @asynccontextmanager
+    async def exchange(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None
+    ) -> AsyncIterator[Answer]:
+        """Send one request and have its answer. Redirects are not followed. Raises WireError, also while the
+        body is read.
+        """
+        try:
+            async with self._session.request(
+                method, url, headers=headers, data=body, allow_redirects=False
+            ) as response:
+                yield Answer(response.status, response.headers, response.content.iter_chunked(CHUNK))
+        except (aiohttp.ClientError, OSError) as error:
+            raise WireError(_reason(error), again=_again(error)) from error
+
+
+class _Resolver(AbstractResolver):
+    """The system's resolver in threads of its own: a name that takes long to resolve holds up no other work
+    of the program.
+    """
+
+    def __init__(self, names: Mapping[str, tuple[str, int]]) -> None:
+        self._names = names  # what is known without asking anybody: name -> address, port
+        self._threads = Threads(4, "resolve")
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        if host in self._names:
+            host, port = self._names[host]
+        infos = await self._threads.run(
+            lambda: socket.getaddrinfo(host, port, family=family, type=socket.SOCK_STREAM)
+        )
+        return [
+            ResolveResult(
+                hostname=host,
+                host=str(place[0]),
+                port=port,
+                family=int(found),
+                proto=proto,
+                flags=socket.AI_NUMERICHOST,
+            )
+            for found, _, proto, _, place in infos
+        ]
+
+    async def close(self) -> None:
+        self._threads.close()
+
+
+def _guarded_socket(info: tuple[Any, ...], allowed: tuple[Network, ...]) -> socket.socket:
+    """Make the socket for one resolved address, or refuse: this is the very address that is connected to."""
+    family, kind, protocol, _, place = info
+    if not is_public(str(place[0]), allowed):
+        raise PrivateAddress(
+            f"{place[0]} is not a public address; name its network in `allow_private` to fetch from it."
+        )
+    return socket.socket(family, kind, protocol)
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    found: list[BaseException] = []
+    seen: BaseException | None = error
+    while seen is not None and seen not in found:
+        found.append(seen)
+        seen = seen.__cause__ or seen.__context__
+    return found
+
+
+def _reason(error: BaseException) -> str:
+    """The refusal at the bottom of a connection error, where there is one; else what the error says of
+    itself.
+    """
+    causes = _causes(error)
+    for each in causes:
+        if isinstance(each, PrivateAddress):
+            return str(each)
+    for each in causes:
+        if (
+            type(each) is ssl.SSLCertVerificationError
+        ):  # aiohttp derives an error of its own from it, without the message
+            return (
+                f"its certificate does not hold ({each.verify_message}). `ca_file` names an authority of your"
+                " own."
+            )
+    said = str(error) or type(error).__name__
+    return f"{' '.join(said.split())[:300]}."
+
+
+def _again(error: BaseException) -> bool:
+    """Whether a connection that failed so may work a moment later: nothing that a certificate, a name or a
+    rule forbids.
+    """
+    causes = _causes(error)
+    if any(isinstance(each, PrivateAddress | ssl.SSLError | socket.gaierror) for each in causes):
+        return False
+    if isinstance(error, aiohttp.InvalidURL | aiohttp.ClientResponseError):
+        return False
+    return isinstance(error, aiohttp.ClientConnectionError | aiohttp.ClientPayloadError | ConnectionError)
+
+
+async def context_of(options: FetchOptions) -> ssl.SSLContext | None:
+    """The TLS context with an authority of one's own; None: the system's. Raises OSError or ssl.SSLError."""
+    if not options.ca_file:
+        return None
+    return await asyncio.to_thread(ssl.create_default_context, cafile=options.ca_file)

@@ -1,0 +1,1 @@
+"""What happens to one question: a module for each step."""

@@ -1,0 +1,399 @@
+"""Between steps 4 and 5: one scale for what sources found that hold different documents.
+
+Each source scores on its own scale and has its own number one, so that neither scores nor ranks say which of
+two number ones is better. Here all candidates are scored alike: by BM25 with the term statistics of all
+sources together, which gives the scores that one index over everything would give; and by the similarity of
+vectors, where all sources have the same embedder. Where candidates bring their vectors along, both make one
+score. What comes of it is the source `calibrated`, with a list for each scale, which fusion weighs like any
+other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
+from time import monotonic
+
+from contextrouter.contracts import Embedder, FactSource, Source, TermStatistics
+from contextrouter.model import Document, Envelope, Hit, RankedList, Vector
+from contextrouter.pipeline.deduplication import Pool
+from contextrouter.pipeline.fusion import leg_weight
+from contextrouter.pipeline.term_statistics import Reported
+from contextrouter.scope import Scope
+from contextrouter.settings import CALIBRATED, Rag
+from contextrouter.text import analysis, bm25, query_syntax
+from contextrouter.text.stemming import begins, stem
+from contextrouter.vectors import Near, can_compare
+
+MOST = 2_000
+"""Candidates that are scored; of more, as many from the head of each list."""
+READ = 20_000
+"""Characters of a candidate that are read."""
+TITLE, PATH = 3, 2
+"""How often a term counts in the title and in the heading path, as the stores count it."""
+BEST = 5
+"""How many of a source's best candidates speak for the source."""
+
+
+async def calibrate(
+    envelopes: Sequence[Envelope],
+    rag: Rag,
+    sources: Mapping[str, Source | FactSource],
+    reported: Reported,
+    scope: Scope | None,
+    profiles: dict[str, Mapping[str, float]],
+    until: float,
+    asked: Mapping[str, Vector] = {},
+    embedders: Mapping[str, Embedder] = {},
+) -> str:
+    """Put documents that come from `dedupe` on one scale; return what was done, "" where one source answered.
+
+    Statistics are those of what `scope` allows. `profiles` maps a source to the leg weights of its embedder;
+    those of the lists that are added are put there as well. `asked` is the question's vector by the name of
+    the embedder; with `[rag] calibrate_embed` that one of `embedders` is asked for vectors that are missing.
+    """
+    if not isinstance(envelopes, Pool) or not apart(envelopes):
+        return ""
+    lists = [ranked for ranked in envelopes.lists if ranked.hits]
+    words = query_syntax.words_of({ranked.query: None for ranked in envelopes.lists})
+    told = await reported.of(list(dict.fromkeys(ranked.source for ranked in lists)), words, scope, until)
+    # The whole question has more words than any part of it; the name only says what the list is about.
+    longest = max([ranked.query for ranked in lists], key=len)
+    calibration = Calibration(envelopes, longest, rag, sources, told, profiles, asked)
+    trouble = await calibration.embed(embedders, until) if rag.calibrate_embed else ""
+    note = calibration.add() + trouble
+    profiles[CALIBRATED] = calibration.profile
+    return note
+
+
+def apart(pool: Pool) -> bool:
+    """Whether more than one source found something."""
+    first = next((ranked.source for ranked in pool.lists if ranked.hits), None)
+    return any(ranked.hits and ranked.source != first for ranked in pool.lists)
+
+
+class Calibration:
+    """Scores the documents of a pool and adds the lists that come of it to the pool.
+
+    `sources` are those that were asked, `statistics` what they reported of the words of the queries; a source
+    that reported nothing is taken to hold what it returned. `profiles` are the leg weights of their
+    embedders.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        question: str,
+        rag: Rag,
+        sources: Mapping[str, Source | FactSource],
+        statistics: Mapping[str, TermStatistics],
+        profiles: Mapping[str, Mapping[str, float]],
+        asked: Mapping[str, Vector] = {},
+    ) -> None:
+        self.pool, self.question, self.rag, self.sources, self.statistics = (
+            pool,
+            question,
+            rag,
+            sources,
+            statistics,
+        )
+        self.asked = asked
+        self.embedded: dict[int, Vector] = {}
+        self.lists: list[tuple[RankedList, Sequence[int]]] = []
+        for ranked, numbers in zip(pool.lists, pool.numbers, strict=True):
+            weight = ranked.weight * leg_weight(
+                ranked.source, ranked.leg, rag, profiles.get(ranked.source, {})
+            )
+            if ranked.hits and weight > 0:
+                self.lists.append((ranked, numbers))
+        self.names = {ranked.source for ranked, _ in self.lists}
+        self.profile = next((profiles[name] for name in sorted(self.names) if name in profiles), {})
+
+    async def embed(self, embedders: Mapping[str, Embedder], until: float) -> str:
+        """Have the best candidates that brought no vector embedded; return what went wrong, for the trace."""
+        named = {self._embedder(name) for name in self.names} - {None}
+        name = named.pop() if named else None
+        if named or name is None or name not in self.asked or name not in embedders or not self.lists:
+            return ""
+        known = self._brought(self.weights)
+        lacking = sorted(
+            (n for n in self.texts if n not in known), key=lambda number: (-self.texts[number], number)
+        )
+        best = lacking[: self.rag.calibrate_embed]
+        documents = [self.pool.documents[number] for number in best]
+        texts = ["\n".join(filter(None, (d.title, " > ".join(d.path), d.content[:READ]))) for d in documents]
+        try:
+            async with asyncio.timeout(None if until == math.inf else until - monotonic()):
+                vectors = await embedders[name].embed(texts) if texts else []
+        except Exception as error:  # the order of words stands, whatever keeps the embedder from its work
+            return f"; {len(best)} candidates were not embedded ({type(error).__name__})"
+        self.embedded = dict(zip(best, vectors, strict=False))
+        return ""
+
+    def add(self) -> str:
+        """Add the lists to the pool; return what the trace should say."""
+        if len(self.names) < 2:
+            return "ranks alone: no two sources with a weight found something"
+        weights, texts = self.weights, self.texts
+        found_by = {number: names for number, (_, names) in weights.items()}
+        if near := self._near(weights) if texts else None:
+            scores = {n: score * weights[n][0] for n, score in self._together(texts, near, found_by).items()}
+            made = [self._ranked("text+vector", self.question, _in_evidence(scores, found_by))]
+        else:
+            scores = {n: score * weights[n][0] for n, score in texts.items()}
+            words = [self._ranked("text", self.question, _in_evidence(scores, found_by))] if scores else []
+            made = [*words, *self._vectors()]
+        for ranked, numbers in made:
+            self.pool.also(ranked, numbers)
+        if not made:
+            return "ranks alone: no candidate has a word of the question, and no vectors can be compared"
+        silent = sorted(self.names - {*self.statistics})
+        scales = " and ".join(dict.fromkeys(ranked.leg for ranked, _ in made))
+        return f"by {scales}" + (
+            f"; statistics of what was returned for {', '.join(silent)}" if silent else ""
+        )
+
+    def _ranked(self, leg: str, query: str, scores: Mapping[int, float]) -> tuple[RankedList, Sequence[int]]:
+        ordered = sorted(scores, key=lambda number: (-scores[number], number))
+        documents = self.pool.documents
+        hits = [Hit(document=documents[number], score=scores[number]) for number in ordered]
+        moments = [ranked.retrieved_at for ranked, _ in self.lists if ranked.retrieved_at is not None]
+        made = RankedList(
+            source=CALIBRATED,
+            leg=leg,
+            query=query,
+            hits=hits,
+            weight=self.rag.calibrate_weight,
+            retrieved_at=max(moments, default=None),
+        )
+        return made, ordered
+
+    @cached_property
+    def weights(self) -> dict[int, tuple[float, frozenset[str]]]:
+        """Candidate -> the largest weight of the sources that found it, and their names."""
+        found: dict[int, tuple[float, frozenset[str]]] = {}
+        share = max(1, MOST // len(self.lists))
+        for ranked, numbers in self.lists:
+            own = (ranked.weight, frozenset((ranked.source,)))
+            for number in numbers[:share]:
+                known = found.get(number)
+                found[number] = own if known is None else (max(known[0], own[0]), known[1] | own[1])
+        return found
+
+    @cached_property
+    def texts(self) -> dict[int, float]:
+        """The BM25 scores above 0, where some leg looks for words: of each candidate by the query that fits
+        it best.
+        """
+        asked = {ranked.query: None for ranked, _ in self.lists if not self._by_vector(ranked)}
+        terms = {
+            query: [t for t in query_syntax.parse(query).terms if not t.endswith(query_syntax.FURTHEST)]
+            for query in asked
+        }
+        place = {
+            term: at
+            for at, term in enumerate(dict.fromkeys(term for found in terms.values() for term in found))
+        }
+        if not place:
+            return {}
+        weights = self.weights
+        reader = Reader(place)
+        read = {number: reader.read(self.pool.documents[number]) for number in weights}
+        idf = self._idf(place, {n: weights[n][1] for n in weights}, read)
+        average = sum([length for _, length in read.values()]) / len(read) or 1.0
+        asking = [{place[term] for term in found} for found in terms.values()]
+        queries = [
+            sorted(own) for own in asking if not any(own < other for other in asking)
+        ]  # a part never scores above the whole
+        scores: dict[int, float] = {}
+        for number, (counts, length) in read.items():
+            parts = {at: idf[at] * bm25.saturation(times, length / average) for at, times in counts.items()}
+            score = max([sum([parts[at] for at in own if at in parts]) for own in queries])
+            if score > 0:
+                scores[number] = score
+        return scores
+
+    def _near(self, candidates: Collection[int]) -> Near | None:
+        """The vectors that candidates brought along, where all sources have one embedder and most with a word
+        have a vector.
+        """
+        embedders = {self._embedder(name) for name in self.names} - (
+            {None} if self.rag.calibrate_embed else set()
+        )
+        question = self.asked.get((embedders.pop() if embedders else None) or "")
+        if embedders or question is None or not can_compare():
+            return None
+        near = Near(question, self._brought(candidates) | self.embedded)
+        with_words = len(self.texts.keys() & near.numbers)
+        return near if 2 * with_words > len(self.texts) else None
+
+    def _brought(self, candidates: Collection[int]) -> dict[int, Vector]:
+        """The vectors that candidates brought along."""
+        vectors: dict[int, Vector] = {}
+        for ranked, numbers in self.lists:
+            if ranked.leg == "vector" or not self._by_vector(
+                ranked
+            ):  # those of other vector legs are not of the text
+                for number, hit in zip(numbers, ranked.hits, strict=True):
+                    if hit.vector is not None and number in candidates:
+                        vectors.setdefault(number, hit.vector)
+        return vectors
+
+    def _together(
+        self, texts: Mapping[int, float], near: Near, found_by: Mapping[int, frozenset[str]]
+    ) -> dict[int, float]:
+        """Words and vectors as one score, of which either gives at most 1; vectors near to the question and
+        what fits it best.
+
+        A candidate without a vector was in no list of vectors, so it counts as the farthest that its sources
+        found.
+        """
+        highest = max(texts.values())
+        words = {number: texts.get(number, 0.0) / highest for number in found_by}
+
+        def both(cosines: Mapping[int, float]) -> dict[int, float]:
+            most = max(max(cosines.values()), 1e-9)
+            least: dict[str, float] = {}
+            for number, cosine in cosines.items():
+                for name in found_by[number]:
+                    least[name] = min(cosine, least.get(name, cosine))
+            far = {
+                n: max([least.get(name, 0.0) for name in names])
+                for n, names in found_by.items()
+                if n not in cosines
+            }
+            return {
+                n: word + max(0.0, cosines[n] if n in cosines else far[n]) / most for n, word in words.items()
+            }
+
+        first = both(near.cosines())
+        examples = sorted(near.numbers, key=lambda number: (-first[number], number))[:BEST]
+        return both(near.cosines(examples))
+
+    def _idf(
+        self,
+        place: Mapping[str, int],
+        found_by: Mapping[int, frozenset[str]],
+        read: Mapping[int, tuple[Mapping[int, float], int]],
+    ) -> list[float]:
+        """How rare each term is over all sources together."""
+        total = sum([told.documents for told in self.statistics.values()])
+        frequencies = [0] * len(place)
+        for told in self.statistics.values():
+            own: dict[int, int] = {}  # a term may come of several words: the commonest has most of it
+            for word, frequency in told.frequencies.items():
+                for term in analysis.analyse(word):
+                    if term in place:
+                        own[place[term]] = max(own.get(place[term], 0), frequency)
+            for at, frequency in own.items():
+                frequencies[at] += frequency
+        for number, (counts, _) in read.items():
+            silent = len(found_by[number] - self.statistics.keys())
+            total += silent
+            for at in counts if silent else ():
+                frequencies[at] += silent
+        return [bm25.weight(total, frequency) for frequency in frequencies]
+
+    def _by_vector(self, ranked: RankedList) -> bool:
+        source = self.sources.get(ranked.source)
+        return isinstance(source, Source) and ranked.leg in source.vector_legs
+
+    def _vectors(self) -> Iterable[tuple[RankedList, Sequence[int]]]:
+        """The lists of a vector leg as one, where every source has one and their scores are of one model and
+        range.
+        """
+        together: dict[str, list[tuple[RankedList, Sequence[int]]]] = {}
+        for ranked, numbers in self.lists:
+            if self._by_vector(ranked):
+                together.setdefault(ranked.leg, []).append((ranked, numbers))
+        for leg, lists in together.items():
+            models = {(self._embedder(ranked.source), ranked.score_range) for ranked, _ in lists}
+            scored = all(hit.score is not None for ranked, _ in lists for hit in ranked.hits)
+            low = next(iter(models))[1]
+            if (
+                {ranked.source for ranked, _ in lists} != self.names
+                or len(models) > 1
+                or low is None
+                or not scored
+            ):
+                continue
+            scores: dict[int, float] = {}
+            for ranked, numbers in lists:
+                for number, hit in zip(numbers, ranked.hits, strict=True):
+                    score = ((hit.score or 0.0) - low[0]) * ranked.weight
+                    scores[number] = max(score, scores.get(number, 0.0))
+            yield self._ranked(leg, self.question, scores)
+
+    def _embedder(self, name: str) -> str | None:
+        source = self.sources.get(name)
+        return source.embedder if isinstance(source, Source) else None
+
+
+def _in_evidence(scores: Mapping[int, float], found_by: Mapping[int, frozenset[str]]) -> dict[int, float]:
+    """The scores times the square root of how well the best few of the source fit: what fits in a place that
+    fits counts more.
+    """
+    own: dict[str, list[float]] = {}
+    for number, score in scores.items():
+        for name in found_by[number]:
+            own.setdefault(name, []).append(score)
+    evidence = {
+        name: math.sqrt(sum(sorted(found, reverse=True)[:BEST]) / BEST) for name, found in own.items()
+    }
+    return {
+        number: score * max([evidence[name] for name in found_by[number]]) for number, score in scores.items()
+    }
+
+
+def _folded(text: str) -> str:
+    """The words of a text in any order, parted by spaces; to fold what is not ASCII costs ten times as much,
+    so only that is.
+    """
+    if text.isascii():
+        return analysis.folded(text)
+    parts = text.split()
+    odd = [part for part in parts if not part.isascii()]
+    return f"{analysis.folded(' '.join(filter(str.isascii, parts)))} {analysis.folded(' '.join(odd))}"
+
+
+class Reader:
+    """Counts terms in texts. Words that could be of a term are looked for by how they begin, so that few are
+    looked at.
+    """
+
+    def __init__(self, terms: Iterable[str]) -> None:
+        self.place = {term: at for at, term in enumerate(terms)}
+        self.begun = [(" " + begins(term), term, at) for term, at in self.place.items()]
+
+    def read(self, document: Document) -> tuple[dict[int, float], int]:
+        """How often each term occurs, by place, fields weighted; and how many letters the document has."""
+        counts: dict[int, float] = {}
+        length = 0
+        for text, weight in (
+            (document.title, TITLE),
+            (" ".join(document.path), PATH),
+            (document.content[:READ], 1),
+        ):
+            if text:
+                folded = f" {_folded(text)} "
+                length += len(folded) - folded.count(" ")
+                self._count(folded, weight, counts)
+        return counts, length
+
+    def _count(self, folded: str, weight: int, counts: dict[int, float]) -> None:
+        if not folded.isascii() and analysis.has_unspaced(folded):
+            for term in analysis.analyse(folded):
+                if (place := self.place.get(term)) is not None:
+                    counts[place] = counts.get(place, 0.0) + weight
+            return
+        find = folded.find
+        for begin, term, at in self.begun:
+            start = find(begin)
+            while start >= 0:
+                end = find(" ", start + 1)
+                word = folded[start + 1 : end]
+                if word == term or (word.isalpha() and word.isascii() and stem(word) == term):
+                    counts[at] = counts.get(at, 0.0) + weight
+                start = find(begin, end)

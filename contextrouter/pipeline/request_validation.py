@@ -1,0 +1,74 @@
+"""Request validation: the fields of a request, which callers write by hand, held to their types."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Set
+from math import isfinite
+from typing import Any
+
+from contextrouter.errors import RequestRefused
+
+_NAMES = ("sources", "legs", "kinds")
+
+
+def checked(request: Any) -> dict[str, Any]:
+    """Fields of a Request that are right in another form: lists of names as tuples. Raises RequestRefused for
+    what is wrong.
+    """
+    if _bare(request):
+        return {}
+    if not isinstance(request.question, str):
+        raise RequestRefused(f"Request.question is a text, not {_said(request.question)}.")
+    deadline = request.deadline
+    if deadline is not None and not (
+        isinstance(deadline, int | float) and deadline > 0 and isfinite(deadline)
+    ):
+        raise RequestRefused(f"The deadline is {deadline!r} seconds from now. Give a number above 0.")
+    if request.mode is not None and not isinstance(request.mode, str):
+        raise RequestRefused(f"Request.mode is the name of a route, not {_said(request.mode)}.")
+    if request.scope is not None and not hasattr(request.scope, "allows"):
+        raise RequestRefused(f"Request.scope is a Scope, not {_said(request.scope)}.")
+    if not isinstance(request.history, tuple | list) or not all(
+        isinstance(said, Mapping) for said in request.history
+    ):
+        raise RequestRefused(
+            f"Request.history is a list of mappings with role and content, not {_said(request.history)}."
+        )
+    for name in ("profile", "filters"):
+        if not isinstance(getattr(request, name), Mapping):
+            raise RequestRefused(f"Request.{name} is a mapping, not {_said(getattr(request, name))}.")
+    changes: dict[str, Any] = (
+        {} if isinstance(request.history, tuple) else {"history": tuple(request.history)}
+    )
+    for name in _NAMES:
+        value = getattr(request, name)
+        if value is None:
+            continue
+        listed = isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping)
+        if not listed or not all(isinstance(item, str) for item in value):
+            hint = f" Write ({value!r},)." if isinstance(value, str) else ""
+            raise RequestRefused(f"Request.{name} is a list of names, not {_said(value)}.{hint}")
+        if not isinstance(value, tuple):
+            changes[name] = tuple(sorted(value)) if isinstance(value, Set) else tuple(value)
+    return changes
+
+
+def _bare(request: Any) -> bool:
+    """Whether there is a question and nothing else that would have to be looked at, as in most requests."""
+    return (
+        type(request.question) is str
+        and type(request.history) is tuple
+        and not request.history
+        and request.scope
+        is request.sources
+        is request.legs
+        is request.kinds
+        is request.deadline
+        is request.mode
+        is None
+        and type(request.profile) is type(request.filters) is dict
+    )
+
+
+def _said(value: object) -> str:
+    return f"{type(value).__name__} {value!r:.80}"

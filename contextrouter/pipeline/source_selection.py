@@ -1,0 +1,103 @@
+"""Between steps 2 and 3: which sources can help with this question? Off unless `[selection] sources =
+"promising"`.
+
+A source is judged by how often the words of the question occur in it. Of those unlikely to help the legs that
+go by meaning are not asked; a leg that finds exact words is left out only where no word of the question
+occurs, so that nothing is lost by it. A source that reports no statistics is always asked. What is not asked
+stands in the plan, and in the coverage, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from contextrouter.contracts import ENTITIES, FACETS, FACTS, FactSource, Source, TermStatistics
+from contextrouter.model import Call, Plan
+from contextrouter.pipeline.term_statistics import Reported
+from contextrouter.settings import Selection
+from contextrouter.text import analysis, bm25, query_syntax
+
+HALF = 2.0
+"""A term that so many documents of a source have gives half of what it can give: the first ones tell the
+most.
+"""
+
+
+async def choose(
+    plan: Plan,
+    selection: Selection,
+    sources: Mapping[str, Source | FactSource],
+    reported: Reported,
+    until: float,
+) -> Plan:
+    """Return the plan without calls that cannot help. `until` is on `time.monotonic()`; who reports nothing
+    by then is asked.
+    """
+    asked = [call for call in plan.calls if call.query.leg not in (FACTS, FACETS, ENTITIES)]
+    names = list(dict.fromkeys(call.source for call in asked))
+    if len(names) < 2:
+        return plan
+    texts = dict.fromkeys(call.query.text for call in asked)
+    told = await reported.of(names, query_syntax.words_of(texts), asked[0].query.scope, until)
+    why = unpromising(told, selection, texts)
+    excluded = dict(plan.excluded)
+    calls = []
+    for call in plan.calls:
+        reason = why.get(call.source, "") if call in asked else ""
+        if reason and (reason == NOTHING or _by_meaning(call, sources)):
+            excluded[f"{call.source}/{call.query.leg}"] = f"{reason} ([selection] sources)"
+        else:
+            calls.append(call)
+    return plan.replace(calls=tuple(calls), excluded=excluded)
+
+
+NOTHING = "no word of the question occurs in it"
+
+
+def unpromising(
+    told: Mapping[str, TermStatistics], selection: Selection, texts: Iterable[str]
+) -> dict[str, str]:
+    """Source -> why it is unlikely to help, of those that reported statistics; none when nobody promises
+    anything.
+    """
+    promised = promises(told)
+    whole = sum(promised.values())
+    if not whole:
+        return {}
+    # A character of a script without spaces also stands for terms that it begins, and those were not counted.
+    certain = not any(
+        term.endswith(query_syntax.FURTHEST) for text in texts for term in query_syntax.parse(text).terms
+    )
+    reasons: dict[str, str] = {}
+    held = 0.0
+    for place, name in enumerate(sorted(promised, key=lambda name: -promised[name])):
+        if not promised[name] and certain:
+            reasons[name] = NOTHING
+        elif place >= selection.fewest and held >= selection.recall * whole:
+            reasons[name] = (
+                f"unlikely to help: {promised[name] / whole:.1%} of what the question's words promise"
+            )
+        held += promised[name]
+    return reasons
+
+
+def promises(told: Mapping[str, TermStatistics]) -> dict[str, float]:
+    """What each source promises: (Σ idf² · n ÷ (n + 2))² over the terms, n the documents that have one."""
+    frequencies: dict[str, dict[str, int]] = {}
+    for name, statistics in told.items():
+        for word, frequency in statistics.frequencies.items():
+            for term in analysis.analyse(word):
+                own = frequencies.setdefault(term, {})
+                own[name] = max(frequency, own.get(name, 0))
+    total = sum([statistics.documents for statistics in told.values()])
+    promised = dict.fromkeys(told, 0.0)
+    for own in frequencies.values():
+        rarity = bm25.weight(total, sum(own.values())) ** 2
+        for name, frequency in own.items():
+            promised[name] += rarity * frequency / (frequency + HALF)
+    return {name: promise**2 for name, promise in promised.items()}
+
+
+def _by_meaning(call: Call, sources: Mapping[str, Source | FactSource]) -> bool:
+    source = sources[call.source]
+    return isinstance(source, Source) and call.query.leg in source.vector_legs

@@ -1,0 +1,320 @@
+"""The plugins of one router: built from settings or handed over, opened together, closed in reverse.
+
+A plugin that cannot be opened because of the outside world does not stop the start: it is tried again when it
+is needed, and reported until it works. What is wrong with the installation or the settings stops the start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any, Protocol, cast, runtime_checkable
+
+from contextrouter.contracts import KINDS, Embedder, FactSource, Generator, Interpreter, Plugin, Source, Stage
+from contextrouter.errors import ContractError, MissingDependency, PluginError, Problem, SettingsError
+from contextrouter.runtime.masking import mask
+from contextrouter.runtime.registry import Registry
+from contextrouter.settings import GIVEN, Instance, Settings
+
+log = logging.getLogger("contextrouter")
+
+CLOSE_SECONDS = 5.0
+"""How long closing waits for an opening that was cancelled and does not end."""
+
+# What a plugin may name comes before it.
+_ORDER = ("embedder", "generator", "provider", "connector", "fact", "interpreter", "stage", "transform")
+_SERVING = tuple(
+    kind for kind in _ORDER if kind != "transform"
+)  # a request needs no transforms; ingestion opens them itself
+_TOGETHER = (
+    ("embedder", "generator"),
+    ("provider", "connector"),
+    ("fact",),
+    ("interpreter", "stage"),
+)  # opened at once, in turn
+
+Key = tuple[str, str]
+
+
+@runtime_checkable
+class SupportsModel(Protocol):
+    """A store that notes which embedder's model filled it, and refuses the vectors of another."""
+
+    embedder: str | None
+
+    async def embedded_by(self, model: str, dimensions: int) -> None:
+        """Say whose vectors come from now on, and how long they are. Raises SourceError when others filled
+        the store.
+        """
+        ...
+
+
+class Instances:
+    """Every plugin instance by (kind, name)."""
+
+    def __init__(
+        self, settings: Settings, registry: Registry, given: Mapping[str, Mapping[str, Plugin]]
+    ) -> None:
+        self.settings, self.registry = settings, registry
+        self.given = {(kind, name): plugin for kind, named in given.items() for name, plugin in named.items()}
+        self.all: dict[Key, Plugin] = {}
+        self.closed: set[Key] = set()
+        self._untold: set[Key] = set()  # open, and not told yet which embedder fills it
+        self._opening: dict[Key, asyncio.Task[None]] = {}
+        self._opened: list[Key] = []
+        self._building: list[Key] = []
+        for kind in _SERVING:
+            for instance in settings.instances(kind).values():
+                if instance.keys.enabled and (kind, instance.name) not in self.all:
+                    self._add((kind, instance.name), self.build(instance))
+        self._default_embedder()
+
+    def _add(self, key: Key, plugin: Plugin) -> None:
+        self.all[key] = plugin
+        self.closed.add(key)
+
+    def build(self, instance: Instance) -> Plugin:
+        """Return the plugin of one instance, those it names built before it. Raises SettingsError with the
+        place in the file.
+        """
+        key = (instance.kind, instance.name)
+        if key in self.given:
+            plugin = self.given[key]
+            if not isinstance(plugin, KINDS[instance.kind]):
+                raise ContractError(
+                    f"{instance.kind} {instance.name!r} is a {type(plugin).__name__}, not a"
+                    f" {KINDS[instance.kind].__name__}.",
+                    law="kind",
+                )
+            return plugin
+        if instance.use == GIVEN:
+            raise SettingsError(
+                f"{instance.kind}s.{instance.name} was made by hand elsewhere and is not at hand here."
+            )
+        if key in self._building:
+            circle = " -> ".join(name for _, name in [*self._building[self._building.index(key) :], key])
+            raise SettingsError(
+                [
+                    self._placed(
+                        instance, f"it names itself in a circle: {circle}. Take one of the names away."
+                    )
+                ]
+            )
+        self._building.append(key)
+        try:
+            for option, kind in instance.references.items():
+                self._build_named((kind, instance.options[option]))
+            return self.registry.build(instance, self.all)
+        except (SettingsError, PluginError) as error:
+            if isinstance(error, SettingsError) and all(problem.key for problem in error.problems):
+                raise  # its place is known
+            raise SettingsError([self._placed(instance, str(error))]) from error
+        finally:
+            self._building.pop()
+
+    def _build_named(self, other: Key) -> None:
+        if other in self.all:
+            return
+        if other in self.given:
+            self._add(other, self.given[other])
+        elif (
+            named := self.settings.instances(other[0]).get(other[1])
+        ) is not None:  # even disabled it serves who names it
+            self._add(other, self.build(named))
+        elif other == ("embedder", "default"):
+            self._add_default_embedder()
+
+    def _placed(self, instance: Instance, message: str) -> Problem:
+        key = f"{instance.kind}s.{instance.name}"
+        return self.settings.problem(key, mask(message.removeprefix(f"{key}: "), self.settings.secrets))
+
+    def _default_embedder(self) -> None:
+        if any(isinstance(p, Source) and p.embedder == "default" for p in self.all.values()):
+            self._add_default_embedder()
+
+    def _add_default_embedder(self) -> None:
+        if ("embedder", "default") not in self.all:
+            instance = Instance(kind="embedder", name="default", use="static", keys=None)
+            self._add(("embedder", "default"), self.registry.build(instance, self.all))
+
+    def of(self, kind: str) -> dict[str, Any]:
+        """The instances of one kind, by name."""
+        return {name: plugin for (of, name), plugin in self.all.items() if of == kind}
+
+    @property
+    def sources(self) -> dict[str, Source | FactSource]:
+        """Sources by name, in the order of the settings."""
+        found = {}
+        for name, instance in self.settings.sources.items():
+            plugin = self.all.get((instance.kind, name))
+            if plugin is not None:
+                found[name] = cast("Source | FactSource", plugin)
+        return found
+
+    @property
+    def embedders(self) -> dict[str, Embedder]:
+        """Embedders by name."""
+        return self.of("embedder")
+
+    @property
+    def generators(self) -> dict[str, Generator]:
+        """Generators by name."""
+        return self.of("generator")
+
+    @property
+    def interpreters(self) -> dict[str, Interpreter]:
+        """Interpreters by name."""
+        return self.of("interpreter")
+
+    @property
+    def stages(self) -> dict[str, Stage]:
+        """Stages by name."""
+        return self.of("stage")
+
+    async def open(self) -> None:
+        """Open all at once, those that others need before them, in at most `[rag] timeout_seconds`.
+
+        What is not open by then goes on opening, and who needs it waits for it. Raises what is wrong with the
+        installation.
+        """
+        self._opened.clear()
+        self.closed.update(self.all)
+        clock = asyncio.get_running_loop().time
+        until = clock() + self.settings.rag.timeout_seconds
+        for kinds in _TOGETHER:
+            begun = {key: self._begin(key) for key in self.all if key[0] in kinds}
+            if begun:
+                await asyncio.wait(begun.values(), timeout=max(0.0, until - clock()))
+            for key, task in begun.items():
+                if not task.done():
+                    log.warning("%s %r is still being opened; who needs it waits for it.", *key)
+                    continue
+                error = task.exception()
+                if isinstance(error, MissingDependency | SettingsError | ContractError):
+                    raise error
+                if error is not None:  # the outside world: tried again when needed
+                    why = mask(f"{type(error).__name__}: {error}", self.settings.secrets)
+                    log.warning("%s %r cannot be opened yet: %s", key[0], key[1], why)
+
+    async def ready(self, kind: str, name: str) -> None:
+        """Open one plugin, and those it names, if they are not open. Raises what its `open()` raises.
+
+        Who stops waiting does not stop the opening: the next to ask finds it further on.
+        """
+        key = (kind, name)
+        if key not in self.closed and key not in self._untold and self.closed.isdisjoint(self._needs(key)):
+            return
+        task = self._begin(key)
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled():
+                raise PluginError(
+                    f"{kind} {name!r} was closed while it was being opened.", plugin=name, kind=kind
+                ) from None
+            raise
+
+    def _begin(self, key: Key) -> asyncio.Task[None]:
+        """The one task that opens this plugin now."""
+        task = self._opening.get(key)
+        if task is None or task.done():
+            task = self._opening[key] = asyncio.get_running_loop().create_task(self._open(key))
+            task.add_done_callback(lambda done: self._begun(key, done))
+        return task
+
+    def _begun(self, key: Key, task: asyncio.Task[None]) -> None:
+        if self._opening.get(key) is task:
+            del self._opening[key]
+        if not task.cancelled():
+            task.exception()  # looked at: whoever waits gets it, and nobody may be waiting
+
+    def _needs(self, key: Key) -> list[Key]:
+        """What this plugin works with. Of one made by hand nothing is known; it may work with any generator
+        made by hand.
+        """
+        if key in self.given:
+            return (
+                [of for of in self.given if of[0] == "generator"]
+                if key[0] in ("interpreter", "stage")
+                else []
+            )
+        instance = self.settings.instances(key[0]).get(key[1])
+        return (
+            [(kind, instance.options[option]) for option, kind in instance.references.items()]
+            if instance
+            else []
+        )
+
+    async def _open(self, key: Key) -> None:
+        for other in self._needs(key):
+            try:
+                await self.ready(*other)
+            except Exception as error:  # it may be of use without, and says so itself where it is not
+                log.debug(
+                    "%s %r is opened without %s %r: %s",
+                    *key,
+                    *other,
+                    mask(repr(error), self.settings.secrets),
+                )
+        if key in self.closed:
+            await self.all[key].open()
+            self.closed.discard(key)
+            self._opened.append(key)
+            self._untold.add(key)
+            if key[0] == "embedder":
+                await self._tell_stores(key[1])
+        if key in self._untold:
+            await self._tell(key)
+
+    async def _tell_stores(self, embedder: str) -> None:
+        for key in [key for key in self._untold if getattr(self.all[key], "embedder", None) == embedder]:
+            try:
+                await self._tell(key)
+            except Exception as error:
+                log.warning(
+                    "%s %r refuses embedder %r: %s", *key, embedder, mask(str(error), self.settings.secrets)
+                )
+
+    async def _tell(self, key: Key) -> None:
+        """Tell a store whose vectors it will get. One that refuses them says so here once, and stays open for
+        its other legs.
+        """
+        plugin = self.all[key]
+        if isinstance(plugin, SupportsModel) and plugin.embedder in self.embedders:
+            if ("embedder", plugin.embedder) in self.closed:
+                # the embedder, once open, has it told; the legs that need no vector do not wait for that
+                return
+            embedder = self.embedders[plugin.embedder]
+            self._untold.discard(key)
+            await plugin.embedded_by(embedder.model, embedder.dimensions)
+        self._untold.discard(key)
+
+    async def aclose(self) -> None:
+        """Close what was opened, last first. One that fails to close does not keep the others open."""
+        opening = list(self._opening.values())
+        for task in opening:
+            task.cancel()
+        if opening:
+            await asyncio.wait(opening, timeout=CLOSE_SECONDS)
+        self._untold.clear()
+        errors = []
+        while self._opened:
+            key = self._opened.pop()
+            self.closed.add(key)
+            try:
+                await self.all[key].aclose()
+            except Exception as error:
+                errors.append(f"{key[0]} {key[1]!r}: {error!r}")
+        if errors:
+            raise PluginError("Closing failed: " + mask("; ".join(errors), self.settings.secrets))
+
+
+def embedded(
+    sources: Mapping[str, Source | FactSource], embedders: Mapping[str, Embedder]
+) -> dict[str, Embedder]:
+    """Source -> the embedder of its queries."""
+    named = {name: source.embedder for name, source in sources.items() if isinstance(source, Source)}
+    return {
+        name: embedders[embedder] for name, embedder in named.items() if embedder and embedder in embedders
+    }

@@ -1,0 +1,263 @@
+"""Plugins: from a `use` in the settings to a class, to the schema of its table, to an instance.
+
+A plugin's name is an entry point in the group `contextrouter.<kind>s`, or the stem of a module in one of
+`[plugins] paths`. Nothing is imported before a `use` names it. A broken plugin is reported by name and stops
+nobody who does not use it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from contextrouter.contracts import KINDS, Plugin
+from contextrouter.errors import (
+    ContextRouterError,
+    ContractError,
+    MissingDependency,
+    PluginError,
+    PluginNotFound,
+    SettingsError,
+)
+from contextrouter.settings import Instance, schema
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+FIRST_PARTY: Mapping[tuple[str, str], str] = {("provider", "vertex"): "vertex"}
+"""Plugins of ours that come with a distribution of their own -> the extra that installs it."""
+
+
+class Listed(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of `contextrouter plugins list`. `problem` says why it cannot be used; empty: it can."""
+
+    kind: str
+    name: str
+    origin: str
+    summary: str = ""
+    problem: str = ""
+
+
+class Registry:
+    """The plugins that exist: entry points, and modules in `paths`. A local module wins over an entry
+    point.
+    """
+
+    def __init__(self, paths: Sequence[Path] = ()) -> None:
+        self.paths = tuple(paths)
+        self.warnings: list[str] = []
+        self._entries: dict[str, dict[str, EntryPoint]] = {}
+        self._files = self._find_files()
+        self._classes: dict[tuple[str, str], type[Plugin]] = {}
+
+    def _find_files(self) -> dict[str, Path]:
+        found: dict[str, Path] = {}
+        for folder in self.paths:
+            if not folder.is_dir():
+                raise SettingsError(
+                    f"Plugin folder {str(folder)!r} does not exist; [plugins] paths are relative to the"
+                    " settings file."
+                )
+            for path in sorted(folder.glob("*.py")):
+                if path.stem.isidentifier() and not path.stem.startswith("_"):
+                    found.setdefault(path.stem, path)
+        return found
+
+    def entries(self, kind: str) -> dict[str, EntryPoint]:
+        """Entry points of one kind, by name."""
+        if kind not in self._entries:
+            from importlib.metadata import (
+                entry_points,
+            )  # half the cost of importing this package, so not before it is needed
+
+            self._entries[kind] = {
+                entry.name: entry for entry in entry_points(group=f"contextrouter.{kind}s")
+            }
+        return self._entries[kind]
+
+    def names(self, kind: str) -> list[str]:
+        """Every registered name of a kind, sorted. A module counts for the kinds it defines; a broken one for
+        none.
+        """
+        local = {stem for stem in self._files if self._in_file(stem, kind) is not None}
+        extra = {name for of, name in FIRST_PARTY if of == kind}
+        return sorted({*self.entries(kind), *local, *extra})
+
+    def has(self, kind: str, use: str) -> bool:
+        """Whether this name is registered. Of the modules only that of this name is imported; a broken one
+        counts.
+        """
+        if use in self.entries(kind) or (kind, use) in FIRST_PARTY:
+            return True
+        try:
+            return use in self._files and self._one_class(use, kind) is not None
+        except ContextRouterError:
+            return True  # whoever loads it is told what is wrong with it
+
+    def load(self, kind: str, use: str) -> type[Plugin]:
+        """Return the plugin class. Raises PluginNotFound, MissingDependency, ContractError, or PluginError
+        when it is broken.
+        """
+        if (kind, use) not in self._classes:
+            self._classes[kind, use] = self._load(kind, use)
+        return self._classes[kind, use]
+
+    def _load(self, kind: str, use: str) -> type[Plugin]:
+        entry = self.entries(kind).get(use)
+        if use in self._files:
+            cls = self._one_class(use, kind)
+            if cls is not None:
+                if entry is not None:
+                    self.warnings.append(
+                        f"{kind} plugin {use!r} is taken from {self._files[use].name}, not from"
+                        f" {entry.value}."
+                    )
+                return self._checked(cls, kind, use)
+        if entry is None:
+            if (kind, use) in FIRST_PARTY:
+                raise MissingDependency(
+                    f"contextrouter-{use}", FIRST_PARTY[kind, use], what=f"{kind.capitalize()} {use!r}"
+                )
+            raise PluginNotFound(use, kind, self.names(kind))
+        try:
+            found = entry.load()
+        except ContextRouterError:
+            raise
+        except (Exception, SystemExit) as error:  # a module may end the program; it is not to end ours
+            raise PluginError(
+                f"{kind} plugin {use!r} ({entry.value}) cannot be imported: {error!r}.", plugin=use, kind=kind
+            ) from error
+        return self._checked(found, kind, use)
+
+    def _one_class(self, stem: str, kind: str) -> type[Plugin] | None:
+        contract = KINDS[kind]
+        classes = [
+            value
+            for value in vars(self._module(stem)).values()
+            if isinstance(value, type)
+            and issubclass(value, contract)
+            and value.__module__ == _private(self._files[stem])
+        ]
+        classes = [cls for cls in classes if not inspect.isabstract(cls)]
+        if len(classes) > 1:
+            names = ", ".join(cls.__name__ for cls in classes)
+            raise ContractError(
+                f"{self._files[stem].name} defines several {kind}s ({names}); one per module.",
+                law="one class per kind",
+                plugin=stem,
+                kind=kind,
+            )
+        return classes[0] if classes else None
+
+    def _in_file(self, stem: str, kind: str) -> type[Plugin] | None:
+        try:
+            return self._one_class(stem, kind)
+        except ContextRouterError:
+            return None
+
+    def _module(self, stem: str) -> ModuleType:
+        path = self._files[stem]
+        name = _private(path)
+        if name in sys.modules:
+            return sys.modules[name]
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        try:
+            spec.loader.exec_module(module)
+        except (Exception, SystemExit) as error:
+            del sys.modules[name]
+            raise PluginError(
+                f"Plugin file {path.name} cannot be imported: {error!r}.", plugin=stem
+            ) from error
+        return module
+
+    def _checked(self, cls: Any, kind: str, use: str) -> type[Plugin]:
+        if not (isinstance(cls, type) and issubclass(cls, KINDS[kind])):
+            raise ContractError(
+                f"{kind} plugin {use!r} is not a subclass of {KINDS[kind].__name__}.",
+                law="subclass",
+                plugin=use,
+                kind=kind,
+            )
+        if inspect.isabstract(cls):
+            missing = ", ".join(sorted(cls.__abstractmethods__))
+            raise ContractError(
+                f"{kind} plugin {use!r} does not define {missing}.",
+                law="required method",
+                plugin=use,
+                kind=kind,
+            )
+        schema.of_constructor(cls, kind)
+        return cls
+
+    def schema(self, kind: str, use: str) -> schema.Schema | None:
+        """The keys of a plugin's table; None when the package that brings the plugin is not installed."""
+        try:
+            return schema.of_constructor(self.load(kind, use), kind)
+        except MissingDependency:
+            return None
+
+    def listed(self) -> list[Listed]:
+        """Every plugin there is, with what is wrong with it. Loads them all."""
+        lines = []
+        for kind in KINDS:
+            for name in sorted({*self.entries(kind), *(n for n in self.names(kind))}):
+                local = name in self._files and self._in_file(name, kind) is not None
+                entry = self.entries(kind).get(name)
+                origin = (
+                    self._files[name].name
+                    if local
+                    else (entry.value if entry else f"extra {FIRST_PARTY[kind, name]}")
+                )
+                lines.append(self._listed(kind, name, origin))
+        for stem, path in self._files.items():
+            try:
+                found = [kind for kind in KINDS if self._one_class(stem, kind)]
+                problem = "" if found else "it defines no plugin class"
+            except ContextRouterError as error:
+                problem = str(error)
+            if problem:
+                lines.append(Listed(kind="?", name=stem, origin=path.name, problem=problem))
+        return lines
+
+    def _listed(self, kind: str, name: str, origin: str) -> Listed:
+        try:
+            cls = self.load(kind, name)
+        except ContextRouterError as error:
+            return Listed(kind=kind, name=name, origin=origin, problem=str(error))
+        return Listed(kind=kind, name=name, origin=origin, summary=(inspect.getdoc(cls) or "").split("\n")[0])
+
+    def build(self, instance: Instance, others: Mapping[tuple[str, str], Plugin]) -> Plugin:
+        """Return the instance's plugin. `others` holds those already built, by (kind, name), for keywords
+        that name one.
+        """
+        cls = self.load(instance.kind, instance.use)
+        options = dict(instance.options)
+        for option, kind in instance.references.items():
+            options[option] = others[kind, options[option]]
+        try:
+            return cls(**options)
+        except ContextRouterError:
+            raise
+        except (TypeError, ValueError) as error:
+            raise SettingsError(f"{instance.kind}s.{instance.name}: {error}") from error
+        except (Exception, SystemExit) as error:
+            why = f"{instance.kind} plugin {instance.use!r} cannot be made: {type(error).__name__}: {error}."
+            raise PluginError(why, plugin=instance.name, kind=instance.kind) from error
+
+
+def _private(path: Path) -> str:
+    return (
+        f"_contextrouter_plugin_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}_{path.stem}"
+    )

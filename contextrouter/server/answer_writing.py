@@ -1,0 +1,105 @@
+"""Which generator writes an answer, and the answer in pieces from any generator, within the limits that were
+asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, cast
+
+from contextrouter.contracts import Completion, Generator, SupportsWriting, Writing
+from contextrouter.router import ContextRouter
+from contextrouter.server.auth import Caller
+from contextrouter.server.error_responses import Refused
+from contextrouter.settings import Instance
+from contextrouter.text import tokens
+
+MODEL = "contextrouter"
+"""The model that is always there: the settings say who writes for whom."""
+
+
+class Generators:
+    """The generators of the settings, and `extractive`, which needs none."""
+
+    def __init__(self, router: ContextRouter) -> None:
+        self.router, self.chat = router, router.settings.chat
+        self._own: dict[str, Generator] = {}
+
+    def bound(self, caller: Caller) -> str | None:
+        """The generator that writes for this caller and no other may: the key's, else that of a compartment
+        it may see.
+        """
+        if caller.generator is not None:
+            return caller.generator
+        if caller.scope is None:
+            return None
+        of = self.chat.compartment_generators
+        return next(
+            (name for compartment, name in of.items() if compartment in caller.scope.compartments), None
+        )
+
+    def models(self, caller: Caller) -> list[str]:
+        """The models that this caller may name."""
+        return [MODEL] if self.bound(caller) else [MODEL, *self.chat.models]
+
+    def chosen(self, caller: Caller, model: str) -> str:
+        """The generator of a request. Raises Refused (404) for a model that the caller may not name."""
+        known = self.models(caller)
+        if model not in known:
+            detail = (
+                f"The model {model!r} does not exist or may not be used by this key. Models:"
+                f" {', '.join(known)}."
+            )
+            raise Refused(404, "model_not_found", detail, param="model")
+        return (self.bound(caller) or self.chat.synthesis_model) if model == MODEL else model
+
+    async def ready(self, name: str) -> Generator:
+        """The generator of this name, open."""
+        if name in self.router.instances.generators:
+            await self.router.instances.ready("generator", name)
+            return self.router.instances.generators[name]
+        if name not in self._own:  # named, and has no table: with its defaults
+            instance = Instance(kind="generator", name=name, use=name, keys=None)
+            made = cast(Generator, self.router.registry.build(instance, {}))
+            await made.open()
+            self._own[name] = made
+        return self._own[name]
+
+
+async def written(
+    generator: Generator, messages: Sequence[Mapping[str, str]], writing: Writing
+) -> AsyncIterator[str | Completion]:
+    """Yield an answer in pieces, and last the Completion. A generator that cannot be told how to write is cut
+    where it must be.
+    """
+    told = isinstance(generator, SupportsWriting)
+    pieces = cast(Any, generator).write(messages, writing) if told else _cut(generator, messages, writing)
+    async with aclosing(pieces) as open_pieces:
+        async for piece in open_pieces:
+            yield piece
+
+
+async def _cut(generator: Generator, messages: Sequence[Mapping[str, str]], writing: Writing) -> Any:
+    """The pieces of a generator's own stream up to the first stop text and no longer than the limit."""
+    held = max((len(text) - 1 for text in writing.stop), default=0)
+    text, shown, finish = "", 0, "stop"
+    async with aclosing(cast(Any, generator.stream(messages))) as pieces:
+        async for piece in pieces:
+            text += piece
+            end = min((at for stop in writing.stop if (at := text.find(stop)) >= 0), default=-1)
+            over = writing.max_tokens is not None and tokens.count(text) > writing.max_tokens
+            if over and end < 0:
+                text, finish = tokens.truncate(text, writing.max_tokens or 0), "length"
+            elif end >= 0:
+                text = text[:end]
+            until = len(text) if over or end >= 0 else len(text) - held
+            if until > shown:
+                yield text[shown:until]
+                shown = until
+            if over or end >= 0:
+                break
+    if len(text) > shown:
+        yield text[shown:]
+    read = sum(tokens.count(message["content"]) for message in messages)
+    yield Completion(text=text, model="", tokens_in=read, tokens_out=tokens.count(text), finish=finish)

@@ -1,0 +1,198 @@
+"""What may stand in a table: the names, types and defaults of a constructor's keywords or of a struct's
+fields.
+
+A plugin needs no schema of its own: its constructor's signature is one.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import types
+import typing
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import msgspec
+
+from contextrouter.contracts import KINDS, FilePath, Plugin, router_keys
+from contextrouter.errors import ContractError
+from contextrouter.runtime.masking import is_secret
+from contextrouter.settings.suggestions import nearest
+
+
+class _Required:
+    def __repr__(self) -> str:
+        return "required"
+
+
+REQUIRED = _Required()
+
+
+class Field(msgspec.Struct, frozen=True, kw_only=True):
+    """One key: its type, its default (or REQUIRED), and for a keyword that takes another plugin, that
+    plugin's kind.
+    """
+
+    type: Any
+    default: Any = REQUIRED
+    reference: str | None = None  # kind of the instance whose name stands here
+    is_path: bool = False  # relative to the settings file
+    secret: bool = False
+    finite: bool = False  # neither infinite nor NaN
+
+
+Schema = Mapping[str, Field]
+
+
+def of_struct(cls: type[msgspec.Struct]) -> dict[str, Field]:
+    """The keys of a settings section, from its struct."""
+    fields = {}
+    for item in msgspec.structs.fields(cls):
+        default = item.default
+        if default is msgspec.NODEFAULT:
+            factory = item.default_factory
+            default = REQUIRED if factory is msgspec.NODEFAULT else factory()
+        fields[item.encode_name] = msgspec.structs.replace(
+            _field(item.encode_name, item.type, default), finite=True
+        )
+    return fields
+
+
+def of_constructor(cls: type[Plugin], kind: str) -> dict[str, Field]:
+    """The keys of a plugin's table, from its constructor. Raises ContractError naming the law that is
+    broken.
+    """
+    if cls.__init__ is object.__init__:
+        return {}
+    try:
+        hints = typing.get_type_hints(cls.__init__, include_extras=True)
+        parameters = list(inspect.signature(cls.__init__).parameters.items())[1:]
+    except Exception as error:  # an annotation is code, and may fail like any
+        raise ContractError(
+            f"{cls.__name__}.__init__ has an annotation that does not resolve: {type(error).__name__}:"
+            f" {error}.",
+            law="typed keywords",
+        ) from None
+    fields = {}
+    for name, parameter in parameters:
+        if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
+            raise ContractError(
+                f"{cls.__name__}.__init__ takes *{name}; every key needs a name.", law="named keywords"
+            )
+        if name in router_keys(kind):
+            raise ContractError(
+                f"{cls.__name__}.__init__ has a keyword {name!r}, which is the router's own in a {kind}'s"
+                " table; rename it.",
+                law="router-owned keys",
+            )
+        if name not in hints:
+            raise ContractError(
+                f"{cls.__name__}.__init__ keyword {name!r} has no type; annotate it.", law="typed keywords"
+            )
+        default = REQUIRED if parameter.default is parameter.empty else parameter.default
+        fields[name] = _field(name, hints[name], default)
+    return fields
+
+
+def _field(name: str, hint: Any, default: Any) -> Field:
+    kind = _plugin_kind(hint)
+    optional = type(None) in get_args(hint)
+    if kind:
+        hint = str | None if optional else str
+    return Field(
+        type=hint,
+        default=default,
+        reference=kind,
+        is_path=_is_path(hint),
+        secret=is_secret(name) and _texts(hint),
+    )
+
+
+def _plugin_kind(hint: Any) -> str | None:
+    for part in (hint, *get_args(hint)):
+        if isinstance(part, type) and issubclass(part, Plugin):
+            return next((kind for kind, contract in KINDS.items() if issubclass(part, contract)), "provider")
+    return None
+
+
+def _is_path(hint: Any) -> bool:
+    return hint == FilePath or any(
+        _is_path(part) for part in get_args(hint) if get_origin(hint) is not Annotated
+    )
+
+
+def _texts(hint: Any) -> bool:
+    return hint is str or any(_texts(part) for part in get_args(hint))
+
+
+def convert(value: Any, field: Field) -> Any:
+    """Return `value` as the field's type. Raises ValueError saying what was expected and what is allowed,
+    never the value.
+    """
+    if field.finite and not _finite(value):
+        raise ValueError("a finite number is expected, neither inf nor nan.")
+    try:
+        return msgspec.convert(value, field.type)
+    except msgspec.ValidationError as error:
+        message = str(error).replace(" - at `$", " at `").replace(" `$`", "")
+        allowed = choices(field.type)
+        if allowed:
+            message = f"{_shown(value)} is not allowed. Allowed values: {', '.join(map(repr, allowed))}."
+            if isinstance(value, str) and (close := nearest(value, map(str, allowed))):
+                message = (
+                    f"{value!r} is not allowed. Did you mean {close!r}? Allowed values:"
+                    f" {', '.join(map(repr, allowed))}."
+                )
+            raise ValueError(message) from None
+        shown = "" if field.secret or isinstance(value, dict | list) else f", not {value!r}"
+        raise ValueError(message[0].lower() + message[1:] + shown + ".") from None
+    except TypeError as error:
+        raise ValueError(f"the type {field.type!r} cannot be read from TOML: {error}.") from None
+
+
+def _finite(value: Any) -> bool:
+    if isinstance(value, dict | list):
+        return all(map(_finite, value.values() if isinstance(value, dict) else value))
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def _shown(value: Any) -> str:
+    return repr(value) if isinstance(value, str | int | float | bool) else f"a {type(value).__name__}"
+
+
+def choices(hint: Any) -> tuple[Any, ...]:
+    """The values a Literal type allows; empty for other types."""
+    if get_origin(hint) is Literal:
+        return get_args(hint)
+    if get_origin(hint) in (Union, types.UnionType):
+        inner = [choices(part) for part in get_args(hint) if part is not type(None)]
+        return tuple(value for part in inner for value in part) if all(inner) else ()
+    return ()
+
+
+def type_name(hint: Any) -> str:
+    """The type as a TOML user reads it."""
+    if get_origin(hint) is Annotated:
+        return type_name(get_args(hint)[0])
+    if allowed := choices(hint):
+        return " | ".join(map(repr, allowed))
+    if get_origin(hint) in (Union, types.UnionType):
+        return " | ".join(type_name(part) for part in get_args(hint) if part is not type(None))
+    if (
+        get_origin(hint) in (list, tuple, set, frozenset)
+        or getattr(get_origin(hint), "__name__", "") == "Sequence"
+    ):
+        inner = [part for part in get_args(hint) if part is not Ellipsis]
+        return f"list of {type_name(inner[0])}" if inner else "list"
+    if get_origin(hint) is not None:
+        return "table"
+    names = {
+        str: "string",
+        int: "integer",
+        float: "number",
+        bool: "true | false",
+        dict: "table",
+        list: "list",
+    }
+    return names.get(hint, getattr(hint, "__name__", str(hint)))

@@ -1,0 +1,179 @@
+"""Counting tokens: by the tokenizer shipped with the default embedder, or by an estimate when `tokenizers` is
+not installed.
+
+`exact()` says which. The tokenizer knows no special tokens: "[CLS]" or "<|endoftext|>" in a text is text. An
+unknown run of characters (another script, emoji) counts one token per character, so that no text is ever
+counted too short.
+
+The estimate: each character of a script written without spaces (Chinese, Japanese, Thai, …) is a token; so is
+each mark, symbol or emoji; a run of letters and digits is one token per started 4 characters. White space is
+none.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from tokenizers import Encoding, Tokenizer
+
+_FILE = Path(__file__).parents[1] / "data" / "static" / "tokenizer.json"
+_UNKNOWN = "[UNK]"
+_UNSPACED = (
+    "\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff\u1950-\u19df\u1a20-\u1aaf\u2e80-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\ua9e0-\ua9ff\uaa60-\uaa7f\uf900-\ufaff\uff66-\uff9f\U0001b000-\U0001b16f\U00020000-\U0003ffff"
+)
+# Patterns are texts, which `re` compiles when they are first used and keeps: to compile them takes longer
+# than all imports here.
+_ESTIMATED = rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]{{1,4}}|[^\w\s]|_"
+
+# The tokenizer never joins what these separate, so that each distinct word of a text needs to be tokenized
+# but once.
+_IDEOGRAPHS = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002a6df"
+_WORD = rf"[{_IDEOGRAPHS}]|[^ \t\r\n{_IDEOGRAPHS}]{{1,4096}}"
+_APART = rf"[ \t\r\n{_IDEOGRAPHS}]"
+_LONE_SURROGATE = "[\ud800-\udfff]"
+
+Spans: TypeAlias = Sequence[tuple[int, int]]
+MOST_SEEN, LONGEST_SEEN = 50_000, 40
+"""How many words, up to which length, are remembered with their tokens: most words of a text have been seen
+in another.
+"""
+
+_lock = threading.Lock()
+_seen: dict[str, Spans] = {}
+_loaded: list[Tokenizer | None] = []  # empty: not tried yet; None: not installed
+
+
+def exact() -> bool:
+    """Whether tokens are counted by the shipped tokenizer; False: they are estimated."""
+    return _tokenizer() is not None
+
+
+def count(text: str) -> int:
+    """How many tokens `text` has."""
+    tokenizer = _tokenizer()
+    if tokenizer is None:
+        return sum(1 for _ in re.finditer(_ESTIMATED, text))
+    words = Counter(re.findall(_WORD, text))
+    return sum(len(found) * words[word] for word, found in _spans_of(tokenizer, set(words)).items())
+
+
+def spans(text: str) -> list[tuple[int, int]]:
+    """Where each token of `text` lies: (start, end) in characters, in order, never overlapping, none
+    empty.
+    """
+    tokenizer = _tokenizer()
+    if tokenizer is None:
+        return [match.span() for match in re.finditer(_ESTIMATED, text)]
+    words = [(match.start(), match[0]) for match in re.finditer(_WORD, text)]
+    within = _spans_of(tokenizer, {word for _, word in words})
+    return [(at + start, at + end) for at, word in words for start, end in within[word]]
+
+
+def starts(text: str) -> Iterator[int]:
+    """Where each token of `text` starts, in characters, in order."""
+    tokenizer = _tokenizer()
+    if tokenizer is None:
+        return (match.start() for match in re.finditer(_ESTIMATED, text))
+    words = [(match.start(), match[0]) for match in re.finditer(_WORD, text)]
+    within = _spans_of(tokenizer, {word for _, word in words})
+    return (at + start for at, word in words for start, _ in within[word])
+
+
+def parts(text: str, position: int) -> bool:
+    """Whether no token of `text` can reach across `position`, so that tokens on both sides are what they are
+    without the other.
+    """
+    if not 0 < position < len(text) or text[position - 1] in " \n" or text[position] in " \n":
+        return True
+    return bool(re.match(_APART, text[position - 1]) or re.match(_APART, text[position]))
+
+
+def truncate(text: str, limit: int) -> str:
+    """The longest beginning of `text` that ends with a token and has at most `limit` of them; all of `text`
+    when it fits.
+    """
+    if limit <= 0:
+        return ""
+    # No token is shorter than a character, and few are longer than a word: look at the beginning first.
+    seen = 16 * limit + 64
+    while seen < len(text):
+        found = spans(text[:seen])
+        if len(found) > limit + 64:  # past what cutting the text there can have changed
+            return _fitting(text, found, limit)
+        seen *= 4
+    found = spans(text)
+    return text if len(found) <= limit else _fitting(text, found, limit)
+
+
+def _fitting(text: str, found: list[tuple[int, int]], limit: int) -> str:
+    """Cut after `limit` tokens, earlier where the cut itself makes more tokens (in the middle of a word)."""
+    kept = limit
+    while kept > 0:
+        cut = text[: found[kept - 1][1]]
+        excess = count(cut) - limit
+        if excess <= 0:
+            return cut
+        kept -= excess
+    return ""
+
+
+def _tokenizer() -> Tokenizer | None:
+    """The shipped tokenizer, loaded once; None when `tokenizers` is not installed."""
+    if not _loaded:
+        with _lock:
+            if not _loaded:
+                _loaded.append(_load())
+    return _loaded[0]
+
+
+def _load() -> Tokenizer | None:
+    try:
+        from tokenizers import Tokenizer
+    except ImportError:
+        return None
+    tokenizer = Tokenizer.from_file(str(_FILE))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def _spans_of(tokenizer: Tokenizer, words: set[str]) -> dict[str, Spans]:
+    """Where the tokens of each word lie within it. Words that were seen before are not tokenized again."""
+    found: dict[str, Spans] = {}
+    fresh: list[str] = []
+    for word in words:
+        known = _seen.get(word)
+        if known is None:
+            fresh.append(word)
+        else:
+            found[word] = known
+    if not fresh:
+        return found
+    fresh.sort()
+    clean = [re.sub(_LONE_SURROGATE, "\u25a1", word) for word in fresh]
+    if len(clean) <= 4:  # waking the tokenizer's threads takes longer
+        encoded = [tokenizer.encode(word, add_special_tokens=False) for word in clean]
+    else:
+        encoded = tokenizer.encode_batch(clean, add_special_tokens=False)
+    if len(_seen) + len(fresh) > MOST_SEEN:
+        _seen.clear()
+    for word, encoding in zip(fresh, encoded, strict=True):
+        found[word] = _known_and_unknown(encoding)
+        if len(word) <= LONGEST_SEEN:
+            _seen[word] = found[word]
+    return found
+
+
+def _known_and_unknown(encoding: Encoding) -> list[tuple[int, int]]:
+    """The encoding's offsets, with every character of an unknown run on its own."""
+    found: list[tuple[int, int]] = []
+    for (start, end), name in zip(encoding.offsets, encoding.tokens, strict=True):
+        found += [(i, i + 1) for i in range(start, end)] if name == _UNKNOWN else [(start, end)]
+    return found
