@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from time import monotonic
 
+import msgspec
+
 from contextrouter.contracts import Stage, StageContext
 from contextrouter.errors import ContractError, StageError
 from contextrouter.model import Document, Envelope, Step
@@ -111,18 +113,9 @@ async def _apply(
     return kept, lost + cut
 
 
-def _with_seal(name: str, context: StageContext, seal: object) -> StageContext:
+def _with_seal(name: str, context: StageContext, seal: Callable[..., Envelope | None]) -> StageContext:
     scores = partial(context.scores, name, context.scope) if context.scores else None
-    return StageContext(
-        intent=context.intent,
-        scope=context.scope,
-        profile=context.profile,
-        sources=context.sources,
-        facts=context.facts,
-        now=context.now,
-        seal=seal,
-        scores=scores,  # type: ignore[arg-type]
-    )
+    return msgspec.structs.replace(context, seal=seal, scores=scores)
 
 
 def _sifted(

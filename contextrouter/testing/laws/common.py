@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import sys
 import types
@@ -367,9 +368,8 @@ async def event_loop_is_never_stalled(subject: Subject) -> None:
         longest = 0.0
         async with subject.opened() as plugin:
             for given in await subject.exercise.inputs(subject, plugin):
-                longest = max(
-                    longest, await measure.stall(lambda given=given: subject.exercise.call(plugin, given))
-                )  # type: ignore[misc]
+                call = functools.partial(subject.exercise.call, plugin, given)
+                longest = max(longest, await measure.stall(call))
         return longest
 
     async with subject.opened():
