@@ -22,7 +22,8 @@ from contextrouter import Document, Hit, Provider, Query, Rag, RankedList
 from contextrouter.contracts import TermStatistics
 from contextrouter.pipeline.calibration import calibrate
 from contextrouter.pipeline.deduplication import dedupe
-from contextrouter.pipeline.term_statistics import Reported
+from contextrouter.pipeline.deadline import Deadline
+from contextrouter.pipeline.engine import Engine, OpenPlugins
 
 SOURCES, EACH, LIMIT = 6, 50, 15.0
 DIMENSIONS = 384
@@ -78,18 +79,16 @@ async def measure(rounds: int) -> tuple[float, float]:
     texts = [document.content for documents in found for document in documents]
     words = sorted({word for text in texts for word in text.split()})
     sources = {f"s{n}": Counted() for n in range(SOURCES)}
-    reported, rows = Reported(sources), []
+    engine, rows = Engine(plugins=OpenPlugins(sources)), []
     for turn in range(rounds + 1):
         question = " ".join(chance.choices(words, k=6))
         pool = dedupe(lists(found, question))
-        await reported.of(list(sources), question.split(), None)
+        await engine.statistics.statistics(list(sources), question.split(), None, Deadline())
         started = process_time()
         for text in texts:
             text.lower().split()
         read = process_time()
-        note = await calibrate(
-            pool, Rag(), sources, reported, None, {}, float("inf"), {"default": [0.05] * DIMENSIONS}
-        )
+        note, _ = await calibrate(pool, Rag(), engine, vectors={"default": [0.05] * DIMENSIONS})
         rows.append(((read - started) * 1000, (process_time() - read) * 1000))
         assert turn or note == "by text+vector", note
     return statistics.median([row[0] for row in rows[1:]]), statistics.median([row[1] for row in rows[1:]])

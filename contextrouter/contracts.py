@@ -131,6 +131,7 @@ class Stage(Plugin):
     """
 
     switch: str = "use_enhancements"
+    withholds_facts: bool = False
 
     @abstractmethod
     async def apply(self, envelopes: Sequence[Envelope], context: StageContext) -> Sequence[Envelope]:

@@ -24,6 +24,7 @@ Vector = Sequence[float]
 
 Status = Literal["ok", "partial", "timeout", "error", "skipped", "open"]
 TRUSTS = ("authoritative", "reference", "volatile")  # highest first
+CALIBRATED = "calibrated"  # the source under which calibration adds its lists; no source may have this name
 SEARCH_TEXT = (
     "search_text"  # key of a document's metadata: what is searched instead of its content, where that differs
 )
@@ -358,9 +359,9 @@ class Step(Noun, frozen=True, kw_only=True):
     lost: Sequence[Envelope] = ()
     note: str = ""
     lost_facts: tuple[Fact, ...] = ()
-    order: tuple[
-        str, ...
-    ] = ()  # ids (or URLs) of the first 50, best first; where stages run: behind the fusion, and behind each
+    order: tuple[str, ...] = ()  # ids (or URLs) of the first 50, best first: after the fusion and each stage
+    failed: bool = False  # an interpreter or a stage failed here and was skipped; `note` says why
+    gated: bool = False  # a stage that withholds facts left no document here
 
     @property
     def dropped(self) -> dict[str, tuple[str, ...]]:
@@ -408,9 +409,7 @@ class Context(Noun, frozen=True, kw_only=True):
         it failed.
         """
         failed = ("timeout", "error", "open", "partial")
-        return any(r.status in failed for r in self.coverage) or any(
-            s.note.startswith("failed") for s in self.trace.steps
-        )
+        return any(r.status in failed for r in self.coverage) or any(s.failed for s in self.trace.steps)
 
     @property
     def answerability(self) -> Answerability:

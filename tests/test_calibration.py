@@ -9,18 +9,21 @@ import math
 from collections.abc import Mapping, Sequence
 
 import pytest
+from engines import engine_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from contextrouter import ContextRouter, Document, Hit, Rag, RankedList, Scope, SettingsError
 from contextrouter.contracts import Embedder, TermStatistics
-from contextrouter.pipeline.calibration import Calibration, Reader, apart, calibrate
+from contextrouter.pipeline.calibration import Calibration, calibrate, several_sources
+from contextrouter.pipeline.deadline import Deadline
 from contextrouter.pipeline.deduplication import dedupe
 from contextrouter.pipeline.fusion import fuse
-from contextrouter.pipeline.term_statistics import Reported
+from contextrouter.pipeline.term_statistics import StatisticsCache
 from contextrouter.testing import Fixed, Legs
 from contextrouter.text import analysis, query_syntax
 from contextrouter.text.stemming import begins, stem
+from contextrouter.text.term_counter import TermCounter
 from contextrouter.vectors import Near
 
 SAID = {
@@ -49,7 +52,7 @@ def calibrated(
     """The note, and for each leg the scores by content."""
     pool = dedupe(lists)
     named = sources or {ranked.source: Fixed([]) for ranked in lists}
-    note = Calibration(pool, "moon tides", Rag(**rag), named, said, {}, asked).add()  # type: ignore[arg-type]
+    note = Calibration(pool, Rag(**rag), named, said, vectors=asked).add()  # type: ignore[arg-type]
     added = [ranked for ranked in pool.lists if ranked.source == "calibrated"]
     return note, {r.leg: {h.document.content: h.score or 0.0 for h in r.hits} for r in added}
 
@@ -81,7 +84,7 @@ def test_rank_fusion_cannot_tell_the_better_number_one_and_calibration_can():
     plain = [e.document.content for e in fuse(dedupe(lists), Rag())]
     assert plain[0] == "moon rock"
     pool = dedupe(lists)
-    Calibration(pool, "moon tides", Rag(), {"a": Fixed([]), "b": Fixed([])}, SAID, {}).add()
+    Calibration(pool, Rag(), {"a": Fixed([]), "b": Fixed([])}, SAID).add()
     assert {e.document.content for e in fuse(pool, Rag())[:2]} == {"tides and the moon", "moon tides"}
 
 
@@ -200,9 +203,8 @@ async def test_the_best_candidates_without_a_vector_are_embedded_on_request(most
     pool = dedupe([listed("a", [known]), listed("feed", pages)])
     sources = {"a": Legs({"text": [], "vector": []}, embedder="e"), "feed": Fixed([])}
     embedder, rag = Counting(broken=broken), Rag(calibrate_embed=most)
-    note = await calibrate(
-        pool, rag, sources, Reported(sources), None, {}, math.inf, {"e": [1.0, 0.0]}, {"e": embedder}
-    )
+    engine = engine_of(sources, embedders={"e": embedder})
+    note, _ = await calibrate(pool, rag, engine, vectors={"e": [1.0, 0.0]})
     assert embedder.texts[:1] == ([] if broken else ["Page\nPart\nmoon moon"][:most])
     assert len(embedder.texts) == (0 if broken else min(most, 3))
     assert note.startswith("by text+vector" if most == 40 and not broken else "by text;")
@@ -240,7 +242,7 @@ def test_vectors_of_one_embedder_are_one_list_by_what_the_sources_scored():
 
 def test_the_envelope_still_comes_from_its_source():
     pool = dedupe([listed("a", text("x", "moon tides")), listed("b", text("y"))])
-    Calibration(pool, "moon tides", Rag(), {}, SAID, {}).add()
+    Calibration(pool, Rag(), {}, SAID).add()
     best = fuse(pool, Rag())[0]
     assert [(p.source, p.rank) for p in best.provenance] == [("a", 2), ("calibrated", 1)]
     assert best.score == pytest.approx(1 / 62 + 30 / 61)
@@ -296,14 +298,16 @@ def test_terms_are_counted_as_analysis_finds_them(words: list[str], asked: list[
     fields = ((document.title, 3), (" ".join(document.path), 2), (document.content, 1))
     found = [(analysis.analyse(text), times) for text, times in fields]
     right = {at: sum(each.count(term) * times for each, times in found) for at, term in enumerate(terms)}
-    counts, letters = Reader(terms).read(document)
+    counts, letters = TermCounter(terms).count(document)
     assert counts == {at: times for at, times in right.items() if times}
     assert letters == sum(len("".join(analysis.words(text))) for text, _ in fields)
 
 
 def test_one_source_is_not_calibrated():
-    assert not apart(dedupe([listed("a", text("x")), listed("a", text("y"), "vector"), listed("b", [])]))
-    assert apart(dedupe([listed("a", text("x")), listed("b", text("y"))]))
+    assert not several_sources(
+        dedupe([listed("a", text("x")), listed("a", text("y"), "vector"), listed("b", [])])
+    )
+    assert several_sources(dedupe([listed("a", text("x")), listed("b", text("y"))]))
     assert query_syntax.words_of(['The Moons and -tides, "high water"']) == ["moons", "high", "water"]
 
 
@@ -327,19 +331,18 @@ class Told(Fixed):
 
 async def test_what_was_reported_is_not_asked_for_again():
     source = Told("x")
-    reported = Reported({"a": source, "b": Fixed("y")})
-    found = await reported.of(["a", "b"], ["moon", "tides"], None)
+    kept = StatisticsCache({"a": source, "b": Fixed("y")})
+    found = await kept.statistics(["a", "b"], ["moon", "tides"], None, Deadline())
     assert {name: dict(told.frequencies) for name, told in found.items()} == {"a": {"moon": 1, "tides": 1}}
-    again = await reported.of(["a"], ["tides", "sun"], None)
+    again = await kept.statistics(["a"], ["tides", "sun"], None, Deadline())
     assert again["a"].frequencies == {"tides": 1, "sun": 1}
     assert source.asked == [("moon", "tides"), ("sun",)]
 
 
 async def test_a_source_that_is_late_or_fails_costs_its_own_statistics_only():
     slow, broken, fine = Told("x", wait=30), Told("y", frequency=-1), Told("z")
-    found = await Reported({"slow": slow, "broken": broken, "fine": fine}).of(
-        ["slow", "broken", "fine"], ["moon"], None
-    )
+    kept = StatisticsCache({"slow": slow, "broken": broken, "fine": fine})
+    found = await kept.statistics(["slow", "broken", "fine"], ["moon"], None, Deadline())
     assert set(found) == {"fine"}
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from time import monotonic
 
 import pytest
+from engines import engine_of
 
 from contextrouter import (
     Call,
@@ -24,8 +25,9 @@ from contextrouter import (
     SourceError,
     SourceTimeout,
 )
+from contextrouter.pipeline.deadline import Deadline
+from contextrouter.pipeline.engine import Engine
 from contextrouter.pipeline.fan_out import fan_out
-from contextrouter.pipeline.slots import Limits
 from contextrouter.runtime.threads import Threads
 from contextrouter.settings import SourceKeys
 from contextrouter.testing import Facts, Fixed, Legs, Ones, Raising, hits
@@ -49,14 +51,14 @@ async def run(
     deadline: float | None = None,
     *,
     embedders: dict | None = None,
-    limits: Limits | None = None,
+    engine: Engine | None = None,
     timeout: float | None = None,
     query: dict | None = None,
     **sources: object,
 ) -> Harvest:
-    until = None if deadline is None else monotonic() + deadline
+    until = None if deadline is None else Deadline.after(deadline)
     plan = plan_of(sources, timeout=timeout, **(query or {}))
-    return await fan_out(plan, sources, embedders or {}, deadline=until, limits=limits)  # type: ignore[arg-type]
+    return await fan_out(plan, engine or engine_of(sources, embedders=embedders), until)
 
 
 def statuses(harvest: Harvest) -> dict[str, str]:
@@ -113,13 +115,11 @@ async def test_a_source_that_cancels_its_own_task_harms_no_other():
     assert statuses(harvest) == {"first": "ok", "odd": "ok", "good": "ok", "slow": "ok"}
 
 
-async def test_calls_behind_one_that_waits_have_tasks_of_their_own_and_those_before_it_share_one():
+async def test_every_call_has_a_task_of_its_own():
     seen: list[object] = []
     a, b, d, e = (Tasks(name, seen=seen) for name in "abde")
     await run(1, a=a, b=b, wait=Tasks("c", seen=seen, delay=0.01), d=d, e=e)
-    a, b, wait, d, e = seen
-    assert a is b is wait
-    assert len({a, d, e}) == 3
+    assert len({*seen}) == 5
 
 
 async def test_lists_come_in_the_order_of_the_plan_whoever_answers_first():
@@ -202,14 +202,15 @@ async def test_a_source_that_ignores_cancellation_does_not_hold_the_answer_up():
                     continue
             return []
 
-    limits = Limits()
+    sources = {"stubborn": Stubborn("a"), "good": Fixed("b")}
+    engine = engine_of(sources)
     started = monotonic()
-    harvest = await run(0.1, limits=limits, stubborn=Stubborn("a"), good=Fixed("b"))
+    harvest = await run(0.1, engine=engine, **sources)
     assert monotonic() - started < 0.5
     assert statuses(harvest) == {"stubborn": "timeout", "good": "ok"}
-    assert len(limits.stubborn) == 1
-    await limits.aclose()
-    assert not limits.stubborn
+    assert len(engine.limits.abandoned) == 1
+    await engine.limits.aclose()
+    assert not engine.limits.abandoned
 
 
 async def test_each_text_is_embedded_once_per_embedder_while_other_legs_already_run():
@@ -318,7 +319,8 @@ async def test_labels_of_the_table_fill_gaps_and_only_tighten():
         ),
         Document(id="3", content="c", sensitivity="public"),
     ]
-    harvest = await run(5, limits=Limits({"s": keys}), s=Fixed([Hit(document=d) for d in given]))
+    sources = {"s": Fixed([Hit(document=d) for d in given])}
+    harvest = await run(5, engine=engine_of(sources, keys={"s": keys}), **sources)
     got = [
         (d.kind, d.trust, d.tenant, d.compartment, d.sensitivity)
         for d in (h.document for h in harvest.lists[0].hits)
@@ -372,11 +374,12 @@ async def test_concurrency_of_a_source_and_of_all_is_limited():
             return []
 
     sources = {f"s{i}": Counting() for i in range(6)}
-    await fan_out(plan_of(sources, queries="1 2 3"), sources, {}, limits=Limits(max_concurrency=4))
+    await fan_out(plan_of(sources, queries="1 2 3"), engine_of(sources, rag={"max_concurrency": 4}))
     assert most == 4
     most = 0
     one = {"s": Counting()}
-    await fan_out(plan_of(one, queries="1 2 3"), one, {}, limits=Limits({"s": SourceKeys(concurrency=1)}))
+    engine = engine_of(one, keys={"s": SourceKeys(concurrency=1)})
+    await fan_out(plan_of(one, queries="1 2 3"), engine)
     assert most == 1
 
 
@@ -385,7 +388,8 @@ async def test_cfg_10_secrets_never_reach_a_report():
         "403 for https://user:hunter2@host/?api_key=abcdef123456 Authorization: Bearer zzzzzzzzzz, known"
         " s3cr3t-value"
     )
-    harvest = await run(5, limits=Limits(secrets=["s3cr3t-value"]), s=Raising(error))
+    sources = {"s": Raising(error)}
+    harvest = await run(5, engine=engine_of(sources, secrets=("s3cr3t-value",)), **sources)
     text = harvest.reports[0].error
     for secret in ("hunter2", "abcdef123456", "zzzzzzzzzz", "s3cr3t-value"):
         assert secret not in text
@@ -411,5 +415,5 @@ async def test_asy_18_context_variables_reach_sources_and_their_threads():
 async def test_reports_are_told_as_they_come():
     told: list[str] = []
     sources = {"slow": Fixed("a", delay=0.05), "fast": Fixed("b")}
-    await fan_out(plan_of(sources), sources, {}, on_report=lambda r: told.append(r.source))
+    await fan_out(plan_of(sources), engine_of(sources), on_report=lambda r: told.append(r.source))
     assert told == ["fast", "slow"]

@@ -15,7 +15,7 @@ from contextrouter.builtin.providers import filtering
 from contextrouter.builtin.providers.memory import Memory
 from contextrouter.contracts import Entry
 from contextrouter.filters import FIELDS, attributes, forms, passes, wanted
-from contextrouter.pipeline.admission import Arrival
+from contextrouter.pipeline.admission import Admission
 from contextrouter.testing import Fixed
 
 BOOK = Document(
@@ -70,7 +70,7 @@ def test_store_connector_and_arrival_let_the_same_through(filters: dict[str, Any
     assert passes(BOOK, filters) is found
     assert filtering.matches(BOOK, query) is found
     assert matching.matches(BOOK, query) is found
-    assert bool(Arrival(query, None).hits([Hit(document=BOOK)])) is found
+    assert bool(Admission(query, None).hits([Hit(document=BOOK)])) is found
 
 
 def test_equal_numbers_are_alike_and_texts_are_no_numbers() -> None:

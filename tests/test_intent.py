@@ -9,6 +9,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+from engines import engine_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,7 +42,7 @@ class Fails(Interpreter):
 
 
 async def ask(question: str, **interpreters: Interpreter) -> Intent:
-    return await interpret(Request(question=question), interpreters)
+    return await interpret(Request(question=question), engine_of(interpreters=interpreters))
 
 
 @pytest.mark.parametrize("question", ["", "   ", "\n\t", "\u3000"])
@@ -192,7 +193,8 @@ async def test_an_interpreter_that_fails_or_is_late_is_passed_over_and_named():
     keys = {"late": InterpreterKeys(timeout=0.01)}
     request = Request(question="why")
     intent = await interpret(
-        request, {"late": Fails(), "bad": Fails(KeyError("x")), "good": Adds("y")}, keys=keys
+        request,
+        engine_of(interpreters={"late": Fails(), "bad": Fails(KeyError("x")), "good": Adds("y")}, keys=keys),
     )
     assert intent.queries == ("why", "y")
     assert intent.attributes[FAILED] == {"late": "timed out", "bad": "KeyError: 'x'"}
@@ -202,8 +204,9 @@ async def test_on_error_raise_stops_the_request():
     with pytest.raises(PluginError, match="'bad' failed") as caught:
         await interpret(
             Request(question="why"),
-            {"bad": Fails(KeyError("x"))},
-            keys={"bad": InterpreterKeys(on_error="raise")},
+            engine_of(
+                interpreters={"bad": Fails(KeyError("x"))}, keys={"bad": InterpreterKeys(on_error="raise")}
+            ),
         )
     assert caught.value.plugin == "bad"
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from engines import rank_by
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,10 +28,9 @@ from contextrouter import (
     StageError,
 )
 from contextrouter.builtin.stages.freshness import Freshness
-from contextrouter.model import Step
 from contextrouter.pipeline.deduplication import dedupe
 from contextrouter.pipeline.fusion import fuse
-from contextrouter.pipeline.ranking import rank
+from contextrouter.pipeline.trace import TraceBuilder
 from contextrouter.settings import StageKeys
 from contextrouter.testing import Fixed, doc, ranked
 
@@ -67,23 +67,23 @@ def ids(envelopes: Sequence[Envelope], *, dropped: bool = False) -> str:
 
 
 async def test_the_order_a_stage_returns_is_the_new_rank_and_what_it_leaves_out_is_dropped_in_its_name():
-    result = await rank(pool(), {"pick": Does(lambda e, c: [e[2], e[0]])}, CONTEXT)
+    result = await rank_by(pool(), {"pick": Does(lambda e, c: [e[2], e[0]])}, CONTEXT)
     assert ids(result) == "ca"
     assert {e.document.id: e.dropped for e in result if e.dropped} == {"b": "pick", "d": "pick"}
 
 
 async def test_a_stage_may_drop_with_a_reason_of_its_own():
-    result = await rank(pool("a b"), {"gate": Does(lambda e, c: [e[0], e[1].drop("too far")])}, CONTEXT)
+    result = await rank_by(pool("a b"), {"gate": Does(lambda e, c: [e[0], e[1].drop("too far")])}, CONTEXT)
     assert [e.dropped for e in result] == [None, "too far"]
 
 
 async def test_top_n_and_keep():
     stages = {"reverse": Does(lambda e, c: e[::-1])}
-    assert ids(await rank(pool(), stages, CONTEXT, keys={"reverse": StageKeys(top_n=2)})) == "bacd"
-    result = await rank(pool(), stages, CONTEXT, keys={"reverse": StageKeys(keep=3)})
+    assert ids(await rank_by(pool(), stages, CONTEXT, keys={"reverse": StageKeys(top_n=2)})) == "bacd"
+    result = await rank_by(pool(), stages, CONTEXT, keys={"reverse": StageKeys(keep=3)})
     assert ids(result) == "dcb"
     assert result[3].dropped == "reverse: not among the best 3"
-    assert ids(await rank(pool(), stages, CONTEXT, keys={"reverse": StageKeys(enabled=False)})) == "abcd"
+    assert ids(await rank_by(pool(), stages, CONTEXT, keys={"reverse": StageKeys(enabled=False)})) == "abcd"
 
 
 async def test_c18_a_failing_or_late_stage_keeps_the_order_and_the_cut_and_is_named():
@@ -94,18 +94,20 @@ async def test_c18_a_failing_or_late_stage_keeps_the_order_and_the_cut_and_is_na
         raise RuntimeError("model is gone, token=abcdefgh")
 
     for function, why in ((late, "timed out"), (bad, "RuntimeError: model is gone")):
-        steps: list = []
-        result = await rank(
-            pool(), {"x": Does(function)}, CONTEXT, keys={"x": StageKeys(keep=2, timeout=0.02)}, steps=steps
+        trace = TraceBuilder()
+        result = await rank_by(
+            pool(), {"x": Does(function)}, CONTEXT, keys={"x": StageKeys(keep=2, timeout=0.02)}, trace=trace
         )
         assert ids(result) == "ab"
-        assert steps[0].note.startswith(f"failed: {why}")
-        assert "abcdefgh" not in steps[0].note
+        assert trace.steps[0].note.startswith(f"failed: {why}")
+        assert "abcdefgh" not in trace.steps[0].note
 
 
 async def test_on_error_raise_raises():
     with pytest.raises(StageError, match="'x' failed") as caught:
-        await rank(pool(), {"x": Does(lambda e, c: 1 / 0)}, CONTEXT, keys={"x": StageKeys(on_error="raise")})
+        await rank_by(
+            pool(), {"x": Does(lambda e, c: 1 / 0)}, CONTEXT, keys={"x": StageKeys(on_error="raise")}
+        )
     assert caught.value.plugin == "x"
 
 
@@ -114,9 +116,9 @@ async def test_provenance_cannot_be_forged_and_nothing_comes_twice():
         document=doc("new"), provenance=(Provenance(source="s", leg="l", query="q", rank=1, score=1.0),)
     )
     for function in (lambda e, c: [*e, forged], lambda e, c: [*e, e[0]], lambda e, c: [*e, "text"]):
-        steps: list = []
-        assert ids(await rank(pool(), {"x": Does(function)}, CONTEXT, steps=steps)) == "abcd"
-        assert steps[0].note.startswith("failed: ContractError")
+        trace = TraceBuilder()
+        assert ids(await rank_by(pool(), {"x": Does(function)}, CONTEXT, trace=trace)) == "abcd"
+        assert trace.steps[0].note.startswith("failed: ContractError")
 
 
 async def test_a_stage_may_replace_a_document_s_text_and_rescore_it():
@@ -126,7 +128,7 @@ async def test_a_stage_may_replace_a_document_s_text_and_rescore_it():
             for e in envelopes
         ]
 
-    (envelope,) = await rank(pool("a"), {"h": Does(hydrate)}, CONTEXT)
+    (envelope,) = await rank_by(pool("a"), {"h": Does(hydrate)}, CONTEXT)
     assert (envelope.document.content, envelope.score, envelope.normalized, envelope.signals) == (
         "full",
         9.0,
@@ -164,14 +166,16 @@ async def test_a_reranker_orders_by_score_and_never_sees_blanks():
     lists = [ranked("s", "")]
     hits = [Hit(document=Document(id=i, content=c)) for i, c in (("a", "xx"), ("blank", "  "), ("b", "xxxx"))]
     envelopes = fuse(dedupe([lists[0].replace(hits=hits)]), Rag())
-    result = await rank(envelopes, {"r": ByLength()}, CONTEXT)
+    result = await rank_by(envelopes, {"r": ByLength()}, CONTEXT)
     assert [e.document.id for e in result] == ["b", "a", "blank"]
     assert asked == [["a", "b"]]
     assert [e.signals.get("rerank") for e in result] == [4.0, 2.0, None]
 
 
 async def test_no_candidates_no_call():
-    result = await rank([], {"x": Does(lambda e, c: 1 / 0)}, CONTEXT, keys={"x": StageKeys(on_error="raise")})
+    result = await rank_by(
+        [], {"x": Does(lambda e, c: 1 / 0)}, CONTEXT, keys={"x": StageKeys(on_error="raise")}
+    )
     assert list(result) == []
 
 
@@ -185,7 +189,7 @@ def test_conservation_every_envelope_comes_out_exactly_once(
     given_ = pool("a b c d e f")
     before = [repr(e) for e in given_]
     result = asyncio.run(
-        rank(given_, {"x": Does(some)}, CONTEXT, keys={"x": StageKeys(top_n=top_n, keep=keep)})
+        rank_by(given_, {"x": Does(some)}, CONTEXT, keys={"x": StageKeys(top_n=top_n, keep=keep)})
     )
     assert sorted(e.document.id for e in result) == list("abcdef")
     assert [repr(e) for e in given_] == before
@@ -202,7 +206,7 @@ def aged(*days: float | None) -> list[Envelope]:
 
 
 async def fresh(*days: float | None, **options: object) -> list[Envelope]:
-    return await rank(aged(*days), {"freshness": Freshness(**options)}, CONTEXT)
+    return await rank_by(aged(*days), {"freshness": Freshness(**options)}, CONTEXT)
 
 
 async def test_c14_freshness_is_one_half_after_a_half_life():
@@ -230,7 +234,7 @@ async def test_a_missing_time_is_neutral_and_traced():
 
 async def test_a_vague_new_hit_does_not_overtake_an_exact_old_one_by_default():
     old, new = aged(3650, 0)
-    result = await rank([old.scored(1.0), new.scored(0.7)], {"f": Freshness()}, CONTEXT)
+    result = await rank_by([old.scored(1.0), new.scored(0.7)], {"f": Freshness()}, CONTEXT)
     assert [e.document.id for e in result] == ["0", "1"]
 
 
@@ -239,12 +243,12 @@ async def test_documents_of_one_age_keep_their_order_so_that_the_weights_of_sour
     lists = [ranked("heavy", "a b c", weight=1.0), ranked("light", "x y b", weight=0.2)]
     fused = list(fuse(dedupe(lists), Rag()))
     assert "".join(e.document.id for e in fused) == "bacxy"
-    assert ids(await rank(fused, {"f": Freshness(mode=mode)}, CONTEXT)) == "bacxy"
+    assert ids(await rank_by(fused, {"f": Freshness(mode=mode)}, CONTEXT)) == "bacxy"
 
 
 async def test_negative_scores_are_no_trouble():
     first, second = aged(0, 0)
-    result = await rank([first.scored(-1.0), second.scored(-3.0)], {"f": Freshness()}, CONTEXT)
+    result = await rank_by([first.scored(-1.0), second.scored(-3.0)], {"f": Freshness()}, CONTEXT)
     assert [(e.document.id, e.score) for e in result] == [
         ("0", pytest.approx(1.1)),
         ("1", pytest.approx(0.1)),
@@ -252,17 +256,18 @@ async def test_negative_scores_are_no_trouble():
 
 
 async def test_the_trace_keeps_the_order_behind_the_fusion_and_behind_each_stage():
-    steps = [Step(name="fuse", elapsed=0.0, live=4)]
+    trace = TraceBuilder()
+    trace.add("fuse", 4)
     stages = {
         "turn": Does(lambda envelopes, context: envelopes[::-1]),
         "cut": Does(lambda envelopes, context: envelopes[:2]),
     }
-    await rank(pool(), stages, CONTEXT, steps=steps)
-    assert [(step.name, "".join(step.order)) for step in steps] == [
+    await rank_by(pool(), stages, CONTEXT, trace=trace)
+    assert [(step.name, "".join(step.order)) for step in trace.steps] == [
         ("fuse", "abcd"),
         ("turn", "dcba"),
         ("cut", "dc"),
     ]
     many = fuse(dedupe([ranked("s", " ".join(f"d{n}" for n in range(60)))]), Rag())
-    await rank(many, {"none": Does(lambda envelopes, context: envelopes)}, CONTEXT, steps=steps)
-    assert len(steps[-1].order) == 50
+    await rank_by(many, {"none": Does(lambda envelopes, context: envelopes)}, CONTEXT, trace=trace)
+    assert len(trace.steps[-1].order) == 50

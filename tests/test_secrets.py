@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from engines import engine_of
 from example import CommandLine
 
 from contextrouter import ContextRouter, Intent, Interpreter, PluginError, Request, SettingsError
@@ -129,9 +130,11 @@ async def test_an_interpreter_s_failure_is_masked_in_the_intent_the_trace_and_th
     with pytest.raises(PluginError) as caught:
         await interpret(
             Request(question="q"),
-            {"tells": Tells(said)},
-            keys={"tells": InterpreterKeys(on_error="raise")},
-            secrets=[VALUE],
+            engine_of(
+                interpreters={"tells": Tells(said)},
+                keys={"tells": InterpreterKeys(on_error="raise")},
+                secrets=(VALUE,),
+            ),
         )
     assert str(caught.value) == f"Interpreter 'tells' failed: {shown}."
 

@@ -7,14 +7,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from unittest.mock import patch
 
 import pytest
+from engines import engine_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from contextrouter import Document, Hit, Intent, Interpreter, Rag, RankedList, Request
-from contextrouter.pipeline import fusion
 from contextrouter.pipeline.deduplication import dedupe
 from contextrouter.pipeline.fusion import fuse
 from contextrouter.pipeline.interpretation import FAILED, interpret
@@ -53,28 +52,21 @@ def many_lists(rng: random.Random, *, longest: int, clashing_ids: bool = False) 
     return lists
 
 
-FEW = [0, fusion.FEW]  # more scores than are all sorted, or fewer
-
-
 @pytest.mark.parametrize("levels", [1, 2])
 @pytest.mark.parametrize("mode", ["rrf", "weighted"])
-@given(rng=st.randoms(use_true_random=False), count=st.integers(1, 12), few=st.sampled_from(FEW))
-def test_the_best_few_are_the_head_of_the_whole_order(
-    mode: str, levels: int, rng: random.Random, count: int, few: int
-):
+@given(rng=st.randoms(use_true_random=False), count=st.integers(1, 12))
+def test_the_best_few_are_the_head_of_the_whole_order(mode: str, levels: int, rng: random.Random, count: int):
     lists = many_lists(rng, longest=60)
     rag = Rag(hybrid_fusion=mode, levels=levels, leg_weights=rng.choice([{}, {"text": 0.0}, {"text": 0.5}]))
     pool = dedupe(lists)
     whole = list(fuse(pool, rag, sources=["y", "x", "z"]).live)
-    with patch.object(fusion, "FEW", few):
-        assert list(fuse(pool, rag, sources=["y", "x", "z"]).live[:count]) == whole[:count]
-        if whole:
-            step_by_step = fuse(pool, rag, sources=["y", "x", "z"]).live
-            assert [step_by_step[i] for i in range(min(count, len(whole)))] == whole[:count]
+    assert list(fuse(pool, rag, sources=["y", "x", "z"]).live[:count]) == whole[:count]
+    if whole:
+        step_by_step = fuse(pool, rag, sources=["y", "x", "z"]).live
+        assert [step_by_step[i] for i in range(min(count, len(whole)))] == whole[:count]
 
 
-@pytest.mark.parametrize("few", FEW)
-def test_a_tie_goes_by_the_best_rank_also_where_copies_stand_before_it(few: int):
+def test_a_tie_goes_by_the_best_rank_also_where_copies_stand_before_it():
     """X: 1/63 + 1/65, Y: 1/63 + 1/65, Z: 1/63 + 1/65; X and Y are third in the lists that come before Z's."""
     raw = {"a": "a a a a Z", "b": "b c X", "c": "d e Y", "d": "f g Z", "e": "h h h h X", "f": "i i i i Y"}
     lists = [
@@ -86,10 +78,8 @@ def test_a_tie_goes_by_the_best_rank_also_where_copies_stand_before_it(few: int)
         )
         for source, names in raw.items()
     ]
-    with patch.object(fusion, "FEW", few):
-        assert [
-            envelope.document.id for envelope in fuse(dedupe(lists), Rag(), sources=list(raw)).live[:2]
-        ] == ["X", "Y"]
+    best = fuse(dedupe(lists), Rag(), sources=list(raw)).live[:2]
+    assert [envelope.document.id for envelope in best] == ["X", "Y"]
 
 
 def test_copies_in_one_list_take_no_place_among_its_first():
@@ -130,7 +120,8 @@ class Asking(Interpreter):
 
 async def asked(answer: Callable[[Intent], Awaitable[Intent]], timeout: float = 5.0) -> Intent:
     return await interpret(
-        Request(question="q"), {"a": Asking(answer)}, keys={"a": InterpreterKeys(timeout=timeout)}
+        Request(question="q"),
+        engine_of(interpreters={"a": Asking(answer)}, keys={"a": InterpreterKeys(timeout=timeout)}),
     )
 
 

@@ -26,7 +26,7 @@ from contextrouter import (
     Stage,
     StageContext,
 )
-from contextrouter.pipeline.hit_validation import all_sound
+from contextrouter.pipeline.admission import Admission
 from contextrouter.testing import Fixed, Raising, doc
 
 ONE: dict[str, Any] = {"rag": {"max_retrieval_queries": 1, "cache_enabled": False}}
@@ -187,12 +187,16 @@ async def test_hurried_callers_do_not_close_a_source_to_the_others():
 
 
 @given(st.lists(st.sampled_from([*FLAWS, "", "", "path of texts", "dated", "own mapping"]), max_size=4))
-def test_looking_at_all_at_once_finds_what_looking_at_each_finds(names: list[str]):
+def test_admission_keeps_what_has_the_right_types_and_names_each_flaw(names: list[str]):
     plain = {
         "": doc("a"),
         "path of texts": Document(content="x", path=("Top",)),
         "dated": Document(content="x", updated_at=datetime.now(UTC)),
         "own mapping": Document(content="x", metadata=MappingProxyType({"a": 1})),
     }
-    documents = [FLAWS[name].document if name in FLAWS else plain[name] for name in names]
-    assert all_sound(documents) == (not set(names) & set(FLAWS))
+    hits = [FLAWS[name] if name in FLAWS else Hit(document=plain[name]) for name in names]
+    admission = Admission(Query(text="q"), None)
+    assert admission.hits(hits) == [hit for hit, name in zip(hits, names, strict=True) if name in plain]
+    flawed = [name for name in names if name in FLAWS]
+    assert len(admission.flaws) == len(flawed)
+    assert all(name in flaw for name, flaw in zip(flawed, admission.flaws, strict=True))

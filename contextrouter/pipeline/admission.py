@@ -1,10 +1,13 @@
-"""What is checked of everything that arrives from a source: the contract, the labels, the scope, the
-filters.
+"""Admission: every hit is checked once, on arrival, by its types, labels, scope, period and filters.
+
+Sources are programs of many hands: a JSON API gives `null` for a title, and the plugin passes it on. One
+careless source must not cost the answer, and no source decides what a caller may see.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from contextrouter.errors import ContractError
@@ -13,39 +16,75 @@ from contextrouter.model import Document, Entity, Facet, Fact, Hit, Query
 from contextrouter.scope import SENSITIVITIES, SHARED
 from contextrouter.settings import FactKeys, SourceKeys
 
+_TEXTS = ("content", "id", "url", "title", "snippet", "kind", "media_type")
+_OPTIONAL_TEXTS = ("parent", "language", "tenant", "compartment", "sensitivity", "trust")
+_TEXT_TUPLES = ("path", "keywords", "labels", "links")
 
-class Arrival:
-    """The gate behind one call. `withheld` counts what it kept back of what the caller may see."""
+
+class Admission:
+    """Checks the answer to one query. `keys` are the router's own keys in the table of its source.
+
+    `withheld` counts the hits in scope that the kinds, filters, labels or period kept back; `flaws` says what
+    was wrong with the types of hits that were left out.
+    """
 
     def __init__(self, query: Query, keys: FactKeys | None) -> None:
         self.query, self.keys = query, keys
         self.withheld = 0
-        self.labels = keys is not None and keys.labels
-        self.checks = (
+        self.flaws: list[str] = []
+        self._labels = keys is not None and keys.labels
+        self._restricted = (
             query.scope is not None or query.period is not None or bool(query.filters or query.labels)
         )
 
-    def hits(self, found: Sequence[Hit]) -> Sequence[Hit]:
-        """Return the hits that may go on, at most `query.limit`. Raises ContractError for what is no answer
-        at all.
+    def hits(self, answer: Sequence[Hit]) -> Sequence[Hit]:
+        """Return the hits that may go on, at most `query.limit`. Raises ContractError for an answer of other
+        types.
         """
-        return [hit for hit in map(self._hit, checked(found)) if hit is not None][: self.query.limit]
+        if not isinstance(answer, list | tuple) or not {*map(type, answer)} <= {Hit}:
+            raise ContractError("search() must return a sequence of hits", law="search returns hits")
+        sound = [hit for hit in answer if _has_plain_types(hit.document) or not self._note_flaw(hit)]
+        if self._labels or self._restricted:
+            sound = [admitted for hit in sound if (admitted := self._admit(hit)) is not None]
+        return sound[: self.query.limit]
 
-    def _hit(self, hit: Hit) -> Hit | None:
-        document = hit.document
-        if self.labels:
-            labelled = self.label(document)
-            if labelled is not document:
-                hit = Hit(document=labelled, score=hit.score, vector=hit.vector, highlights=hit.highlights)
-        if not self.checks:
-            return hit
+    def facts(self, answer: Sequence[Any]) -> list[Any]:
+        """Return the facts, entities or facets that may go on. Raises ContractError for an answer of other
+        types.
+        """
+        if not isinstance(answer, list | tuple) or not all(
+            isinstance(item, Fact | Facet | Entity) for item in answer
+        ):
+            message = "facts(), facets() and entities() must return sequences of those"
+            raise ContractError(message, law="facts returns facts")
+        admitted = [item if isinstance(item, Facet) else self._labelled(item) for item in answer]
         scope = self.query.scope
-        if scope is not None and not scope.allows(hit.document):
-            return None  # and not counted: the caller is not to learn that there is something
-        if not self._passes(hit.document):
+        if scope is not None:
+            admitted = [item for item in admitted if isinstance(item, Facet) or scope.allows(item)]
+        return admitted[: self.query.limit]
+
+    def note(self, admitted: int) -> str:
+        """Say how many hits were left out because of their types, beside those admitted; empty: none."""
+        if not self.flaws:
+            return ""
+        flawed = len(self.flaws)
+        return f"{flawed} of {admitted + flawed} hits were left out; the first: {self.flaws[0]}"
+
+    def _note_flaw(self, hit: Hit) -> str:
+        flaw = flaw_of(hit.document)
+        if flaw:
+            self.flaws.append(flaw)
+        return flaw
+
+    def _admit(self, hit: Hit) -> Hit | None:
+        document = self.label(hit.document) if self._labels else hit.document
+        scope = self.query.scope
+        if scope is not None and not scope.allows(document):
+            return None  # not counted: the caller must not learn that there is something
+        if self._restricted and not self._passes(document):
             self.withheld += 1
             return None
-        return hit
+        return hit if document is hit.document else hit.replace(document=document)
 
     def _passes(self, document: Document) -> bool:
         query = self.query
@@ -58,27 +97,28 @@ class Arrival:
         return passes(document, query.filters, query.labels)
 
     def label(self, document: Document) -> Document:
-        """Fill what the document does not say of itself from its source's table, which may only tighten what
-        it does say.
-        """
+        """Fill labels a document lacks from the table of its source, which may only tighten those it has."""
         keys = self.keys
-        assert isinstance(keys, SourceKeys)
+        if not isinstance(keys, SourceKeys):
+            return document
         changes: dict[str, Any] = {}
         if keys.kind and document.kind == "document":
             changes["kind"] = keys.kind
         if keys.trust and document.trust is None:
             changes["trust"] = keys.trust
-        changes |= self._access(document)
+        changes |= self._access_labels(document)
         return document.replace(**changes) if changes else document
 
-    def _access(self, item: Document | Fact | Entity) -> dict[str, Any]:
+    def _labelled(self, item: Fact | Entity) -> Fact | Entity:
+        changes = self._access_labels(item) if self.keys is not None else {}
+        return item.replace(**changes) if changes else item
+
+    def _access_labels(self, item: Document | Fact | Entity) -> dict[str, Any]:
         keys = self.keys
-        assert keys is not None
         changes: dict[str, Any] = {}
-        if keys.tenant and item.tenant in (
-            None,
-            SHARED,
-        ):  # what is everybody's says the table, not the document
+        if keys is None:
+            return changes
+        if keys.tenant and item.tenant in (None, SHARED):  # only the table may say that something is shared
             changes["tenant"] = keys.tenant
         if keys.compartment and not item.compartment:
             changes["compartment"] = keys.compartment
@@ -86,39 +126,67 @@ class Arrival:
             changes["sensitivity"] = keys.sensitivity
         return changes
 
-    def labelled(self, found: Sequence[Any]) -> list[Any]:
-        """The same for facts, entities and facets."""
-        if not isinstance(found, list | tuple) or not all(
-            isinstance(item, Fact | Facet | Entity) for item in found
-        ):
-            raise ContractError(
-                "facts(), facets() and entities() must return sequences of those", law="facts returns facts"
-            )
-        kept = []
-        for item in found:
-            if isinstance(item, Facet):
-                kept.append(item)
-                continue
-            changes = self._access(item) if self.keys is not None else {}
-            labelled = item.replace(**changes) if changes else item
-            if self.query.scope is not None and not self.query.scope.allows(labelled):
-                continue
-            kept.append(labelled)
-        return kept[: self.query.limit]
-
-
-def checked(found: Sequence[Hit]) -> Sequence[Hit]:
-    """Return what `search()` returned. Raises ContractError for what is no answer at all."""
-    if not isinstance(found, _LISTED) or not {*map(type, found)} <= _HIT:
-        raise ContractError("search() must return a sequence of hits", law="search returns hits")
-    return found
-
-
-_HIT = {Hit}
-_LISTED = (list, tuple)
-
 
 def _level(sensitivity: str | None) -> int:
     if not sensitivity:
         return 0
     return SENSITIVITIES.index(sensitivity) if sensitivity in SENSITIVITIES else len(SENSITIVITIES)
+
+
+def flaw_of(document: Any) -> str:
+    """Say what is wrong with the types of a document's fields; empty: nothing."""
+    if type(document) is not Document:
+        return f"the document is {_type_name(document)}, not a Document"
+    for name in _TEXTS:
+        value = getattr(document, name)
+        if type(value) is not str:
+            return f"{name} is {_type_name(value)}, not a text"
+    for name in _OPTIONAL_TEXTS:
+        value = getattr(document, name)
+        if value is not None and type(value) is not str:
+            return f"{name} is {_type_name(value)}, not a text"
+    for name in _TEXT_TUPLES:
+        if not _is_texts(getattr(document, name)):
+            return f"{name} is not a tuple of texts"
+    for name in ("updated_at", "synced_at"):
+        value = getattr(document, name)
+        if value is not None and not isinstance(value, datetime):
+            return f"{name} is {_type_name(value)}, not a datetime"
+    untrusted: object = document.untrusted
+    if type(untrusted) is not bool:
+        return f"untrusted is {_type_name(untrusted)}, not true or false"
+    metadata: object = document.metadata
+    return "" if isinstance(metadata, Mapping) else f"metadata is {_type_name(metadata)}, not a mapping"
+
+
+def _is_texts(value: Any) -> bool:
+    return type(value) in (tuple, list) and all([type(item) is str for item in value])
+
+
+def _has_plain_types(d: Any) -> bool:
+    """Whether the types of a document are those that nearly all have: `flaw_of` decides about all others."""
+    return (
+        type(d) is Document
+        and type(d.content)
+        is type(d.id)
+        is type(d.url)
+        is type(d.title)
+        is type(d.snippet)
+        is type(d.kind)
+        is str
+        and type(d.media_type) is str
+        and (d.parent is None or type(d.parent) is str)
+        and (d.language is None or type(d.language) is str)
+        and (d.tenant is None or type(d.tenant) is str)
+        and (d.compartment is None or type(d.compartment) is str)
+        and (d.sensitivity is None or type(d.sensitivity) is str)
+        and (d.trust is None or type(d.trust) is str)
+        and d.path == d.keywords == d.labels == d.links == ()
+        and d.updated_at is d.synced_at is None
+        and type(d.metadata) is dict
+        and type(d.untrusted) is bool
+    )
+
+
+def _type_name(value: object) -> str:
+    return "None" if value is None else f"{type(value).__name__}"

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from contextrouter.model import Citation, Envelope, Fact
-from contextrouter.pipeline.lanes import split
+from contextrouter.pipeline.envelopes import split
 from contextrouter.text.prompt_injection import Fence, clean
 
 CUT = " […]"
@@ -92,75 +92,96 @@ def assemble(
 ) -> Assembled:
     """Number, cite and join the live ones among `selected`. `budget` 0: everything goes in, nothing is
     counted.
+
+    `count(text)` gives tokens, `truncate(text, tokens)` the beginning of a text.
     """
-    done = Assembled()
     live, _ = split(selected)
-    blocks: list[str] = []
-    count = count if budget else None
-    lines, fact_tokens = _fact_lines(facts, budget // _FACT_SHARE if live else budget, count, done)
-    left = budget - fact_tokens
-    fence = _fence(live)
-    kept, citations = done.envelopes, done.citations
+    writer = _Writer(_fence(live), budget, count, truncate)
+    writer.add_facts(facts, budget // _FACT_SHARE if live else budget)
     for envelope in live:
-        citation, block = _cited(len(blocks) + 1, envelope)
-        whole, mine = block, None
-        if fence is not None and envelope.document.untrusted:
-            mine = fence
-            whole = mine.around(block)
-        if count is not None:
-            extra = 0 if mine is None or done.fenced else _cost(mine.notice, left, count)
-            tokens = count(whole)
-            cost = tokens + BETWEEN + extra
-            if cost > left and not blocks and truncate is not None:
-                over = extra + (0 if mine is None else _cost(mine.around(""), left, count))
-                block = _shortened(block, envelope, left - over, count, truncate)
-                whole = block if mine is None else mine.around(block)
-                done.cut, cost, tokens = True, left, count(whole)
-            elif cost > left:
-                done.lost.append(envelope.drop(OVER))
-                continue
-            left -= cost
+        writer.add_document(envelope)
+    return writer.finish()
+
+
+class _Writer:
+    """Writes blocks while tokens are left. `fence` stands around the documents that strangers wrote."""
+
+    def __init__(
+        self, fence: Fence | None, budget: int, count: Count | None, truncate: Truncate | None
+    ) -> None:
+        self.fence, self.left, self.truncate = fence, budget, truncate
+        self.count = count if budget else None
+        self.result = Assembled()
+        self.blocks: list[str] = []
+        self.fact_lines: list[str] = []
+
+    def add_facts(self, facts: Sequence[Fact], budget: int) -> None:
+        """Add a line for each fact, as many as fit into `budget`."""
+        count, cost = self.count, 0
+        if count is not None and facts:
+            cost = self._cost(FACTS_HEADING) + 1
+        for fact in facts:
+            line = f"- {_one_line(fact.subject)} — {_one_line(fact.predicate)} — {_one_line(fact.object)}"
+            line += _validity(fact)
+            if count is not None:
+                line_cost = count(line) + 1
+                if cost + line_cost > budget:
+                    break
+                cost += line_cost
+            self.fact_lines.append(line)
+            self.result.facts.append(fact)
+        self.result.lost_facts = list(facts[len(self.fact_lines) :])
+        if self.fact_lines:
+            self.left -= cost
+
+    def add_document(self, envelope: Envelope) -> None:
+        """Add a document if it fits. The best one always does: it is cut where it must be."""
+        result = self.result
+        citation, block = _cited(len(self.blocks) + 1, envelope)
+        fence = self.fence if envelope.document.untrusted else None
+        whole = block if fence is None else fence.around(block)
+        if self.count is not None:
+            notice = 0 if fence is None or result.fenced else self._cost(fence.notice)
+            tokens = self.count(whole)
+            cost = tokens + BETWEEN + notice
+            if cost > self.left and not self.blocks and self.truncate is not None:
+                frame = notice + (0 if fence is None else self._cost(fence.around("")))
+                block = self._cut(block, self.left - frame)
+                whole = block if fence is None else fence.around(block)
+                result.cut, cost, tokens = True, self.left, self.count(whole)
+            elif cost > self.left:
+                result.lost.append(envelope.drop(OVER))
+                return
+            self.left -= cost
             citation = citation.replace(tokens=tokens)
-        if mine is not None:
-            _noted(envelope, done)
-        blocks.append(whole)
-        kept.append(envelope)
-        citations.append(citation)
-    if lines:
-        blocks.append("\n".join([FACTS_HEADING, *lines]))
-    if fence is not None and done.fenced:
-        blocks.insert(0, fence.notice)
-    done.text = "\n\n".join(blocks)
-    if count is not None:
-        done.tokens = count(done.text)
-    return done
+        if fence is not None:
+            _note_cleaning(envelope, result)
+        self.blocks.append(whole)
+        result.envelopes.append(envelope)
+        result.citations.append(citation)
 
+    def finish(self) -> Assembled:
+        """Join the blocks: the notice of the fence first, facts last."""
+        result, blocks = self.result, self.blocks
+        if self.fact_lines:
+            blocks.append("\n".join([FACTS_HEADING, *self.fact_lines]))
+        if self.fence is not None and result.fenced:
+            blocks.insert(0, self.fence.notice)
+        result.text = "\n\n".join(blocks)
+        if self.count is not None:
+            result.tokens = self.count(result.text)
+        return result
 
-def _cost(text: str, left: int, count: Count) -> int:
-    return count(text) + BETWEEN
+    def _cost(self, text: str) -> int:
+        assert self.count is not None
+        return self.count(text) + BETWEEN
 
-
-def _fact_lines(
-    facts: Sequence[Fact], budget: int, count: Count | None, done: Assembled
-) -> tuple[list[str], int]:
-    lines: list[str] = []
-    if not facts:
-        return lines, 0
-    used = _cost(FACTS_HEADING, budget, count) + 1 if count is not None else 0
-    for fact in facts:
-        line = (
-            f"- {_one_line(fact.subject)} — {_one_line(fact.predicate)} —"
-            f" {_one_line(fact.object)}{_validity(fact)}"
-        )
-        if count is not None:
-            cost = count(line) + 1
-            if used + cost > budget:
-                break
-            used += cost
-        lines.append(line)
-        done.facts.append(fact)
-    done.lost_facts = list(facts[len(lines) :])
-    return lines, used if lines else 0
+    def _cut(self, block: str, budget: int) -> str:
+        assert self.count is not None
+        assert self.truncate is not None
+        limit = budget - self.count(CUT)
+        text = self.truncate(block, max(1, limit)).rstrip() + CUT
+        return text if limit > 0 else CUT.strip()
 
 
 def _validity(fact: Fact) -> str:
@@ -183,7 +204,7 @@ def _fence(live: Sequence[Envelope]) -> Fence | None:
     )
 
 
-def _noted(envelope: Envelope, done: Assembled) -> None:
+def _note_cleaning(envelope: Envelope, done: Assembled) -> None:
     """Count a document of strangers, and what was taken out of it."""
     document = envelope.document
     done.fenced += 1
@@ -221,9 +242,3 @@ def _escaped(match: re.Match[str]) -> str:
     while at >= 0 and (text[at] in _MARGIN or text[at].isspace()) and text[at] not in _ENDS:
         at -= 1
     return match[0] if at >= 0 and text[at] not in _ENDS else "\\" + match[0]
-
-
-def _shortened(block: str, envelope: Envelope, budget: int, count: Count, truncate: Truncate) -> str:
-    limit = budget - count(CUT)
-    cut = truncate(block, max(1, limit)).rstrip() + CUT
-    return cut if limit > 0 else CUT.strip()

@@ -1,81 +1,72 @@
-"""Between steps 4 and 5: one scale for what sources found that hold different documents.
+"""Calibration: one scale for the scores of sources that hold different documents.
 
-Each source scores on its own scale and has its own number one, so that neither scores nor ranks say which of
-two number ones is better. Here all candidates are scored alike: by BM25 with the term statistics of all
-sources together, which gives the scores that one index over everything would give; and by the similarity of
-vectors, where all sources have the same embedder. Where candidates bring their vectors along, both make one
-score. What comes of it is the source `calibrated`, with a list for each scale, which fusion weighs like any
+Each source scores on its own scale and has its own best hit, so neither scores nor ranks say which of two
+best hits is better. Here all candidates are scored alike: by BM25 with the term statistics of all sources
+together, which gives the scores that one index over everything would give; and by the similarity of vectors,
+where all sources have the same embedder. The result is the source `calibrated`, which fusion weighs like any
 other.
 """
 
 from __future__ import annotations
 
-import asyncio
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
-from time import monotonic
 
 from contextrouter.contracts import Embedder, FactSource, Source, TermStatistics
-from contextrouter.model import Document, Envelope, Hit, RankedList, Vector
-from contextrouter.pipeline.deduplication import Pool
+from contextrouter.model import Hit, RankedList, Vector
+from contextrouter.pipeline.candidates import Candidates
+from contextrouter.pipeline.deadline import Deadline
+from contextrouter.pipeline.engine import Engine
 from contextrouter.pipeline.fusion import leg_weight
-from contextrouter.pipeline.term_statistics import Reported
 from contextrouter.scope import Scope
 from contextrouter.settings import CALIBRATED, Rag
 from contextrouter.text import analysis, bm25, query_syntax
-from contextrouter.text.stemming import begins, stem
+from contextrouter.text.term_counter import READ, TermCounter
 from contextrouter.vectors import Near, can_compare
 
 MOST = 2_000
 """Candidates that are scored; of more, as many from the head of each list."""
-READ = 20_000
-"""Characters of a candidate that are read."""
-TITLE, PATH = 3, 2
-"""How often a term counts in the title and in the heading path, as the stores count it."""
 BEST = 5
 """How many of a source's best candidates speak for the source."""
 
 
 async def calibrate(
-    envelopes: Sequence[Envelope],
+    candidates: Candidates,
     rag: Rag,
-    sources: Mapping[str, Source | FactSource],
-    reported: Reported,
-    scope: Scope | None,
-    profiles: dict[str, Mapping[str, float]],
-    until: float,
-    asked: Mapping[str, Vector] = {},
-    embedders: Mapping[str, Embedder] = {},
-) -> str:
-    """Put documents that come from `dedupe` on one scale; return what was done, "" where one source answered.
+    engine: Engine,
+    *,
+    scope: Scope | None = None,
+    deadline: Deadline | None = None,
+    vectors: Mapping[str, Vector] = {},
+) -> tuple[str, Mapping[str, float]]:
+    """Put documents of several sources on one scale: add calibrated lists to the candidates.
 
-    Statistics are those of what `scope` allows. `profiles` maps a source to the leg weights of its embedder;
-    those of the lists that are added are put there as well. `asked` is the question's vector by the name of
-    the embedder; with `[rag] calibrate_embed` that one of `embedders` is asked for vectors that are missing.
+    Returns what was done, for the trace ("" where one source answered), and the leg weights of the lists that
+    were added. Statistics are those of what `scope` allows. `vectors` are the question's, by the name of the
+    embedder; with `[rag] calibrate_embed` that embedder is asked for the vectors of candidates that have
+    none.
     """
-    if not isinstance(envelopes, Pool) or not apart(envelopes):
-        return ""
-    lists = [ranked for ranked in envelopes.lists if ranked.hits]
-    words = query_syntax.words_of({ranked.query: None for ranked in envelopes.lists})
-    told = await reported.of(list(dict.fromkeys(ranked.source for ranked in lists)), words, scope, until)
-    # The whole question has more words than any part of it; the name only says what the list is about.
-    longest = max([ranked.query for ranked in lists], key=len)
-    calibration = Calibration(envelopes, longest, rag, sources, told, profiles, asked)
-    trouble = await calibration.embed(embedders, until) if rag.calibrate_embed else ""
-    note = calibration.add() + trouble
-    profiles[CALIBRATED] = calibration.profile
-    return note
+    if not several_sources(candidates):
+        return "", {}
+    deadline = deadline or Deadline()
+    names = list(dict.fromkeys(ranked.source for ranked in candidates.lists if ranked.hits))
+    words = query_syntax.words_of({ranked.query: None for ranked in candidates.lists})
+    statistics = await engine.statistics.statistics(names, words, scope, deadline)
+    calibration = Calibration(
+        candidates, rag, engine.sources, statistics, profiles=engine.profiles, vectors=vectors
+    )
+    trouble = await calibration.embed(engine.embedders, deadline) if rag.calibrate_embed else ""
+    return calibration.add() + trouble, calibration.profile
 
 
-def apart(pool: Pool) -> bool:
+def several_sources(candidates: Candidates) -> bool:
     """Whether more than one source found something."""
-    first = next((ranked.source for ranked in pool.lists if ranked.hits), None)
-    return any(ranked.hits and ranked.source != first for ranked in pool.lists)
+    return len({ranked.source for ranked in candidates.lists if ranked.hits}) > 1
 
 
 class Calibration:
-    """Scores the documents of a pool and adds the lists that come of it to the pool.
+    """Scores candidates on one scale and adds the lists that come of it.
 
     `sources` are those that were asked, `statistics` what they reported of the words of the queries; a source
     that reported nothing is taken to hold what it returned. `profiles` are the leg weights of their
@@ -84,48 +75,50 @@ class Calibration:
 
     def __init__(
         self,
-        pool: Pool,
-        question: str,
+        candidates: Candidates,
         rag: Rag,
         sources: Mapping[str, Source | FactSource],
         statistics: Mapping[str, TermStatistics],
-        profiles: Mapping[str, Mapping[str, float]],
-        asked: Mapping[str, Vector] = {},
+        *,
+        profiles: Mapping[str, Mapping[str, float]] = {},
+        vectors: Mapping[str, Vector] = {},
     ) -> None:
-        self.pool, self.question, self.rag, self.sources, self.statistics = (
-            pool,
-            question,
-            rag,
-            sources,
-            statistics,
-        )
-        self.asked = asked
+        self.candidates, self.rag, self.sources = candidates, rag, sources
+        self.statistics, self.question_vectors = statistics, vectors
         self.embedded: dict[int, Vector] = {}
-        self.lists: list[tuple[RankedList, Sequence[int]]] = []
-        for ranked, numbers in zip(pool.lists, pool.numbers, strict=True):
-            weight = ranked.weight * leg_weight(
-                ranked.source, ranked.leg, rag, profiles.get(ranked.source, {})
-            )
+        self.lists: list[tuple[RankedList, list[int]]] = []
+        for ranked, row in zip(candidates.lists, candidates.rows, strict=True):
+            profile = profiles.get(ranked.source, {})
+            weight = ranked.weight * leg_weight(ranked.source, ranked.leg, rag, profile)
             if ranked.hits and weight > 0:
-                self.lists.append((ranked, numbers))
+                self.lists.append((ranked, row))
+        # The whole question has more words than any part of it; the name only says what the list is about.
+        queries = [ranked.query for ranked in candidates.lists if ranked.hits]
+        self.question = max(queries, key=len, default="")
         self.names = {ranked.source for ranked, _ in self.lists}
         self.profile = next((profiles[name] for name in sorted(self.names) if name in profiles), {})
 
-    async def embed(self, embedders: Mapping[str, Embedder], until: float) -> str:
+    async def embed(self, embedders: Mapping[str, Embedder], deadline: Deadline) -> str:
         """Have the best candidates that brought no vector embedded; return what went wrong, for the trace."""
         named = {self._embedder(name) for name in self.names} - {None}
         name = named.pop() if named else None
-        if named or name is None or name not in self.asked or name not in embedders or not self.lists:
+        if (
+            named
+            or name is None
+            or name not in self.question_vectors
+            or name not in embedders
+            or not self.lists
+        ):
             return ""
         known = self._brought(self.weights)
         lacking = sorted(
             (n for n in self.texts if n not in known), key=lambda number: (-self.texts[number], number)
         )
         best = lacking[: self.rag.calibrate_embed]
-        documents = [self.pool.documents[number] for number in best]
+        documents = [self.candidates.documents[number] for number in best]
         texts = ["\n".join(filter(None, (d.title, " > ".join(d.path), d.content[:READ]))) for d in documents]
         try:
-            async with asyncio.timeout(None if until == math.inf else until - monotonic()):
+            async with deadline.timeout():
                 vectors = await embedders[name].embed(texts) if texts else []
         except Exception as error:  # the order of words stands, whatever keeps the embedder from its work
             return f"; {len(best)} candidates were not embedded ({type(error).__name__})"
@@ -146,7 +139,7 @@ class Calibration:
             words = [self._ranked("text", self.question, _in_evidence(scores, found_by))] if scores else []
             made = [*words, *self._vectors()]
         for ranked, numbers in made:
-            self.pool.also(ranked, numbers)
+            self.candidates.add(ranked, numbers)
         if not made:
             return "ranks alone: no candidate has a word of the question, and no vectors can be compared"
         silent = sorted(self.names - {*self.statistics})
@@ -155,9 +148,9 @@ class Calibration:
             f"; statistics of what was returned for {', '.join(silent)}" if silent else ""
         )
 
-    def _ranked(self, leg: str, query: str, scores: Mapping[int, float]) -> tuple[RankedList, Sequence[int]]:
+    def _ranked(self, leg: str, query: str, scores: Mapping[int, float]) -> tuple[RankedList, list[int]]:
         ordered = sorted(scores, key=lambda number: (-scores[number], number))
-        documents = self.pool.documents
+        documents = self.candidates.documents
         hits = [Hit(document=documents[number], score=scores[number]) for number in ordered]
         moments = [ranked.retrieved_at for ranked, _ in self.lists if ranked.retrieved_at is not None]
         made = RankedList(
@@ -199,8 +192,8 @@ class Calibration:
         if not place:
             return {}
         weights = self.weights
-        reader = Reader(place)
-        read = {number: reader.read(self.pool.documents[number]) for number in weights}
+        reader = TermCounter(place)
+        read = {number: reader.count(self.candidates.documents[number]) for number in weights}
         idf = self._idf(place, {n: weights[n][1] for n in weights}, read)
         average = sum([length for _, length in read.values()]) / len(read) or 1.0
         asking = [{place[term] for term in found} for found in terms.values()]
@@ -222,7 +215,7 @@ class Calibration:
         embedders = {self._embedder(name) for name in self.names} - (
             {None} if self.rag.calibrate_embed else set()
         )
-        question = self.asked.get((embedders.pop() if embedders else None) or "")
+        question = self.question_vectors.get((embedders.pop() if embedders else None) or "")
         if embedders or question is None or not can_compare():
             return None
         near = Near(question, self._brought(candidates) | self.embedded)
@@ -300,11 +293,11 @@ class Calibration:
         source = self.sources.get(ranked.source)
         return isinstance(source, Source) and ranked.leg in source.vector_legs
 
-    def _vectors(self) -> Iterable[tuple[RankedList, Sequence[int]]]:
+    def _vectors(self) -> Iterable[tuple[RankedList, list[int]]]:
         """The lists of a vector leg as one, where every source has one and their scores are of one model and
         range.
         """
-        together: dict[str, list[tuple[RankedList, Sequence[int]]]] = {}
+        together: dict[str, list[tuple[RankedList, list[int]]]] = {}
         for ranked, numbers in self.lists:
             if self._by_vector(ranked):
                 together.setdefault(ranked.leg, []).append((ranked, numbers))
@@ -345,55 +338,3 @@ def _in_evidence(scores: Mapping[int, float], found_by: Mapping[int, frozenset[s
     return {
         number: score * max([evidence[name] for name in found_by[number]]) for number, score in scores.items()
     }
-
-
-def _folded(text: str) -> str:
-    """The words of a text in any order, parted by spaces; to fold what is not ASCII costs ten times as much,
-    so only that is.
-    """
-    if text.isascii():
-        return analysis.folded(text)
-    parts = text.split()
-    odd = [part for part in parts if not part.isascii()]
-    return f"{analysis.folded(' '.join(filter(str.isascii, parts)))} {analysis.folded(' '.join(odd))}"
-
-
-class Reader:
-    """Counts terms in texts. Words that could be of a term are looked for by how they begin, so that few are
-    looked at.
-    """
-
-    def __init__(self, terms: Iterable[str]) -> None:
-        self.place = {term: at for at, term in enumerate(terms)}
-        self.begun = [(" " + begins(term), term, at) for term, at in self.place.items()]
-
-    def read(self, document: Document) -> tuple[dict[int, float], int]:
-        """How often each term occurs, by place, fields weighted; and how many letters the document has."""
-        counts: dict[int, float] = {}
-        length = 0
-        for text, weight in (
-            (document.title, TITLE),
-            (" ".join(document.path), PATH),
-            (document.content[:READ], 1),
-        ):
-            if text:
-                folded = f" {_folded(text)} "
-                length += len(folded) - folded.count(" ")
-                self._count(folded, weight, counts)
-        return counts, length
-
-    def _count(self, folded: str, weight: int, counts: dict[int, float]) -> None:
-        if not folded.isascii() and analysis.has_unspaced(folded):
-            for term in analysis.analyse(folded):
-                if (place := self.place.get(term)) is not None:
-                    counts[place] = counts.get(place, 0.0) + weight
-            return
-        find = folded.find
-        for begin, term, at in self.begun:
-            start = find(begin)
-            while start >= 0:
-                end = find(" ", start + 1)
-                word = folded[start + 1 : end]
-                if word == term or (word.isalpha() and word.isascii() and stem(word) == term):
-                    counts[at] = counts.get(at, 0.0) + weight
-                start = find(begin, end)

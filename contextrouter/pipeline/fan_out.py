@@ -1,15 +1,15 @@
-"""Step 3: ask every source at once, inside one deadline. All concurrency of the request path is in this file.
+"""Fan-out: ask every source at once, inside one deadline. One task for each call.
 
-What has arrived is used; what is late is reported, cancelled and awaited; a failure is data. The scope is
-enforced on everything that arrives, whatever the source did with it.
+The router uses every answer that arrives in time. It cancels late calls and reports them as `timeout`. A
+failure is data: it becomes a report beside the answer, never an exception instead of it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from math import isfinite
+from math import inf, isfinite
 from time import monotonic
 from typing import Any
 
@@ -20,7 +20,6 @@ from contextrouter.contracts import (
     Embedder,
     FactSource,
     Partial,
-    Provider,
     Source,
     SupportsEntities,
     SupportsFacets,
@@ -28,9 +27,7 @@ from contextrouter.contracts import (
 from contextrouter.errors import ContextRouterError, ContractError, SourceTimeout
 from contextrouter.model import (
     Call,
-    Entity,
     Facet,
-    Fact,
     Harvest,
     Hit,
     Intent,
@@ -38,10 +35,14 @@ from contextrouter.model import (
     Query,
     RankedList,
     SourceReport,
+    Status,
     Vector,
 )
-from contextrouter.pipeline.admission import Arrival, checked
-from contextrouter.pipeline.slots import Limits, Overloaded
+from contextrouter.pipeline.admission import Admission
+from contextrouter.pipeline.circuit_breaker import CircuitBreaker
+from contextrouter.pipeline.deadline import Deadline
+from contextrouter.pipeline.engine import Engine
+from contextrouter.pipeline.slots import Overloaded
 from contextrouter.runtime.masking import mask
 
 MARGIN = 0.05
@@ -49,7 +50,7 @@ MARGIN = 0.05
 has.
 """
 GRACE = 0.05
-"""Seconds given to cancelled calls to end. One that does not is kept an eye on, and ended with the router."""
+"""Seconds in which cancelled calls may end. One that does not is kept and ended with the router."""
 
 _STRUCTURED = frozenset((FACTS, FACETS, ENTITIES))
 
@@ -60,275 +61,221 @@ Embed = Callable[[str, Embedder, Sequence[str]], Awaitable[Sequence[Vector]]]
 
 async def fan_out(
     plan: Plan,
-    sources: Mapping[str, Source | FactSource],
-    embedders: Mapping[str, Embedder],
+    engine: Engine,
+    deadline: Deadline | None = None,
     *,
-    deadline: float | None = None,
-    limits: Limits | None = None,
     on_report: OnReport | None = None,
     embed: Embed | None = None,
 ) -> Harvest:
-    """Make the plan's calls and return what came back by `deadline` (on `time.monotonic()`), lists in the
-    order of the plan.
+    """Make the plan's calls and return what came back by `deadline`, lists in the order of the plan.
 
     Vector legs start as soon as their embedder has answered, the others at once.
     """
-    run = _Run(plan, sources, embedders, deadline, limits or Limits(), on_report, embed)
-    return await run.harvest()
+    return await _FanOut(plan, engine, deadline or Deadline(), on_report, embed).harvest()
 
 
-class _Run:
+class _Outcome:
+    """How one call ended: its report, and its ranked list or its facts."""
+
+    __slots__ = ("items", "ranked", "report")
+
+    def __init__(self) -> None:
+        self.report: SourceReport | None = None
+        self.ranked: RankedList | None = None
+        self.items: list[Any] = []
+
+
+class _FanOut:
     """One fan-out."""
 
     def __init__(
-        self,
-        plan: Plan,
-        sources: Mapping[str, Source | FactSource],
-        embedders: Mapping[str, Embedder],
-        deadline: float | None,
-        limits: Limits,
-        on_report: OnReport | None,
-        embed: Embed | None = None,
+        self, plan: Plan, engine: Engine, deadline: Deadline, on_report: OnReport | None, embed: Embed | None
     ) -> None:
-        self.plan, self.embedders = plan, embedders
-        self.sources: Mapping[str, Any] = sources  # what a call asks of one is what its leg says it has
-        self.deadline, self.limits, self.on_report, self.embed = deadline, limits, on_report, embed
+        self.plan, self.engine, self.deadline = plan, engine, deadline
+        self.on_report, self.embed = on_report, embed
         self.started = monotonic()
-        left = None if deadline is None else max(0.0, deadline - self.started)
-        self.told = None if left is None or deadline is None else deadline - min(0.05, left * MARGIN)
-        self.results: list[Any] = [None] * len(plan.calls)
-        self._queries: dict[int, Query] = {}
-        self.reports: list[SourceReport | None] = [None] * len(plan.calls)
+        self.source_deadline = deadline.at - min(0.05, deadline.left() * MARGIN)
         self.vectors: dict[str, asyncio.Task[Mapping[str, Vector]]] = {}
-        self.tasks: list[asyncio.Task[None]] = []
-        self.to_make = iter(enumerate(plan.calls))  # calls that nobody has begun
-        self.left: int
-        self.over: asyncio.Future[None]
-        self.timer: asyncio.TimerHandle | None = None
         self.ending = False
+        self._queries: dict[int, Query] = {}
 
     async def harvest(self) -> Harvest:
         skipped = [_skipped(name, why, self.plan.intent) for name, why in self.plan.excluded.items()]
-        if self.on_report is not None:
-            for report in skipped:
-                self.on_report(report)
-        if self.plan.calls:
-            await self._run()
-        return self._gathered(skipped)
+        for report in skipped:
+            self._publish(report)
+        outcomes = [_Outcome() for _ in self.plan.calls]
+        if outcomes:
+            await self._run(outcomes)
+        return _harvest(self.plan, outcomes, skipped)
 
-    async def _run(self) -> None:
+    async def _run(self, outcomes: Sequence[_Outcome]) -> None:
         loop = asyncio.get_running_loop()
         for name, texts in self._texts().items():
             self.vectors[name] = loop.create_task(self._embed(name, texts))
-        self.left, self.over = len(self.plan.calls), loop.create_future()
-        self.tasks.append(loop.create_task(self._in_turn()))
-        loop.call_soon(self._spread)  # runs after the first step of that task
+        pairs = list(zip(self.plan.calls, outcomes, strict=True))
+        tasks = [loop.create_task(self._ask(call, outcome)) for call, outcome in pairs]
+        timeout = None if self.deadline.at == inf else self.deadline.left()
         try:
-            await self.over
+            await asyncio.wait(tasks, timeout=timeout)
         finally:
             self.ending = True
-            if self.timer is not None:
-                self.timer.cancel()
-            late = [task for task in self.tasks if not task.done()]
+            late = {task for task in tasks if not task.done()}
             if late or self.vectors:
-                await self._end({*late, *self.vectors.values()})
-        for task in self.tasks:
+                await self._cancel({*late, *self.vectors.values()})
+        for task in tasks:
             if task.done() and not task.cancelled() and (error := task.exception()) is not None:
                 raise error  # a fault of this program, not of a source
-        for index, call in enumerate(self.plan.calls):
-            if self.reports[index] is None:
-                self._cut_off(index, call)
+        for call, outcome in pairs:
+            if outcome.report is None:
+                self._cut_off(call, outcome)
 
-    async def _in_turn(self) -> None:
-        """Make calls one after the other for as long as each is answered without waiting: a task for each
-        would cost more.
-        """
-        task = asyncio.current_task()
-        for index, call in self.to_make:
-            await self._ask(index, call)
-            if task is None or task.cancelling():  # the source's doing; it must not reach the next call
-                return
-
-    def _spread(self) -> None:
-        """A call waits: give each of those behind it a task, so that all wait at once, until the deadline."""
-        if self.ending or not self.left:
-            return
-        loop = asyncio.get_running_loop()
-        if self.deadline is not None:
-            self.timer = loop.call_later(self.deadline - monotonic(), self._cut)
-        for index, call in self.to_make:
-            self.tasks.append(loop.create_task(self._ask(index, call)))
-
-    def _cut(self) -> None:
-        """No longer wait: every call has ended, or the time is over."""
-        if not self.over.done():
-            self.over.set_result(None)
-
-    async def _end(self, tasks: set[asyncio.Task[Any]]) -> None:
-        """Cancel, and wait a little. Ends the embedding as well: whoever waits for it has ended."""
+    async def _cancel(self, tasks: set[asyncio.Task[Any]]) -> None:
+        """Cancel and wait a little. The embedding ends as well: nobody waits for it any more."""
         running = {task for task in tasks if not task.done()}
         for task in running:
             task.cancel()
         if running:
-            _, left = await asyncio.wait(running, timeout=GRACE)
-            self.limits.keep(left)
+            _, stubborn = await asyncio.wait(running, timeout=GRACE)
+            self.engine.limits.abandon(stubborn)
         for task in tasks - running:
             if not task.cancelled():
-                task.exception()
+                task.exception()  # read, so that the event loop does not report it as lost
 
     def _texts(self) -> dict[str, list[str]]:
-        """The texts each embedder is needed for."""
+        """Return the texts that each embedder is needed for."""
         texts: dict[str, dict[str, None]] = {}
         for call in self.plan.calls:
-            if call.query.leg in _STRUCTURED:
-                continue
-            source = self.sources[call.source]
-            if source.embedder and call.query.leg in source.vector_legs:
-                texts.setdefault(source.embedder, {})[call.query.text] = None
-        return {name: list(found) for name, found in texts.items()}
+            if (embedder := self._embedder_of(call)) is not None:
+                texts.setdefault(embedder, {})[call.query.text] = None
+        return {name: list(distinct) for name, distinct in texts.items()}
+
+    def _embedder_of(self, call: Call) -> str | None:
+        """Return the name of the embedder whose vector this call needs."""
+        if call.query.leg in _STRUCTURED:
+            return None
+        source: Any = self.engine.sources[call.source]  # a source with this leg has hits
+        embedder: str | None = source.embedder
+        return embedder if embedder and call.query.leg in source.vector_legs else None
 
     async def _embed(self, name: str, texts: list[str]) -> Mapping[str, Vector]:
-        if name not in self.embedders:
-            raise ContractError(
-                f"embedder {name!r} is not defined; defined embedders: {', '.join(self.embedders) or 'none'}"
-            )
-        if self.limits.ready is not None:
-            await self.limits.ready("embedder", name)
-        embedder = self.embedders[name]
-        vectors = await (
-            self.embed(name, embedder, texts) if self.embed else embedder.embed(texts, query=True)
-        )
+        embedders = self.engine.embedders
+        if name not in embedders:
+            known = ", ".join(embedders) or "none"
+            raise ContractError(f"embedder {name!r} is not defined; defined embedders: {known}")
+        await self.engine.ensure_open("embedder", name, Deadline())
+        embedder = embedders[name]
+        if self.embed is not None:
+            vectors = await self.embed(name, embedder, texts)
+        else:
+            vectors = await embedder.embed(texts, query=True)
         if len(vectors) != len(texts):
             raise ContractError(f"embedder {name!r} returned {len(vectors)} vectors for {len(texts)} texts")
         return dict(zip(texts, vectors, strict=True))
 
-    async def _ask(self, index: int, call: Call) -> None:
-        """Make one call and report how it ended, to the caller and to the breaker."""
+    async def _ask(self, call: Call, outcome: _Outcome) -> None:
+        """Make one call and report how it ended, to the caller and to the circuit breaker."""
         started = monotonic()
-        breaker = self.limits.breaker(call.source, call.query.leg)
+        breaker = self.engine.limits.breaker(call.source, call.query.leg)
+        if why := breaker.refuses():
+            self._report(call, outcome, "open", started, error=why)
+            return
         try:
-            if not breaker.closed and (why := breaker.refuses()):
-                self._report(index, call, "open", started, error=why)
-                return
             if call.timeout is None:
-                await self._answer(index, call, started)
+                await self._answer(call, outcome, started)
             else:
                 async with asyncio.timeout(call.timeout):
-                    await self._answer(index, call, started)
-            breaker.worked()
+                    await self._answer(call, outcome, started)
+            breaker.succeed()
         except asyncio.CancelledError:
-            breaker.left()
+            breaker.abandon()
             if not self.ending:
                 why = "the source cancelled its own call"
-                self._report(index, call, "error", started, error=why)
-                breaker.failed(why)
+                self._report(call, outcome, "error", started, error=why)
+                breaker.fail(why)
             raise
         except Exception as error:
-            late = isinstance(error, TimeoutError | SourceTimeout)
-            why = (
-                f"no answer within {monotonic() - started:.3f} s"
-                if isinstance(error, TimeoutError)
-                else self._why(error)
-            )
-            self._report(index, call, "timeout" if late else "error", started, error=why)
-            if isinstance(error, Overloaded) or (late and monotonic() - started < self._patience(call)):
-                breaker.left()
-            else:
-                breaker.failed(why)
-        finally:
-            self.left -= 1
-            if not self.left:
-                self._cut()
+            self._fail(call, outcome, error, started, breaker)
 
-    def _patience(self, call: Call) -> float:
-        """Seconds a call must have had for its lateness to count against the source; a hurried caller proves
-        nothing.
+    def _fail(
+        self, call: Call, outcome: _Outcome, error: Exception, started: float, breaker: CircuitBreaker
+    ) -> None:
+        elapsed = monotonic() - started
+        late = isinstance(error, TimeoutError | SourceTimeout)
+        why = f"no answer within {elapsed:.3f} s" if isinstance(error, TimeoutError) else self._why(error)
+        self._report(call, outcome, "timeout" if late else "error", started, error=why)
+        patience = self.engine.limits.patience
+        if call.timeout is not None:
+            patience = min(patience, 0.9 * call.timeout)
+        # A caller in a hurry, or too many callers, prove nothing about the source.
+        if isinstance(error, Overloaded) or (late and elapsed < patience):
+            breaker.abandon()
+        else:
+            breaker.fail(why)
+
+    def _cut_off(self, call: Call, outcome: _Outcome) -> None:
+        """Report a call that was cancelled at the deadline. It counts against a source that had enough
+        time.
         """
-        return self.limits.patience if call.timeout is None else min(self.limits.patience, 0.9 * call.timeout)
-
-    def _cut_off(self, index: int, call: Call) -> None:
-        """Report a call that was cut at the deadline. It counts against a source that had its time."""
         why = "no answer by the request's deadline"
-        self._report(index, call, "timeout", error=why)
-        if monotonic() - self.started >= self.limits.patience:
-            self.limits.breaker(call.source, call.query.leg).failed(why)
+        self._report(call, outcome, "timeout", self.started, error=why)
+        limits = self.engine.limits
+        if monotonic() - self.started >= limits.patience:
+            limits.breaker(call.source, call.query.leg).fail(why)
 
     def _why(self, error: Exception) -> str:
         text = str(error) or repr(error)
         if not isinstance(error, ContextRouterError):
             text = f"{type(error).__name__}: {text}"
-        return " ".join(mask(text, self.limits.secrets).split())[:500]
+        return " ".join(mask(text, self.engine.secrets).split())[:500]
 
-    async def _answer(self, index: int, call: Call, started: float) -> None:
-        """Ask when there are slots for it, and keep what came back."""
-        limits, source = self.limits, self.sources[call.source]
-        own, overall = limits.per_source.get(call.source), limits.overall
-        if own is not None and not own.taken_at_once():
-            await own.take()
-        try:
-            if not overall.taken_at_once():
-                await overall.take()
-            try:
-                if limits.closed and limits.ready is not None:
-                    await limits.ready(_kind(source), call.source)
-                if call.query.leg in _STRUCTURED:
-                    answer = await self._structured(source, self._told(call.query, call.timeout, None))
-                else:
-                    vector = await self._vector(source, call.query) if source.embedder else None
-                    answer = await source.search(self._told(call.query, call.timeout, vector))
-            finally:
-                overall.give()
-        finally:
-            if own is not None:
-                own.give()
-        if call.query.leg in _STRUCTURED:
-            self._keep_structured(index, call, answer, started)
+    async def _answer(self, call: Call, outcome: _Outcome, started: float) -> None:
+        """Ask the source when there are slots for it, and keep what may go on."""
+        engine, leg = self.engine, call.query.leg
+        source: Any = engine.sources[call.source]
+        answer: Any
+        async with engine.limits.slots(call.source):
+            if engine.plugins.closed:
+                await engine.ensure_open(engine.kinds[call.source], call.source, Deadline())
+            if leg in _STRUCTURED:
+                answer = await self._structured(source, self._query(call, None))
+            else:
+                answer = await source.search(self._query(call, await self._vector(call)))
+        admission = Admission(call.query, engine.source_keys.get(call.source))
+        if leg in _STRUCTURED:
+            items = admission.facts(answer)
+            outcome.items = [
+                item if isinstance(item, Facet) else item.replace(source=call.source) for item in items
+            ]
+            self._report(call, outcome, "ok", started, count=len(items))
         else:
-            self._keep_hits(index, call, answer, started)
+            self._keep_hits(call, outcome, answer, admission, started)
 
-    async def _vector(self, source: Source, query: Query) -> Vector | None:
-        if source.embedder is None or query.leg not in source.vector_legs:
+    async def _vector(self, call: Call) -> Vector | None:
+        embedder = self._embedder_of(call)
+        if embedder is None:
             return None
-        return (await asyncio.shield(self.vectors[source.embedder]))[query.text]
+        return (await asyncio.shield(self.vectors[embedder]))[call.query.text]
 
-    def _keep_hits(self, index: int, call: Call, found: Sequence[Hit], started: float) -> None:
-        query, name, withheld = call.query, call.source, 0
-        if (
-            name in self.limits.labelled
-            or query.scope is not None
-            or query.period is not None
-            or query.filters
-            or query.labels
-        ):
-            arrival = Arrival(query, self.limits.keys.get(name))
-            hits, withheld = arrival.hits(found), arrival.withheld
-        else:
-            hits = checked(found)
-            if len(hits) > query.limit:
-                hits = hits[: query.limit]
-        scale = _scale(self.sources[name], query.leg)
-        self.results[index] = RankedList(
-            source=name,
+    def _keep_hits(
+        self, call: Call, outcome: _Outcome, answer: Sequence[Hit], admission: Admission, started: float
+    ) -> None:
+        hits = admission.hits(answer)
+        query = call.query
+        outcome.ranked = RankedList(
+            source=call.source,
             leg=query.leg,
             query=query.text,
             hits=hits,
             weight=call.weight,
-            score_range=scale,
+            score_range=_score_range(self.engine.sources[call.source], query.leg),
             retrieved_at=datetime.now(UTC),
         )
-        if isinstance(found, Partial):
-            reason = mask(found.reason, self.limits.secrets)
-            self._report(index, call, "partial", started, count=len(hits), withheld=withheld, error=reason)
-        else:
-            self._report(index, call, "ok", started, count=len(hits), withheld=withheld)
-
-    def _keep_structured(self, index: int, call: Call, found: Sequence[Any], started: float) -> None:
-        arrival = Arrival(call.query, self.limits.keys.get(call.source))
-        answer = arrival.labelled(found)
-        self.results[index] = [
-            item if isinstance(item, Facet) else item.replace(source=call.source) for item in answer
-        ]
-        self._report(index, call, "ok", started, count=len(answer))
+        missing = mask(answer.reason, self.engine.secrets) if isinstance(answer, Partial) else ""
+        error = "; ".join(filter(None, (missing, admission.note(len(hits)))))
+        status: Status = "partial" if error or isinstance(answer, Partial) else "ok"
+        self._report(
+            call, outcome, status, started, count=len(hits), error=error, withheld=admission.withheld
+        )
 
     async def _structured(self, source: Source | FactSource, query: Query) -> Sequence[Any]:
         if query.leg == FACTS and isinstance(source, FactSource):
@@ -339,109 +286,69 @@ class _Run:
             return await source.entities(query)
         raise ContractError(f"leg {query.leg!r} is not one this source has")
 
-    def _told(self, query: Query, timeout: float | None, vector: Vector | None) -> Query:
-        """The query with its vector and the deadline the source is told."""
-        told = self.told
-        if timeout is None and vector is None:
-            known = self._queries.get(id(query))
-            if known is not None:
-                return known
-        if timeout is not None:
-            own = monotonic() + timeout * (1 - MARGIN)
-            told = own if told is None else min(told, own)
-        made = Query(
-            text=query.text,
-            leg=query.leg,
-            limit=query.limit,
-            vector=vector,
-            deadline=told,
-            concepts=query.concepts,
-            labels=query.labels,
-            entities=query.entities,
-            period=query.period,
-            language=query.language,
-            scope=query.scope,
-            filters=query.filters,
-        )
-        if timeout is None and vector is None:
-            self._queries[id(query)] = made  # sources share a query; the plan keeps it alive
-        return made
+    def _query(self, call: Call, vector: Vector | None) -> Query:
+        """Return the query with its vector and the deadline of the source, a little before the router's
+        own.
+        """
+        at = self.source_deadline
+        if call.timeout is not None:
+            at = min(at, monotonic() + call.timeout * (1 - MARGIN))
+        elif vector is None and (query := self._queries.get(id(call.query))) is not None:
+            return query  # sources that are asked the same share a query, which the plan keeps alive
+        query = call.query.replace(vector=vector, deadline=None if at == inf else at)
+        if call.timeout is None and vector is None:
+            self._queries[id(call.query)] = query
+        return query
 
-    def _report(
-        self,
-        index: int,
-        call: Call,
-        status: Any,
-        started: float | None = None,
-        *,
-        count: int = 0,
-        error: str = "",
-        withheld: int = 0,
-    ) -> None:
-        report = SourceReport(
-            source=call.source,
-            leg=call.query.leg,
-            query=call.query.text,
-            status=status,
-            count=count,
-            error=error,
-            elapsed=monotonic() - (self.started if started is None else started),
-            withheld=withheld,
+    def _report(self, call: Call, outcome: _Outcome, status: Status, started: float, **values: Any) -> None:
+        """Report how a call ended. `values` are fields of the report: count, error, withheld."""
+        query = call.query
+        elapsed = monotonic() - started
+        outcome.report = SourceReport(
+            source=call.source, leg=query.leg, query=query.text, status=status, elapsed=elapsed, **values
         )
-        self.reports[index] = report
+        self._publish(outcome.report)
+
+    def _publish(self, report: SourceReport) -> None:
         if self.on_report is not None:
             self.on_report(report)
 
-    def _gathered(self, skipped: list[SourceReport]) -> Harvest:
-        lists: list[RankedList] = []
-        facts: list[Fact] = []
-        facets: list[Facet] = []
-        entities: list[Entity] = []
-        structured: dict[str, list[Any]] = {FACTS: facts, FACETS: facets, ENTITIES: entities}
-        for call, result, report in zip(self.plan.calls, self.results, self.reports, strict=True):
-            if result is None or report is None or report.status not in ("ok", "partial"):
-                continue
-            if isinstance(result, RankedList):
-                lists.append(result)
-            else:
-                structured[call.query.leg].extend(result)
-        reports = tuple(report for report in self.reports if report is not None)
-        return Harvest(
-            lists=tuple(lists),
-            facts=tuple(facts),
-            facets=tuple(facets),
-            entities=tuple(entities),
-            reports=(*reports, *skipped),
-        )
+
+def _harvest(plan: Plan, outcomes: Iterable[_Outcome], skipped: list[SourceReport]) -> Harvest:
+    answered = [
+        (call.query.leg, outcome)
+        for call, outcome in zip(plan.calls, outcomes, strict=True)
+        if outcome.report is not None and outcome.report.status in ("ok", "partial")
+    ]
+
+    def items(wanted: str) -> tuple[Any, ...]:
+        return tuple(item for leg, outcome in answered if leg == wanted for item in outcome.items)
+
+    reports = [outcome.report for outcome in outcomes if outcome.report is not None]
+    return Harvest(
+        lists=tuple([outcome.ranked for _, outcome in answered if outcome.ranked is not None]),
+        facts=items(FACTS),
+        facets=items(FACETS),
+        entities=items(ENTITIES),
+        reports=(*reports, *skipped),
+    )
 
 
-def _scale(source: Source, leg: str) -> tuple[float, float] | None:
-    """The range of a leg's scores, where its source declares one. Raises ContractError for what is no
-    range.
-    """
-    declared: Any = source.score_range
-    if declared is None:
-        return None
+def _score_range(source: Any, leg: str) -> tuple[float, float] | None:
+    """Return the declared range of a leg's scores. Raises ContractError for what is no range."""
+    declared = source.score_range
     if isinstance(declared, Mapping):
         declared = declared.get(leg)
-        if declared is None:
-            return None
+    if declared is None:
+        return None
     try:
         low, high = declared
         if isfinite(low) and isfinite(high) and low <= high:
             return low, high
     except (TypeError, ValueError):
         pass
-    raise ContractError(
-        f"score_range is {declared!r:.80}; give the lowest and the highest score",
-        law="score_range is a range",
-    )
-
-
-def _kind(source: Source | FactSource) -> str:
-    if isinstance(source, FactSource):
-        return "fact"
-    return "provider" if isinstance(source, Provider) else "connector"
+    message = f"score_range is {declared!r:.80}; give the lowest and the highest score"
+    raise ContractError(message, law="score_range is a range")
 
 
 def _skipped(name: str, why: str, intent: Intent) -> SourceReport:

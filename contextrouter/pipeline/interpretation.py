@@ -1,25 +1,21 @@
-"""Step 1: what is really asked. `interpret` turns a request into an intent, through the interpreters in
-turn.
+"""Interpretation: what is really asked. The interpreters turn a request into an intent, one after the
+other.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from itertools import compress
-from operator import attrgetter, is_not
-from types import CoroutineType, coroutine
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from contextrouter.contracts import Interpreter
 from contextrouter.errors import PluginError, RequestRefused
 from contextrouter.model import Intent, Period, Request
+from contextrouter.pipeline.deadline import Deadline
+from contextrouter.pipeline.engine import Engine
 from contextrouter.runtime.masking import mask
 from contextrouter.scope import Scope
-from contextrouter.settings import InterpreterKeys
 
 FAILED = "failed_interpreters"
-"""Key in `Intent.attributes`: name of each interpreter that failed and was passed over -> why."""
+"""Key in `Intent.attributes`: name of each interpreter that failed and was skipped -> why."""
 
 
 def request_of(
@@ -29,67 +25,50 @@ def request_of(
     legs: Sequence[str] | None,
     deadline: float | None,
 ) -> Request:
-    """The request that a call makes; arguments lie over what a Request says. Raises RequestRefused for a
-    blank question.
+    """Return the request of a call; arguments override a Request's own. Raises RequestRefused for a blank
+    question.
     """
     request = question if isinstance(question, Request) else Request(question=question)
     if not request.question.strip():
         raise RequestRefused("The question is empty. Ask with at least one word.")
-    if scope is None and sources is None and legs is None and deadline is None:
-        return request
-    given: dict[str, Any] = {"scope": scope, "deadline": deadline, "sources": sources, "legs": legs}
-    changes = {name: value for name, value in given.items() if value is not None}
-    return request.replace(**changes)
+    arguments: dict[str, Any] = {"scope": scope, "deadline": deadline, "sources": sources, "legs": legs}
+    changes = {name: value for name, value in arguments.items() if value is not None}
+    return request.replace(**changes) if changes else request
 
 
-async def interpret(
-    request: Request,
-    interpreters: Mapping[str, Interpreter],
-    *,
-    keys: Mapping[str, InterpreterKeys] | None = None,
-    deadline: float | None = None,
-    max_queries: int = 3,
-    ready: Callable[[str, str], Awaitable[None]] | None = None,
-    secrets: Sequence[str] = (),
-) -> Intent:
+async def interpret(request: Request, engine: Engine, deadline: Deadline | None = None) -> Intent:
     """Return the intent of `request`. The original question is always its first query.
 
-    `ready`, where given, is called with ("interpreter", name) before each, and opens what is not open yet. An
-    interpreter that fails or is late (own `timeout`, or `deadline` on the loop's clock) is passed over and
-    named in `attributes`, unless its `on_error` is "raise". Raises RequestRefused for a blank question, or
-    when an interpreter refuses.
+    An interpreter that fails or is late (its own `timeout`, or `deadline`) is skipped and named in
+    `attributes`, unless its `on_error` is "raise". Raises RequestRefused for a blank question, or when an
+    interpreter refuses.
     """
     question = request.question.strip()
     if not question:
         raise RequestRefused("The question is empty. Ask with at least one word.")
+    deadline = deadline or Deadline()
     intent = Intent(question=question, queries=(question,), kind=request.mode or "default")
     failed: dict[str, str] = {}
-    for name, interpreter in interpreters.items():
-        own = (keys or {}).get(name) or InterpreterKeys()
-        if not own.enabled:
-            continue
-        until = deadline if own.timeout is None else _earlier(deadline, own.timeout)
+    for name, interpreter, keys in engine.interpreters:
         try:
-            if ready is not None:
-                async with asyncio.timeout_at(until):
-                    await ready("interpreter", name)
-            intent = _checked(await _within(interpreter.interpret(intent), until), intent)
+            await engine.ensure_open("interpreter", name, deadline)
+            async with deadline.within(keys.timeout).timeout():
+                intent = _check_types(await interpreter.interpret(intent), intent)
         except RequestRefused:
             raise
         except Exception as error:
             why = (
                 "timed out"
                 if isinstance(error, TimeoutError)
-                else mask(f"{type(error).__name__}: {error}", secrets)
+                else mask(f"{type(error).__name__}: {error}", engine.secrets)
             )
-            if own.on_error == "raise":
-                raise PluginError(
-                    f"Interpreter {name!r} failed: {why}.", plugin=name, kind="interpreter"
-                ) from error
+            if keys.on_error == "raise":
+                message = f"Interpreter {name!r} failed: {why}."
+                raise PluginError(message, plugin=name, kind="interpreter") from error
             failed[name] = why
     if failed or FAILED in intent.attributes:
         intent = intent.replace(attributes={**intent.attributes, FAILED: failed})
-    return _settled(intent, question, request, max_queries)
+    return _with_distinct_queries(intent, question, request, engine.settings.rag.queries)
 
 
 def failures(intent: Intent) -> str:
@@ -98,45 +77,6 @@ def failures(intent: Intent) -> str:
     return "failed: " + "; ".join(f"{name}: {why}" for name, why in failed.items()) if failed else ""
 
 
-async def _within(answer: Awaitable[Intent], until: float | None) -> Intent:
-    """Await an interpreter's answer. The clock is set only for one that waits: most work with what they
-    have.
-    """
-    if not isinstance(answer, CoroutineType):
-        async with asyncio.timeout_at(until):
-            return await answer
-    try:
-        first = answer.send(None)
-    except StopIteration as done:
-        found: Intent = done.value
-        return found
-    async with asyncio.timeout_at(until):
-        return await _rest(answer, first)
-
-
-@coroutine
-def _rest(begun: CoroutineType[Any, Any, Intent], first: Any) -> Generator[Any, Any, Intent]:
-    """Go on with a coroutine that has begun and waits for `first`."""
-    waits_for = first
-    try:
-        while True:
-            try:
-                sent = yield waits_for
-            except BaseException as error:
-                waits_for = begun.throw(error)
-            else:
-                waits_for = begun.send(sent)
-    except StopIteration as done:
-        found: Intent = done.value
-        return found
-
-
-def _earlier(deadline: float | None, timeout: float) -> float:
-    own = asyncio.get_running_loop().time() + timeout
-    return own if deadline is None else min(own, deadline)
-
-
-_LISTED = (tuple, list)
 _TEXTS = ("queries", "concepts", "labels", "entities", "facets")
 _TYPES: dict[str, tuple[type | tuple[type, ...], str]] = {
     "kind": (str, "a text"),
@@ -146,39 +86,39 @@ _TYPES: dict[str, tuple[type | tuple[type, ...], str]] = {
     "confidence": ((int, float), "a number"),
     "attributes": (Mapping, "a mapping"),
 }
-_FIELDS = (*_TEXTS, *_TYPES)
-_VALUES = attrgetter(*_FIELDS)
 
 
-def _checked(found: object, given: Intent) -> Intent:
-    """What an interpreter made of `given`, if every later step can work with it. Raises TypeError that names
-    the wrong field.
+def _check_types(intent: object, before: Intent) -> Intent:
+    """Return an interpreter's intent if every later step can work with it. Raises TypeError that names the
+    field.
     """
-    if not isinstance(found, Intent):
-        raise TypeError(f"interpret() returned {type(found).__name__}, not Intent")
+    if not isinstance(intent, Intent):
+        raise TypeError(f"interpret() returned {type(intent).__name__}, not Intent")
+    if intent is before:
+        return intent
     changes = {}
-    for name in compress(_FIELDS, map(is_not, _VALUES(found), _VALUES(given))):
-        value = getattr(found, name)
-        if name not in _TEXTS:
+    for name in (*_TEXTS, *_TYPES):
+        value = getattr(intent, name)
+        if value is getattr(before, name):
+            continue
+        if name in _TYPES:
             types, wanted = _TYPES[name]
             if not isinstance(value, types):
                 raise TypeError(f"interpret() returned {name} {value!r}, not {wanted}")
-        elif not isinstance(value, _LISTED) or not all([isinstance(text, str) for text in value]):
+        elif not isinstance(value, tuple | list) or not all(isinstance(text, str) for text in value):
             raise TypeError(f"interpret() returned {name} {value!r}, not a tuple of texts")
         elif isinstance(value, list):
             changes[name] = tuple(value)
-    return found.replace(**changes) if changes else found
+    return intent.replace(**changes) if changes else intent
 
 
-def _settled(intent: Intent, question: str, request: Request, limit: int) -> Intent:
-    if intent.queries == (question,) and intent.question == question and request.mode is None:
-        return intent
-    met = {question.casefold(): question}
+def _with_distinct_queries(intent: Intent, question: str, request: Request, limit: int) -> Intent:
+    """Put the question first, leave out repeated and blank queries, keep at most `limit`; `mode` names the
+    route.
+    """
+    distinct = {question.casefold(): question}
     for query in intent.queries:
         if stripped := query.strip():
-            met.setdefault(stripped.casefold(), stripped)
-    distinct = tuple(met.values())[:limit]
-    kind = request.mode or intent.kind
-    if distinct == intent.queries and kind == intent.kind and intent.question == question:
-        return intent
-    return intent.replace(question=question, queries=distinct, kind=kind)
+            distinct.setdefault(stripped.casefold(), stripped)
+    queries = tuple(distinct.values())[:limit]
+    return intent.replace(question=question, queries=queries, kind=request.mode or intent.kind)

@@ -1,17 +1,18 @@
-"""Step 2: which source is asked, on which leg, with which query. A pure function, and its result can be
-looked at.
+"""Planning: which source is asked, on which leg, with which query. Pure: a plan can be looked at before it
+runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, cast
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from contextrouter.contracts import (
     ENTITIES,
     FACETS,
     FACTS,
     FactSource,
+    Provider,
     Source,
     SupportsEntities,
     SupportsFacets,
@@ -19,13 +20,7 @@ from contextrouter.contracts import (
 from contextrouter.errors import RequestRefused
 from contextrouter.filters import wanted
 from contextrouter.model import Call, Document, Intent, Plan, Query, Request
-from contextrouter.scope import Scope
-from contextrouter.settings import FactKeys, Instance, Rag, Route, Settings, SourceKeys
-
-KEPT = 256
-"""Outlines of plans that a router keeps; when there are more, all are made anew."""
-_Ask = tuple[str, int, int]
-"""Leg, how many of the queries (0: the question itself), limit."""
+from contextrouter.settings import FactKeys, Rag, Route, Settings, SourceKeys
 
 
 def make_plan(
@@ -33,149 +28,118 @@ def make_plan(
 ) -> Plan:
     """Return the calls to make for `intent`, and for every source or leg that is not asked, why.
 
-    Of `sources` only `legs`, `default_queries` and what they can do beside are read. Raises RequestRefused
-    when the request names a source or a leg that does not exist.
+    It walks `sources`; one without a table in `settings` has the default keys. Of a source only `legs`,
+    `default_queries` and its abilities are read. Raises RequestRefused when the request names a source or a
+    leg that does not exist.
     """
-    return Planner(settings, sources).plan(intent, request)
+    _check_names(request, settings, sources)
+    planner = _Planner(intent, request, settings)
+    for name, source in sources.items():
+        if isinstance(source, FactSource):
+            planner.add_facts(name, source)
+        else:
+            planner.add_source(name, source)
+    return Plan(intent=intent, route=intent.kind, calls=tuple(planner.calls), excluded=planner.excluded)
 
 
-class Planner:
-    """Makes plans. What the words of the question do not change is worked out once for requests that are
-    alike, and kept.
-    """
+class _Planner:
+    """One plan as it grows."""
 
-    def __init__(self, settings: Settings, sources: Mapping[str, Source | FactSource]) -> None:
-        self._settings, self._sources = settings, sources
-        self._outlines: dict[Any, _Outline] = {}
-
-    def plan(self, intent: Intent, request: Request) -> Plan:
-        """As `make_plan`."""
-        key = _alike(intent, request)
-        outline = None if key is None else self._outlines.get(key)
-        if outline is None or not outline.holds():
-            outline = _Outline(intent, request, self._settings, self._sources)
-            if key is not None:
-                if len(self._outlines) >= KEPT:
-                    self._outlines.clear()
-                self._outlines[key] = outline
-        return outline.plan(intent, request)
-
-
-def _alike(intent: Intent, request: Request) -> Any:
-    """What requests have in common that share an outline; None for those that ask for more than most, and
-    share none.
-    """
-    if intent.facets or intent.lookup or request.legs:
-        return None
-    if request.scope is not None and type(request.scope) is not Scope:
-        return None  # nobody knows what that takes for equal
-    key = intent.kind, bool(intent.should_search), request.sources, request.scope
-    try:
-        hash(key)
-    except TypeError:
-        return None
-    return key
-
-
-class _Outline:
-    """Which source is asked on which leg: what the words of a question do not change."""
-
-    def __init__(
-        self, intent: Intent, request: Request, settings: Settings, sources: Mapping[str, Source | FactSource]
-    ) -> None:
+    def __init__(self, intent: Intent, request: Request, settings: Settings) -> None:
+        self.intent, self.request, self.settings = intent, request, settings
         self.rag, self.route = settings.for_route(intent.kind)
+        self.filters = wanted(request)
+        self.calls: list[Call] = []
         self.excluded: dict[str, str] = {}
-        self._asks: dict[_Ask, int] = {}  # what is asked, and where it stands among what is asked
-        self._lines: list[
-            tuple[str, int, float, float | None]
-        ] = []  # source, place of what it is asked, weight, timeout
-        self._read: list[tuple[Source, tuple[str, ...], int | None]] = []
-        _known(request, settings, sources)
-        for name, instance in settings.sources.items():
-            if name not in sources:
-                continue
-            why = _not_asked(name, instance, intent, request, self.rag, self.route)
-            source = sources[name]
-            if why:
-                self.excluded[name] = why
-            elif instance.kind == "fact":
-                self._ask_facts(name, cast(FactSource, source), instance.keys, intent, request)
-            else:
-                self._ask(name, cast(Source, source), instance.keys, intent, request)
+        self._queries: dict[tuple[str, str, int], Query] = {}
 
-    def holds(self) -> bool:
-        """Whether the sources still have the legs that were read; opening one may tell it what it can do."""
-        return all(
-            [
-                tuple(source.legs) == legs and source.default_queries == queries
-                for source, legs, queries in self._read
-            ]
-        )
-
-    def plan(self, intent: Intent, request: Request) -> Plan:
-        """The plan for the words of one request. Sources that are asked the same thing share a query."""
-        filters, question = wanted(request), (intent.question,)
-        queries = [
-            [
-                Query(
-                    text=text,
-                    leg=leg,
-                    limit=limit,
-                    concepts=intent.concepts,
-                    labels=intent.labels,
-                    entities=intent.entities,
-                    period=intent.period,
-                    language=intent.language,
-                    scope=request.scope,
-                    filters=filters,
-                )
-                for text in (intent.queries[:count] if count else question)
-            ]
-            for leg, count, limit in self._asks
-        ]
-        calls = [
-            Call(source=source, query=query, weight=weight, timeout=timeout)
-            for source, place, weight, timeout in self._lines
-            for query in queries[place]
-        ]
-        return Plan(intent=intent, route=intent.kind, calls=tuple(calls), excluded=dict(self.excluded))
-
-    def _add(
-        self, source: str, leg: str, count: int, limit: int, weight: float, timeout: float | None
-    ) -> None:
-        place = self._asks.setdefault((leg, count, limit), len(self._asks))
-        self._lines.append((source, place, weight, timeout))
-
-    def _ask(self, name: str, source: Source, keys: SourceKeys, intent: Intent, request: Request) -> None:
-        rag, legs, queries = self.rag, tuple(source.legs), source.default_queries
-        self._read.append((source, legs, queries))
-        limit = keys.limit or rag.candidates
-        count = min(rag.queries, keys.queries or queries or 3)
-        for leg in legs:
-            why = _leg_not_asked(leg, keys, request, rag, self.route)
-            if why:
+    def add_source(self, name: str, source: Source) -> None:
+        """Add the calls to a provider or a connector, or say why there are none."""
+        kind = "provider" if isinstance(source, Provider) else "connector"
+        keys = self._keys(kind, name, SourceKeys())
+        if why := self._why_excluded(name, kind, keys):
+            self.excluded[name] = why
+            return
+        limit = keys.limit or self.rag.candidates
+        count = min(self.rag.queries, keys.queries or source.default_queries or 3)
+        for leg in source.legs:
+            if why := _leg_not_asked(leg, keys, self.request, self.rag, self.route):
                 self.excluded[f"{name}/{leg}"] = why
             else:
-                self._add(name, leg, count, limit, keys.weight, keys.timeout)
-        if intent.facets and isinstance(source, SupportsFacets):
-            self._add(name, FACETS, 0, limit, 1.0, keys.timeout)
+                self._add(name, leg, self.intent.queries[:count], limit, keys)
+        if self.intent.facets and isinstance(source, SupportsFacets):
+            self._add(name, FACETS, [self.intent.question], limit, keys)
 
-    def _ask_facts(
-        self, name: str, source: FactSource, keys: FactKeys, intent: Intent, request: Request
-    ) -> None:
-        rag = self.rag
-        if why := _facts_not_asked(request, rag, self.route):
+    def add_facts(self, name: str, source: FactSource) -> None:
+        """Add the calls to a fact source, or say why there are none."""
+        keys = self._keys("fact", name, FactKeys())
+        if why := self._why_excluded(name, "fact", keys):
+            self.excluded[name] = why
+            return
+        question, limit = [self.intent.question], keys.limit or self.rag.candidates
+        if why := _facts_not_asked(self.request, self.rag, self.route):
             self.excluded[f"{name}/{FACTS}"] = why
         else:
-            self._add(name, FACTS, 0, keys.limit or rag.max_graph_facts, 1.0, keys.timeout)
-        limit = keys.limit or rag.candidates
-        if intent.lookup and isinstance(source, SupportsEntities):
-            self._add(name, ENTITIES, 0, limit, 1.0, keys.timeout)
-        if intent.facets and isinstance(source, SupportsFacets):
-            self._add(name, FACETS, 0, limit, 1.0, keys.timeout)
+            self._add(name, FACTS, question, keys.limit or self.rag.max_graph_facts, keys)
+        if self.intent.lookup and isinstance(source, SupportsEntities):
+            self._add(name, ENTITIES, question, limit, keys)
+        if self.intent.facets and isinstance(source, SupportsFacets):
+            self._add(name, FACETS, question, limit, keys)
+
+    def _keys(self, kind: str, name: str, default: Any) -> Any:
+        instance = self.settings.instances(kind).get(name)
+        return default if instance is None else instance.keys
+
+    def _add(self, source: str, leg: str, texts: Sequence[str], limit: int, keys: FactKeys) -> None:
+        weight = keys.weight if isinstance(keys, SourceKeys) and leg != FACETS else 1.0
+        for text in texts:
+            query = self._query(text, leg, limit)
+            self.calls.append(Call(source=source, query=query, weight=weight, timeout=keys.timeout))
+
+    def _query(self, text: str, leg: str, limit: int) -> Query:
+        """Return the query; sources that are asked the same share one."""
+        query = self._queries.get((text, leg, limit))
+        if query is None:
+            intent = self.intent
+            query = self._queries[text, leg, limit] = Query(
+                text=text,
+                leg=leg,
+                limit=limit,
+                concepts=intent.concepts,
+                labels=intent.labels,
+                entities=intent.entities,
+                period=intent.period,
+                language=intent.language,
+                scope=self.request.scope,
+                filters=self.filters,
+            )
+        return query
+
+    def _why_excluded(self, name: str, kind: str, keys: FactKeys) -> str:
+        """Why a source is not asked at all; empty: it is."""
+        if not self.intent.should_search:
+            return "the question needs no search"
+        if self.request.sources is not None and name not in self.request.sources:
+            return "not among the sources asked for"
+        if self.route.sources is not None and name not in self.route.sources:
+            return f"not on route {self.intent.kind!r}"
+        if self.rag.provider is not None and kind == "provider":
+            named = self.rag.provider
+            if name not in ((named,) if isinstance(named, str) else named):
+                return "not named in [rag] provider"
+        scope = self.request.scope
+        if scope is not None:
+            # A table without a tenant says nothing of its documents' tenants: those are checked on arrival.
+            tenant = keys.tenant or scope.tenant
+            labels = Document(
+                content="", tenant=tenant, compartment=keys.compartment, sensitivity=keys.sensitivity
+            )
+            if not scope.allows(labels):
+                return "outside the caller's scope"
+        return ""
 
 
-def _known(request: Request, settings: Settings, sources: Mapping[str, Source | FactSource]) -> None:
+def _check_names(request: Request, settings: Settings, sources: Mapping[str, Source | FactSource]) -> None:
     for name in request.sources or ():
         if name in sources:
             continue
@@ -196,33 +160,6 @@ def _known(request: Request, settings: Settings, sources: Mapping[str, Source | 
                 raise RequestRefused(
                     f"No source has a leg {leg!r}. Legs: {', '.join(sorted(legs)) or 'none'}."
                 )
-
-
-def _not_asked(
-    name: str, instance: Instance, intent: Intent, request: Request, rag: Rag, route: Route
-) -> str:
-    """Why a source is not asked at all; empty: it is."""
-    if not intent.should_search:
-        return "the question needs no search"
-    if request.sources is not None and name not in request.sources:
-        return "not among the sources asked for"
-    if route.sources is not None and name not in route.sources:
-        return f"not on route {intent.kind!r}"
-    if rag.provider is not None and instance.kind == "provider":
-        providers = (rag.provider,) if isinstance(rag.provider, str) else rag.provider
-        if name not in providers:
-            return "not named in [rag] provider"
-    if request.scope is not None:
-        keys: FactKeys = instance.keys
-        # A table without a tenant says nothing of the tenants of its documents, so the tenant is judged on
-        # arrival.
-        tenant = keys.tenant or request.scope.tenant
-        labels = Document(
-            content="", tenant=tenant, compartment=keys.compartment, sensitivity=keys.sensitivity
-        )
-        if not request.scope.allows(labels):
-            return "outside the caller's scope"
-    return ""
 
 
 def _leg_not_asked(leg: str, keys: SourceKeys, request: Request, rag: Rag, route: Route) -> str:

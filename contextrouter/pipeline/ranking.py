@@ -1,100 +1,79 @@
-"""Step 6: the ranking stages, in turn. Each sees live envelopes only; the order it returns is the new rank.
+"""Ranking: the stages, in turn. Each sees live envelopes only; the order it returns is the new rank.
 
 A stage that fails or is late is skipped (or raised, as its `on_error` says) and the order before it stands.
 """
 
 from __future__ import annotations
 
-import asyncio
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from time import monotonic
 
 import msgspec
 
 from contextrouter.contracts import Stage, StageContext
 from contextrouter.errors import ContractError, StageError
-from contextrouter.model import Document, Envelope, Step
-from contextrouter.pipeline.hit_validation import flaw
-from contextrouter.pipeline.lanes import Lane, split
+from contextrouter.model import Document, Envelope
+from contextrouter.pipeline.admission import flaw_of
+from contextrouter.pipeline.deadline import Deadline
+from contextrouter.pipeline.engine import Engine
+from contextrouter.pipeline.envelopes import Ranking, split
+from contextrouter.pipeline.trace import TraceBuilder, order_of
 from contextrouter.runtime.masking import mask
 from contextrouter.scope import Scope
 from contextrouter.settings import StageKeys
 
-SHOWN = 50
-"""Documents whose place behind each step the trace keeps."""
+Stages = Sequence[tuple[str, Stage, StageKeys]]
+"""Name, stage and the router's own keys of its table, in the order in which they run:
+`Engine.stages(rag)`.
+"""
 
 
 async def rank(
     envelopes: Sequence[Envelope],
-    stages: Mapping[str, Stage],
+    stages: Stages,
     context: StageContext,
-    *,
-    keys: Mapping[str, StageKeys] | None = None,
-    deadline: float | None = None,
-    steps: list[Step] | None = None,
-    secrets: Sequence[str] = (),
-    ready: Callable[[str, str], Awaitable[None]] | None = None,
-) -> Lane:
+    engine: Engine,
+    deadline: Deadline | None = None,
+    trace: TraceBuilder | None = None,
+) -> Ranking:
     """Return the envelopes best first, those dropped (each with its reason) behind the live ones.
 
-    `deadline` is on the loop's clock. `ready`, where given, opens a stage that is not open yet. `steps`,
-    where given, gets one Step per stage; the last one in it made the order given. Raises StageError for a
-    stage whose `on_error` is "raise".
+    `trace`, where given, gets a step for each stage. Raises StageError for a stage whose `on_error` is
+    "raise".
     """
+    deadline, trace = deadline or Deadline(), trace or TraceBuilder()
     before, gone = split(envelopes)
     live, dropped = list(before), list(gone)
-    if steps:
-        steps[-1] = steps[-1].replace(order=_order(live))
-    for name, stage in stages.items():
-        own = (keys or {}).get(name) or StageKeys()
-        if not own.enabled:
-            continue
-        started = monotonic()
-        note = ""
-        lost: list[Envelope] = []
+    trace.keep_order(live)
+    for name, stage, keys in stages:
+        note, had = "", len(live)
         try:
-            if ready is not None:
-                async with asyncio.timeout_at(deadline):
-                    await ready("stage", name)
-            live, lost = await _apply(name, stage, live, context, own, deadline)
+            await engine.ensure_open("stage", name, deadline)
+            live, lost = await _apply((name, stage, keys), live, context, deadline)
         except Exception as error:
             why = (
                 "timed out"
                 if isinstance(error, TimeoutError)
-                else mask(f"{type(error).__name__}: {error}", secrets)
+                else mask(f"{type(error).__name__}: {error}", engine.secrets)
             )
-            if own.on_error == "raise":
+            if keys.on_error == "raise":
                 raise StageError(f"Stage {name!r} failed: {why}", plugin=name, kind="stage") from error
             note = f"failed: {why}"
-            live, lost = _kept(name, live, own)
+            live, lost = _keep(name, live, keys)
         dropped.extend(lost)
-        if steps is not None:
-            took = monotonic() - started
-            steps.append(
-                Step(name=name, elapsed=took, live=len(live), lost=tuple(lost), note=note, order=_order(live))
-            )
-    return Lane(live, dropped)
-
-
-def _order(live: Sequence[Envelope]) -> tuple[str, ...]:
-    return tuple([envelope.document.id or envelope.document.url for envelope in live[:SHOWN]])
+        gated = stage.withholds_facts and had > 0 and not live
+        trace.add(
+            name, len(live), tuple(lost), note=note, order=order_of(live), failed=bool(note), gated=gated
+        )
+    return Ranking(live, dropped)
 
 
 async def _apply(
-    name: str,
-    stage: Stage,
-    live: list[Envelope],
-    context: StageContext,
-    own: StageKeys,
-    deadline: float | None,
+    stage_of: tuple[str, Stage, StageKeys], live: list[Envelope], context: StageContext, deadline: Deadline
 ) -> tuple[list[Envelope], list[Envelope]]:
-    head, tail = (live, []) if own.top_n is None else (live[: own.top_n], live[own.top_n :])
-    until = deadline
-    if own.timeout is not None:
-        mine = asyncio.get_running_loop().time() + own.timeout
-        until = mine if deadline is None else min(mine, deadline)
+    name, stage, keys = stage_of
+    head, tail = (live, []) if keys.top_n is None else (live[: keys.top_n], live[keys.top_n :])
     sealed: dict[int, Envelope] = {}
 
     def seal(*args: object, **kwargs: object) -> Envelope | None:
@@ -103,13 +82,12 @@ async def _apply(
             sealed[id(envelope.provenance)] = envelope
         return envelope
 
+    returned: Sequence[Envelope] = ()
     if head:
-        async with asyncio.timeout_at(until):
+        async with deadline.within(keys.timeout).timeout():
             returned = await stage.apply(tuple(head), _with_seal(name, context, seal))
-    else:
-        returned = ()
-    went_on, lost = _sifted(name, head, list(returned), sealed, context.scope)
-    kept, cut = _kept(name, went_on + tail, own)
+    went_on, lost = _check_returned(name, head, list(returned), sealed, context.scope)
+    kept, cut = _keep(name, went_on + tail, keys)
     return kept, lost + cut
 
 
@@ -118,7 +96,7 @@ def _with_seal(name: str, context: StageContext, seal: Callable[..., Envelope | 
     return msgspec.structs.replace(context, seal=seal, scores=scores)
 
 
-def _sifted(
+def _check_returned(
     name: str,
     given: Sequence[Envelope],
     returned: Sequence[Envelope],
@@ -170,9 +148,9 @@ def _text(envelope: Envelope) -> tuple[str, str, str]:
 
 def _check_document(name: str, document: Document, scope: Scope | None) -> None:
     """A stage may put a fuller document into an envelope, but none that the caller may not see."""
-    if found := flaw(document):
+    if flaw := flaw_of(document):
         raise ContractError(
-            f"apply() returned a document that is none: {found}", law="documents enter whole", plugin=name
+            f"apply() returned a document that is none: {flaw}", law="documents enter whole", plugin=name
         )
     if scope is not None and not scope.allows(document):
         raise ContractError(
@@ -182,7 +160,7 @@ def _check_document(name: str, document: Document, scope: Scope | None) -> None:
         )
 
 
-def _kept(name: str, live: list[Envelope], own: StageKeys) -> tuple[list[Envelope], list[Envelope]]:
+def _keep(name: str, live: list[Envelope], own: StageKeys) -> tuple[list[Envelope], list[Envelope]]:
     if own.keep is None or len(live) <= own.keep:
         return live, []
     return live[: own.keep], [

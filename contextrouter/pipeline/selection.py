@@ -1,15 +1,16 @@
-"""Step 7: how many go on, overall or per kind. Pure; the order is that of the last stage."""
+"""Selection: how many documents go on, overall or per kind. Pure; the order is that of the last stage."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from contextrouter.model import Envelope
-from contextrouter.pipeline.lanes import Dropped, Lane, split
+from contextrouter.pipeline.candidates import ScoredCandidates
+from contextrouter.pipeline.envelopes import Dropped, Ranking, split
 from contextrouter.settings import Rag
 
 
-def select(ranked: Sequence[Envelope], rag: Rag) -> Lane:
+def select(ranked: Sequence[Envelope], rag: Rag) -> Ranking:
     """Return `ranked` with what exceeds the limits dropped; those dropped, now or before, stand behind the
     live ones.
 
@@ -17,18 +18,19 @@ def select(ranked: Sequence[Envelope], rag: Rag) -> Lane:
     its quota: `max_books`, `max_videos`, `max_qa`, `max_web`, those in `quotas`, and one that all other kinds
     share, `quotas.other`.
     """
-    live, before = split(ranked)
+    live, dropped = split(ranked)
     if rag.general_retrieval_enabled:
         count = rag.general_retrieval_final_count
-        cut = Dropped(live, count, f"selection: not among the best {count}")
-        return Lane(live[:count], [*cut, *before] if before else cut)
+        rest, reason = live[count:], f"selection: not among the best {count}"
+        cut = rest.dropped(reason) if isinstance(rest, ScoredCandidates) else Dropped(rest, reason)
+        return Ranking(live[:count], [*cut, *dropped] if dropped else cut)
     taken: dict[str, int] = {}
-    kept, over = [], []
+    selected, over = [], []
     for envelope in live:
-        name, most = rag.quota(envelope.document.kind)
-        if taken.get(name, 0) < most:
+        name, quota = rag.quota(envelope.document.kind)
+        if taken.get(name, 0) < quota:
             taken[name] = taken.get(name, 0) + 1
-            kept.append(envelope)
+            selected.append(envelope)
         else:
-            over.append(envelope.drop(f"selection: quota of {most} for {name!r} is used up"))
-    return Lane(kept, [*over, *before])
+            over.append(envelope.drop(f"selection: quota of {quota} for {name!r} is used up"))
+    return Ranking(selected, [*over, *dropped])

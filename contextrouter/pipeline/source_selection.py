@@ -1,10 +1,9 @@
-"""Between steps 2 and 3: which sources can help with this question? Off unless `[selection] sources =
-"promising"`.
+"""Source selection: which sources can help with a question? Off unless `[selection] sources = "promising"`.
 
-A source is judged by how often the words of the question occur in it. Of those unlikely to help the legs that
-go by meaning are not asked; a leg that finds exact words is left out only where no word of the question
-occurs, so that nothing is lost by it. A source that reports no statistics is always asked. What is not asked
-stands in the plan, and in the coverage, with the reason.
+A source is judged by how often the words of the question occur in it. Sources unlikely to help are not asked
+by meaning. A leg that finds exact words is left out only where no word of the question occurs, so that
+nothing is lost. A source that reports no statistics is always asked. The plan and the coverage say what is
+not asked, and why.
 """
 
 from __future__ import annotations
@@ -13,7 +12,8 @@ from collections.abc import Iterable, Mapping
 
 from contextrouter.contracts import ENTITIES, FACETS, FACTS, FactSource, Source, TermStatistics
 from contextrouter.model import Call, Plan
-from contextrouter.pipeline.term_statistics import Reported
+from contextrouter.pipeline.deadline import Deadline
+from contextrouter.pipeline.engine import Engine
 from contextrouter.settings import Selection
 from contextrouter.text import analysis, bm25, query_syntax
 
@@ -23,28 +23,21 @@ most.
 """
 
 
-async def choose(
-    plan: Plan,
-    selection: Selection,
-    sources: Mapping[str, Source | FactSource],
-    reported: Reported,
-    until: float,
-) -> Plan:
-    """Return the plan without calls that cannot help. `until` is on `time.monotonic()`; who reports nothing
-    by then is asked.
-    """
-    asked = [call for call in plan.calls if call.query.leg not in (FACTS, FACETS, ENTITIES)]
-    names = list(dict.fromkeys(call.source for call in asked))
+async def select_sources(plan: Plan, engine: Engine, deadline: Deadline) -> Plan:
+    """Return the plan without calls that cannot help; a source that reports nothing in time is asked."""
+    calls_for_hits = [call for call in plan.calls if call.query.leg not in (FACTS, FACETS, ENTITIES)]
+    names = list(dict.fromkeys(call.source for call in calls_for_hits))
     if len(names) < 2:
         return plan
-    texts = dict.fromkeys(call.query.text for call in asked)
-    told = await reported.of(names, query_syntax.words_of(texts), asked[0].query.scope, until)
-    why = unpromising(told, selection, texts)
+    texts = dict.fromkeys(call.query.text for call in calls_for_hits)
+    words, scope = query_syntax.words_of(texts), calls_for_hits[0].query.scope
+    statistics = await engine.statistics.statistics(names, words, scope, deadline)
+    reasons = unpromising(statistics, engine.settings.selection, texts)
     excluded = dict(plan.excluded)
     calls = []
     for call in plan.calls:
-        reason = why.get(call.source, "") if call in asked else ""
-        if reason and (reason == NOTHING or _by_meaning(call, sources)):
+        reason = reasons.get(call.source, "") if call in calls_for_hits else ""
+        if reason and (reason == NOTHING or _by_meaning(call, engine.sources)):
             excluded[f"{call.source}/{call.query.leg}"] = f"{reason} ([selection] sources)"
         else:
             calls.append(call)

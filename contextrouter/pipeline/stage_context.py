@@ -1,71 +1,58 @@
-"""What a ranking stage is told, and the one door through which it may let a new document in."""
+"""Stage context: what a ranking stage may know, and `seal`, the only way in which it may add a document."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from contextrouter.cache import ScoreCache
-from contextrouter.contracts import FactSource, Source, StageContext
+from contextrouter.contracts import Source, StageContext
 from contextrouter.errors import ContractError
 from contextrouter.filters import wanted
 from contextrouter.model import Envelope, Fact, Hit, Intent, Provenance, Query, Request
-from contextrouter.pipeline.admission import Arrival
-from contextrouter.pipeline.hit_validation import flaw
-from contextrouter.settings import Settings
+from contextrouter.pipeline.admission import Admission, flaw_of
+from contextrouter.pipeline.engine import Engine
 
 
-def stage_context(
-    request: Request,
-    intent: Intent,
-    facts: Sequence[Fact],
-    settings: Settings,
-    sources: Mapping[str, Source | FactSource],
-    scores: ScoreCache | None = None,
-) -> StageContext:
-    """Return the context of one request's stages. `scores` keeps what rerankers say.
+def stage_context(request: Request, intent: Intent, facts: Sequence[Fact], engine: Engine) -> StageContext:
+    """Return the context of one request's stages.
 
-    Its `seal` labels and checks a hit as if its source had returned it. `seal` gives None for what the scope,
-    the kinds, the filters or the period keep out; it raises ContractError for a source that does not exist,
-    or a hit that is not what its types say.
+    Its `seal` labels and checks a hit as if its source had returned it. It returns None for a document that
+    the scope, the kinds, the filters or the period exclude. It raises ContractError for a source that does
+    not exist, or a hit of other types.
     """
-    documents = {name: source for name, source in sources.items() if isinstance(source, Source)}
-    filters = wanted(request)
-    asked = Query(
+    sources = {name: source for name, source in engine.sources.items() if isinstance(source, Source)}
+    query = Query(
         text=intent.question,
         leg="stage",
         scope=request.scope,
         labels=intent.labels,
         period=intent.period,
-        filters=filters,
+        filters=wanted(request),
     )
 
     def seal(hit: Hit, *, source: str) -> Envelope | None:
-        if source not in documents:
-            raise ContractError(
-                f"seal() names the source {source!r}, which does not exist",
-                law="documents enter from a source",
-            )
-        if found := flaw(hit.document):
-            raise ContractError(f"seal() was given a hit that is none: {found}", law="documents enter whole")
-        kept = Arrival(asked, settings.sources[source].keys).hits([hit])
-        if not kept:
-            return None
-        now = datetime.now(UTC)
-        stamp = Provenance(
-            source=source, leg="stage", query=intent.question, rank=1, score=hit.score, retrieved_at=now
-        )
-        return Envelope(
-            document=kept[0].document, provenance=(stamp,), highlights=hit.highlights, vector=hit.vector
-        )
+        if source not in sources:
+            message = f"seal() names the source {source!r}, which does not exist"
+            raise ContractError(message, law="documents enter from a source")
+        if flaw := flaw_of(hit.document):
+            message = f"seal() was given a hit that is none: {flaw}"
+            raise ContractError(message, law="documents enter whole")
+        admitted = Admission(query, engine.source_keys[source]).hits([hit])
+        return _seal(admitted[0], source, intent.question) if admitted else None
 
     return StageContext(
         intent=intent,
         scope=request.scope,
         profile=request.profile,
-        sources=documents,
+        sources=sources,
         facts=facts,
         now=datetime.now(UTC),
         seal=seal,
-        scores=scores.score if scores else None,
+        scores=engine.scores.score if engine.scores else None,
     )
+
+
+def _seal(hit: Hit, source: str, question: str) -> Envelope:
+    now = datetime.now(UTC)
+    stamp = Provenance(source=source, leg="stage", query=question, rank=1, score=hit.score, retrieved_at=now)
+    return Envelope(document=hit.document, provenance=(stamp,), highlights=hit.highlights, vector=hit.vector)

@@ -1,5 +1,5 @@
-"""What sources report of their terms, kept for a while: it changes slowly, and no question waits for what is
-known.
+"""Term statistics of sources, kept for a while: document frequencies change slowly, and no question waits for
+them.
 """
 
 from __future__ import annotations
@@ -11,73 +11,66 @@ from collections.abc import Mapping, Sequence
 from time import monotonic
 
 from contextrouter.contracts import FactSource, Source, SupportsStatistics, TermStatistics
+from contextrouter.pipeline.deadline import Deadline
 from contextrouter.scope import Scope
 
 log = logging.getLogger("contextrouter")
 
 SECONDS = 60.0
-"""How long a report is taken to hold."""
+"""How long statistics are used before the source is asked again."""
 PATIENCE = 0.2
-"""Seconds a source may take. Without its word, what it returned speaks for it."""
+"""Seconds a source may take. Without its statistics, the documents it returned are counted."""
 WORDS = 20_000
-"""Words kept for each source; when there are more, all are forgotten."""
-
-
+"""Words kept for each source and scope; beyond that all are forgotten."""
 SCOPES = 32
-"""Scopes whose reports are kept; what was not asked for longest goes first."""
+"""Scopes kept for each source; the least recently used goes first."""
 
 
-class Reported:
-    """The statistics of sources that have some, by scope: what a scope hides must not move what it shows."""
+class StatisticsCache:
+    """Statistics by source and scope: what a scope hides must not change what it shows."""
 
     def __init__(self, sources: Mapping[str, Source | FactSource]) -> None:
-        self._sources = {
-            name: source for name, source in sources.items() if isinstance(source, SupportsStatistics)
-        }
-        self._known: dict[tuple[str, Scope | None], tuple[float, TermStatistics]] = {}
+        self._sources = {name: s for name, s in sources.items() if isinstance(s, SupportsStatistics)}
+        self._kept: dict[tuple[str, Scope | None], tuple[float, TermStatistics]] = {}
         self._silent: set[str] = set()
 
-    async def of(
-        self, names: Sequence[str], words: Sequence[str], scope: Scope | None, until: float = math.inf
+    async def statistics(
+        self, names: Sequence[str], words: Sequence[str], scope: Scope | None, deadline: Deadline
     ) -> dict[str, TermStatistics]:
-        """Source -> its statistics of `words` in `scope`, for those of `names` that answer by `until` (on
-        `time.monotonic()`).
-        """
+        """Return source -> its statistics of `words` in `scope`, for those of `names` that answer in time."""
         now = monotonic()
-        asked = {name: self._unknown((name, scope), words, now) for name in names if name in self._sources}
-        missing = {name: new for name, new in asked.items() if new or (name, scope) not in self._known}
-        if missing:
-            try:
-                async with (
-                    asyncio.timeout(min(PATIENCE, max(0.0, until - now))),
-                    asyncio.TaskGroup() as group,
-                ):
-                    for name, new in missing.items():
+        reporting = [name for name in names if name in self._sources]
+        missing = {name: self._missing((name, scope), words, now) for name in reporting}
+        try:
+            async with deadline.within(PATIENCE).timeout(), asyncio.TaskGroup() as group:
+                for name, new in missing.items():
+                    if new or (name, scope) not in self._kept:
                         group.create_task(self._ask(name, new, scope, now))
-            except TimeoutError:
-                pass  # those that have answered are known
-        found = {}
-        for name in asked:
-            _, told = self._known.get((name, scope), (0.0, None))
-            if told is not None and all(word in told.frequencies for word in words):
-                frequencies = {word: told.frequencies[word] for word in words}
-                found[name] = TermStatistics(
-                    documents=told.documents, average_length=told.average_length, frequencies=frequencies
+        except TimeoutError:
+            pass  # those that answered are kept
+        reports = {}
+        for name in reporting:
+            _, report = self._kept.get((name, scope), (0.0, None))
+            if report is not None and all(word in report.frequencies for word in words):
+                frequencies = {word: report.frequencies[word] for word in words}
+                reports[name] = TermStatistics(
+                    documents=report.documents, average_length=report.average_length, frequencies=frequencies
                 )
-        return found
+        return reports
 
-    def _unknown(self, key: tuple[str, Scope | None], words: Sequence[str], now: float) -> list[str]:
-        at, told = self._known.get(key, (-math.inf, None))
-        if told is None or now - at >= SECONDS or len(told.frequencies) > WORDS:
-            self._known.pop(key, None)
+    def _missing(self, key: tuple[str, Scope | None], words: Sequence[str], now: float) -> list[str]:
+        """Return the words whose frequencies are not kept, or are too old."""
+        moment, report = self._kept.get(key, (-math.inf, None))
+        if report is None or now - moment >= SECONDS or len(report.frequencies) > WORDS:
+            self._kept.pop(key, None)
             return list(words)
-        self._known[key] = self._known.pop(key)  # the last one asked for
-        return [word for word in words if word not in told.frequencies]
+        self._kept[key] = self._kept.pop(key)  # the most recently used stands last
+        return [word for word in words if word not in report.frequencies]
 
     async def _ask(self, name: str, words: list[str], scope: Scope | None, now: float) -> None:
         try:
-            told = await self._sources[name].statistics(words, scope)
-            if told.documents < 0 or any(told.frequencies[word] < 0 for word in words):
+            report = await self._sources[name].statistics(words, scope)
+            if report.documents < 0 or any(report.frequencies[word] < 0 for word in words):
                 raise ValueError("a count is below 0")
         except Exception as error:
             if name not in self._silent:
@@ -88,14 +81,14 @@ class Reported:
                     type(error).__name__,
                 )
             return
-        at, before = self._known.pop((name, scope), (now, told))
-        self._known[name, scope] = (
-            at,
+        moment, before = self._kept.pop((name, scope), (now, report))
+        self._kept[name, scope] = (
+            moment,
             TermStatistics(
-                documents=told.documents,
-                average_length=told.average_length,
-                frequencies={**before.frequencies, **told.frequencies},
+                documents=report.documents,
+                average_length=report.average_length,
+                frequencies={**before.frequencies, **report.frequencies},
             ),
         )
-        while len(self._known) > SCOPES * len(self._sources):
-            del self._known[next(iter(self._known))]
+        while len(self._kept) > SCOPES * len(self._sources):
+            del self._kept[next(iter(self._kept))]

@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from contextrouter.contracts import KINDS, FilePath
 from contextrouter.errors import Problem
+from contextrouter.model import CALIBRATED as CALIBRATED
 
 Weight = Annotated[float, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=0)]
@@ -21,8 +22,6 @@ Positive = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
 _NONE: Mapping[str, Any] = {}
 
-CALIBRATED = "calibrated"
-"""The name under which calibration adds its lists; no source may have it."""
 TABLES: dict[str, str] = {f"{kind}s": kind for kind in KINDS}
 """Name of a table of plugin instances -> the kind of the plugins in it."""
 

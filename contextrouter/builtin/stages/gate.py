@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from contextrouter.contracts import Stage, StageContext
-from contextrouter.model import Envelope
+from contextrouter.model import CALIBRATED, Envelope
 
 
 class Gate(Stage):
@@ -19,6 +19,7 @@ class Gate(Stage):
     """
 
     switch = ""
+    withholds_facts = True
 
     def __init__(
         self,
@@ -42,7 +43,7 @@ class Gate(Stage):
         scores = [
             p.score
             for p in envelope.provenance
-            if p.leg in self._legs and p.score is not None and p.source != "calibrated"
+            if p.leg in self._legs and p.score is not None and p.source != CALIBRATED
         ]
         return max(scores, default=None)
 

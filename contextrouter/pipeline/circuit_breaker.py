@@ -1,0 +1,55 @@
+"""Circuit breaker: a source that keeps failing is left alone for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+
+
+class CircuitBreaker:
+    """Opens after `failures` in a row, for `seconds`; then one call at a time may try, and a success closes
+    it.
+    """
+
+    __slots__ = ("_clock", "_count", "_opened_at", "_probing", "failures", "last", "seconds")
+
+    def __init__(self, failures: float, seconds: float, *, clock: Callable[[], float] = monotonic) -> None:
+        self.failures, self.seconds, self._clock = failures, seconds, clock
+        self._count = 0
+        self._opened_at: float | None = None
+        self._probing = False
+        self.last = ""
+
+    @property
+    def closed(self) -> bool:
+        """Whether calls go through."""
+        return self._opened_at is None
+
+    def refuses(self) -> str:
+        """Why a call may not be made now. Empty: it may, and `succeed`, `fail` or `abandon` must follow."""
+        if self._opened_at is None:
+            return ""
+        left = self._opened_at + self.seconds - self._clock()
+        why = f"not asked after {self._count} failures in a row; the last: {self.last}"
+        if left > 0:
+            return f"{why}; tried again in {left:.1f} s"
+        if self._probing:
+            return f"{why}; being tried just now"
+        self._probing = True
+        return ""
+
+    def succeed(self) -> None:
+        """The call was answered."""
+        self._count, self._opened_at, self._probing = 0, None, False
+
+    def fail(self, why: str) -> None:
+        """The call failed or was late."""
+        self._count += 1
+        self.last = why
+        if self._probing or self._count >= self.failures:
+            self._opened_at = self._clock()
+        self._probing = False
+
+    def abandon(self) -> None:
+        """The caller gave the call up, which says nothing about the source."""
+        self._probing = False

@@ -1,0 +1,38 @@
+"""The deadline of a request: one clock (`time.monotonic()`) for every step."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from time import monotonic
+
+
+class Deadline:
+    """The moment by which something has to be done. `Deadline()` never comes."""
+
+    __slots__ = ("at",)
+
+    def __init__(self, at: float = math.inf) -> None:
+        self.at = at
+
+    @classmethod
+    def after(cls, seconds: float) -> Deadline:
+        """Return the deadline that comes in `seconds`."""
+        return cls(monotonic() + seconds)
+
+    def left(self) -> float:
+        """Return the seconds that are left, 0 once it has passed."""
+        return max(0.0, self.at - monotonic())
+
+    def share(self, part: float) -> Deadline:
+        """Return the deadline of a step that may use this part of the time that is left."""
+        now = monotonic()
+        return Deadline(now + max(0.0, self.at - now) * part)
+
+    def within(self, seconds: float | None) -> Deadline:
+        """Return the deadline of a step that has a timeout of its own; None: it has none."""
+        return self if seconds is None else Deadline(min(self.at, monotonic() + seconds))
+
+    def timeout(self) -> asyncio.Timeout:
+        """Return a context manager that raises TimeoutError when the deadline comes."""
+        return asyncio.timeout(None if self.at == math.inf else self.left())

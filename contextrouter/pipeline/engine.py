@@ -1,0 +1,186 @@
+"""The engine: what outlives one request. Plugins, settings, concurrency limits, circuit breakers, kept
+scores.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Collection, Mapping
+from typing import Any, Protocol
+
+from contextrouter.cache import EmbeddingCache, ScoreCache
+from contextrouter.contracts import Embedder, FactSource, Interpreter, Provider, Source, Stage
+from contextrouter.pipeline.circuit_breaker import CircuitBreaker
+from contextrouter.pipeline.deadline import Deadline
+from contextrouter.pipeline.slots import Slots
+from contextrouter.pipeline.term_statistics import StatisticsCache
+from contextrouter.settings import FactKeys, InterpreterKeys, Rag, Settings, SourceKeys, StageKeys
+
+log = logging.getLogger("contextrouter")
+
+Sources = Mapping[str, Source | FactSource]
+
+
+class Plugins(Protocol):
+    """The plugin instances an engine works with, by name: `runtime.lifecycle.Instances`, or any like it."""
+
+    @property
+    def sources(self) -> Sources: ...
+    @property
+    def embedders(self) -> Mapping[str, Embedder]: ...
+    @property
+    def interpreters(self) -> Mapping[str, Interpreter]: ...
+    @property
+    def stages(self) -> Mapping[str, Stage]: ...
+    @property
+    def closed(self) -> Collection[tuple[str, str]]: ...
+
+    async def ready(self, kind: str, name: str) -> None: ...
+
+
+class OpenPlugins:
+    """Plugin instances that are open already, made by hand."""
+
+    def __init__(
+        self,
+        sources: Sources | None = None,
+        embedders: Mapping[str, Embedder] | None = None,
+        interpreters: Mapping[str, Interpreter] | None = None,
+        stages: Mapping[str, Stage] | None = None,
+    ) -> None:
+        self.sources, self.embedders = sources or {}, embedders or {}
+        self.interpreters, self.stages = interpreters or {}, stages or {}
+        self.closed: Collection[tuple[str, str]] = ()
+
+    async def ready(self, kind: str, name: str) -> None:
+        """Do nothing: they are open."""
+
+
+class CallLimits:
+    """Bounds the calls to sources: slots overall and by source, a circuit breaker for each leg of a source.
+
+    It also holds cancelled calls that have not ended yet. Made for one event loop.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        rag, limits = settings.rag, settings.limits
+        self.overall = Slots(rag.max_concurrency, limits.max_waiting, "all sources")
+        waiting = limits.max_waiting
+        self._by_source = {
+            name: Slots(instance.keys.concurrency, waiting, f"source {name!r}", within=self.overall)
+            for name, instance in settings.sources.items()
+            if instance.keys.concurrency
+        }
+        self.patience = rag.timeout_seconds / 2
+        """Seconds a source must have had for its lateness to count against it."""
+        self._failures, self._seconds = limits.breaker_failures or math.inf, limits.breaker_seconds
+        self._breakers: dict[tuple[str, str], CircuitBreaker] = {}
+        self.abandoned: set[asyncio.Task[Any]] = set()
+
+    def slots(self, source: str) -> Slots:
+        """Return the slots that a call to this source needs."""
+        return self._by_source.get(source, self.overall)
+
+    def breaker(self, source: str, leg: str) -> CircuitBreaker:
+        """Return the circuit breaker of one leg of a source: a dead leg does not stop the others."""
+        breaker = self._breakers.get((source, leg))
+        if breaker is None:
+            breaker = self._breakers[source, leg] = CircuitBreaker(self._failures, self._seconds)
+        return breaker
+
+    def abandon(self, tasks: set[asyncio.Task[Any]]) -> None:
+        """Hold on to cancelled tasks that have not ended yet."""
+        for task in tasks:
+            self.abandoned.add(task)
+            task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[Any]) -> None:
+        self.abandoned.discard(task)
+        if not task.cancelled():
+            task.exception()  # read, so that the event loop does not report it as lost
+
+    async def aclose(self) -> None:
+        """Wait a second for abandoned calls, and log how many still do not end."""
+        if self.abandoned:
+            for task in self.abandoned:
+                task.cancel()
+            _, running = await asyncio.wait(set(self.abandoned), timeout=1.0)
+            if running:
+                log.warning("%d calls to sources ignore their cancellation and are left behind", len(running))
+
+
+class Engine:
+    """What the steps of all requests share.
+
+    `scores` and `embeddings` are caches; None: nothing is kept.
+    """
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        plugins: Plugins | None = None,
+        *,
+        scores: ScoreCache | None = None,
+        embeddings: EmbeddingCache | None = None,
+    ) -> None:
+        self.settings = settings or Settings()
+        self.plugins = plugins or OpenPlugins()
+        self.sources, self.embedders = self.plugins.sources, self.plugins.embedders
+        self.interpreters = self._interpreters()
+        self.scores, self.embeddings = scores, embeddings
+        self.statistics = StatisticsCache(self.sources)
+        self.limits = CallLimits(self.settings)
+        self.secrets = self.settings.secrets
+        self.kinds = {name: kind_of(source) for name, source in self.sources.items()}
+        self.source_keys = {name: self._keys_of(name, source) for name, source in self.sources.items()}
+        named = {name: s.embedder for name, s in self.sources.items() if isinstance(s, Source)}
+        self._embedder_of = {n: self.embedders[e] for n, e in named.items() if e and e in self.embedders}
+
+    def _keys_of(self, name: str, source: Source | FactSource) -> FactKeys:
+        instance = self.settings.instances(kind_of(source)).get(name)
+        if instance is not None:
+            return instance.keys  # type: ignore[no-any-return]  # keys of a source's table are FactKeys
+        return FactKeys() if isinstance(source, FactSource) else SourceKeys()
+
+    @property
+    def profiles(self) -> dict[str, Mapping[str, float]]:
+        """Source -> the leg weights of its embedder."""
+        return {name: embedder.leg_weights for name, embedder in self._embedder_of.items()}
+
+    def _interpreters(self) -> list[tuple[str, Interpreter, InterpreterKeys]]:
+        """Return the interpreters that run, in the order of `[rag] interpreters`, with their router keys."""
+        tables = self.settings.interpreters
+        listed = self.settings.rag.interpreters
+        every = self.plugins.interpreters
+        plugins = [(name, every[name]) for name in listed if name in every]
+        keyed = [(name, plugin, _keys(tables, name, InterpreterKeys)) for name, plugin in plugins]
+        return [line for line in keyed if line[2].enabled]
+
+    def stages(self, rag: Rag) -> list[tuple[str, Stage, StageKeys]]:
+        """Return the stages that run on a route with these `[rag]` values, in order, with their router
+        keys.
+        """
+        tables = self.settings.stages
+        every = self.plugins.stages
+        plugins = [(name, every[name]) for name in rag.stages if name in every]
+        keyed = [(n, stage, _keys(tables, n, StageKeys)) for n, stage in plugins if rag.runs(stage.switch)]
+        return [line for line in keyed if line[2].enabled]
+
+    async def ensure_open(self, kind: str, name: str, deadline: Deadline) -> None:
+        """Open a plugin that is not open yet. Raises what its `open()` raises, or TimeoutError."""
+        if self.plugins.closed:
+            async with deadline.timeout():
+                await self.plugins.ready(kind, name)
+
+
+def kind_of(source: Source | FactSource) -> str:
+    """Return the kind of a source: "fact", "provider" or "connector"."""
+    if isinstance(source, FactSource):
+        return "fact"
+    return "provider" if isinstance(source, Provider) else "connector"
+
+
+def _keys(tables: Mapping[str, Any], name: str, default: type[Any]) -> Any:
+    return tables[name].keys if name in tables else default()

@@ -1,0 +1,246 @@
+"""One request, from the question to the context: the whole pipeline in one place, top to bottom."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
+
+from contextrouter.cache import Embedding
+from contextrouter.errors import AllSourcesFailed
+from contextrouter.model import Context, Fact, Harvest, Intent, Plan, Request, SourceReport, Trace, Usage
+from contextrouter.pipeline.assembly import Assembled, assemble
+from contextrouter.pipeline.candidates import Candidates
+from contextrouter.pipeline.deadline import Deadline
+from contextrouter.pipeline.deduplication import dedupe
+from contextrouter.pipeline.engine import Engine
+from contextrouter.pipeline.envelopes import Ranking, split
+from contextrouter.pipeline.facts import distinct_facts
+from contextrouter.pipeline.fan_out import fan_out
+from contextrouter.pipeline.fusion import fuse
+from contextrouter.pipeline.interpretation import failures, interpret
+from contextrouter.pipeline.planning import make_plan
+from contextrouter.pipeline.ranking import Stages, rank
+from contextrouter.pipeline.selection import select
+from contextrouter.pipeline.stage_context import stage_context
+from contextrouter.pipeline.trace import TraceBuilder
+from contextrouter.settings import CALIBRATED, Rag
+from contextrouter.text import tokens
+
+INTERPRETATION_SHARE = 0.3
+"""Share of the request's time that the interpreters may use: one that hangs must not cost the answer."""
+FAN_OUT_SHARE = 0.9
+"""Share of the request's time that the sources may use when ranking stages follow."""
+GATED = "confidence_gated_fallback"
+"""The outcome where a stage that withholds facts let no document through."""
+
+
+class Run:
+    """One request on one route: what was asked, how long it has, and what was found so far."""
+
+    plan: Plan
+    rag: Rag
+    harvest: Harvest
+    stages: Stages
+    facts: Sequence[Fact]
+
+    def __init__(
+        self,
+        request: Request,
+        deadline: Deadline,
+        engine: Engine,
+        *,
+        on_report: Callable[[SourceReport], None] | None = None,
+        embedding: Embedding | None = None,
+    ) -> None:
+        self.request, self.deadline, self.engine, self.on_report = request, deadline, engine, on_report
+        self.embedding = embedding or Embedding(engine.embeddings)
+        self.trace = TraceBuilder()
+        self.started = monotonic()
+
+    async def context(self) -> Context:
+        """Run the steps, in this order."""
+        await self.make_plan()
+        await self.fan_out()
+        candidates = self.deduplicate()
+        leg_weights = await self.calibrate(candidates)
+        ranked = await self.rank(self.fuse(candidates, leg_weights))
+        return self.assemble(self.select(ranked))
+
+    async def make_plan(self) -> Plan:
+        """Interpret the question, plan the calls, and leave out sources that cannot help."""
+        engine, deadline = self.engine, self.deadline
+        intent = await interpret(self.request, engine, deadline.share(INTERPRETATION_SHARE))
+        note = failures(intent)
+        self.trace.add("interpret", note=note, failed=bool(note))
+        plan = make_plan(intent, self.request, engine.settings, engine.sources)
+        if engine.settings.selection.sources != "all":
+            from contextrouter.pipeline.source_selection import select_sources  # loaded only when it is used
+
+            plan = await select_sources(plan, engine, deadline)
+        self.trace.add("plan")
+        self.plan = plan
+        self.rag, _ = engine.settings.for_route(intent.kind)
+        self.stages = engine.stages(self.rag)
+        return plan
+
+    async def fan_out(self) -> None:
+        """Ask the sources. Raises AllSourcesFailed when none of those that were asked answered."""
+        deadline = self.deadline.share(FAN_OUT_SHARE) if self.stages else self.deadline
+        self.harvest = await fan_out(
+            self.plan, self.engine, deadline, on_report=self.on_report, embed=self.embedding
+        )
+        self.trace.add("fan_out", self.hits)
+        _raise_if_all_failed(self.harvest)
+        self.facts, beyond = distinct_facts(self.harvest.facts, self.rag.max_graph_facts)
+        if beyond:
+            note = f"{len(beyond)} facts beyond max_graph_facts"
+            self.trace.add("facts", len(self.facts), note=note, lost_facts=tuple(beyond))
+
+    def deduplicate(self) -> Candidates:
+        """Make equal documents one candidate."""
+        candidates = dedupe(self.harvest.lists, self.rag.identity)
+        self.trace.add("dedupe", len(candidates))
+        return candidates
+
+    async def calibrate(self, candidates: Candidates) -> Mapping[str, float]:
+        """Put the scores of several sources on one scale. Return the leg weights of the calibrated lists."""
+        if not self.rag.calibrate or len(self.harvest.lists) < 2:
+            return {}
+        from contextrouter.pipeline.calibration import calibrate  # loaded only when it is used
+
+        question = self.request.question.strip()
+        vectors = {
+            name: vector for (name, text), vector in self.embedding.vectors.items() if text == question
+        }
+        note, leg_weights = await calibrate(
+            candidates,
+            self.rag,
+            self.engine,
+            scope=self.request.scope,
+            deadline=self.deadline,
+            vectors=vectors,
+        )
+        if note:
+            self.trace.add("calibrate", len(candidates), note=note)
+        return leg_weights
+
+    def fuse(self, candidates: Candidates, leg_weights: Mapping[str, float]) -> Ranking:
+        """Make one order out of all lists."""
+        profiles = {**self.engine.profiles, CALIBRATED: leg_weights}
+        question = self.request.question.strip()
+        order = list(self.engine.sources)
+        fused = fuse(candidates, self.rag, profiles=profiles, sources=order, question=question)
+        return self.trace.add_ranking("fuse", fused)
+
+    async def rank(self, fused: Ranking) -> Ranking:
+        """Let the stages rerank or drop documents."""
+        if not self.stages:
+            return fused
+        context = stage_context(self.request, self.plan.intent, self.facts, self.engine)
+        ranked = await rank(fused, self.stages, context, self.engine, self.deadline, self.trace)
+        return Ranking(split(ranked)[0])
+
+    def select(self, ranked: Ranking) -> Ranking:
+        """Keep the best, or a quota of each kind."""
+        return self.trace.add_ranking("select", select(ranked, self.rag))
+
+    def assemble(self, selected: Ranking) -> Context:
+        """Write the numbered context; behind a gate that let no document through, facts are withheld too."""
+        gated = not selected.live and any(step.gated for step in self.trace.steps)
+        if gated:
+            if self.facts or self.harvest.facets or self.harvest.entities:
+                note = "facts, facets and entities are held back with the documents"
+                self.trace.add("gate", note=note, lost_facts=tuple(self.facts))
+            self.facts, self.harvest = (), self.harvest.replace(facets=(), entities=())
+        budget = self.rag.token_budget
+        result = assemble(selected, self.facts, budget=budget, count=tokens.count, truncate=tokens.truncate)
+        lost_facts = tuple(result.lost_facts)
+        self.trace.add(
+            "assemble", len(result.envelopes), result.lost, note=result.note, lost_facts=lost_facts
+        )
+        return self._context(result, gated)
+
+    @property
+    def hits(self) -> int:
+        """How many hits were admitted."""
+        return sum([len(ranked.hits) for ranked in self.harvest.lists])
+
+    def _context(self, result: Assembled, gated: bool) -> Context:
+        intent, harvest = self.plan.intent, self.harvest
+        usage = Usage(
+            calls=len(self.plan.calls),
+            hits=self.hits,
+            embedded=self.embedding.embedded,
+            tokens=result.tokens,
+            seconds=monotonic() - self.started,
+        )
+        return Context(
+            question=self.request.question,
+            intent=intent,
+            outcome=GATED if gated else _outcome(intent, harvest, result),
+            text=result.text,
+            envelopes=tuple(result.envelopes),
+            citations=tuple(result.citations),
+            facts=tuple(result.facts),
+            facets=harvest.facets,
+            entities=harvest.entities,
+            coverage=harvest.reports,
+            usage=usage,
+            trace=Trace(plan=self.plan, steps=tuple(self.trace.steps)),
+        )
+
+
+async def run(
+    request: Request,
+    deadline: Deadline,
+    engine: Engine,
+    on_report: Callable[[SourceReport], None] | None = None,
+) -> Context:
+    """Run a request. Where its route found nothing, run it on the route's fallback, in the time that is
+    left.
+    """
+    embedding = Embedding(engine.embeddings)
+    context = await Run(request, deadline, engine, on_report=on_report, embedding=embedding).context()
+    tried = {context.intent.kind}
+    while context.outcome in ("empty", GATED) and deadline.left() > 0:
+        fallback = engine.settings.for_route(context.intent.kind)[1].fallback
+        if fallback is None or fallback in tried:
+            break
+        tried.add(fallback)
+        again = request.replace(mode=fallback)
+        try:
+            after = await Run(again, deadline, engine, on_report=on_report, embedding=embedding).context()
+        except AllSourcesFailed as error:  # the first route was answered, with nothing: that stands
+            return context.replace(coverage=(*context.coverage, *error.reports))
+        context = _joined(context, after)
+    return context
+
+
+def _raise_if_all_failed(harvest: Harvest) -> None:
+    if any(report.status in ("ok", "partial") for report in harvest.reports):
+        return
+    if failed := [report for report in harvest.reports if report.status != "skipped"]:
+        raise AllSourcesFailed(failed)
+
+
+def _outcome(intent: Intent, harvest: Harvest, result: Assembled) -> str:
+    if result.envelopes:
+        return "answered"
+    if result.facts or harvest.facets or harvest.entities:
+        return "facts_only"
+    return "empty" if intent.should_search else "not_searched"
+
+
+def _joined(before: Context, after: Context) -> Context:
+    """Return the context of a fallback route, with what the route before it asked, cost and lost."""
+    called = tuple(report for report in before.coverage if report.status != "skipped")
+    names = {report.source for report in called}
+    rest = tuple(r for r in after.coverage if r.status != "skipped" or r.source not in names)
+    first, second = before.usage, after.usage
+    usage = second.replace(
+        calls=first.calls + second.calls,
+        hits=first.hits + second.hits,
+        seconds=first.seconds + second.seconds,
+    )
+    trace = after.trace.replace(steps=(*before.trace.steps, *after.trace.steps))
+    return after.replace(coverage=(*called, *rest), usage=usage, trace=trace)
