@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 from contextrouter.builtin.shared.model_in_threads import ModelInThreads, onnx_session
 from contextrouter.contracts import Embedder
 from contextrouter.model import Vector
+from contextrouter.vectors import unit_array
 
 if TYPE_CHECKING:
     import numpy as np
@@ -96,5 +97,4 @@ def _vector(session: Any, ids: Sequence[int]) -> Vector:
     ones = np.ones_like(tokens)
     inputs = {"input_ids": tokens, "attention_mask": ones, "token_type_ids": np.zeros_like(tokens)}
     states: NDArray[np.float32] = session.run(None, inputs)[0][0]
-    mean = states.mean(axis=0)
-    return cast("Vector", mean / max(float(np.linalg.norm(mean)), 1e-12))
+    return cast("Vector", unit_array(states.mean(axis=0)))

@@ -14,6 +14,7 @@ from contextrouter.contracts import Embedder
 from contextrouter.errors import ContractError, MissingDependency, PluginError
 from contextrouter.model import Vector
 from contextrouter.runtime.masking import mask
+from contextrouter.vectors import direction
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -122,7 +123,7 @@ class OpenAI(Connected, Embedder):
                 vectors[place] = vector
         return vectors
 
-    async def _request(self, client: AsyncOpenAI, texts: list[str]) -> list[Vector]:
+    async def _request(self, client: AsyncOpenAI, texts: list[str]) -> list[list[float]]:
         from openai import OpenAIError
 
         options: dict[str, Any] = {"dimensions": self.dimensions} if self.send_dimensions else {}
@@ -146,7 +147,7 @@ class OpenAI(Connected, Embedder):
             raise self._failed(f"{type(error).__name__}: {error}") from None
         return self._checked(found, len(texts))
 
-    def _checked(self, found: list[tuple[int, list[float]]], asked: int) -> list[Vector]:
+    def _checked(self, found: list[tuple[int, list[float]]], asked: int) -> list[list[float]]:
         """The vectors in the order of their index, after a look at how many and how long they are."""
         found.sort(key=lambda item: item[0])
         if len(found) != asked:
@@ -163,15 +164,12 @@ class OpenAI(Connected, Embedder):
                 raise self._failed(
                     f"returned vectors of {len(vector)} numbers where dimensions = {self.dimensions}", mend
                 )
-        return [self._unit(vector) for _, vector in found]
-
-    def _unit(self, vector: list[float]) -> Vector:
-        length = math.hypot(*vector)
-        if not math.isfinite(length) or length == 0.0:
+        directions = [direction(vector) for _, vector in found]
+        if not all(directions):
             raise self._failed(
                 "returned a vector that has no direction (zeros, or numbers that are not finite)"
             )
-        return [value / length for value in vector]
+        return directions
 
     def _failed(self, what: str, mend: str = "Check base_url, model and api_key.") -> PluginError:
         server = self.base_url or "OpenAI"

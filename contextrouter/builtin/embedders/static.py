@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from contextrouter.builtin.shared.model_in_threads import ModelInThreads
 from contextrouter.contracts import Embedder
 from contextrouter.model import Vector
+from contextrouter.vectors import unit_array
 
 if TYPE_CHECKING:
     import numpy as np
@@ -100,8 +101,6 @@ def _mean(table: NDArray[np.float32], ids: Sequence[int]) -> NDArray[np.float32]
     """
     import numpy as np
 
-    if not ids:
-        return np.zeros(table.shape[1], dtype=np.float32)
-    distinct, counts = np.unique(ids, return_counts=True)
-    total = counts.astype(np.float32) @ table[distinct]
-    return np.asarray(total / max(float(np.linalg.norm(total)), 1e-12), dtype=np.float32)
+    distinct, counts = np.unique(np.asarray(ids, np.int64), return_counts=True)
+    direction = unit_array(counts.astype(np.float32) @ table[distinct])
+    return np.zeros(table.shape[1], np.float32) if direction is None else direction

@@ -17,12 +17,13 @@ from contextrouter.builtin.providers.sqlite.file import Stop, StoreFile, kind_of
 from contextrouter.builtin.providers.sqlite.filter import admitted
 from contextrouter.builtin.providers.sqlite.ingest_lock import Turns
 from contextrouter.builtin.providers.sqlite.rows import Admissions, numpy
-from contextrouter.builtin.providers.sqlite.vector_leg import LEGS, CodeIndex, Outrun, simsimd, unit
+from contextrouter.builtin.providers.sqlite.vector_leg import LEGS, CodeIndex, Outrun, simsimd
 from contextrouter.contracts import Entry, FilePath, Provider, TermStatistics
 from contextrouter.errors import SourceError
 from contextrouter.model import Document, Facet, Hit, Query, Vector
 from contextrouter.scope import Scope
 from contextrouter.text import query_syntax
+from contextrouter.vectors import unit_array
 
 
 class Sqlite(Provider):
@@ -285,7 +286,7 @@ class Sqlite(Provider):
             )
         self._same_model(connection)
         try:
-            vector = unit(query.vector)
+            vector = unit_array(query.vector)
         except (ValueError, TypeError) as error:
             raise SourceError(f"Query on the leg {query.leg!r} {error}.") from error
         if vector is None:

@@ -64,24 +64,6 @@ class _State(NamedTuple):
     dead: Numbers  # indexes of rows whose chunk is gone
 
 
-def unit(vector: Sequence[float]) -> Rows | None:
-    """The vector at length one, float32; None for the zero vector, which has no direction.
-
-    Raises ValueError for values that are not finite and for what is no list of numbers.
-    """
-    np = numpy()
-    values = np.asarray(vector, dtype=np.float64)
-    if values.ndim != 1 or not values.size:
-        raise ValueError(f"has a vector of shape {values.shape}; give a flat list of numbers")
-    peak = float(np.abs(values).max())
-    if not np.isfinite(peak):
-        raise ValueError("has a vector with values that are not finite; check the embedder")
-    if peak == 0.0:
-        return None
-    values = values / peak  # squares of very large or small values would leave what a float can hold
-    return (values / np.sqrt(values @ values)).astype("<f4")  # type: ignore[no-any-return]
-
-
 def code(vector: Rows) -> bytes:
     """A unit vector at eight bits: the scale, float32 little-endian, and one int8 per dimension."""
     levels, scale = _quantised(vector)
