@@ -166,9 +166,9 @@ class PostgresFacts(FactSource):
         async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
             rows = [tuple(row) for row in await connection.fetch(sql, *values)] if name_key(name) else []
             values = Values()
-            among = f"{{}} = ANY ({values.bound([row[0] for row in rows], 'text[]')})"
+            is_one_of = f"{{}} = ANY ({values.bound([row[0] for row in rows], 'text[]')})"
             degrees = (
-                await connection.fetch(statement_counts.degrees(among, _allowed(query, values)), *values)
+                await connection.fetch(statement_counts.degrees(is_one_of, _allowed(query, values)), *values)
                 if rows
                 else []
             )
@@ -273,8 +273,8 @@ def _valid(period: Period | None, values: Values) -> str:
 
 async def _named(connection: Connection, query: Query) -> set[str]:
     """The names that visible facts know among those asked."""
-    asked = entity_names.asked(query)
-    return asked.among(await _known(connection, asked.keys, query.scope))
+    candidates = entity_names.name_candidates(query)
+    return candidates.matching(await _known(connection, candidates.keys, query.scope))
 
 
 async def _known(connection: Connection, keys: Iterable[str], scope: Scope | None) -> set[str]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from contextrouter.builtin.providers.postgres import index_tuning, lookup, schema, text_leg, vector_leg, write
 from contextrouter.builtin.providers.postgres.connection_pool import NoStore, Pool, Session, clean
 from contextrouter.builtin.providers.postgres.embedded import PREFIX, example_folder
-from contextrouter.builtin.providers.postgres.ingest_lock import Turns
+from contextrouter.builtin.providers.postgres.ingest_lock import IngestLock
 from contextrouter.builtin.providers.postgres.text_configurations import Words
 from contextrouter.builtin.providers.postgres.vector_leg import Index, Precision
 from contextrouter.builtin.providers.sqlite.write import document
@@ -107,7 +107,7 @@ class Postgres(Provider):
             statement_cache_size=statement_cache_size,
             target_session_attrs=target_session_attrs,
         )
-        self._turns = Turns(self.pool)
+        self._ingest_lock = IngestLock(self.pool)
         self._model: tuple[str, int] = ("", 0)
         self._given: tuple[Entry, ...] = ()
 
@@ -146,7 +146,7 @@ class Postgres(Provider):
 
     async def aclose(self) -> None:
         """Let go of the pool; its connections end with the last plugin that shares it."""
-        await self._turns.end()
+        await self._ingest_lock.release()
         await self.pool.aclose(self)
 
     async def ping(self) -> None:
@@ -243,11 +243,11 @@ class Postgres(Provider):
         """Take the one turn at filling this schema, if nobody has it: "". Else say who has, and since
         when.
         """
-        return await self._turns.take()
+        return await self._ingest_lock.acquire()
 
     async def end_turn(self) -> None:
         """Let another process fill the schema."""
-        await self._turns.end()
+        await self._ingest_lock.release()
 
     async def _words_of(self, entries: Sequence[Entry]) -> write.Way:
         async with self.pool.transaction() as connection:
