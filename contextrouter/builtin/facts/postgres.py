@@ -16,7 +16,7 @@ from contextrouter.builtin.facts import entity_names, statement_counts
 from contextrouter.builtin.facts import graph_walk as walking
 from contextrouter.builtin.providers.filtering import microseconds, moment
 from contextrouter.builtin.providers.postgres import Postgres, schema
-from contextrouter.builtin.providers.postgres.connection_pool import NoStore, Pool, Session
+from contextrouter.builtin.providers.postgres.connection_pool import Pool, Session
 from contextrouter.builtin.providers.postgres.embedded import PREFIX, example_folder
 from contextrouter.builtin.providers.postgres.filter import Values, visible
 from contextrouter.builtin.providers.sqlite.write import name_key
@@ -110,11 +110,7 @@ class PostgresFacts(FactSource):
         """A string that changes with every write to the store, by whichever process; "" while there is
         none.
         """
-        try:
-            async with self.pool.transaction() as connection:
-                return await schema.content_version(connection)
-        except NoStore:
-            return ""
+        return await self.pool.answer(schema.content_version, missing="")
 
     async def facts(self, query: Query) -> Sequence[Fact]:
         """Return facts about the names in the query's text, entities and concepts.

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple, Self
 
 import msgspec
 
+from contextrouter.builtin.providers.example_documents import EXAMPLE_ENTRIES
+from contextrouter.builtin.providers.field_weights import USUAL
 from contextrouter.builtin.providers.filtering import aligned, labelled, matches
 from contextrouter.contracts import Entry, Provider, TermStatistics
 from contextrouter.errors import IngestError, SourceError
@@ -21,10 +23,6 @@ from contextrouter.text import analysis, bm25, query_syntax
 from contextrouter.text.analysis import Phrase, analyse
 from contextrouter.text.query_syntax import WebQuery
 from contextrouter.vectors import cosine, unit
-
-WEIGHTS = (3.0, 2.0, 1.0)
-"""How often a term counts in title, heading path and body."""
-
 
 _Key = tuple[str, str, str]
 """Tenant, document and chunk."""
@@ -72,20 +70,10 @@ class Memory(Provider):
     @classmethod
     def example(cls) -> Self:
         """Two documents and no embedder."""
-        return cls(
-            documents=[
-                {
-                    "id": "tides",
-                    "title": "Tides",
-                    "content": "The moon and the sun raise the tides of the sea.",
-                },
-                {
-                    "id": "comets",
-                    "title": "Comets",
-                    "content": "A comet is ice and dust; near the sun it grows a tail.",
-                },
-            ]
-        )
+        store = cls()
+        for entry in EXAMPLE_ENTRIES:
+            store._put(entry)
+        return store
 
     async def search(self, query: Query) -> Sequence[Hit]:
         """Return chunks, best first; text scores are BM25, vector scores cosines in [-1, 1]. Ties go by
@@ -286,7 +274,7 @@ def _document(number: int, table: Any) -> Document:
 def _chunk(document: Document, vectors: Mapping[str, tuple[float, ...]]) -> _Chunk:
     fields = tuple(tuple(analyse(text)) for text in analysis.fields(document))
     frequencies: defaultdict[str, float] = defaultdict(float)
-    for weight, terms in zip(WEIGHTS, fields, strict=True):
+    for weight, terms in zip(USUAL, fields, strict=True):
         for term in terms:
             frequencies[term] += weight
     return _Chunk(document, frequencies, fields, analysis.length(fields), vectors)

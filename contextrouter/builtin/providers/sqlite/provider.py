@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
+from contextrouter.builtin.providers.example_documents import EXAMPLE_ENTRIES
+from contextrouter.builtin.providers.field_weights import checked_weights
 from contextrouter.builtin.providers.sqlite import lookup, schema, text_leg, write
 from contextrouter.builtin.providers.sqlite.file import Stop, StoreFile, kind_of_file
 from contextrouter.builtin.providers.sqlite.filter import admitted
@@ -54,14 +56,7 @@ class Sqlite(Provider):
         self.legs: Sequence[str] = ("vector", "text", "keywords") if self.embedder else ("text",)
         self.vector_legs: Sequence[str] = LEGS if self.embedder else ()
         self.score_range = {leg: (-1.0, 1.0) for leg in self.vector_legs}
-        weights = {"title": title_weight, "path": path_weight, "body": body_weight}
-        for field, weight in weights.items():
-            if not (math.isfinite(weight) and weight >= 0):
-                raise ValueError(f"{field}_weight {weight!r} is no weight; give a finite number, 0 or more.")
-        if not any(weights.values()):
-            raise ValueError(
-                "title_weight, path_weight and body_weight are all 0; give at least one a weight."
-            )
+        weights = checked_weights(title_weight, path_weight, body_weight)
         if not (math.isfinite(busy_timeout) and busy_timeout >= 0):
             raise ValueError(f"busy_timeout {busy_timeout!r} is no time; give seconds, 0 or more.")
         if not 1 <= threads <= 64:
@@ -69,7 +64,9 @@ class Sqlite(Provider):
         self._file = StoreFile(path, busy_timeout=busy_timeout, threads=threads)
         self._ingest_lock = IngestLock(self._file.location)
         self._admitted = AdmittedChunks()
-        self._index = text_leg.TextIndex(weights, self._admitted)
+        self._index = text_leg.TextIndex(
+            dict(zip(("title", "path", "body"), weights, strict=True)), self._admitted
+        )
         self._nearby = {leg: CodeIndex(leg, self._admitted) for leg in self.vector_legs}
         self._model, self._dimensions = "", 0
 
@@ -79,13 +76,7 @@ class Sqlite(Provider):
         folder = tempfile.mkdtemp(prefix="contextrouter-")
         store = cls(path=str(Path(folder) / "example.db"), embedder=None)
         weakref.finalize(store, shutil.rmtree, folder, ignore_errors=True)
-        tides = Document(
-            id="tides", title="Tides", content="The moon and the sun raise the tides of the sea."
-        )
-        comets = Document(
-            id="comets", title="Comets", content="A comet is ice and dust; near the sun it grows a tail."
-        )
-        rows = [write.prepare(Entry(document=d, chunks=[d]), ()) for d in (tides, comets)]
+        rows = [write.prepare(entry, ()) for entry in EXAMPLE_ENTRIES]
         store._file.write_here(lambda connection: write.upsert(connection, rows, "", 0))
         store._file.forget()
         return store
