@@ -1,19 +1,76 @@
-"""How near candidates are to a question, by the vectors that they brought along. Needs numpy, as whatever
-makes vectors does.
-"""
+"""Cosine similarity and unit vectors: in plain Python for few vectors, with numpy for many."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import math
+from collections.abc import Collection, Mapping, Sequence
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from contextrouter.model import Vector
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_NOT_FINITE = "has a vector with values that are not finite; check the embedder"
+
+
+def unit(vector: Vector) -> list[float] | None:
+    """The vector at length one; None for the zero vector, which has no direction.
+
+    Raises ValueError for values that are not finite and for what is no flat list of numbers.
+    """
+    try:
+        values = [float(value) for value in vector]
+    except TypeError as error:
+        raise ValueError("has a vector that is not flat; give a flat list of numbers") from error
+    if not values:
+        raise ValueError("has a vector without values; give a flat list of numbers")
+    length = math.hypot(*values)
+    if not 1e-150 < length < math.inf:  # divided by it, very small and very large values lose their digits
+        if not all(map(math.isfinite, values)):
+            raise ValueError(_NOT_FINITE)
+        peak = max(map(abs, values))
+        if peak == 0.0:
+            return None
+        values = [value / peak for value in values]
+        length = math.hypot(*values)
+    return [value / length for value in values]
+
+
+def unit_array(vector: Vector | NDArray[Any]) -> NDArray[np.float32] | None:
+    """As `unit`, as a float32 array. Needs numpy, and is five times as fast for an array."""
+    import numpy as np
+
+    values = np.asarray(vector, dtype=np.float64)
+    if values.ndim != 1 or not values.size:
+        raise ValueError(f"has a vector of shape {values.shape}; give a flat list of numbers")
+    peak = float(np.abs(values).max())
+    if not np.isfinite(peak):
+        raise ValueError(_NOT_FINITE)
+    if peak == 0.0:
+        return None
+    values = values / peak  # squares of very large or small values would leave what a float can hold
+    return np.asarray(values / np.sqrt(values @ values), dtype="<f4")
+
+
+def direction(vector: Vector | None) -> list[float]:
+    """As `unit`; empty for no vector and for one without a direction."""
+    try:
+        return ([] if vector is None else unit(vector)) or []
+    except ValueError:
+        return []
+
+
+def cosine(one: Sequence[float], other: Sequence[float]) -> float:
+    """The cosine of two unit vectors; 0.0 for vectors of different lengths."""
+    return sum(map(float.__mul__, one, other)) if len(one) == len(other) else 0.0
+
 
 class Near:
-    """Cosines of `vectors` with a question's vector, by number. Vectors of another length, or without a
-    direction, are left out.
+    """Cosines of `vectors` with a question's vector, by number. Vectors of another length are left out; one
+    without a direction has the cosine 0. Needs numpy.
     """
 
     def __init__(self, question: Vector, vectors: Mapping[int, Vector]) -> None:
@@ -25,17 +82,17 @@ class Near:
         self._rows = _units(
             np.asarray(list(fitting.values()), np.float64).reshape(len(fitting), len(question))
         )
-        self._place = {number: place for place, number in enumerate(self.numbers)}
+        self._row_of = {number: row for row, number in enumerate(self.numbers)}
 
     def cosines(self, examples: Collection[int] = ()) -> dict[int, float]:
         """Cosine by number; with `examples`, with the middle between the question and their mean (Rocchio's
         feedback).
         """
-        asked = self._question
+        target = self._question
         if examples:
-            mean = self._rows[[self._place[number] for number in examples]].mean(axis=0)
-            asked = _units((asked + mean)[None])[0]
-        return dict(zip(self.numbers, (self._rows @ asked).tolist(), strict=True))
+            mean = self._rows[[self._row_of[number] for number in examples]].mean(axis=0)
+            target = _units((target + mean)[None])[0]
+        return dict(zip(self.numbers, (self._rows @ target).tolist(), strict=True))
 
 
 def can_compare() -> bool:

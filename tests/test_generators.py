@@ -111,7 +111,7 @@ async def test_an_answer_comes_in_pieces_with_what_it_cost(cls: Any):
 
 async def test_older_servers_are_told_the_cap_by_its_older_name():
     server = ExampleServer()
-    generator = OpenAI(model="m", base_url=await server.open() + "/v1", older_names=True)
+    generator = OpenAI(model="m", base_url=f"http://127.0.0.1:{await server.listen()}/v1", older_names=True)
     await generator.open()
     async with aclosing(generator.write(asked("q"), Writing(max_tokens=3))) as pieces:
         async for _ in pieces:

@@ -136,43 +136,42 @@ _VECTORS = st.sampled_from([None, [1.0, 0.0], [3.0, 3.0], [-1.0, 0.5], [0.0, 0.0
 _STORED = st.lists(st.tuples(_DOCUMENTS, _VECTORS), min_size=1, max_size=8)
 
 
+async def _compare(
+    store: Postgres,
+    documents: list[tuple[Document, list[float] | None]],
+    removed: set[int],
+    queries: list[Query],
+) -> None:
+    entries = []
+    for number, (document, vector) in enumerate(documents):
+        document = document.replace(id=f"d{number}")
+        entries.append(
+            Entry(document=document, chunks=[document], vectors={"vector": [vector], "keywords": [vector]})
+        )
+    memory = Memory(embedder="default")
+    await store.clear()
+    for one in (store, memory):
+        await one.upsert(entries)
+    for stage in (set[int](), removed):
+        for each in entries:
+            if int(each.document.id[1:]) in stage:
+                counts = [
+                    await one.delete([each.document.id], each.document.tenant) for one in (store, memory)
+                ]
+                assert counts[0] == counts[1]
+        for query in queries:
+            got, right = await store.search(query), await memory.search(query)
+            if query.leg == "text":
+                assert sorted(repr(h.document) for h in got) == sorted(repr(h.document) for h in right)
+            else:
+                assert [h.document for h in got] == [h.document for h in right]
+                assert [h.score for h in got] == pytest.approx([h.score for h in right], abs=2e-6)
+        for scope in (None, Scope(tenant="a", compartments=frozenset({"hr"}))):
+            assert await store.statistics(_WORDS, scope) == await memory.statistics(_WORDS, scope)
+
+
 def test_it_finds_what_the_store_in_memory_finds() -> None:
     """The same documents on every leg, on the vector legs in the same order with the same cosines."""
-
-    async def compare(
-        store: Postgres,
-        documents: list[tuple[Document, list[float] | None]],
-        removed: set[int],
-        queries: list[Query],
-    ) -> None:
-        entries = []
-        for number, (document, vector) in enumerate(documents):
-            document = document.replace(id=f"d{number}")
-            entries.append(
-                Entry(
-                    document=document, chunks=[document], vectors={"vector": [vector], "keywords": [vector]}
-                )
-            )
-        memory = Memory(embedder="default")
-        await store.clear()
-        for one in (store, memory):
-            await one.upsert(entries)
-        for stage in (set[int](), removed):
-            for each in entries:
-                if int(each.document.id[1:]) in stage:
-                    counts = [
-                        await one.delete([each.document.id], each.document.tenant) for one in (store, memory)
-                    ]
-                    assert counts[0] == counts[1]
-            for query in queries:
-                got, right = await store.search(query), await memory.search(query)
-                if query.leg == "text":
-                    assert sorted(repr(h.document) for h in got) == sorted(repr(h.document) for h in right)
-                else:
-                    assert [h.document for h in got] == [h.document for h in right]
-                    assert [h.score for h in got] == pytest.approx([h.score for h in right], abs=2e-6)
-            for scope in (None, Scope(tenant="a", compartments=frozenset({"hr"}))):
-                assert await store.statistics(_WORDS, scope) == await memory.statistics(_WORDS, scope)
 
     with asyncio.Runner() as runner:
         context = opened()
@@ -185,7 +184,7 @@ def test_it_finds_what_the_store_in_memory_finds() -> None:
             queries=st.lists(_QUERIES, min_size=1, max_size=8),
         )
         def all_are_alike(**drawn: Any) -> None:
-            runner.run(compare(store, **drawn))
+            runner.run(_compare(store, **drawn))
 
         all_are_alike()
         runner.run(context.__aexit__(None, None, None))
@@ -322,6 +321,9 @@ async def test_each_chunk_has_the_words_of_its_language() -> None:
         async with opened(schema=store.pool.schema, languages=["de"]) as other:
             with pytest.raises(SourceError, match=said):
                 await ids(other, "haus")
+
+
+def test_languages_and_a_configuration_are_not_given_together_and_are_known() -> None:
     with pytest.raises(
         ValueError, match=r"languages 'tlh' is none that Postgres has words of\. It has: ar, ca, "
     ):

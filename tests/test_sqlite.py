@@ -782,7 +782,9 @@ async def test_a_deadline_interrupts_the_running_statement(store: Sqlite) -> Non
     await store.upsert([_entry("a", "x", vector=[1.0])])
     started = time.monotonic()
     with pytest.raises(SourceTimeout, match="deadline"):
-        await store._file.read(lambda c, stop: c.execute(_SLOW).fetchone(), deadline=started + 0.1)
+        await store._file.read(
+            lambda c, stop: c.execute(_SLOW).fetchone(), missing=None, deadline=started + 0.1
+        )
     assert 0.1 <= time.monotonic() - started < 2.0
     for leg in store.legs:
         with pytest.raises(SourceTimeout):
@@ -795,8 +797,10 @@ async def test_cancellation_and_closing_interrupt_the_running_statement(store: S
     started = time.monotonic()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.1):
-            await store._file.read(lambda c, stop: c.execute(_SLOW).fetchone())
-    reading = asyncio.ensure_future(store._file.read(lambda c, stop: c.execute(_SLOW).fetchone()))
+            await store._file.read(lambda c, stop: c.execute(_SLOW).fetchone(), missing=None)
+    reading = asyncio.ensure_future(
+        store._file.read(lambda c, stop: c.execute(_SLOW).fetchone(), missing=None)
+    )
     await asyncio.sleep(0.1)
     await store.aclose()  # waits for both threads
     with pytest.raises(SourceError):
@@ -807,7 +811,9 @@ async def test_cancellation_and_closing_interrupt_the_running_statement(store: S
 async def test_searching_does_not_stall_the_event_loop(store: Sqlite) -> None:
     await store.upsert([_entry("a", "x")])
     reading = asyncio.ensure_future(
-        store._file.read(lambda c, stop: c.execute(_SLOW).fetchone(), deadline=time.monotonic() + 0.3)
+        store._file.read(
+            lambda c, stop: c.execute(_SLOW).fetchone(), missing=None, deadline=time.monotonic() + 0.3
+        )
     )
     ticks = 0
     while not reading.done():

@@ -20,6 +20,7 @@ from contextrouter.contracts import Entry
 from contextrouter.errors import MissingDependency, SourceError, SourceTimeout
 from contextrouter.model import Document, Query
 from contextrouter.scope import Scope
+from contextrouter.vectors import unit_array
 
 
 @pytest.fixture
@@ -81,7 +82,7 @@ async def test_the_scan_over_codes_loses_nothing_of_an_exact_one(store: Sqlite, 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40))
 def test_a_code_is_its_vector_to_half_a_level(values: list[float]) -> None:
-    row = vector_leg.unit(values)
+    row = unit_array(values)
     if row is None:
         assert not any(values)
         return

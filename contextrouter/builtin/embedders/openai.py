@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from contextrouter.builtin.embedders.openai_example import ExampleServer
-from contextrouter.builtin.shared.server_client import Connected
+from contextrouter.builtin.shared.server_client import ConnectedToOpenAI
 from contextrouter.contracts import Embedder
-from contextrouter.errors import ContractError, MissingDependency, PluginError
+from contextrouter.errors import PluginError
 from contextrouter.model import Vector
 from contextrouter.runtime.masking import mask
+from contextrouter.vectors import direction
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 
-class OpenAI(Connected, Embedder):
+class OpenAI(ConnectedToOpenAI, Embedder):
     """Embeds texts with `model` at `base_url` (empty: OpenAI's own), as unit vectors of `dimensions` floats.
 
     `batch_size` texts go into one request, each after `query_prefix` or `document_prefix`. `send_dimensions`
@@ -29,8 +29,7 @@ class OpenAI(Connected, Embedder):
     """
 
     leg_weights: Mapping[str, float] = {"vector": 1.0, "keywords": 0.5}
-    _client: AsyncOpenAI | None = None
-    _server: ExampleServer | None = None
+    label = "Embedder 'openai'"
 
     def __init__(
         self,
@@ -74,30 +73,6 @@ class OpenAI(Connected, Embedder):
         embedder._server = ExampleServer(embedder.dimensions)
         return embedder
 
-    async def open(self) -> None:
-        """Make the client; nothing is sent. Raises MissingDependency without the package, PluginError without
-        a key.
-        """
-        if self._client is not None:
-            return
-        if importlib.util.find_spec("openai") is None:
-            raise MissingDependency("openai", "openai", what="Embedder 'openai'")
-        if not self._api_key and not self.base_url:
-            raise PluginError(
-                "api_key is empty, which OpenAI refuses. Set api_key, or base_url of a server that needs"
-                " none."
-            )
-        from openai import AsyncOpenAI
-
-        if self._server is not None:
-            self.base_url = await self._server.open()
-        self._client = AsyncOpenAI(
-            api_key=self._api_key or "none",
-            base_url=self.base_url or "https://api.openai.com/v1",
-            timeout=self.request_timeout,
-            max_retries=1,
-        )
-
     async def ping(self) -> None:
         """Embed one word. Raises PluginError when the server does not answer as it should."""
         await self.embed(["ping"], query=True)
@@ -108,8 +83,7 @@ class OpenAI(Connected, Embedder):
         Raises PluginError when the server fails, and when the number or the length of its vectors is not what
         was asked for.
         """
-        if self._client is None:
-            raise ContractError("Embedder 'openai' is not open. Call open() first.", law="opened before use")
+        client = self._opened()
         prefix = self.query_prefix if query else self.document_prefix
         vectors: list[Vector] = [[0.0] * self.dimensions for _ in texts]
         full = [i for i, text in enumerate(texts) if text.strip()]
@@ -117,12 +91,12 @@ class OpenAI(Connected, Embedder):
             places = full[start : start + self.batch_size]
             # Lone surrogates, which no JSON can carry, become "?".
             sent = [(prefix + texts[i]).encode("utf-8", "replace").decode() for i in places]
-            answer = await self._request(self._client, sent)
+            answer = await self._request(client, sent)
             for place, vector in zip(places, answer, strict=True):
                 vectors[place] = vector
         return vectors
 
-    async def _request(self, client: AsyncOpenAI, texts: list[str]) -> list[Vector]:
+    async def _request(self, client: AsyncOpenAI, texts: list[str]) -> list[list[float]]:
         from openai import OpenAIError
 
         options: dict[str, Any] = {"dimensions": self.dimensions} if self.send_dimensions else {}
@@ -146,7 +120,7 @@ class OpenAI(Connected, Embedder):
             raise self._failed(f"{type(error).__name__}: {error}") from None
         return self._checked(found, len(texts))
 
-    def _checked(self, found: list[tuple[int, list[float]]], asked: int) -> list[Vector]:
+    def _checked(self, found: list[tuple[int, list[float]]], asked: int) -> list[list[float]]:
         """The vectors in the order of their index, after a look at how many and how long they are."""
         found.sort(key=lambda item: item[0])
         if len(found) != asked:
@@ -163,15 +137,12 @@ class OpenAI(Connected, Embedder):
                 raise self._failed(
                     f"returned vectors of {len(vector)} numbers where dimensions = {self.dimensions}", mend
                 )
-        return [self._unit(vector) for _, vector in found]
-
-    def _unit(self, vector: list[float]) -> Vector:
-        length = math.hypot(*vector)
-        if not math.isfinite(length) or length == 0.0:
+        directions = [direction(vector) for _, vector in found]
+        if not all(directions):
             raise self._failed(
                 "returned a vector that has no direction (zeros, or numbers that are not finite)"
             )
-        return [value / length for value in vector]
+        return directions
 
     def _failed(self, what: str, mend: str = "Check base_url, model and api_key.") -> PluginError:
         server = self.base_url or "OpenAI"

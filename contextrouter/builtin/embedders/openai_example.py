@@ -20,10 +20,6 @@ class ExampleServer(Loopback):
         super().__init__()
         self._dimensions = dimensions
 
-    async def open(self) -> str:
-        """Listen; return the base URL."""
-        return f"http://127.0.0.1:{await self.listen()}/v1"
-
     def answer(self, path: str, body: bytes) -> tuple[bytes, bytes]:
         """Embeddings in OpenAI's format."""
         return b"application/json", json.dumps(self._embedded(json.loads(body))).encode()

@@ -7,16 +7,15 @@ format of `model2vec` does as well.
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from contextrouter.builtin.shared.model_in_threads import ModelInThreads
 from contextrouter.contracts import Embedder
-from contextrouter.errors import ContractError, MissingDependency
 from contextrouter.model import Vector
-from contextrouter.runtime.threads import Threads
+from contextrouter.vectors import unit_array
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 _SHIPPED = Path(__file__).parents[2] / "data" / "static"
 
 
-class Static(Embedder):
+class Static(ModelInThreads["tuple[Any, NDArray[np.float32]]"], Embedder):
     """Embeds a text as the weighted mean of its tokens' vectors, scaled to length 1 (float32).
 
     `path` is a local model2vec folder; empty takes the shipped table of 256 dimensions. `batch_size` texts
@@ -35,6 +34,8 @@ class Static(Embedder):
     `dimensions` of a folder given by `path` are known once it is open.
     """
 
+    label, extra = "Embedder 'static'", "static"
+    packages: Mapping[str, str] = {"model2vec": "model2vec"}
     # Measured for the shipped table, nDCG@10 of text alone (SQLite FTS5 BM25), and of RRF with these weights
     # beside text 1.0: scifact .691 -> .679, nfcorpus .289 -> .294, cranfield .356 -> .372, cisi .321 -> .349,
     # cacm .502 -> .553. With vector 0.5 alone scifact falls to .656 and nfcorpus to .270; the table alone has
@@ -48,50 +49,17 @@ class Static(Embedder):
         self.batch_size, self.threads = batch_size, threads
         self.folder = Path(path) if path else _SHIPPED
         self.dimensions, self.model = 0 if path else 256, ""
-        self._model: Any = None
-        self._table: NDArray[np.float32] | None = None
-        self._pool: Threads | None = None
-
-    async def open(self) -> None:
-        """Load the table. Raises MissingDependency without model2vec, ValueError when the folder holds no
-        table.
-        """
-        if self._table is not None:
-            return
-        if importlib.util.find_spec("model2vec") is None:
-            raise MissingDependency("model2vec", "static", what="Embedder 'static'")
-        pool = Threads(self.threads, "static-embedder")
-        try:
-            await pool.run(self._load)
-        except BaseException:
-            pool.close()
-            raise
-        self._pool = pool
-
-    async def aclose(self) -> None:
-        """Let go of the table and the threads."""
-        if self._pool is not None:
-            self._pool.close()
-        self._pool = self._model = self._table = None
-
-    async def ping(self) -> None:
-        """Raise when the embedder is not open."""
-        self._opened()
 
     async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[Vector]:
         """One vector per text, shape (dimensions,), float32; questions and documents are embedded alike."""
-        pool = self._opened()
+        pool, (model, table) = self._opened()
         vectors: list[Vector] = []
         for start in range(0, len(texts), self.batch_size):
-            vectors += await pool.run(self._embed, texts[start : start + self.batch_size])
+            vectors += await pool.run(_embed, model, table, texts[start : start + self.batch_size])
         return vectors
 
-    def _opened(self) -> Threads:
-        if self._pool is None:
-            raise ContractError("Embedder 'static' is not open. Call open() first.", law="opened before use")
-        return self._pool
-
-    def _load(self) -> None:
+    def load(self) -> tuple[Any, NDArray[np.float32]]:
+        """The model and its table. Raises ValueError when the folder holds none."""
         # A folder that does not exist would be looked for on the network.
         missing = [
             n
@@ -118,22 +86,21 @@ class Static(Embedder):
             digest.update((self.folder / name).read_bytes())
         self.model = f"{config.get('name') or self.folder.resolve().name}@{digest.hexdigest()[:12]}"
         self.dimensions = int(table.shape[1])
-        self._model, self._table = model, table
+        return model, table
 
-    def _embed(self, texts: Sequence[str]) -> list[Vector]:
-        # Lone surrogates, which no tokenizer takes, become "?".
-        encoded = self._model.tokenize([text.encode("utf-8", "replace").decode() for text in texts])
-        return [cast("Vector", self._mean(ids)) for ids in encoded]
 
-    def _mean(self, ids: Sequence[int]) -> NDArray[np.float32]:
-        """The direction of the mean; each distinct token is looked up once, so that memory does not grow with
-        the text.
-        """
-        import numpy as np
+def _embed(model: Any, table: NDArray[np.float32], texts: Sequence[str]) -> list[Vector]:
+    # Lone surrogates, which no tokenizer takes, become "?".
+    encoded = model.tokenize([text.encode("utf-8", "replace").decode() for text in texts])
+    return [cast("Vector", _mean(table, ids)) for ids in encoded]
 
-        assert self._table is not None
-        if not ids:
-            return np.zeros(self.dimensions, dtype=np.float32)
-        distinct, counts = np.unique(ids, return_counts=True)
-        total = counts.astype(np.float32) @ self._table[distinct]
-        return np.asarray(total / max(float(np.linalg.norm(total)), 1e-12), dtype=np.float32)
+
+def _mean(table: NDArray[np.float32], ids: Sequence[int]) -> NDArray[np.float32]:
+    """The direction of the mean; each distinct token is looked up once, so that memory does not grow with the
+    text.
+    """
+    import numpy as np
+
+    distinct, counts = np.unique(np.asarray(ids, np.int64), return_counts=True)
+    direction = unit_array(counts.astype(np.float32) @ table[distinct])
+    return np.zeros(table.shape[1], np.float32) if direction is None else direction

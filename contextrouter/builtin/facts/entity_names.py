@@ -79,7 +79,7 @@ def _entity(key: str, facts: Sequence[Fact]) -> Entity:
     )
 
 
-class Asked(NamedTuple):
+class NameCandidates(NamedTuple):
     """The names a query may hold: runs of words of its text as (first, end, key), and those given as entities
     or concepts.
     """
@@ -92,30 +92,32 @@ class Asked(NamedTuple):
         """All of them, folded."""
         return {key for _, _, key in self.spans} | set(self.given)
 
-    def among(self, known: Collection[str]) -> set[str]:
-        """Those that are known: given ones, and those in the text that lie within no longer one.
+    def matching(self, names: Collection[str]) -> set[str]:
+        """Those that are in `names`: given ones, and those in the text that lie within no longer one.
 
         Stop words alone ("it", "who") name nothing unless given as an entity.
         """
-        held = [
+        spans = [
             span
             for span in self.spans
-            if span[2] in known and not all(word in STOP_WORDS for word in span[2].split())
+            if span[2] in names and not all(word in STOP_WORDS for word in span[2].split())
         ]
-        held.sort(key=lambda span: (span[0] - span[1], span[0]))
+        spans.sort(key=lambda span: (span[0] - span[1], span[0]))
         chosen: list[tuple[int, int, str]] = []
-        for first, end, key in held:
+        for first, end, key in spans:
             if not any(start <= first and end <= stop for start, stop, _ in chosen):
                 chosen.append((first, end, key))
-        return {key for _, _, key in chosen} | {key for key in self.given if key in known}
+        return {key for _, _, key in chosen} | {key for key in self.given if key in names}
 
 
-def asked(query: Query) -> Asked:
+def name_candidates(query: Query) -> NameCandidates:
     """What a query may name: each run of its words that is short enough, and what is given."""
-    found = atoms(query.text[:LONGEST])[:_MOST_WORDS]
+    words = atoms(query.text[:LONGEST])[:_MOST_WORDS]
     spans = [
-        (start, end, " ".join(found[start:end]))
-        for start in range(len(found))
-        for end in range(start + 1, min(start + _LONGEST_NAME, len(found)) + 1)
+        (start, end, " ".join(words[start:end]))
+        for start in range(len(words))
+        for end in range(start + 1, min(start + _LONGEST_NAME, len(words)) + 1)
     ]
-    return Asked(spans, {key for name in (*query.entities, *query.concepts) if (key := name_key(name))})
+    return NameCandidates(
+        spans, {key for name in (*query.entities, *query.concepts) if (key := name_key(name))}
+    )

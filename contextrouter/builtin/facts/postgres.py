@@ -16,7 +16,7 @@ from contextrouter.builtin.facts import entity_names, statement_counts
 from contextrouter.builtin.facts import graph_walk as walking
 from contextrouter.builtin.providers.filtering import microseconds, moment
 from contextrouter.builtin.providers.postgres import Postgres, schema
-from contextrouter.builtin.providers.postgres.connection_pool import NoStore, Pool, Session
+from contextrouter.builtin.providers.postgres.connection_pool import Pool, Session
 from contextrouter.builtin.providers.postgres.embedded import PREFIX, example_folder
 from contextrouter.builtin.providers.postgres.filter import Values, visible
 from contextrouter.builtin.providers.sqlite.write import name_key
@@ -110,11 +110,7 @@ class PostgresFacts(FactSource):
         """A string that changes with every write to the store, by whichever process; "" while there is
         none.
         """
-        try:
-            async with self.pool.transaction() as connection:
-                return await schema.content_version(connection)
-        except NoStore:
-            return ""
+        return await self.pool.answer(schema.content_version, missing="")
 
     async def facts(self, query: Query) -> Sequence[Fact]:
         """Return facts about the names in the query's text, entities and concepts.
@@ -166,9 +162,9 @@ class PostgresFacts(FactSource):
         async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
             rows = [tuple(row) for row in await connection.fetch(sql, *values)] if name_key(name) else []
             values = Values()
-            among = f"{{}} = ANY ({values.bound([row[0] for row in rows], 'text[]')})"
+            is_one_of = f"{{}} = ANY ({values.bound([row[0] for row in rows], 'text[]')})"
             degrees = (
-                await connection.fetch(statement_counts.degrees(among, _allowed(query, values)), *values)
+                await connection.fetch(statement_counts.degrees(is_one_of, _allowed(query, values)), *values)
                 if rows
                 else []
             )
@@ -273,8 +269,8 @@ def _valid(period: Period | None, values: Values) -> str:
 
 async def _named(connection: Connection, query: Query) -> set[str]:
     """The names that visible facts know among those asked."""
-    asked = entity_names.asked(query)
-    return asked.among(await _known(connection, asked.keys, query.scope))
+    candidates = entity_names.name_candidates(query)
+    return candidates.matching(await _known(connection, candidates.keys, query.scope))
 
 
 async def _known(connection: Connection, keys: Iterable[str], scope: Scope | None) -> set[str]:

@@ -20,7 +20,7 @@ import msgspec
 from contextrouter.builtin.facts import entity_names, statement_counts
 from contextrouter.builtin.facts import graph_walk as walking
 from contextrouter.builtin.providers.filtering import microseconds, moment
-from contextrouter.builtin.providers.sqlite import Sqlite, write
+from contextrouter.builtin.providers.sqlite import Sqlite, schema, write
 from contextrouter.builtin.providers.sqlite.file import Stop, StoreFile, kind_of_file
 from contextrouter.builtin.providers.sqlite.filter import EVERYTHING, Condition, visible
 from contextrouter.contracts import Entry, FactSource, FilePath, Provider
@@ -88,20 +88,11 @@ class SqliteFacts(FactSource):
 
     async def ping(self) -> None:
         """Raise SourceError when there is no store to ask."""
-        await self._opened().read(lambda connection, stop: None, empty=None)
+        await self._opened().check()
 
     async def version(self) -> str:
         """A string that changes with every write to the store, by whichever process."""
-        sql = (
-            "SELECT group_concat(value, ':') FROM (SELECT value FROM meta WHERE key IN ('store',"
-            " 'generation') ORDER BY key)"
-        )
-        file = self._opened()
-        return (
-            await file.read(lambda c, stop: str(c.execute(sql).fetchone()[0]), empty="")
-            if file.exists()
-            else ""
-        )
+        return await self._opened().read(lambda c, _: schema.version(c), missing="", must_exist=False)
 
     async def facts(self, query: Query) -> Sequence[Fact]:
         """Return facts about the names in the query's text, entities and concepts.
@@ -112,19 +103,18 @@ class SqliteFacts(FactSource):
         """
         if query.limit < 1:
             return []
-        found: list[Fact] = await self._opened().read(
-            lambda c, stop: self._facts(c, query, stop), deadline=query.deadline, empty=[]
+        return await self._opened().read(
+            lambda c, stop: self._facts(c, query, stop), missing=[], deadline=query.deadline
         )
-        return found
 
     async def entities(self, query: Query) -> Sequence[Entity]:
         """Return the entities the query names, with what the facts say of each: predicate -> object, or list
         of objects.
         """
-        found: list[Fact] = await self._opened().read(
-            lambda c, stop: _subjects(c, query), deadline=query.deadline, empty=[]
+        facts: list[Fact] = await self._opened().read(
+            lambda c, _: _subjects(c, query), missing=[], deadline=query.deadline
         )
-        return entity_names.subjects(found, query.limit)
+        return entity_names.subjects(facts, query.limit)
 
     async def path(self, start: str, goal: str, query: Query, *, hops: int = 4) -> Sequence[Fact]:
         """Return the facts of a shortest way between two names, in order, whichever way each fact points.
@@ -133,9 +123,8 @@ class SqliteFacts(FactSource):
         Raises ValueError for hops out of range.
         """
         walk = walking.path(write.name_key(start), write.name_key(goal), walking.checked_hops(hops))
-        empty: list[Fact] = []
         return await self._opened().read(
-            lambda c, stop: _walked(c, walk, query, stop), deadline=query.deadline, empty=empty
+            lambda c, stop: _walked(c, walk, query, stop), missing=[], deadline=query.deadline
         )
 
     async def related(self, name: str, query: Query) -> Sequence[Entity]:
@@ -145,9 +134,9 @@ class SqliteFacts(FactSource):
         Attributes: `predicates` of the facts between, `facts`, how many, and `degree`, with how many entities
         it is linked in all.
         """
-        key, empty = write.name_key(name), list[Entity]()
+        key = write.name_key(name)
         return await self._opened().read(
-            lambda c, stop: _related(c, key, query), deadline=query.deadline, empty=empty
+            lambda c, _: _related(c, key, query), missing=[], deadline=query.deadline
         )
 
     async def facets(self, query: Query, dimensions: Sequence[str]) -> Sequence[Facet]:
@@ -157,9 +146,8 @@ class SqliteFacts(FactSource):
         Scope and period narrow, and `query.entities`: then those about them count. Other dimensions are none
         of facts.
         """
-        empty: list[Facet] = []
         return await self._opened().read(
-            lambda c, stop: _facets(c, query, dimensions), deadline=query.deadline, empty=empty
+            lambda c, _: _facets(c, query, dimensions), missing=[], deadline=query.deadline
         )
 
     def _opened(self) -> StoreFile:
@@ -192,9 +180,9 @@ def _related(connection: sqlite3.Connection, key: str, query: Query) -> list[Ent
     sql = statement_counts.linked("?1", "?", allowed.where, "json_group_array(DISTINCT predicate)")
     found = connection.execute(sql, (key, *allowed.values, max(query.limit, 0))).fetchall() if key else []
     rows = [(near, name, facts, json.loads(predicates)) for near, name, facts, predicates in found]
-    among = "{} IN (SELECT value FROM json_each(?1))"
+    is_one_of = "{} IN (SELECT value FROM json_each(?1))"
     degrees = connection.execute(
-        statement_counts.degrees(among, allowed.where),
+        statement_counts.degrees(is_one_of, allowed.where),
         (json.dumps([row[0] for row in rows]), *allowed.values),
     )
     return statement_counts.entities(rows, dict(degrees))
@@ -267,8 +255,8 @@ def _valid(period: Period | None) -> Condition:
 
 def _named(connection: sqlite3.Connection, query: Query) -> set[str]:
     """The names that visible facts know among those asked."""
-    asked = entity_names.asked(query)
-    return asked.among(_known(connection, asked.keys, query.scope))
+    candidates = entity_names.name_candidates(query)
+    return candidates.matching(_known(connection, candidates.keys, query.scope))
 
 
 def _known(connection: sqlite3.Connection, keys: Iterable[str], scope: Scope | None) -> set[str]:

@@ -61,15 +61,15 @@ def linked(name: str, limit: str, condition: str, predicates: str, collate: str 
     )
 
 
-def degrees(among: str, condition: str) -> str:
-    """A query for (key, degree): how many other names each has beside it; `among` says that `key` is one of
-    those asked.
+def degrees(is_one_of: str, condition: str) -> str:
+    """A query for (key, degree): how many other names each has beside it; `is_one_of` says that `key` is
+    one of those wanted.
     """
-    ends = f"({among.format('f.subject_key')} OR {among.format('f.object_key')})"
+    ends = f"({is_one_of.format('f.subject_key')} OR {is_one_of.format('f.object_key')})"
     return (
         f"{_told(f'{ends} AND {condition}', '')} SELECT key, count(DISTINCT beside) AS degree FROM (SELECT"
         " subject_key AS key, object_key AS beside FROM told UNION ALL SELECT object_key, subject_key FROM"
-        f" told) n WHERE {among.format('key')} AND beside <> '' AND beside <> key GROUP BY key"
+        f" told) n WHERE {is_one_of.format('key')} AND beside <> '' AND beside <> key GROUP BY key"
     )
 
 

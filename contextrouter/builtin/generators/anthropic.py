@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from contextrouter.builtin.generators.example_server import ExampleServer
 from contextrouter.builtin.generators.options import positive, sound
 from contextrouter.builtin.generators.remote import Remote
 from contextrouter.contracts import Completion, Writing
-from contextrouter.errors import ContractError, MissingDependency, PluginError
+from contextrouter.errors import PluginError
+
+if TYPE_CHECKING:
+    from anthropic import AsyncAnthropic
 
 _TOOL = "answer"
 
@@ -22,6 +24,7 @@ class Anthropic(Remote):
     `request_timeout` is in seconds, for one answer to begin.
     """
 
+    label, package = "Generator 'anthropic'", "anthropic"
     service, such_as = "Anthropic", "claude-haiku-4-5"
 
     def __init__(
@@ -43,23 +46,14 @@ class Anthropic(Remote):
         generator._server = ExampleServer()
         return generator
 
-    async def open(self) -> None:
-        """Make the client; nothing is sent. Raises MissingDependency without the package, PluginError without
-        a key.
-        """
-        if self._client is not None:
-            return
-        if importlib.util.find_spec("anthropic") is None:
-            raise MissingDependency("anthropic", "anthropic", what="Generator 'anthropic'")
+    def _connect(self) -> AsyncAnthropic:
         if not self._api_key:
             raise PluginError(
                 "api_key is empty. Set it, to anything where base_url names a server that needs none."
             )
         from anthropic import AsyncAnthropic
 
-        if self._server is not None:
-            self.base_url = await self._server.open()
-        self._client = AsyncAnthropic(
+        return AsyncAnthropic(
             api_key=self._api_key,
             base_url=self.base_url or "https://api.anthropic.com",
             timeout=self.request_timeout,
@@ -126,16 +120,12 @@ class Anthropic(Remote):
     async def _ask(self, messages: Sequence[Mapping[str, str]], asked: Mapping[str, Any]) -> Any:
         from anthropic import AnthropicError
 
-        if self._client is None:
-            raise ContractError(
-                "Generator 'anthropic' is not open. Call open() first.", law="opened before use"
-            )
+        create: Any = self._opened().messages.create
         system = "\n\n".join(message["content"] for message in sound(messages) if message["role"] == "system")
         given: dict[str, Any] = {"max_tokens": self.max_tokens, "messages": _turns(messages), **asked}
         if system:
             given["system"] = system
         try:
-            create: Any = self._client.messages.create
             return await create(model=self.model, **given)
         except AnthropicError as error:
             # The chain is cut: the client's own exceptions carry the request and with it the key.

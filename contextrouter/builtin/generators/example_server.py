@@ -21,10 +21,6 @@ class ExampleServer(Loopback):
         super().__init__()
         self.asked: list[dict[str, Any]] = []  # the bodies that came, oldest first
 
-    async def open(self) -> str:
-        """Listen; return the address."""
-        return f"http://127.0.0.1:{await self.listen()}"
-
     def answer(self, path: str, body: bytes) -> tuple[bytes, bytes]:
         """The answer whole, or as events."""
         asked = json.loads(body)

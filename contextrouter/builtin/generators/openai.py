@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Self
@@ -10,17 +9,18 @@ from typing import Any, Self
 from contextrouter.builtin.generators.example_server import ExampleServer
 from contextrouter.builtin.generators.options import sound
 from contextrouter.builtin.generators.remote import Remote
+from contextrouter.builtin.shared.server_client import ConnectedToOpenAI
 from contextrouter.contracts import Completion, Writing
-from contextrouter.errors import ContractError, MissingDependency, PluginError
 
 
-class OpenAI(Remote):
+class OpenAI(ConnectedToOpenAI, Remote):
     """Asks `model` at `base_url` (empty: OpenAI's own). `request_timeout` is in seconds, for one answer to
     begin.
 
     `older_names` is for servers that know the cap of an answer as `max_tokens` only.
     """
 
+    label = "Generator 'openai'"
     service, such_as = "OpenAI", "gpt-5-mini"
 
     def __init__(
@@ -41,30 +41,6 @@ class OpenAI(Remote):
         generator = cls(model="example", base_url="http://127.0.0.1:9/v1")
         generator._server = ExampleServer()
         return generator
-
-    async def open(self) -> None:
-        """Make the client; nothing is sent. Raises MissingDependency without the package, PluginError without
-        a key.
-        """
-        if self._client is not None:
-            return
-        if importlib.util.find_spec("openai") is None:
-            raise MissingDependency("openai", "openai", what="Generator 'openai'")
-        if not self._api_key and not self.base_url:
-            raise PluginError(
-                "api_key is empty, which OpenAI refuses. Set api_key, or base_url of a server that needs"
-                " none."
-            )
-        from openai import AsyncOpenAI
-
-        if self._server is not None:
-            self.base_url = await self._server.open() + "/v1"
-        self._client = AsyncOpenAI(
-            api_key=self._api_key or "none",
-            base_url=self.base_url or "https://api.openai.com/v1",
-            timeout=self.request_timeout,
-            max_retries=1,
-        )
 
     async def complete(
         self, messages: Sequence[Mapping[str, str]], *, schema: Mapping[str, Any] | None = None
@@ -125,10 +101,8 @@ class OpenAI(Remote):
     async def _ask(self, messages: Sequence[Mapping[str, str]], asked: Mapping[str, Any]) -> Any:
         from openai import OpenAIError
 
-        if self._client is None:
-            raise ContractError("Generator 'openai' is not open. Call open() first.", law="opened before use")
+        create: Any = self._opened().chat.completions.create
         try:
-            create: Any = self._client.chat.completions.create
             return await create(model=self.model, messages=sound(messages), **asked)
         except OpenAIError as error:
             # The chain is cut: the client's own exceptions carry the request and with it the key.

@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import ClassVar
 
-from contextrouter.builtin.generators.example_server import ExampleServer
 from contextrouter.builtin.generators.options import address, positive
 from contextrouter.builtin.shared.server_client import Connected
 from contextrouter.contracts import Completion, Generator, Writing
@@ -20,7 +19,6 @@ class Remote(Connected, Generator):
 
     service: ClassVar[str]
     such_as: ClassVar[str]  # a model of it
-    _server: ExampleServer | None = None
 
     def __init__(self, model: str, base_url: str, api_key: str, request_timeout: float) -> None:
         if not model.strip():

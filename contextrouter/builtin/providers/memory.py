@@ -4,7 +4,6 @@ measured against.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
@@ -13,18 +12,17 @@ from typing import Any, NamedTuple, Self
 
 import msgspec
 
+from contextrouter.builtin.providers.example_documents import EXAMPLE_ENTRIES
+from contextrouter.builtin.providers.field_weights import USUAL
 from contextrouter.builtin.providers.filtering import aligned, labelled, matches
 from contextrouter.contracts import Entry, Provider, TermStatistics
 from contextrouter.errors import IngestError, SourceError
-from contextrouter.model import Document, Hit, Query, Vector
+from contextrouter.model import Document, Hit, Query
 from contextrouter.scope import Scope
 from contextrouter.text import analysis, bm25, query_syntax
 from contextrouter.text.analysis import Phrase, analyse
 from contextrouter.text.query_syntax import WebQuery
-
-WEIGHTS = (3.0, 2.0, 1.0)
-"""How often a term counts in title, heading path and body."""
-
+from contextrouter.vectors import cosine, unit
 
 _Key = tuple[str, str, str]
 """Tenant, document and chunk."""
@@ -72,20 +70,10 @@ class Memory(Provider):
     @classmethod
     def example(cls) -> Self:
         """Two documents and no embedder."""
-        return cls(
-            documents=[
-                {
-                    "id": "tides",
-                    "title": "Tides",
-                    "content": "The moon and the sun raise the tides of the sea.",
-                },
-                {
-                    "id": "comets",
-                    "title": "Comets",
-                    "content": "A comet is ice and dust; near the sun it grows a tail.",
-                },
-            ]
-        )
+        store = cls()
+        for entry in EXAMPLE_ENTRIES:
+            store._put(entry)
+        return store
 
     async def search(self, query: Query) -> Sequence[Hit]:
         """Return chunks, best first; text scores are BM25, vector scores cosines in [-1, 1]. Ties go by
@@ -185,21 +173,21 @@ class Memory(Provider):
                 f"Leg {query.leg!r} needs a query vector and got none; set `embedder` to a defined embedder."
             )
         try:
-            asked = _unit(query.vector)
+            question = unit(query.vector)
         except ValueError as error:
             raise SourceError(f"Query on the leg {query.leg!r} {error}.") from error
         stored = {
             key: chunk.vectors[query.leg] for key, chunk in self._chunks.items() if query.leg in chunk.vectors
         }
-        if asked is None or not stored:
+        if question is None or not stored:
             return {}
         size = len(next(iter(stored.values())))
-        if len(asked) != size:
+        if len(question) != size:
             raise SourceError(
-                f"Query vector has {len(asked)} dimensions, the store's have {size}; use one embedder for"
+                f"Query vector has {len(question)} dimensions, the store's have {size}; use one embedder for"
                 " both."
             )
-        return {key: round(sum(map(float.__mul__, asked, vector)), 6) for key, vector in stored.items()}
+        return {key: round(cosine(question, vector), 6) for key, vector in stored.items()}
 
     def _prepare(self, entry: Entry) -> _Stored:
         document = entry.document
@@ -217,9 +205,9 @@ class Memory(Provider):
         found: dict[str, tuple[float, ...]] = {}
         for leg, vectors in entry.vectors.items():
             vector = vectors[number]
-            unit = None if vector is None else _unit(vector)
-            if unit is not None:
-                found[leg] = unit
+            direction = None if vector is None else unit(vector)
+            if direction is not None:
+                found[leg] = tuple(direction)
         return found
 
     def _sized(self, stored: Sequence[_Stored]) -> int | None:
@@ -286,7 +274,7 @@ def _document(number: int, table: Any) -> Document:
 def _chunk(document: Document, vectors: Mapping[str, tuple[float, ...]]) -> _Chunk:
     fields = tuple(tuple(analyse(text)) for text in analysis.fields(document))
     frequencies: defaultdict[str, float] = defaultdict(float)
-    for weight, terms in zip(WEIGHTS, fields, strict=True):
+    for weight, terms in zip(USUAL, fields, strict=True):
         for term in terms:
             frequencies[term] += weight
     return _Chunk(document, frequencies, fields, analysis.length(fields), vectors)
@@ -294,17 +282,6 @@ def _chunk(document: Document, vectors: Mapping[str, tuple[float, ...]]) -> _Chu
 
 def _average(chunks: Mapping[_Key, _Chunk]) -> float:
     return sum([chunk.length for chunk in chunks.values()]) / len(chunks) if chunks else 0.0
-
-
-def _unit(vector: Vector) -> tuple[float, ...] | None:
-    """The vector at length one; None for the zero vector, which has no direction. Raises ValueError for
-    infinities.
-    """
-    values = [float(value) for value in vector]
-    norm = math.sqrt(sum(value * value for value in values))
-    if not math.isfinite(norm):
-        raise ValueError("has a vector with values that are not finite; check the embedder")
-    return tuple(value / norm for value in values) if norm else None
 
 
 def _admits(chunk: _Chunk, asked: WebQuery) -> bool:

@@ -1,17 +1,46 @@
-"""What plugins that ask a server by a client of its own package have in common."""
+"""Plugins that ask a server (OpenAI, Anthropic, or a local one) by a client of its own package."""
 
 from __future__ import annotations
 
-from typing import Any
+import importlib.util
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any
 
 from contextrouter.builtin.shared.loopback_server import Loopback
+from contextrouter.contracts import Plugin
+from contextrouter.errors import ContractError, MissingDependency, PluginError
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
 
 
-class Connected:
-    """Closes the client that `open()` made, and the server that an example brought along."""
+class Connected(Plugin):
+    """Makes a client in `open()`, closes it in `aclose()`, with the server that an example brought along.
 
+    `label` names the plugin in messages; `package` is that of the client, and the extra that has it. `root`
+    is the path of the example's server.
+    """
+
+    label: str
+    package: str
+    root: str = ""
+    base_url: str
+    request_timeout: float
+    _api_key: str
     _client: Any = None
     _server: Loopback | None = None
+
+    async def open(self) -> None:
+        """Make the client; nothing is sent. Raises MissingDependency without the package, PluginError without
+        a key.
+        """
+        if self._client is not None:
+            return
+        if importlib.util.find_spec(self.package) is None:
+            raise MissingDependency(self.package, self.package, what=self.label)
+        if self._server is not None:
+            self.base_url = f"http://127.0.0.1:{await self._server.listen()}{self.root}"
+        self._client = self._connect()
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -20,3 +49,34 @@ class Connected:
             await client.close()
         if self._server is not None:
             await self._server.aclose()
+
+    @abstractmethod
+    def _connect(self) -> Any:
+        """The client. Raises PluginError where the server would refuse the key."""
+
+    def _opened(self) -> Any:
+        """The client. Raises ContractError before `open()`."""
+        if self._client is None:
+            raise ContractError(f"{self.label} is not open. Call open() first.", law="opened before use")
+        return self._client
+
+
+class ConnectedToOpenAI(Connected):
+    """Asks a server that speaks as OpenAI's does; `base_url` "": OpenAI's own."""
+
+    package, root = "openai", "/v1"
+
+    def _connect(self) -> AsyncOpenAI:
+        if not self._api_key and not self.base_url:
+            raise PluginError(
+                "api_key is empty, which OpenAI refuses. Set api_key, or base_url of a server that needs"
+                " none."
+            )
+        from openai import AsyncOpenAI
+
+        return AsyncOpenAI(
+            api_key=self._api_key or "none",
+            base_url=self.base_url or "https://api.openai.com/v1",
+            timeout=self.request_timeout,
+            max_retries=1,
+        )

@@ -10,25 +10,24 @@ import math
 import shutil
 import tempfile
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from contextrouter.builtin.shared.model_in_threads import ModelInThreads, onnx_session
 from contextrouter.contracts import FilePath, Reranker
-from contextrouter.errors import ContractError, MissingDependency, PluginError
+from contextrouter.errors import MissingDependency, PluginError
 from contextrouter.model import Document
-from contextrouter.runtime.threads import Threads
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-_NEEDED = {"onnxruntime": "onnxruntime", "tokenizers": "tokenizers", "numpy": "numpy"}
 _FILES = ("tokenizer.json", "config.json")
 
 
-class CrossEncoder(Reranker):
+class CrossEncoder(ModelInThreads[tuple[Any, Any]], Reranker):
     """Scores with a model in ONNX from the folder `path` (`tokenizer.json` and `file` in it), or from the
     repository `hub`.
 
@@ -40,6 +39,8 @@ class CrossEncoder(Reranker):
     """
 
     switch = "enable_cross_encoder"
+    label, extra = "Stage 'cross_encoder'", "cross-encoder"
+    packages: Mapping[str, str] = {"onnxruntime": "onnxruntime", "tokenizers": "tokenizers", "numpy": "numpy"}
 
     def __init__(
         self,
@@ -61,11 +62,7 @@ class CrossEncoder(Reranker):
         if not 1 <= threads <= 64:
             raise ValueError(f"threads {threads!r} is out of range; give 1 to 64.")
         self._path, self._hub, self._file, self._revision = path, hub, file, revision
-        self._most, self._threads = max_tokens, threads
-        self._session: Any = None
-        self._tokenizer: Any = None
-        self._inputs: frozenset[str] = frozenset()
-        self._pool: Threads | None = None
+        self._max_tokens, self.threads = max_tokens, threads
 
     @classmethod
     def example(cls) -> Self:
@@ -80,89 +77,46 @@ class CrossEncoder(Reranker):
         weakref.finalize(made, shutil.rmtree, folder, ignore_errors=True)
         return made
 
-    async def open(self) -> None:
-        """Load the model. Raises MissingDependency without the extra `cross-encoder`, PluginError for what is
-        no such model.
-        """
-        if self._pool is not None:
-            return
-        for module, package in _NEEDED.items():
-            if importlib.util.find_spec(module) is None:
-                raise MissingDependency(package, "cross-encoder", what="Stage 'cross_encoder'")
-        pool = Threads(self._threads, "cross-encoder")
-        try:
-            await pool.run(self._load)
-        except BaseException:
-            pool.close()
-            raise
-        self._pool = pool
-
-    async def aclose(self) -> None:
-        """Let go of the model and the threads."""
-        if self._pool is not None:
-            self._pool.close()
-        self._pool = self._session = self._tokenizer = None
-
-    async def ping(self) -> None:
-        """Raise when the model is not loaded."""
-        self._opened()
-
     async def score(self, query: str, documents: Sequence[Document]) -> Sequence[float]:
         """One probability per document, that it answers the question."""
-        pool = self._opened()
+        pool, (session, tokenizer) = self._opened()
         texts = [
             f"{document.title}\n{document.content}" if document.title else document.content
             for document in documents
         ]
         async with asyncio.TaskGroup() as group:
-            running = [group.create_task(pool.run(self._probability, query, text)) for text in texts]
+            running = [
+                group.create_task(pool.run(_probability, session, tokenizer, query, text)) for text in texts
+            ]
         return [task.result() for task in running]
 
-    def _opened(self) -> Threads:
-        if self._pool is None:
-            raise ContractError(
-                "Stage 'cross_encoder' is not open. Call open() first.", law="opened before use"
-            )
-        return self._pool
-
-    def _load(self) -> None:
-        import onnxruntime
+    def load(self) -> tuple[Any, Any]:
+        """The session of onnxruntime and the tokenizer. Raises PluginError for what is no such model."""
         from tokenizers import Tokenizer
 
         folder = self._folder()
         for name in (self._file, "tokenizer.json"):
             if not (folder / name).is_file():
                 raise PluginError(
-                    f"Stage 'cross_encoder' finds no {name!r} in {str(folder)!r}; export the model to ONNX"
-                    " there."
+                    f"{self.label} finds no {name!r} in {str(folder)!r}; export the model to ONNX there."
                 )
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        options.log_severity_level = 3
         try:
             tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-            session = onnxruntime.InferenceSession(
-                str(folder / self._file), options, providers=["CPUExecutionProvider"]
-            )
+            session = onnx_session(str(folder / self._file))
         except Exception as error:  # both libraries raise bare ones
             why = " ".join(str(error).split())[:200]
-            raise PluginError(
-                f"Stage 'cross_encoder' cannot load {str(folder / self._file)!r}: {why}"
-            ) from error
+            raise PluginError(f"{self.label} cannot load {str(folder / self._file)!r}: {why}") from error
         tokenizer.no_padding()
-        tokenizer.enable_truncation(self._most)
-        self._tokenizer, self._session = tokenizer, session
+        tokenizer.enable_truncation(self._max_tokens)
         digest = sha256((folder / self._file).read_bytes()).hexdigest()[:12]
-        self.model = f"{self._hub or self._file}@{digest}/{self._most}"
-        self._inputs = frozenset(given.name for given in session.get_inputs())
+        self.model = f"{self._hub or self._file}@{digest}/{self._max_tokens}"
+        return session, tokenizer
 
     def _folder(self) -> Path:
         if self._path:
             return Path(self._path)
         if importlib.util.find_spec("huggingface_hub") is None:
-            raise MissingDependency(
-                "huggingface-hub", "cross-encoder", what="Stage 'cross_encoder' with `hub`"
-            )
+            raise MissingDependency("huggingface-hub", self.extra, what=f"{self.label} with `hub`")
         from huggingface_hub import snapshot_download
 
         wanted = [*_FILES, self._file, f"{self._file}_data"]
@@ -170,29 +124,25 @@ class CrossEncoder(Reranker):
             return Path(snapshot_download(self._hub, revision=self._revision or None, allow_patterns=wanted))
         except Exception as error:  # of the network, the repository, the disk: each has its own
             why = " ".join(str(error).split())[:200]
-            raise PluginError(
-                f"Stage 'cross_encoder' cannot get {self._hub!r} from the hub: {why}"
-            ) from error
+            raise PluginError(f"{self.label} cannot get {self._hub!r} from the hub: {why}") from error
 
-    def _probability(self, query: str, text: str) -> float:
-        import numpy as np
 
-        pair = (
-            part.encode("utf-8", "replace").decode() for part in (query, text)
-        )  # no tokenizer takes half a surrogate pair
-        encoded = self._tokenizer.encode(*pair)
-        given = {
-            "input_ids": encoded.ids,
-            "attention_mask": encoded.attention_mask,
-            "token_type_ids": encoded.type_ids,
-        }
-        if not encoded.ids:
-            return 0.0
-        tensors = {
-            name: np.array([values], np.int64) for name, values in given.items() if name in self._inputs
-        }
-        logits: NDArray[np.float64] = np.asarray(self._session.run(None, tensors)[0], np.float64).reshape(-1)
-        if len(logits) == 1:
-            return 1.0 / (1.0 + math.exp(-max(-60.0, min(60.0, float(logits[0])))))
-        shares = np.exp(logits - logits.max())
-        return float(shares[-1] / shares.sum())
+def _probability(session: Any, tokenizer: Any, query: str, text: str) -> float:
+    import numpy as np
+
+    # Lone surrogates, which no tokenizer takes, become "?".
+    encoding = tokenizer.encode(*(part.encode("utf-8", "replace").decode() for part in (query, text)))
+    if not encoding.ids:
+        return 0.0
+    inputs = {
+        "input_ids": encoding.ids,
+        "attention_mask": encoding.attention_mask,
+        "token_type_ids": encoding.type_ids,
+    }
+    names = {each.name for each in session.get_inputs()}
+    tensors = {name: np.array([values], np.int64) for name, values in inputs.items() if name in names}
+    logits: NDArray[np.float64] = np.asarray(session.run(None, tensors)[0], np.float64).reshape(-1)
+    if len(logits) == 1:
+        return 1.0 / (1.0 + math.exp(-max(-60.0, min(60.0, float(logits[0])))))
+    shares = np.exp(logits - logits.max())
+    return float(shares[-1] / shares.sum())

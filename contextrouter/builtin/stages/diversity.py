@@ -4,11 +4,11 @@ further down.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from contextrouter.contracts import Stage, StageContext
 from contextrouter.model import Envelope
+from contextrouter.vectors import cosine, direction
 
 _LONGEST = 4_000
 
@@ -58,9 +58,7 @@ class _Marks:
     """What one document is compared by."""
 
     def __init__(self, envelope: Envelope, shingle: int) -> None:
-        vector = envelope.vector
-        self.vector = [] if vector is None else [float(value) for value in vector]
-        self.length = math.hypot(*self.vector)
+        self.vector = direction(envelope.vector)
         text = " ".join(envelope.document.content[:_LONGEST].casefold().split())
         self.shingles = (
             {text[at : at + shingle] for at in range(max(1, len(text) - shingle + 1))} if text else set()
@@ -68,9 +66,8 @@ class _Marks:
 
     def similarity(self, other: _Marks) -> float:
         """Similarity in [0, 1]."""
-        if self.length and other.length and len(self.vector) == len(other.vector):
-            product = sum([a * b for a, b in zip(self.vector, other.vector, strict=True)])
-            return min(1.0, max(0.0, product / (self.length * other.length)))
+        if self.vector and len(self.vector) == len(other.vector):
+            return min(1.0, max(0.0, cosine(self.vector, other.vector)))
         if not self.shingles or not other.shingles:
             return 0.0
         return len(self.shingles & other.shingles) / len(self.shingles | other.shingles)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Self
 
 from contextrouter.contracts import Embedder, Reranker
 from contextrouter.errors import ContractError
-from contextrouter.model import Document, Vector
+from contextrouter.model import Document
 from contextrouter.text import analysis, bm25, query_syntax
+from contextrouter.vectors import cosine, direction
 
 _READ = 20_000
 
@@ -45,23 +45,18 @@ class Similarity(Reranker):
             f"{document.title}\n{document.content}" if document.title else document.content
             for document in documents
         ]
-        (asked,) = await self._embedder.embed([query], query=True)
+        (embedding,) = await self._embedder.embed([query], query=True)
         vectors = await self._embedder.embed(texts)
         if len(vectors) != len(texts):
             raise ContractError(
                 f"embedder returned {len(vectors)} vectors for {len(texts)} texts", law="one vector per text"
             )
-        near = [max(0.0, cosine(asked, vector)) for vector in vectors]
+        question = direction(embedding)
+        cosines = [max(0.0, cosine(question, direction(vector))) for vector in vectors]
         return [
-            self._weight * a + (1 - self._weight) * b for a, b in zip(near, shares(query, texts), strict=True)
+            self._weight * a + (1 - self._weight) * b
+            for a, b in zip(cosines, shares(query, texts), strict=True)
         ]
-
-
-def cosine(one: Vector, other: Vector) -> float:
-    """The cosine of two vectors; 0 where one has no direction."""
-    a, b = [float(value) for value in one], [float(value) for value in other]
-    lengths = math.hypot(*a) * math.hypot(*b)
-    return sum(map(float.__mul__, a, b)) / lengths if lengths else 0.0
 
 
 def shares(query: str, texts: Sequence[str]) -> list[float]:

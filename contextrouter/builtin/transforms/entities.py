@@ -9,7 +9,7 @@ from typing import Any, Self
 from contextrouter.builtin.shared.taxonomy_concepts import Concepts
 from contextrouter.builtin.shared.text_segments import aside, segments
 from contextrouter.builtin.transforms.keywords import names
-from contextrouter.builtin.transforms.spacy_model import Reader, checked
+from contextrouter.builtin.transforms.spacy_model import ReadsWithSpacy
 from contextrouter.contracts import Transform
 from contextrouter.model import Document, Fact
 
@@ -34,7 +34,7 @@ _READ = 100_000  # characters in which names are looked for by their capitals
 IS_A = "is a"
 
 
-class Entities(Transform):
+class Entities(ReadsWithSpacy, Transform):
     """Finds the entities a text names: facts "NAME is a KIND" with their attributes, and their names in
     `metadata["entities"]`.
 
@@ -45,6 +45,8 @@ class Entities(Transform):
     "name"), in the first 100,000 characters. E-mail addresses are of the kind "email". `kinds` are those that
     are wanted; none: all.
     """
+
+    without_model = "entities are found by capital letters instead"
 
     def __init__(
         self,
@@ -58,36 +60,14 @@ class Entities(Transform):
             raise ValueError(f'kinds {kinds!r} is not a list of kinds. Give one such as ["person", "place"].')
         if limit < 1:
             raise ValueError(f"limit {limit!r} is too small. Give 1 or more.")
-        self.model, self.known, self.kinds, self.limit = (
-            checked(model),
-            dict(known or {}),
-            tuple(kinds),
-            limit,
-        )
-        self._wanted = self.model
+        super().__init__(model)
+        self.known, self.kinds, self.limit = dict(known or {}), tuple(kinds), limit
         self._aliases = Concepts({name: _aliases(name, told) for name, told in self.known.items()})
-        self._reader: Reader | None = None
 
     @classmethod
     def example(cls) -> Self:
         """No model, and one known name."""
         return cls(known={"Ada Lovelace": {"kind": "person", "aliases": ["Lady Lovelace"], "born": "1815"}})
-
-    async def open(self) -> None:
-        """Load the model, where one is named and installed."""
-        self.model = self._wanted
-        if self.model and self._reader is None:
-            reader = Reader(self.model)
-            if await reader.open("entities are found by capital letters instead"):
-                self._reader = reader
-        if self._reader is None:
-            self.model = ""
-
-    async def aclose(self) -> None:
-        """Let go of the model."""
-        reader, self._reader = self._reader, None
-        if reader is not None:
-            reader.close()
 
     async def transform(self, document: Document) -> Sequence[Document]:
         """Return the document with its entities."""
@@ -113,11 +93,12 @@ class Entities(Transform):
         """Names and kinds, in the order of the text: the model's, or those with capital letters; and
         addresses.
         """
-        if self._reader is None:
+        read = await self.read_with_model(text)
+        if read is None:
             for name in await aside(text, lambda: names(text[:_READ])):
                 yield name, "name"
         else:
-            for part in await self._reader.read(text):
+            for part in read:
                 for entity in part.ents:
                     if entity.label_ in KINDS and (name := _plain(entity.text)):
                         yield name, KINDS[entity.label_]

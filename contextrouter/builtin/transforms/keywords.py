@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from contextrouter.builtin.transforms.spacy_model import Reader, checked
+from contextrouter.builtin.transforms.spacy_model import ReadsWithSpacy
 from contextrouter.contracts import Transform
 from contextrouter.model import Document
 
@@ -61,7 +61,7 @@ _NUMBERS = (
 _READ = 100_000  # characters; what a text is about is said before
 
 
-class Keywords(Transform):
+class Keywords(ReadsWithSpacy, Transform):
     """Fills `keywords` up to `limit` phrases of 1 to 4 words, best first; those given already stay, and come
     first.
 
@@ -72,38 +72,24 @@ class Keywords(Transform):
     first 100,000 characters.
     """
 
+    without_model = "keywords are found by RAKE instead"
+
     def __init__(self, *, limit: int = 12, model: str = "") -> None:
         if limit < 1:
             raise ValueError(f"limit {limit!r} is not a positive number. Give 1 or more.")
-        self.limit, self.model = limit, checked(model)
-        self._wanted = self.model
-        self._reader: Reader | None = None
-
-    async def open(self) -> None:
-        """Load the model, where one is named and installed."""
-        self.model = self._wanted
-        if self.model and self._reader is None:
-            reader = Reader(self.model)
-            if await reader.open("keywords are found by RAKE instead"):
-                self._reader = reader
-        if self._reader is None:
-            self.model = ""  # what is made without it is done again once it is there
-
-    async def aclose(self) -> None:
-        """Let go of the model."""
-        reader, self._reader = self._reader, None
-        if reader is not None:
-            reader.close()
+        super().__init__(model)
+        self.limit = limit
 
     async def transform(self, document: Document) -> Sequence[Document]:
         """Return the document with its keywords."""
         if len(document.keywords) >= self.limit:
             return [document]
         keywords = {_key(word): word for word in document.keywords}
-        if self._reader is None:
+        read = await self.read_with_model(document.content)
+        if read is None:
             phrases = key_phrases(document.content[:_READ], document.title)
         else:
-            phrases = noun_phrases(await self._reader.read(document.content), document.title)
+            phrases = noun_phrases(read, document.title)
         for phrase in phrases:
             if len(keywords) >= self.limit:
                 break

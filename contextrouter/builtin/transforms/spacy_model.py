@@ -11,6 +11,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from contextrouter.builtin.shared.text_segments import segments
+from contextrouter.contracts import Plugin
 from contextrouter.errors import pip_install
 from contextrouter.runtime.threads import Threads
 
@@ -26,18 +27,6 @@ _lock = threading.Lock()
 _loaded: dict[str, Language] = {}
 
 
-def checked(name: str) -> str:
-    """The name of a model as it may stand in settings: that of an installed package, never a path. Raises
-    ValueError.
-    """
-    if name and not _NAME.fullmatch(name):
-        raise ValueError(
-            f"model {name!r} is no name of a spaCy model. Give one that is installed, such as"
-            ' "en_core_web_sm".'
-        )
-    return name
-
-
 def installed(name: str) -> bool:
     """Whether spaCy and the model are installed; imports neither."""
     return all(importlib.util.find_spec(each) is not None for each in ("spacy", name.partition(".")[0]))
@@ -49,35 +38,60 @@ def command(name: str) -> str:
     return f"{first}python -m spacy download {name}"
 
 
-class Reader:
-    """Reads texts with one model, in a thread of its own."""
+class ReadsWithSpacy(Plugin):
+    """A plugin that reads texts with a spaCy model, in a thread of its own, or without it where it is not
+    installed.
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self._threads: Threads | None = None
+    `model` is the name of the model in use, or "". `without_model` tells what happens without it.
+    """
 
-    async def open(self, instead: str) -> bool:
-        """Load the model. False, and a warning with the command that installs it, where it is not there."""
-        if not installed(self.name):
-            _log.warning(
-                "Model %r is not installed, %s; install it: %s", self.name, instead, command(self.name)
+    without_model: str
+    model: str
+    _threads: Threads | None = None
+
+    def __init__(self, model: str) -> None:
+        if model and not _NAME.fullmatch(model):
+            raise ValueError(
+                f"model {model!r} is no name of a spaCy model. Give one that is installed, such as"
+                ' "en_core_web_sm".'
             )
-            return False
-        self._threads = self._threads or Threads(1, "spacy")
-        await self._threads.run(_load, self.name)
-        return True
+        self._wanted = self.model = model
 
-    def close(self) -> None:
+    async def open(self) -> None:
+        """Load the model, where one is named and installed. Where it is not, log the command that installs
+        it.
+        """
+        self.model = self._wanted
+        if not self.model or self._threads is not None:
+            return
+        if installed(self.model):
+            threads = Threads(1, "spacy")
+            try:
+                await threads.run(_load, self.model)
+            except BaseException:
+                threads.close()
+                raise
+            self._threads = threads
+        else:
+            _log.warning(
+                "Model %r is not installed, %s; install it: %s",
+                self.model,
+                self.without_model,
+                command(self.model),
+            )
+            self.model = ""  # what is made without it is done again once it is there
+
+    async def aclose(self) -> None:
         """Let go of the thread; the model stays for the next."""
         threads, self._threads = self._threads, None
         if threads is not None:
             threads.close()
 
-    async def read(self, text: str) -> list[Doc]:
-        """What the model finds, segment by segment. Raises RuntimeError when it is not open."""
+    async def read_with_model(self, text: str) -> list[Doc] | None:
+        """The text as the model read it, segment by segment; None without a model."""
         if self._threads is None:
-            raise RuntimeError(f"Model {self.name!r} is not loaded; call open() first.")
-        return await self._threads.run(_read, self.name, text)
+            return None
+        return await self._threads.run(_read, self.model, text)
 
 
 def _load(name: str) -> Language:

@@ -10,10 +10,10 @@ import asyncio
 import logging
 import os
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     Connection: TypeAlias = PoolConnectionProxy
 
+T = TypeVar("T")
 log = logging.getLogger("contextrouter")
 Session = Literal["any", "read-write", "read-only", "primary", "standby", "prefer-standby"]
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,39}")
@@ -171,6 +172,16 @@ class Pool:
                 f"No connection to Postgres was free within {self._wait:g} s; raise pool_size, or ask less at"
                 " once."
             ) from error
+
+    async def answer(
+        self, work: Callable[[Connection], Awaitable[T]], *, missing: T, write: bool = False
+    ) -> T:
+        """What `work` returns of a transaction; `missing` where the database has no store in the schema."""
+        try:
+            async with self.transaction(write=write) as connection:
+                return await work(connection)
+        except NoStore:
+            return missing
 
     @asynccontextmanager
     async def _connection(self, left: float, scope: Scope | None, write: bool) -> AsyncIterator[Connection]:

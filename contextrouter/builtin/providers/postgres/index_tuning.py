@@ -25,19 +25,26 @@ FEW = 1_000
 MOST_LISTS = 32_768
 DRIFT = 2.0
 """How many times too many or too few an index's lists may be before it is built again."""
-COUNTED = (3.0, 2.0, 1.0)
-"""How often terms of title, heading path and body count in the index of pg_textsearch."""
 _RANKED = f"bm25 WITH (text_config = 'pg_catalog.simple', k1 = {K1}, b = {B})"
 _OPTION = re.compile(r"(\w+)='?(\d+)'?")
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What the settings ask of the vectors' indexes."""
+    """What the settings ask of the vectors' indexes. Raises ValueError for values out of range."""
 
     index: Index
     precision: Precision
     m: int
     ef_construction: int
+
+    def __post_init__(self) -> None:
+        check_range("m", self.m, 2, 100)
+        check_range("ef_construction", self.ef_construction, 4, 1000)
+        if self.ef_construction < 2 * self.m:
+            raise ValueError(
+                f"ef_construction {self.ef_construction!r} is less than twice m {self.m!r}; raise it, or"
+                " lower m."
+            )
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +53,12 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     leg: str
     reason: str
     definition: str
+
+
+def check_range(name: str, value: int, least: int, most: int) -> None:
+    """Raise ValueError where a value is out of range."""
+    if not least <= value <= most:
+        raise ValueError(f"{name} {value!r} is out of range; give {least} to {most}.")
 
 
 def lists_for(rows: int) -> int:

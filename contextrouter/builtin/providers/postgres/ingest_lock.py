@@ -22,23 +22,23 @@ _HOLDER = (
 )
 
 
-class Turns:
+class IngestLock:
     """The turns at one schema. The connection that has one is not of the pool, and holds nothing else."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._mine: AsyncExitStack | None = None
+        self._held: AsyncExitStack | None = None
 
-    async def take(self) -> str:
+    async def acquire(self) -> str:
         """Take the turn: "". Else say who has it. Raises SourceError when the server cannot be asked."""
-        if self._mine is not None:
+        if self._held is not None:
             return "this process"
         async with AsyncExitStack() as stack:
             connection: Any = await stack.enter_async_context(self._pool.alone())
             await connection.execute("BEGIN")  # a lock of the transaction: a pooler may stand between
             await connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
             if await connection.fetchval(_TAKE, _KEY, self._pool.schema):
-                self._mine = stack.pop_all()
+                self._held = stack.pop_all()
                 return ""
             row = await connection.fetchrow(_HOLDER, _KEY, self._pool.schema)
         return (
@@ -47,9 +47,9 @@ class Turns:
             else "another process"
         )
 
-    async def end(self) -> None:
+    async def release(self) -> None:
         """Give it back, if it is ours."""
-        mine, self._mine = self._mine, None
-        if mine is not None:
+        held, self._held = self._held, None
+        if held is not None:
             with suppress(SourceError):  # the connection is gone, and the lock with it
-                await mine.aclose()
+                await held.aclose()

@@ -5,21 +5,21 @@
 from __future__ import annotations
 
 import logging
-import math
-import re
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
+from contextrouter.builtin.providers.example_documents import EXAMPLE_ENTRIES
+from contextrouter.builtin.providers.field_weights import USUAL, checked_weights
 from contextrouter.builtin.providers.postgres import index_tuning, lookup, schema, text_leg, vector_leg, write
-from contextrouter.builtin.providers.postgres.connection_pool import NoStore, Pool, Session, clean
+from contextrouter.builtin.providers.postgres.connection_pool import Pool, Session, clean
 from contextrouter.builtin.providers.postgres.embedded import PREFIX, example_folder
-from contextrouter.builtin.providers.postgres.ingest_lock import Turns
+from contextrouter.builtin.providers.postgres.ingest_lock import IngestLock
 from contextrouter.builtin.providers.postgres.text_configurations import Words
 from contextrouter.builtin.providers.postgres.vector_leg import Index, Precision
 from contextrouter.builtin.providers.sqlite.write import document
 from contextrouter.contracts import Entry, Provider, TermStatistics
-from contextrouter.errors import IngestError, SourceError
+from contextrouter.errors import SourceError
 from contextrouter.model import Document, Facet, Hit, Query, Vector
 from contextrouter.scope import Scope
 from contextrouter.text.query_syntax import WebQuery
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from contextrouter.builtin.providers.postgres.connection_pool import Connection
 
 log = logging.getLogger("contextrouter")
-_CONFIGURATION = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)?")
 
 
 class Postgres(Provider):
@@ -75,28 +74,15 @@ class Postgres(Provider):
         self.legs: Sequence[str] = ("vector", "text", "keywords") if self.embedder else ("text",)
         self.vector_legs: Sequence[str] = write.LEGS if self.embedder else ()
         self.score_range = {leg: (-1.0, 1.0) for leg in self.vector_legs}
-        self._weights, self._factor = _checked_weights(title_weight, path_weight, body_weight)
-        self._usual = (title_weight, path_weight, body_weight) == index_tuning.COUNTED
-        if text_search and not _CONFIGURATION.fullmatch(text_search):
-            raise ValueError(
-                f"text_search {text_search!r} is no name of a text-search configuration, such as 'german'."
-            )
+        weights = checked_weights(title_weight, path_weight, body_weight)
+        self._weights, self._factor = text_leg.rank_weights(*weights)
+        self._usual = weights == USUAL  # those that the index of pg_textsearch was made with
         self._words = Words(text_search, languages)
-        for name, value, least, most in (
-            ("m", m, 2, 100),
-            ("ef_construction", ef_construction, 4, 1000),
-            ("ef_search", ef_search, 1, 1000),
-            ("exact_below", exact_below, 0, 10_000_000),
-        ):
-            if not least <= value <= most:
-                raise ValueError(f"{name} {value!r} is out of range; give {least} to {most}.")
-        if ef_construction < 2 * m:
-            raise ValueError(
-                f"ef_construction {ef_construction!r} is less than twice m {m!r}; raise it, or lower m."
-            )
         self._wanted = index_tuning.Wanted(
             index=index, precision=precision, m=m, ef_construction=ef_construction
         )
+        index_tuning.check_range("ef_search", ef_search, 1, 1000)
+        index_tuning.check_range("exact_below", exact_below, 0, 10_000_000)
         self._exact_below, self._ef_search = exact_below, ef_search
         self.pool = Pool(
             dsn=dsn,
@@ -107,9 +93,9 @@ class Postgres(Provider):
             statement_cache_size=statement_cache_size,
             target_session_attrs=target_session_attrs,
         )
-        self._turns = Turns(self.pool)
+        self._ingest_lock = IngestLock(self.pool)
         self._model: tuple[str, int] = ("", 0)
-        self._given: tuple[Entry, ...] = ()
+        self._examples: tuple[Entry, ...] = ()
 
     @classmethod
     def example(cls) -> Self:
@@ -120,13 +106,7 @@ class Postgres(Provider):
             embedder=None,
             pool_size=4,
         )
-        tides = Document(
-            id="tides", title="Tides", content="The moon and the sun raise the tides of the sea."
-        )
-        comets = Document(
-            id="comets", title="Comets", content="A comet is ice and dust; near the sun it grows a tail."
-        )
-        store._given = tuple(Entry(document=each, chunks=[each]) for each in (tides, comets))
+        store._examples = EXAMPLE_ENTRIES
         return store
 
     async def open(self) -> None:
@@ -137,16 +117,15 @@ class Postgres(Provider):
         try:
             async with self.pool.transaction() as connection:
                 await schema.version(connection)
-            given, self._given = self._given, ()
-            if given:
-                await self.upsert(given)
+            examples, self._examples = self._examples, ()
+            await self.upsert(examples)
         except BaseException:
             await self.pool.aclose(self)
             raise
 
     async def aclose(self) -> None:
         """Let go of the pool; its connections end with the last plugin that shares it."""
-        await self._turns.end()
+        await self._ingest_lock.release()
         await self.pool.aclose(self)
 
     async def ping(self) -> None:
@@ -161,11 +140,7 @@ class Postgres(Provider):
         store.
         """
         self._model = (model, dimensions)
-        try:
-            async with self.pool.transaction() as connection:
-                await write.refuse_other_model(connection, model, dimensions)
-        except NoStore:
-            return
+        await self.pool.answer(lambda c: write.refuse_other_model(c, model, dimensions), missing=None)
 
     async def search(self, query: Query) -> Sequence[Hit]:
         """Return chunks, best first; text scores are like BM25 (0 or more), vector scores cosines in [-1, 1].
@@ -225,29 +200,24 @@ class Postgres(Provider):
         words = await self._words_of(entries) if self._words.note else None
         rows = [write.prepare(entry, self.vector_legs, words) for entry in entries]
         await self._laid_out()
-        try:
-            async with self.pool.transaction(write=True) as connection:
-                await schema.keep_note(connection, "text_search", self._words.note)
-                self._words.refuse_others(await schema.note(connection, "text_search"))
-                first = await write.sized(connection, rows, *self._model)
-                if first:
-                    for sql in index_tuning.first_indexes(first, self._wanted):
-                        await connection.execute(sql)
-                await write.upsert(connection, rows)
-        except IngestError:
-            raise
-        except NoStore as error:  # dropped since
-            raise SourceError(str(error)) from error
+        async with self.pool.transaction(write=True) as connection:
+            await schema.keep_note(connection, "text_search", self._words.note)
+            self._words.refuse_others(await schema.note(connection, "text_search"))
+            first = await write.sized(connection, rows, *self._model)
+            if first:
+                for sql in index_tuning.first_indexes(first, self._wanted):
+                    await connection.execute(sql)
+            await write.upsert(connection, rows)
 
     async def take_turn(self) -> str:
         """Take the one turn at filling this schema, if nobody has it: "". Else say who has, and since
         when.
         """
-        return await self._turns.take()
+        return await self._ingest_lock.acquire()
 
     async def end_turn(self) -> None:
         """Let another process fill the schema."""
-        await self._turns.end()
+        await self._ingest_lock.release()
 
     async def _words_of(self, entries: Sequence[Entry]) -> write.Way:
         async with self.pool.transaction() as connection:
@@ -270,23 +240,15 @@ class Postgres(Provider):
 
     async def fingerprints(self, tenant: str | None = None) -> Mapping[str, str]:
         """Document id -> fingerprint, of one tenant's documents (None: those without a tenant)."""
-        sql = "SELECT id, fingerprint FROM documents WHERE tenant = $1"
-        try:
-            async with self.pool.transaction() as connection:
-                return {
-                    row["id"]: row["fingerprint"] for row in await connection.fetch(sql, clean(tenant or ""))
-                }
-        except NoStore:
-            return {}
+        sql, owner = "SELECT id, fingerprint FROM documents WHERE tenant = $1", clean(tenant or "")
+        rows: list[Any] = await self.pool.answer(lambda c: c.fetch(sql, owner), missing=[])
+        return {row["id"]: row["fingerprint"] for row in rows}
 
     async def tenants(self) -> Sequence[str | None]:
         """Whose documents are here; None: some have no tenant."""
-        try:
-            async with self.pool.transaction() as connection:
-                rows = await connection.fetch("SELECT DISTINCT tenant FROM documents ORDER BY tenant")
-                return [row["tenant"] or None for row in rows]
-        except NoStore:
-            return []
+        sql = "SELECT DISTINCT tenant FROM documents ORDER BY tenant"
+        rows: list[Any] = await self.pool.answer(lambda c: c.fetch(sql), missing=[])
+        return [row["tenant"] or None for row in rows]
 
     async def embedded(
         self, ids: Sequence[str], tenant: str | None, model: str
@@ -294,32 +256,25 @@ class Postgres(Provider):
         """Return the chunks of documents, each with its vectors by leg; nothing when another model filled the
         store.
         """
-        if not self.vector_legs:
+        legs = self.vector_legs
+        if not legs:
             return []
-        try:
-            async with self.pool.transaction() as connection:
-                return await lookup.embedded(connection, ids, tenant or "", model, self.vector_legs)
-        except NoStore:
-            return []
+        return await self.pool.answer(
+            lambda c: lookup.embedded(c, ids, tenant or "", model, legs), missing=[]
+        )
 
     async def delete(self, ids: Sequence[str], tenant: str | None = None) -> int:
         """Remove documents of one tenant with all that belongs to them, durably; return how many there
         were.
         """
         wanted = [id for id in dict.fromkeys(ids) if id == clean(id)]
-        try:
-            async with self.pool.transaction(write=True) as connection:
-                return await write.delete(connection, wanted, clean(tenant or ""))
-        except NoStore:
-            return 0
+        return await self.pool.answer(
+            lambda c: write.delete(c, wanted, clean(tenant or "")), missing=0, write=True
+        )
 
     async def clear(self) -> None:
         """Remove everything, and forget which embedder filled the store: the way to build it again."""
-        try:
-            async with self.pool.transaction(write=True) as connection:
-                await write.clear(connection, uuid.uuid4().hex)
-        except NoStore:
-            return
+        await self.pool.answer(lambda c: write.clear(c, uuid.uuid4().hex), missing=None, write=True)
 
     async def fetch(self, ids: Sequence[str], scope: Scope | None = None) -> Sequence[Document]:
         """Return whole documents, or chunks, by id, in the order asked."""
@@ -349,11 +304,7 @@ class Postgres(Provider):
 
     async def version(self) -> str:
         """A string that changes with every write, by whichever process; "" while there is no store."""
-        try:
-            async with self.pool.transaction() as connection:
-                return await schema.content_version(connection)
-        except NoStore:
-            return ""
+        return await self.pool.answer(schema.content_version, missing="")
 
     async def statistics(self, terms: Sequence[str], scope: Scope | None = None) -> TermStatistics:
         """Counts over the chunks that `scope` shows; a term of several words has the frequency of the rarest,
@@ -396,13 +347,3 @@ class Postgres(Provider):
         return [
             f"{each.leg}: {each.reason}{'; ' + each.definition if each.definition else ''}" for each in found
         ]
-
-
-def _checked_weights(title: float, path: float, body: float) -> tuple[list[float], float]:
-    weights = {"title": title, "path": path, "body": body}
-    for field, weight in weights.items():
-        if not (math.isfinite(weight) and weight >= 0):
-            raise ValueError(f"{field}_weight {weight!r} is no weight; give a finite number, 0 or more.")
-    if not any(weights.values()):
-        raise ValueError("title_weight, path_weight and body_weight are all 0; give at least one a weight.")
-    return text_leg.rank_weights(title, path, body)

@@ -4,6 +4,7 @@ have them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -49,6 +50,7 @@ CONFIGURATIONS = {
     "yi": "yiddish",
 }
 """Language -> the configuration that Postgres has for it. English has the stems of all stores."""
+_CONFIGURATION = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)?")
 _OF = "\x1f"  # between a term and the language it is of, so that no chunk of another one has it
 _MOST_KEPT = 100_000
 _SQL = (
@@ -71,6 +73,10 @@ class Words:
             raise ValueError(
                 f"text_search {configuration!r} and languages {list(languages)!r} are both given; give one of"
                 " them."
+            )
+        if configuration and not _CONFIGURATION.fullmatch(configuration):
+            raise ValueError(
+                f"text_search {configuration!r} is no name of a text-search configuration, such as 'german'."
             )
         for language in languages:
             if language not in CONFIGURATIONS:

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from contextrouter.builtin.providers.postgres.filter import Values, admitted
 from contextrouter.builtin.providers.postgres.schema import REBUILD
 from contextrouter.builtin.providers.postgres.text_configurations import Words
-from contextrouter.builtin.providers.postgres.write import LEGS, refuse, unit
+from contextrouter.builtin.providers.postgres.write import LEGS, refuse
 from contextrouter.errors import SourceError
 from contextrouter.model import Query
 from contextrouter.text.query_syntax import WebQuery
+from contextrouter.vectors import unit
 
 if TYPE_CHECKING:
     from contextrouter.builtin.providers.postgres.connection_pool import Connection

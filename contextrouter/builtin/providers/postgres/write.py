@@ -21,6 +21,7 @@ from contextrouter.errors import IngestError, SourceError
 from contextrouter.model import Document, Fact, Vector
 from contextrouter.text import analysis
 from contextrouter.text.analysis import Stemmed
+from contextrouter.vectors import unit
 
 if TYPE_CHECKING:
     from contextrouter.builtin.providers.postgres.connection_pool import Connection
@@ -96,7 +97,7 @@ def _prepared(entry: Entry, legs: Sequence[str], words: Way | None) -> Rows:
     if any("\x00" in (mark or "") for mark in marks):
         raise ValueError("has an id or a label with a NUL in it, which Postgres cannot hold; leave it out")
     owner = (document.tenant or "", document.id)
-    vectors = [{leg: unit(v[n]) for leg, v in entry.vectors.items()} for n in range(len(chunks))]
+    vectors = [{leg: _unit_or_null(v[n]) for leg, v in entry.vectors.items()} for n in range(len(chunks))]
     return Rows(
         *owner,
         document=(
@@ -122,26 +123,8 @@ def _prepared(entry: Entry, legs: Sequence[str], words: Way | None) -> Rows:
     )
 
 
-def unit(vector: Vector | None) -> list[float] | None:
-    """The vector at length one; None for none, and for the zero vector, which has no direction.
-
-    Raises ValueError for values that are not finite and for what is no list of numbers.
-    """
-    if vector is None:
-        return None
-    values = [float(value) for value in vector]
-    if not values:
-        raise ValueError("has a vector without values; give a flat list of numbers")
-    if not all(map(math.isfinite, values)):
-        raise ValueError("has a vector with values that are not finite; check the embedder")
-    length = math.hypot(*values)
-    peak = max(map(abs, values))
-    if peak == 0.0:
-        return None
-    if not math.isfinite(length) or length < 1e-150:
-        values = [value / peak for value in values]
-        length = math.hypot(*values)
-    return [value / length for value in values]
+def _unit_or_null(vector: Vector | None) -> list[float] | None:
+    return None if vector is None else unit(vector)
 
 
 def index_terms(chunk: Document, stemmed: Stemmed | None = None) -> tuple[str, int]:

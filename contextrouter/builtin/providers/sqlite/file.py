@@ -94,8 +94,7 @@ class StoreFile:
         if self._readers is None:
             self._readers = Threads(self._size, "sqlite-read")
             self._writer = Threads(1, "sqlite-write")
-        if self.exists():
-            await self.read(lambda connection, stop: None, empty=None)
+        await self.check(must_exist=False)
 
     async def aclose(self) -> None:
         """Interrupt reads, let a write end, close every connection."""
@@ -111,23 +110,30 @@ class StoreFile:
         self,
         work: Callable[[sqlite3.Connection, Stop], T],
         *,
+        missing: T,
+        must_exist: bool = True,
         deadline: float | None = None,
-        empty: T | None = None,
     ) -> T:
-        """Run `work` on a snapshot. A file without tables answers `empty`; one that is not there is a
-        SourceError.
+        """Run `work` on a snapshot. `missing` is the answer of a file without tables, and, unless it
+        `must_exist`, of one that is not there, which is a SourceError otherwise.
         """
+        if not must_exist and not self.exists():
+            return missing
         if self._readers is None:
             raise SourceError(f"Store {self.path!r} is not open; call open() first.")
         stop = Stop(deadline)
         self._running.add(stop)
         try:
-            return await self._readers.run(self._read, work, stop, empty)
+            return await self._readers.run(self._read, work, stop, missing)
         except asyncio.CancelledError:
             stop.abandoned = True
             raise
         finally:
             self._running.discard(stop)
+
+    async def check(self, *, must_exist: bool = True) -> None:
+        """Raise SourceError for a file that is no store of ours, or that is not there."""
+        await self.read(lambda connection, stop: None, missing=None, must_exist=must_exist)
 
     async def write(
         self, work: Callable[[sqlite3.Connection, R], T], prepare: Callable[[], R] | None = None
@@ -152,7 +158,7 @@ class StoreFile:
             raise SourceError(f"Store {self.path!r} is not open; call open() first.")
         await self._writer.run(self._alone, statement)
 
-    def _read(self, work: Callable[[sqlite3.Connection, Stop], T], stop: Stop, empty: T) -> T:
+    def _read(self, work: Callable[[sqlite3.Connection, Stop], T], stop: Stop, missing: T) -> T:
         stop.check()
         if not self.exists():
             raise SourceError(
@@ -162,7 +168,7 @@ class StoreFile:
             connection.set_progress_handler(stop, _STEPS)
             try:
                 connection.execute("BEGIN")
-                return work(connection, stop) if schema.is_filled(connection, self.path) else empty
+                return work(connection, stop) if schema.is_filled(connection, self.path) else missing
             finally:
                 connection.set_progress_handler(None, 0)
                 if connection.in_transaction:

@@ -42,10 +42,10 @@ EVERYTHING = Condition()
 
 def admitted(query: Query, asked: WebQuery) -> Condition:
     """Scope, period, labels, filters, phrases and negations of a query."""
-    condition = visible(query.scope, "c") & within(query.period) & phrases(asked)
+    condition = visible(query.scope, "c") & period_condition(query.period) & phrase_condition(asked)
     if query.labels:
-        condition &= among({"labels": query.labels})
-    return condition & among(query.filters)
+        condition &= metadata_condition({"labels": query.labels})
+    return condition & metadata_condition(query.filters)
 
 
 def visible(scope: Scope | None, table: str) -> Condition:
@@ -60,7 +60,7 @@ def visible(scope: Scope | None, table: str) -> Condition:
     )
 
 
-def within(period: Period | None) -> Condition:
+def period_condition(period: Period | None) -> Condition:
     """Chunks whose document was updated in the period; undated ones are in none."""
     if period is None:
         return EVERYTHING
@@ -73,7 +73,7 @@ def within(period: Period | None) -> Condition:
     return condition
 
 
-def among(filters: Mapping[str, Any]) -> Condition:
+def metadata_condition(filters: Mapping[str, Any]) -> Condition:
     """Chunks that have, under each key, one of the values asked for."""
     condition = EVERYTHING
     for key, value in filters.items():
@@ -90,7 +90,7 @@ def among(filters: Mapping[str, Any]) -> Condition:
     return condition
 
 
-def phrases(asked: WebQuery) -> Condition:
+def phrase_condition(asked: WebQuery) -> Condition:
     """Chunks with a phrase of each required group and with no excluded one."""
     condition = EVERYTHING
     if asked.required:

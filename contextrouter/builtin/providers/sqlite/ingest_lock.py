@@ -16,27 +16,27 @@ from contextrouter.errors import SourceError
 _TAKEN = "CREATE TABLE IF NOT EXISTS turn (process INTEGER, since TEXT)"
 
 
-class Turns:
+class IngestLock:
     """The turns at one file. A turn is SQLite's own write lock on `NAME-turn`, which the system lets go of
     with the process.
     """
 
     def __init__(self, location: Path) -> None:
         self._path = location.with_name(location.name + "-turn")
-        self._mine: sqlite3.Connection | None = None
+        self._held: sqlite3.Connection | None = None
 
-    async def take(self) -> str:
+    async def acquire(self) -> str:
         """Take the turn: "". Else say who has it. Raises SourceError where the file cannot be written."""
         return await asyncio.to_thread(self._take)
 
-    async def end(self) -> None:
+    async def release(self) -> None:
         """Give it back, if it is ours."""
-        mine, self._mine = self._mine, None
-        if mine is not None:
-            await asyncio.to_thread(mine.close)
+        held, self._held = self._held, None
+        if held is not None:
+            await asyncio.to_thread(held.close)
 
     def _take(self) -> str:
-        if self._mine is not None:
+        if self._held is not None:
             return f"this process ({os.getpid()})"
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -63,7 +63,7 @@ class Turns:
                     f"{str(self._path)!r} cannot be written ({error}); check its permissions."
                 ) from error
             return self._holder()
-        self._mine = connection
+        self._held = connection
         return ""
 
     def _holder(self) -> str:

@@ -12,17 +12,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
+from contextrouter.builtin.providers.example_documents import EXAMPLE_ENTRIES
+from contextrouter.builtin.providers.field_weights import checked_weights
 from contextrouter.builtin.providers.sqlite import lookup, schema, text_leg, write
 from contextrouter.builtin.providers.sqlite.file import Stop, StoreFile, kind_of_file
 from contextrouter.builtin.providers.sqlite.filter import admitted
-from contextrouter.builtin.providers.sqlite.ingest_lock import Turns
-from contextrouter.builtin.providers.sqlite.rows import Admissions, numpy
-from contextrouter.builtin.providers.sqlite.vector_leg import LEGS, CodeIndex, Outrun, simsimd, unit
+from contextrouter.builtin.providers.sqlite.ingest_lock import IngestLock
+from contextrouter.builtin.providers.sqlite.rows import AdmittedChunks, numpy
+from contextrouter.builtin.providers.sqlite.vector_leg import LEGS, CodeIndex, StaleSnapshot, simsimd
 from contextrouter.contracts import Entry, FilePath, Provider, TermStatistics
 from contextrouter.errors import SourceError
 from contextrouter.model import Document, Facet, Hit, Query, Vector
 from contextrouter.scope import Scope
 from contextrouter.text import query_syntax
+from contextrouter.vectors import unit_array
 
 
 class Sqlite(Provider):
@@ -53,23 +56,18 @@ class Sqlite(Provider):
         self.legs: Sequence[str] = ("vector", "text", "keywords") if self.embedder else ("text",)
         self.vector_legs: Sequence[str] = LEGS if self.embedder else ()
         self.score_range = {leg: (-1.0, 1.0) for leg in self.vector_legs}
-        weights = {"title": title_weight, "path": path_weight, "body": body_weight}
-        for field, weight in weights.items():
-            if not (math.isfinite(weight) and weight >= 0):
-                raise ValueError(f"{field}_weight {weight!r} is no weight; give a finite number, 0 or more.")
-        if not any(weights.values()):
-            raise ValueError(
-                "title_weight, path_weight and body_weight are all 0; give at least one a weight."
-            )
+        weights = checked_weights(title_weight, path_weight, body_weight)
         if not (math.isfinite(busy_timeout) and busy_timeout >= 0):
             raise ValueError(f"busy_timeout {busy_timeout!r} is no time; give seconds, 0 or more.")
         if not 1 <= threads <= 64:
             raise ValueError(f"threads {threads!r} is out of range; give 1 to 64.")
         self._file = StoreFile(path, busy_timeout=busy_timeout, threads=threads)
-        self._turns = Turns(self._file.location)
-        self._admissions = Admissions()
-        self._index = text_leg.TextIndex(weights, self._admissions)
-        self._nearby = {leg: CodeIndex(leg, self._admissions) for leg in self.vector_legs}
+        self._ingest_lock = IngestLock(self._file.location)
+        self._admitted = AdmittedChunks()
+        self._index = text_leg.TextIndex(
+            dict(zip(("title", "path", "body"), weights, strict=True)), self._admitted
+        )
+        self._nearby = {leg: CodeIndex(leg, self._admitted) for leg in self.vector_legs}
         self._model, self._dimensions = "", 0
 
     @classmethod
@@ -78,13 +76,7 @@ class Sqlite(Provider):
         folder = tempfile.mkdtemp(prefix="contextrouter-")
         store = cls(path=str(Path(folder) / "example.db"), embedder=None)
         weakref.finalize(store, shutil.rmtree, folder, ignore_errors=True)
-        tides = Document(
-            id="tides", title="Tides", content="The moon and the sun raise the tides of the sea."
-        )
-        comets = Document(
-            id="comets", title="Comets", content="A comet is ice and dust; near the sun it grows a tail."
-        )
-        rows = [write.prepare(Entry(document=d, chunks=[d]), ()) for d in (tides, comets)]
+        rows = [write.prepare(entry, ()) for entry in EXAMPLE_ENTRIES]
         store._file.write_here(lambda connection: write.upsert(connection, rows, "", 0))
         store._file.forget()
         return store
@@ -101,16 +93,16 @@ class Sqlite(Provider):
 
     async def aclose(self) -> None:
         """Interrupt searches, let a write end, let go of file and memory."""
-        await self._turns.end()
+        await self._ingest_lock.release()
         await self._file.aclose()
-        self._admissions.forget()
+        self._admitted.forget()
         self._index.forget()
         for index in self._nearby.values():
             index.forget()
 
     async def ping(self) -> None:
         """Raise SourceError when there is no store to search."""
-        await self._file.read(lambda connection, stop: None, empty=None)
+        await self._file.check()
 
     async def embedded_by(self, model: str, dimensions: int) -> None:
         """Say which model's vectors this store is asked and filled with, and how long they are.
@@ -119,8 +111,7 @@ class Sqlite(Provider):
         store.
         """
         self._model, self._dimensions = model, dimensions
-        if self._file.exists():
-            await self._file.read(lambda connection, stop: self._same_model(connection), empty=None)
+        await self._file.read(lambda c, _: self._same_model(c), missing=None, must_exist=False)
 
     async def search(self, query: Query) -> Sequence[Hit]:
         """Return chunks, best first; text scores are BM25 (0 or more), vector scores cosines in [-1, 1]. Ties
@@ -131,10 +122,9 @@ class Sqlite(Provider):
         if query.limit < 1:
             return []
         work = self._text if query.leg == "text" else self._nearest
-        hits: list[Hit] = await self._file.read(
-            lambda c, stop: work(c, query, stop), deadline=query.deadline, empty=[]
+        return await self._file.read(
+            lambda c, stop: work(c, query, stop), missing=[], deadline=query.deadline
         )
-        return hits
 
     async def upsert(self, entries: Sequence[Entry]) -> None:
         """Replace documents, their chunks, vectors, links and facts: all entries in one transaction, durable
@@ -155,31 +145,25 @@ class Sqlite(Provider):
         """Take the one turn at filling this file, if no process has it: "". Else say which has, and since
         when.
         """
-        return await self._turns.take()
+        return await self._ingest_lock.acquire()
 
     async def end_turn(self) -> None:
         """Let another process fill the file."""
-        await self._turns.end()
+        await self._ingest_lock.release()
 
     async def fingerprints(self, tenant: str | None = None) -> Mapping[str, str]:
         """Document id -> fingerprint, of one tenant's documents (None: those without a tenant)."""
-        if not self._file.exists():
-            return {}
         sql = "SELECT id, fingerprint FROM documents WHERE tenant = ?"
-        found: dict[str, str] = await self._file.read(
-            lambda c, stop: dict(c.execute(sql, (tenant or "",))), empty={}
+        return await self._file.read(
+            lambda c, _: dict(c.execute(sql, (tenant or "",))), missing={}, must_exist=False
         )
-        return found
 
     async def tenants(self) -> Sequence[str | None]:
         """Whose documents are here; None: some have no tenant."""
-        if not self._file.exists():
-            return []
         sql = "SELECT DISTINCT tenant FROM documents ORDER BY tenant"
-        found: list[str | None] = await self._file.read(
-            lambda c, stop: [row[0] or None for row in c.execute(sql)], empty=[]
+        return await self._file.read(
+            lambda c, _: [row[0] or None for row in c.execute(sql)], missing=[], must_exist=False
         )
-        return found
 
     async def embedded(
         self, ids: Sequence[str], tenant: str | None, model: str
@@ -187,12 +171,12 @@ class Sqlite(Provider):
         """Return the chunks of documents, each with its vectors by leg; nothing when another model filled the
         store.
         """
-        if not self._file.exists() or not self.vector_legs:
+        legs = self.vector_legs
+        if not legs:
             return []
-        found: list[tuple[Document, Mapping[str, Vector]]] = await self._file.read(
-            lambda c, stop: lookup.embedded(c, ids, tenant or "", model, self.vector_legs), empty=[]
+        return await self._file.read(
+            lambda c, _: lookup.embedded(c, ids, tenant or "", model, legs), missing=[], must_exist=False
         )
-        return found
 
     async def delete(self, ids: Sequence[str], tenant: str | None = None) -> int:
         """Remove documents of one tenant with all that belongs to them, durably; return how many there
@@ -210,8 +194,7 @@ class Sqlite(Provider):
 
     async def fetch(self, ids: Sequence[str], scope: Scope | None = None) -> Sequence[Document]:
         """Return whole documents, or chunks, by id, in the order asked."""
-        found: list[Document] = await self._file.read(lambda c, stop: lookup.fetch(c, ids, scope), empty=[])
-        return found
+        return await self._file.read(lambda c, _: lookup.fetch(c, ids, scope), missing=[])
 
     async def neighbours(self, ids: Sequence[str], limit: int, scope: Scope | None = None) -> Sequence[Hit]:
         """Return the first chunk of each document linked with `ids` (of documents or chunks), most links
@@ -219,10 +202,7 @@ class Sqlite(Provider):
 
         A document's `links` are ids or URLs of documents; the score is the number of links, either way.
         """
-        found: list[Hit] = await self._file.read(
-            lambda c, stop: lookup.neighbours(c, ids, limit, scope), empty=[]
-        )
-        return found
+        return await self._file.read(lambda c, _: lookup.neighbours(c, ids, limit, scope), missing=[])
 
     async def facets(self, query: Query, dimensions: Sequence[str]) -> Sequence[Facet]:
         """Count documents by the values of fields (kind, labels, …) or metadata keys, over all the query lets
@@ -232,35 +212,29 @@ class Sqlite(Provider):
         where any suffices.
         """
         condition = admitted(query, query_syntax.parse(query.text))
-        found: list[Facet] = await self._file.read(
-            lambda c, stop: lookup.facets(c, condition, dimensions), deadline=query.deadline, empty=[]
+        return await self._file.read(
+            lambda c, _: lookup.facets(c, condition, dimensions), missing=[], deadline=query.deadline
         )
-        return found
 
     async def version(self) -> str:
         """A string that changes with every write, by whichever process; "" while there is no store."""
-        return (
-            await self._file.read(lambda c, stop: schema.version(c), empty="") if self._file.exists() else ""
-        )
+        return await self._file.read(lambda c, _: schema.version(c), missing="", must_exist=False)
 
     async def statistics(self, terms: Sequence[str], scope: Scope | None = None) -> TermStatistics:
         """Counts over the chunks that `scope` shows; a term that is several words has the frequency of the
         rarest of them.
         """
         nothing = TermStatistics(documents=0, average_length=0.0, frequencies=dict.fromkeys(terms, 0))
-        found: TermStatistics = await self._file.read(
-            lambda c, stop: self._index.statistics(c, terms, scope, stop), empty=nothing
+        return await self._file.read(
+            lambda c, stop: self._index.statistics(c, terms, scope, stop), missing=nothing
         )
-        return found
 
     async def stats(self) -> Mapping[str, int | str]:
         """Counts of documents, chunks, vectors, links and facts; generation, dimensions, model; and bytes on
         disk.
         """
-        found: dict[str, int | str] = await self._file.read(
-            lambda c, stop: lookup.stats(c), empty=lookup.NOTHING
-        )
-        return {**found, "bytes": self._file.location.stat().st_size}
+        counts = await self._file.read(lambda c, _: lookup.stats(c), missing=lookup.NOTHING)
+        return {**counts, "bytes": self._file.location.stat().st_size}
 
     async def vacuum(self) -> None:
         """Merge the text index and give free space back to the disk. Waits for writers; searches go on."""
@@ -285,7 +259,7 @@ class Sqlite(Provider):
             )
         self._same_model(connection)
         try:
-            vector = unit(query.vector)
+            vector = unit_array(query.vector)
         except (ValueError, TypeError) as error:
             raise SourceError(f"Query on the leg {query.leg!r} {error}.") from error
         if vector is None:
@@ -296,7 +270,7 @@ class Sqlite(Provider):
             try:
                 near = self._nearby[query.leg].search(connection, vector, condition, query.limit, stop)
                 return _hits(connection, near.ranked, query.limit, near.vectors)
-            except Outrun:
+            except StaleSnapshot:
                 connection.rollback()
                 connection.execute("BEGIN")
 

@@ -12,15 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from contextrouter.builtin.providers.sqlite import schema
 from contextrouter.builtin.providers.sqlite.file import Stop
 from contextrouter.builtin.providers.sqlite.filter import Condition, visible
-from contextrouter.builtin.providers.sqlite.rows import (
-    Admissions,
-    Lengths,
-    Shown,
-    Sizes,
-    best,
-    numbers,
-    numpy,
-)
+from contextrouter.builtin.providers.sqlite.rows import AdmittedChunks, best, numbers, numpy
+from contextrouter.builtin.providers.sqlite.snapshot_cache import ChunkLengths, LabelCounts, VisibleChunks
 from contextrouter.contracts import TermStatistics
 from contextrouter.scope import Scope
 from contextrouter.text import analysis, bm25, query_syntax
@@ -55,10 +48,10 @@ class TextIndex:
     What a scope hides is no part of any count, so that no score says anything of it.
     """
 
-    def __init__(self, weights: Mapping[str, float], admissions: Admissions) -> None:
+    def __init__(self, weights: Mapping[str, float], admitted: AdmittedChunks) -> None:
         self._weights = {ord(field[0]): weight for field, weight in weights.items()}
-        self._admissions = admissions
-        self._lengths, self._sizes = Lengths(), Sizes()
+        self._admitted = admitted
+        self._lengths, self._label_counts = ChunkLengths(), LabelCounts()
 
     def search(
         self,
@@ -75,20 +68,20 @@ class TextIndex:
         """
         np = numpy()
         with stop.finishing():
-            shown = self._sizes.of(connection, scope)
-        store, average = schema.text(connection, "store"), shown.average or 1.0
+            shown = self._label_counts.visible(connection, scope)
+            lengths = self._lengths.at(connection)
+        store, average = schema.text(connection, "store"), shown.average_length or 1.0
         chunks, scores = [np.zeros(0, np.int64)], [np.zeros(0)]
         for found, frequencies in self._read(connection, store, terms, shown, stop):
-            with stop.finishing():
-                length = self._lengths.of(found, connection, store) / average
             chunks.append(found)
-            scores.append(bm25.weight(shown.chunks, len(found)) * bm25.saturation(frequencies, length))
+            saturated = bm25.saturation(frequencies, lengths.of(found) / average)
+            scores.append(bm25.weight(shown.chunks, len(found)) * saturated)
         found, places = np.unique(np.concatenate(chunks), return_inverse=True)
         summed = np.bincount(places, weights=np.concatenate(scores), minlength=len(found))
         chosen = np.flatnonzero(summed > 0.0)
         if condition.sql and condition != visible(scope, "c"):
             with stop.finishing():
-                chosen = chosen[self._admissions.among(found[chosen], connection, store, condition)]
+                chosen = chosen[self._admitted.indexes(found[chosen], connection, store, condition)]
         return best(found[chosen], summed[chosen], limit, 9)
 
     def statistics(
@@ -98,7 +91,7 @@ class TextIndex:
         rarest of them.
         """
         with stop.finishing():
-            shown = self._sizes.of(connection, scope)
+            shown = self._label_counts.visible(connection, scope)
         analysed = {term: analysis.analyse(term) for term in terms}
         words = list(dict.fromkeys(word for found in analysed.values() for word in found))
         if shown.condition.sql:
@@ -111,7 +104,7 @@ class TextIndex:
             counts = frequencies(connection, words)
         return TermStatistics(
             documents=shown.chunks,
-            average_length=shown.average,
+            average_length=shown.average_length,
             frequencies={
                 term: min((counts.get(word, 0) for word in found), default=0)
                 for term, found in analysed.items()
@@ -121,10 +114,15 @@ class TextIndex:
     def forget(self) -> None:
         """Let go of everything."""
         self._lengths.forget()
-        self._sizes.forget()
+        self._label_counts.forget()
 
     def _read(
-        self, connection: sqlite3.Connection, store: str, terms: Sequence[str], shown: Shown, stop: Stop
+        self,
+        connection: sqlite3.Connection,
+        store: str,
+        terms: Sequence[str],
+        shown: VisibleChunks,
+        stop: Stop,
     ) -> Iterator[Postings]:
         """The postings of the terms that are worth reading, of the chunks that are shown; none is empty."""
         if not shown.condition.sql:
@@ -155,7 +153,7 @@ class TextIndex:
         stop.check()
         postings = self._postings(connection, word)
         with stop.finishing():
-            kept = self._admissions.among(postings.chunks, connection, store, condition)
+            kept = self._admitted.indexes(postings.chunks, connection, store, condition)
         return Postings(postings.chunks[kept], postings.frequencies[kept])
 
     def _postings(self, connection: sqlite3.Connection, term: str) -> Postings:

@@ -12,13 +12,13 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
-from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from contextrouter.builtin.providers.sqlite import schema
 from contextrouter.builtin.providers.sqlite.file import Stop
 from contextrouter.builtin.providers.sqlite.filter import Condition
-from contextrouter.builtin.providers.sqlite.rows import Admissions, best, numbers, numpy
+from contextrouter.builtin.providers.sqlite.rows import AdmittedChunks, best, numbers, numpy
+from contextrouter.builtin.providers.sqlite.snapshot_cache import SnapshotCache
 from contextrouter.errors import MissingDependency, SourceError
 from contextrouter.model import Vector
 
@@ -40,7 +40,7 @@ _BATCH = 5_000  # codes read at a time
 _SCALE = 4  # bytes before the values of a code
 
 
-class Outrun(Exception):
+class StaleSnapshot(Exception):
     """The snapshot is older than the codes: another reader has seen a later one. Take a new snapshot and ask
     again.
     """
@@ -53,33 +53,15 @@ class Nearest(NamedTuple):
     vectors: dict[int, Vector]
 
 
-class _State(NamedTuple):
-    """All codes of a leg at one generation. Arrays are never changed once they are in a state."""
+class _Codes(NamedTuple):
+    """All codes of a leg at one generation."""
 
-    store: str
     generation: int
     numbers: Numbers  # chunk numbers, ascending
-    codes: Codes
+    values: Codes
     scales: Rows  # code times scale is the unit vector, nearly
     dead: Numbers  # indexes of rows whose chunk is gone
-
-
-def unit(vector: Sequence[float]) -> Rows | None:
-    """The vector at length one, float32; None for the zero vector, which has no direction.
-
-    Raises ValueError for values that are not finite and for what is no list of numbers.
-    """
-    np = numpy()
-    values = np.asarray(vector, dtype=np.float64)
-    if values.ndim != 1 or not values.size:
-        raise ValueError(f"has a vector of shape {values.shape}; give a flat list of numbers")
-    peak = float(np.abs(values).max())
-    if not np.isfinite(peak):
-        raise ValueError("has a vector with values that are not finite; check the embedder")
-    if peak == 0.0:
-        return None
-    values = values / peak  # squares of very large or small values would leave what a float can hold
-    return (values / np.sqrt(values @ values)).astype("<f4")  # type: ignore[no-any-return]
+    columns: tuple[_Column, ...]  # where numbers, codes and scales grow
 
 
 def code(vector: Rows) -> bytes:
@@ -88,15 +70,13 @@ def code(vector: Rows) -> bytes:
     return numpy().array(scale, "<f4").tobytes() + levels.tobytes()  # type: ignore[no-any-return]
 
 
-class CodeIndex:
+class CodeIndex(SnapshotCache[_Codes]):
     """Finds the nearest vectors of one leg."""
 
-    def __init__(self, leg: str, admissions: Admissions) -> None:
+    def __init__(self, leg: str, admitted: AdmittedChunks) -> None:
+        super().__init__()
         self._leg = leg
-        self._admissions = admissions
-        self._lock = Lock()
-        self._state: _State | None = None
-        self._columns = (_Column(), _Column(), _Column())
+        self._admitted = admitted
 
     def search(
         self, connection: sqlite3.Connection, vector: Rows, condition: Condition, limit: int, stop: Stop
@@ -104,27 +84,29 @@ class CodeIndex:
         """The `limit` nearest admitted chunks and those tied with the last, nearest first; scores are of
         float32 vectors.
 
-        Raises Outrun when the snapshot of `connection` is older than what is loaded.
+        Raises StaleSnapshot when the snapshot of `connection` is older than what is loaded.
         """
         np = numpy()
         with stop.finishing():
-            state = self._at(connection)
-        if len(state.numbers) == len(state.dead):
+            codes = self.at(connection)
+        if len(codes.numbers) == len(codes.dead):
             return Nearest([], {})
-        if state.codes.shape[1] != len(vector):
+        if codes.values.shape[1] != len(vector):
             raise SourceError(
-                f"Query vector has {len(vector)} dimensions, the store's have {state.codes.shape[1]}; "
+                f"Query vector has {len(vector)} dimensions, the store's have {codes.values.shape[1]}; "
                 f"use the embedder the store was filled with, or build it again with {schema.REBUILD}."
             )
-        rough, step = _scan(state, vector)
-        rough[state.dead] = -np.inf
-        places = None
+        rough, step = _scan(codes, vector)
+        rough[codes.dead] = -np.inf
+        admitted = None
         if condition.sql:
             with stop.finishing():
-                places = self._admissions.among(state.numbers, connection, state.store, condition)
-            rough = rough[places]
+                admitted = self._admitted.indexes(
+                    codes.numbers, connection, schema.text(connection, "store"), condition
+                )
+            rough = rough[admitted]
         chosen = _nominated(rough, limit, step)
-        found = state.numbers[chosen if places is None else places[chosen]]
+        found = codes.numbers[chosen if admitted is None else admitted[chosen]]
         rows = self._exact(connection, found, len(vector))
         scores = np.clip(rows.astype(np.float64) @ vector.astype(np.float64), -1.0, 1.0)
         vectors: dict[int, Vector] = dict(zip(found.tolist(), rows, strict=True))
@@ -142,12 +124,6 @@ class CodeIndex:
             for chunk, blob in connection.execute(sql, (json.dumps(list(chunks)),))
         }
 
-    def forget(self) -> None:
-        """Let go of everything."""
-        with self._lock:
-            self._state = None
-            self._columns = (_Column(), _Column(), _Column())
-
     def _exact(self, connection: sqlite3.Connection, found: Numbers, dimensions: int) -> Any:
         """The vectors of chunks, from the table, one row each; `found` ascends."""
         sql = (
@@ -156,41 +132,37 @@ class CodeIndex:
         blobs = connection.execute(sql, (json.dumps(found.tolist()),)).fetchall()
         return _rows(b"".join(blob for (blob,) in blobs), len(found), dimensions * 4, dimensions).view("<f4")
 
-    def _at(self, connection: sqlite3.Connection) -> _State:
-        store, generation = schema.text(connection, "store"), schema.number(connection, "generation")
-        with self._lock:
-            state = self._state
-            if state is None or state.store != store:
-                np = numpy()
-                none = np.zeros(0, np.int64)
-                codes = np.zeros((0, schema.number(connection, "dimensions")), np.int8)
-                state = _State(store, -1, none, codes, np.zeros(0, "<f4"), none)
-                self._columns = (_Column(), _Column(), _Column())
-            if generation < state.generation:
-                raise Outrun
-            if generation > state.generation:
-                state = self._caught_up(connection, state, generation)
-            self._state = state
-            return state
-
-    def _caught_up(self, connection: sqlite3.Connection, state: _State, generation: int) -> _State:
-        """The state of the snapshot: what was known, less what is gone, and what is new."""
+    def first(self, connection: sqlite3.Connection) -> _Codes:
+        """No code."""
         np = numpy()
-        known, codes, scales, dead = state.numbers, state.codes, state.scales, state.dead
-        if len(known):
-            gone = _removed(connection, state.generation, known)
-            dead = np.union1d(dead, gone)
-        if len(dead) > len(known) // 10:
-            alive = np.ones(len(known), bool)
+        none = np.zeros(0, np.int64)
+        codes = np.zeros((0, schema.number(connection, "dimensions")), np.int8)
+        return _Codes(-1, none, codes, np.zeros(0, "<f4"), none, _columns())
+
+    def updated(self, connection: sqlite3.Connection, value: _Codes) -> _Codes:
+        """The codes known, less those of chunks that are gone, and the new ones."""
+        generation = schema.number(connection, "generation")
+        if generation < value.generation:
+            raise StaleSnapshot
+        if generation == value.generation:
+            return value
+        if not len(value.numbers):
+            value = self.first(connection)  # by now the store may note how long its vectors are
+        np = numpy()
+        _, chunks, codes, scales, dead, columns = value
+        if len(chunks):
+            dead = np.union1d(dead, _removed(connection, value.generation, chunks))
+        if len(dead) > len(chunks) // 10:
+            alive = np.ones(len(chunks), bool)
             alive[dead] = False
-            known, codes, scales, dead = known[alive], codes[alive], scales[alive], dead[:0]
-            self._columns = (_Column(), _Column(), _Column())
-        last = int(state.numbers[-1]) if len(state.numbers) else 0
-        added = self._new(connection, last, state.codes.shape[1])
+            chunks, codes, scales, dead = chunks[alive], codes[alive], scales[alive], dead[:0]
+            columns = _columns()
+        last = int(value.numbers[-1]) if len(value.numbers) else 0
+        added = self._new(connection, last, codes.shape[1])
         if len(added[0]):
-            pairs = zip(self._columns, (known, codes, scales), added, strict=True)
-            known, codes, scales = (column.appended(old, new) for column, old, new in pairs)
-        return _State(state.store, generation, known, codes, scales, dead)
+            pairs = zip(columns, (chunks, codes, scales), added, strict=True)
+            chunks, codes, scales = (column.appended(old, new) for column, old, new in pairs)
+        return _Codes(generation, chunks, codes, scales, dead, columns)
 
     def _new(self, connection: sqlite3.Connection, last: int, dimensions: int) -> tuple[Numbers, Codes, Rows]:
         """Numbers, codes and scales of the chunks behind `last`."""
@@ -208,8 +180,12 @@ class CodeIndex:
         return np.array(found, dtype=np.int64), rows[:, _SCALE:].view(np.int8), scales
 
 
+def _columns() -> tuple[_Column, ...]:
+    return _Column(), _Column(), _Column()
+
+
 class _Column:
-    """An array that grows: rows are put behind those that earlier states see, into space kept for them."""
+    """An array that grows: rows are put behind those that earlier values see, into space kept for them."""
 
     def __init__(self) -> None:
         self._space: Any = None
@@ -235,18 +211,18 @@ def _quantised(vector: Rows) -> tuple[Codes, float]:
     return levels.astype(np.int8), float(vector @ levels / (levels @ levels))
 
 
-def _scan(state: _State, vector: Rows) -> tuple[Rows, float]:
+def _scan(codes: _Codes, vector: Rows) -> tuple[Rows, float]:
     """Cosines of all rows, nearly; and how far apart the codes may put two that are equal."""
     np = numpy()
     levels, scale = _quantised(vector)
     # Not with `out`: up to simsimd 6.5 that takes a reference from None each time, and in the end the
     # interpreter dies of it.
-    rough = np.asarray(simsimd().cdist(levels[None], state.codes, "dot", out_dtype="float32"))[0]
-    rough *= state.scales
+    rough = np.asarray(simsimd().cdist(levels[None], codes.values, "dot", out_dtype="float32"))[0]
+    rough *= codes.scales
     rough *= scale
     # A value is off by up to half a level, evenly: scale / sqrt(12) in the mean square, and so is a product
     # with a unit vector.
-    widest = float(state.scales.max())
+    widest = float(codes.scales.max())
     return rough, DEVIATIONS * ((widest**2 + scale**2) / 12.0) ** 0.5
 
 

@@ -16,11 +16,12 @@ import msgspec
 
 from contextrouter.builtin.providers.filtering import aligned, indexed, labelled, microseconds
 from contextrouter.builtin.providers.sqlite import schema
-from contextrouter.builtin.providers.sqlite.vector_leg import LEGS, code, unit
+from contextrouter.builtin.providers.sqlite.vector_leg import LEGS, code
 from contextrouter.contracts import Entry
 from contextrouter.errors import IngestError, SourceError
 from contextrouter.model import Document, Fact, Vector
 from contextrouter.text import analysis
+from contextrouter.vectors import unit_array
 
 LOGGED = 10_000  # removed chunks, at least, before their log is cut
 _DECODER = msgspec.json.Decoder(Document)
@@ -177,7 +178,7 @@ def _vectors(entry: Entry, number: int) -> dict[str, tuple[bytes, bytes]]:
     found: dict[str, tuple[bytes, bytes]] = {}
     for leg, vectors in entry.vectors.items():
         vector: Vector | None = vectors[number]
-        row = None if vector is None else unit(vector)
+        row = None if vector is None else unit_array(vector)
         if row is not None:
             found[leg] = (row.tobytes(), code(row))
     return found

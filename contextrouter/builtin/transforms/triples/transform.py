@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from contextrouter.builtin.transforms.spacy_model import Reader, checked
+from contextrouter.builtin.transforms.spacy_model import ReadsWithSpacy
 from contextrouter.builtin.transforms.triples import from_records, from_text
 from contextrouter.contracts import Generator, Transform
 from contextrouter.model import Document, Fact
@@ -13,7 +13,7 @@ MEDIA_TYPES = from_records.LINES
 _SHOWN = 200  # problems listed one by one
 
 
-class Triples(Transform):
+class Triples(ReadsWithSpacy, Transform):
     """A document of JSON Lines -> one document without content whose facts are in `metadata["facts"]`.
 
     `subject`, `predicate` and `object` are the keys of a record that hold the triple. `confidence` (0 to 1),
@@ -31,6 +31,8 @@ class Triples(Transform):
     them. Facts so found have a confidence of 0.5, and how they were found in their attributes. With
     `relations` only these predicates are kept, whatever the facts come from.
     """
+
+    without_model = "no facts are read in sentences"
 
     def __init__(
         self,
@@ -63,28 +65,11 @@ class Triples(Transform):
                 ' of"].'
             )
         self.subject, self.predicate, self.object = subject, predicate, object
-        self.mapping, self.model, self.generator = tuple(mapping), checked(model), generator
+        super().__init__(model)
+        self.mapping, self.generator = tuple(mapping), generator
         self.relations = tuple(relations)
         self._rules = from_records.rules(self.mapping)
         self._allowed = {_folded(each): each for each in self.relations}
-        self._wanted = self.model
-        self._reader: Reader | None = None
-
-    async def open(self) -> None:
-        """Load the model, where one is named and installed."""
-        self.model = self._wanted
-        if self.model and self._reader is None:
-            reader = Reader(self.model)
-            if await reader.open("no facts are read in sentences"):
-                self._reader = reader
-        if self._reader is None:
-            self.model = ""
-
-    async def aclose(self) -> None:
-        """Let go of the model."""
-        reader, self._reader = self._reader, None
-        if reader is not None:
-            reader.close()
 
     async def transform(self, document: Document) -> Sequence[Document]:
         """Return the document with its facts, or as it is where there are none to look for."""
@@ -97,8 +82,8 @@ class Triples(Transform):
             return [document]
         facts: list[Fact] = []
         problems: list[str] = []
-        if self._reader is not None:
-            facts += from_text.patterns(await self._reader.read(document.content))
+        if sentences := await self.read_with_model(document.content):
+            facts += from_text.patterns(sentences)
         if self.generator is not None:
             read, problems = await from_text.read(self.generator, document.content, self.relations)
             facts += read

@@ -1,0 +1,159 @@
+"""Caches of what searches read of a SQLite store again and again: brought up to date after writes, never read
+anew.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from threading import Lock
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+
+from contextrouter.builtin.providers.sqlite import schema
+from contextrouter.builtin.providers.sqlite.filter import EVERYTHING, Condition, visible
+from contextrouter.builtin.providers.sqlite.rows import numbers, numpy
+from contextrouter.model import Document
+from contextrouter.scope import SHARED, Scope
+
+if TYPE_CHECKING:
+    from contextrouter.builtin.providers.sqlite.rows import Numbers, Scores
+
+S = TypeVar("S")
+
+
+class SnapshotCache(ABC, Generic[S]):
+    """One value, computed from a store and kept for all threads. `at()` brings it to a reader's snapshot.
+
+    Chunk numbers grow and are never used again, so after a write only new chunks need a look. A value is
+    never changed once it is handed out. `keys` are the entries of `meta` whose change makes it void.
+    """
+
+    keys: tuple[str, ...] = ("store",)
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._origin: tuple[str, ...] = ()
+        self._value: S | None = None
+
+    def at(self, connection: sqlite3.Connection) -> S:
+        """The value for the snapshot of `connection`."""
+        origin = tuple(schema.text(connection, key) for key in self.keys)
+        with self._lock:
+            if self._value is None or self._origin != origin:
+                self._value, self._origin = self.first(connection), origin
+            self._value = self.updated(connection, self._value)
+            return self._value
+
+    def forget(self) -> None:
+        """Let go of the value."""
+        with self._lock:
+            self._value = None
+
+    @abstractmethod
+    def first(self, connection: sqlite3.Connection) -> S:
+        """The value before any chunk is read."""
+
+    @abstractmethod
+    def updated(self, connection: sqlite3.Connection, value: S) -> S:
+        """The value with what is new in the snapshot of `connection`."""
+
+
+class Lengths(NamedTuple):
+    """How many terms each chunk has: that of the chunk `base` first. 0 for a chunk that is gone."""
+
+    base: int
+    values: Scores
+
+    def of(self, chunks: Numbers) -> Scores:
+        """The lengths of these chunks."""
+        lengths: Scores = self.values[chunks - self.base]
+        return lengths
+
+
+class ChunkLengths(SnapshotCache[Lengths]):
+    """The lengths of all chunks."""
+
+    def first(self, connection: sqlite3.Connection) -> Lengths:
+        """No length yet."""
+        return Lengths(0, numpy().zeros(0))
+
+    def updated(self, connection: sqlite3.Connection, value: Lengths) -> Lengths:
+        """The lengths of chunks behind the last known are added."""
+        base, known = value
+        lowest = connection.execute("SELECT coalesce(min(number), 0) FROM chunks").fetchone()[0]
+        if not len(known) or 0 < lowest < base:  # nothing is read, or only of a snapshot after this one
+            base, known = lowest, known[:0]
+        sql = "SELECT group_concat(number), group_concat(length) FROM chunks WHERE number >= ?"
+        new, lengths = numbers(connection, sql, (base + len(known),))
+        if not len(new):
+            return value
+        grown = numpy().zeros(int(new.max()) + 1 - base)
+        grown[: len(known)] = known
+        grown[new - base] = lengths
+        return Lengths(base, grown)
+
+
+class VisibleChunks(NamedTuple):
+    """The chunks a scope shows: how many, how many terms they have on average, and by which condition, if not
+    all.
+    """
+
+    chunks: int
+    average_length: float
+    condition: Condition
+
+
+class _LabelCounts(NamedTuple):
+    """By tenant, then by compartment and sensitivity: the labels, how many chunks have them, and their
+    length together.
+    """
+
+    last: int  # the last chunk counted
+    by_tenant: Mapping[str, Mapping[tuple[str, str], tuple[Document, int, int]]]
+
+
+class LabelCounts(SnapshotCache[_LabelCounts]):
+    """How many chunks have which labels. All are counted again when chunks are gone."""
+
+    keys = ("store", "log", "removed")
+
+    def visible(self, connection: sqlite3.Connection, scope: Scope | None) -> VisibleChunks:
+        """What `scope` shows in the snapshot of `connection`."""
+        total, length = schema.number(connection, "chunks"), schema.number(connection, "length")
+        if scope is not None:
+            by_tenant = self.at(connection).by_tenant
+            counts = [
+                (count, terms)
+                for tenant in {scope.tenant or "", SHARED}
+                for labels, count, terms in by_tenant.get(tenant, {}).values()
+                if scope.allows(labels)
+            ]
+            shown, terms = sum([count for count, _ in counts]), sum([terms for _, terms in counts])
+            if shown < total:
+                return VisibleChunks(shown, terms / shown if shown else 0.0, visible(scope, "c"))
+        return VisibleChunks(total, length / total if total else 0.0, EVERYTHING)
+
+    def first(self, connection: sqlite3.Connection) -> _LabelCounts:
+        """Nothing counted."""
+        return _LabelCounts(0, {})
+
+    def updated(self, connection: sqlite3.Connection, value: _LabelCounts) -> _LabelCounts:
+        """The chunks behind the last one are counted, too."""
+        last = connection.execute("SELECT coalesce(max(number), 0) FROM chunks").fetchone()[0]
+        if value.last > last:  # the snapshot is older than the one that was counted
+            value = self.first(connection)
+        if value.last == last:
+            return value
+        rows = connection.execute(
+            "SELECT tenant, compartment, sensitivity, count(*), sum(length) FROM chunks WHERE number > ?"
+            " GROUP BY tenant, compartment, sensitivity",
+            (value.last,),
+        ).fetchall()
+        by_tenant = {tenant: dict(counts) for tenant, counts in value.by_tenant.items()}
+        for tenant, compartment, sensitivity, count, length in rows:
+            labels = Document(content="", tenant=tenant, compartment=compartment, sensitivity=sensitivity)
+            counts = by_tenant.setdefault(tenant, {})
+            _, count_before, length_before = counts.get((compartment, sensitivity), (labels, 0, 0))
+            counts[compartment, sensitivity] = (labels, count_before + count, length_before + length)
+        return _LabelCounts(last, by_tenant)
