@@ -7,7 +7,6 @@ import re
 import statistics
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -95,16 +94,6 @@ def test_layers_hold():
     ]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
-
-
-def test_the_wheel_ships_what_the_demo_copies():
-    from contextrouter.cli.demo import PARTS
-
-    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]["targets"][
-        "wheel"
-    ]
-    assert wheel["force-include"] == {part: f"contextrouter/example/{part}" for part in PARTS}
-    assert all((ROOT / part).exists() for part in PARTS)
 
 
 def test_only_the_command_line_imports_typer_and_rich():
