@@ -209,9 +209,9 @@ async def test_cac_09_no_caller_can_change_what_the_next_one_gets():
         made = await router.route("q")
         for context in (made, await router.route("q")):
             with pytest.raises(AttributeError):
-                context.text = "poison"  # type: ignore[misc]
+                context.text = "poison"  # type: ignore[misc]  # frozen: that is the test
             with pytest.raises(AttributeError):
-                context.envelopes[0].document.content = "poison"  # type: ignore[misc]
+                context.envelopes[0].document.content = "poison"  # type: ignore[misc]  # frozen: that is the test
             assert isinstance(context.envelopes, tuple)
         assert (await router.route("q")).text == made.text
 
@@ -294,11 +294,11 @@ async def test_a_vector_is_the_same_to_the_bit_whether_kept_or_made_and_nobody_c
     async with ContextRouter(ONE, providers={"p": index}, embedders={"e": Model()}) as router:
         await router.route("why")
         vectors = [query.vector for query in index.queries if query.leg == "vector"]
-        vectors[0][0] = 99.0  # type: ignore[index]
+        vectors[0][0] = 99.0  # type: ignore[index]  # the leg asks with a vector
         await router.route("why", scope=Scope())
     third = array("f", [1 / 3])[0]
     assert [query.vector for query in index.queries if query.leg == "vector"][1] == [3.0, third]
-    assert vectors[0][1] == third  # type: ignore[index]
+    assert vectors[0][1] == third  # type: ignore[index]  # the leg asks with a vector
 
 
 async def test_embeddings_outlive_the_process_by_model_and_not_by_another(tmp_path: Path):

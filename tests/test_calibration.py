@@ -36,7 +36,7 @@ def text(*contents: str, start: int = 0) -> list[Hit]:
 def listed(
     source: str, hits: Sequence[Hit], leg: str = "text", query: str = "moon tides", **fields: object
 ) -> RankedList:
-    return RankedList(source=source, leg=leg, query=query, hits=hits, **fields)  # type: ignore[arg-type]
+    return RankedList(source=source, leg=leg, query=query, hits=hits, **fields)  # type: ignore[arg-type]  # fields of many types
 
 
 def calibrated(
@@ -49,7 +49,7 @@ def calibrated(
     """The note, and for each leg the scores by content."""
     pool = dedupe(lists)
     named = sources or {ranked.source: Fixed([]) for ranked in lists}
-    note = Calibration(pool, "moon tides", Rag(**rag), named, said, {}, asked).add()  # type: ignore[arg-type]
+    note = Calibration(pool, "moon tides", Rag(**rag), named, said, {}, asked).add()  # type: ignore[arg-type]  # settings and sources of many types
     added = [ranked for ranked in pool.lists if ranked.source == "calibrated"]
     return note, {r.leg: {h.document.content: h.score or 0.0 for h in r.hits} for r in added}
 
@@ -180,7 +180,7 @@ class Counting(Embedder):
     dimensions, model = 2, "counting"
 
     def __init__(self, *, broken: bool = False) -> None:
-        self.broken, self.texts = broken, []  # type: ignore[var-annotated]
+        self.broken, self.texts = broken, []  # type: ignore[var-annotated]  # texts, as they come
 
     async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[Sequence[float]]:
         if self.broken:

@@ -56,7 +56,7 @@ async def run(
 ) -> Harvest:
     until = None if deadline is None else monotonic() + deadline
     plan = plan_of(sources, timeout=timeout, **(query or {}))
-    return await fan_out(plan, sources, embedders or {}, deadline=until, limits=limits)  # type: ignore[arg-type]
+    return await fan_out(plan, sources, embedders or {}, deadline=until, limits=limits)  # type: ignore[arg-type]  # sources of any type, the wrong ones too
 
 
 def statuses(harvest: Harvest) -> dict[str, str]:
@@ -100,7 +100,7 @@ class Tasks(Fixed):
     """Notes in which task it was called."""
 
     def __init__(self, *args: object, seen: list[object], **kwargs: object) -> None:
-        super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # whatever the base class takes
         self.seen = seen
 
     async def search(self, query: Query) -> Sequence[Hit]:
@@ -287,7 +287,7 @@ async def test_what_is_in_scope_and_filtered_out_is_counted():
 )
 async def test_a_score_range_may_be_any_pair_of_numbers(declared: object, taken: object):
     source = Fixed("a")
-    source.score_range = declared  # type: ignore[assignment]
+    source.score_range = declared  # type: ignore[assignment]  # any value: that is the test
     harvest = await run(5, s=source)
     assert harvest.lists[0].score_range == taken
 
@@ -297,7 +297,7 @@ async def test_a_score_range_may_be_any_pair_of_numbers(declared: object, taken:
 )
 async def test_what_is_no_score_range_is_that_call_s_error(declared: object):
     source = Fixed("a")
-    source.score_range = declared  # type: ignore[assignment]
+    source.score_range = declared  # type: ignore[assignment]  # any value: that is the test
     harvest = await run(5, s=source, good=Fixed("b"))
     assert statuses(harvest) == {"s": "error", "good": "ok"}
     assert "give the lowest and the highest score" in harvest.reports[0].error
@@ -340,7 +340,7 @@ async def test_filters_and_kinds_are_enforced_on_arrival():
 async def test_more_than_the_limit_is_cut_and_what_is_no_answer_is_an_error():
     class Wrong(Fixed):
         async def search(self, query: Query) -> Sequence[Hit]:
-            return {"a": 1}  # type: ignore[return-value]
+            return {"a": 1}  # type: ignore[return-value]  # a wrong type on purpose
 
     class Many(Fixed):
         async def search(self, query: Query) -> Sequence[Hit]:

@@ -312,10 +312,10 @@ async def test_target_session_attrs_chooses_the_host() -> None:
         for wanted in ("any", "primary", "read-write", "prefer-standby"):
             other = Postgres(
                 dsn=store.pool.dsn, schema=store.pool.schema, embedder=None, target_session_attrs=wanted
-            )  # type: ignore[arg-type]
+            )
             await other.open()
             assert await ids(other, "sea") == ["a"]
             await other.aclose()
         for wanted in ("standby", "read-only"):
             with pytest.raises(SourceError, match="Postgres cannot be reached"):
-                await Postgres(dsn=store.pool.dsn, target_session_attrs=wanted).open()  # type: ignore[arg-type]
+                await Postgres(dsn=store.pool.dsn, target_session_attrs=wanted).open()  # type: ignore[arg-type]  # one of the texts it takes

@@ -79,7 +79,7 @@ async def opened() -> AsyncIterator[Callable[..., Awaitable[Rss]]]:
     made: list[Rss] = []
 
     async def make(*urls: str, **more: object) -> Rss:
-        source = Rss(urls=urls, **{"allow_private": ["127.0.0.0/8"], "retries": 0, **more})  # type: ignore[arg-type]
+        source = Rss(urls=urls, **{"allow_private": ["127.0.0.0/8"], "retries": 0, **more})  # type: ignore[arg-type]  # keywords of many types
         await source.open()
         made.append(source)
         return source
@@ -93,7 +93,7 @@ Make = Callable[..., Awaitable[Rss]]
 
 
 async def ids(source: Rss, text: str = "zebra", **more: object) -> list[str]:
-    return [hit.document.id for hit in await source.search(Query(text=text, **more))]  # type: ignore[arg-type]
+    return [hit.document.id for hit in await source.search(Query(text=text, **more))]  # type: ignore[arg-type]  # fields of many types
 
 
 def only(body: bytes, url: str = "https://example.org/feed") -> Document:
@@ -862,7 +862,7 @@ async def test_the_user_agent_is_sent_and_cookies_are_not(server: Server, opened
 )
 def test_values_that_make_no_sense_are_refused(keywords: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Rss(**keywords)  # type: ignore[arg-type]
+        Rss(**keywords)  # type: ignore[arg-type]  # a wrong type on purpose
 
 
 async def test_a_source_that_is_not_open_says_so() -> None:

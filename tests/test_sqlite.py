@@ -504,7 +504,7 @@ async def test_gra_12_nothing_of_a_deleted_document_is_left(store: Sqlite) -> No
             "leg 'image'",
         ),
         (_entry("d", "x", vector=[float("inf")]), "'d' has a vector with values that are not finite"),
-        (_entry("d", "x", vector=[[1.0], [2.0]]), r"'d' has a vector of shape \(2, 1\)"),  # type: ignore[list-item]
+        (_entry("d", "x", vector=[[1.0], [2.0]]), r"'d' has a vector of shape \(2, 1\)"),  # type: ignore[list-item]  # a wrong type on purpose
     ],
 )
 async def test_one_bad_entry_is_named_and_its_batch_changes_nothing(
