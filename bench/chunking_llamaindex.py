@@ -16,7 +16,7 @@ def contestants(target: int, overlap: int) -> dict[str, dict[str, Callable[[str]
     tokenizer: Any = tokens._tokenizer()
 
     def encode(text: str) -> list[int]:
-        return tokenizer.encode(text, add_special_tokens=False).ids  # type: ignore[no-any-return]
+        return tokenizer.encode(text, add_special_tokens=False).ids  # type: ignore[no-any-return]  # the tokenizer comes without types
 
     sentences = SentenceSplitter(chunk_size=target, chunk_overlap=overlap, tokenizer=encode)
     plain = TokenTextSplitter(chunk_size=target, chunk_overlap=overlap, tokenizer=encode)

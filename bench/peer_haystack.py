@@ -66,4 +66,4 @@ class Peer(Contestant):
         return (await self.one.run_async(query=self.texts[0]))["documents"]
 
     def urls(self, answer: object) -> list[str]:
-        return [document.meta["url"] for document in answer]  # type: ignore[attr-defined]
+        return [document.meta["url"] for document in answer]  # type: ignore[attr-defined]  # each system has an answer of its own type

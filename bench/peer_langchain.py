@@ -49,4 +49,4 @@ class Peer(Contestant):
         return (await self.ensemble.ainvoke("query 0"))[:TOP]
 
     def urls(self, answer: object) -> list[str]:
-        return [document.metadata["url"] for document in answer]  # type: ignore[attr-defined]
+        return [document.metadata["url"] for document in answer]  # type: ignore[attr-defined]  # each system has an answer of its own type

@@ -71,4 +71,4 @@ class Peer(Contestant):
         return await self.fusion.aretrieve("query 0")
 
     def urls(self, answer: object) -> list[str]:
-        return [found.node.metadata["url"] for found in answer]  # type: ignore[attr-defined]
+        return [found.node.metadata["url"] for found in answer]  # type: ignore[attr-defined]  # each system has an answer of its own type

@@ -154,7 +154,7 @@ class Gather(Contestant):
         return fuse_by_hand(lists)
 
     def urls(self, answer: object) -> list[str]:
-        return [document.url for _, _, document in answer]  # type: ignore[attr-defined]
+        return [document.url for _, _, document in answer]  # type: ignore[attr-defined]  # each system has an answer of its own type
 
 
 class Safe(Gather):
@@ -184,7 +184,7 @@ class Safe(Gather):
         return fuse_by_hand(lists), statuses
 
     def urls(self, answer: object) -> list[str]:
-        return super().urls(answer[0])  # type: ignore[index]
+        return super().urls(answer[0])  # type: ignore[index]  # each system has an answer of its own type
 
 
 class Fixed(Interpreter):
@@ -222,7 +222,7 @@ class Ours(Gather):
         return await self.router.route("query 0")
 
     def urls(self, answer: object) -> list[str]:
-        return [envelope.document.url for envelope in answer.envelopes]  # type: ignore[attr-defined]
+        return [envelope.document.url for envelope in answer.envelopes]  # type: ignore[attr-defined]  # each system has an answer of its own type
 
 
 class Row:

@@ -14,11 +14,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "system")]
 
-from chromium import browser  # noqa: E402
-from example import QUESTION, filled  # noqa: E402
-from serving import served  # noqa: E402
+from chromium import browser  # noqa: E402 - the folder of tests is no package
+from example import QUESTION, filled  # noqa: E402 - the folder of tests is no package
+from serving import served  # noqa: E402 - the folder of tests is no package
 
-from contextrouter import ContextRouter  # noqa: E402
+from contextrouter import ContextRouter  # noqa: E402 - the folder of tests is no package
 
 WIDTH, HEIGHT = 1100, 1000
 DONE = "document.getElementById('status').textContent.includes('documents and')"

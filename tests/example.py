@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from contextrouter.cli import main
+from contextrouter.cli.demo import PARTS
 from contextrouter.ingest import run
 
 ROOT = Path(__file__).parents[1]
@@ -17,10 +18,13 @@ QUESTION = "What books talk about machine learning for beginners?"
 
 
 def copied(folder: Path) -> Path:
-    """Copy settings, examples and plugins into `folder`, as a user has them beside each other."""
-    for name in ("examples", "plugins"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "settings.toml", folder / "settings.toml")
+    """Copy what the demo copies into `folder`, as a user has them beside each other."""
+    for part in PARTS:
+        (folder / part).parent.mkdir(parents=True, exist_ok=True)
+        if (ROOT / part).is_dir():
+            shutil.copytree(ROOT / part, folder / part)
+        else:
+            shutil.copy(ROOT / part, folder / part)
     return folder
 
 

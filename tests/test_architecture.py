@@ -1,14 +1,17 @@
-"""The shape of the code: small files, small functions, layers, and the field's own words."""
+"""The shape of the code: small files, functions and folders, layers without circles, one name for one thing."""
 
 from __future__ import annotations
 
 import ast
+import io
 import re
 import statistics
 import subprocess
 import sys
-import tomllib
+import tokenize
+from collections import defaultdict
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -18,6 +21,60 @@ FOLDERS = ("contextrouter", "plugins", "tests", "scripts", "bench")
 FILES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
 SHIPPED = [path for path in FILES if path.relative_to(ROOT).parts[0] in ("contextrouter", "plugins")]
 MOST_LINES, MOST_IN_FUNCTION, MEDIAN_FUNCTION = 400, 50, 11
+MOST_IN_ROOT, MOST_IN_FOLDER = 10, 23  # about twenty; contextrouter.cli has a module for each command
+MOST_PARAMETERS = 6
+# Functions of the pipeline that take more. Take a name out when its function takes fewer; add none.
+TOO_MANY_PARAMETERS: set[str] = {
+    "calibration.calibrate",
+    "calibration.Calibration.__init__",
+    "fan_out.fan_out",
+    "fan_out._Run.__init__",
+    "fan_out._Run._report",
+    "fusion._List.__init__",
+    "interpretation.interpret",
+    "ranking.rank",
+    "result.context_of",
+    "slots.Limits.__init__",
+}
+# Names that several modules or packages have, and what each of them means wherever it stands.
+HOMONYMS = {
+    "app": "the whole of a program, of its parts: of the command line, of the server",
+    "bm25": "the scores of BM25: the formula, and over the documents of a live connector",
+    "cache": "results that are kept: the package, and its command",
+    "connector": "the class of a connector of several modules",
+    "embedders": "a kind of plugin: the built-in ones, and the laws of the kind",
+    "facts": "a kind of plugin: the built-in ones, and the laws of the kind",
+    "fetch": "safe HTTP: the package, and its command",
+    "filter": "the filters of a query in a store's SQL",
+    "generators": "a kind of plugin: the built-in ones, and the laws of the kind",
+    "ingest": "filling stores: the package, and its command",
+    "ingest_lock": "one ingestion at a time in a store",
+    "interpreters": "a kind of plugin: the built-in ones, and the laws of the kind",
+    "keys": "of the cache: what equal questions have in common; of the command line: `keys new`, API keys",
+    "lookup": "documents of a store by id",
+    "memory": "the plugin or cache tier of that name: all is in this process",
+    "openai": "the plugin of that name, of several kinds",
+    "options": "what a caller may set: of a fetch, of a generator, of a command",
+    "page": "of the server: the explorer; of the files: text of an HTML page",
+    "postgres": "the plugin of that name, of several kinds",
+    "provider": "the class of a provider of several modules",
+    "quality": "the plugin of that name, of several kinds",
+    "schema": "what may stand where: in the tables of a database, in the tables of settings",
+    "settings": "settings: the package, and its command",
+    "sources": "what is asked: their settings, and their laws",
+    "sqlite": "the plugin of that name, of several kinds",
+    "stages": "a kind of plugin: the built-in ones, and the laws of the kind",
+    "taxonomy": "the plugin of that name, of several kinds",
+    "text": "text: how it is analysed, and the parser of files of it",
+    "text_leg": "the leg `text` of a store",
+    "transforms": "a kind of plugin: the built-in ones, and the laws of the kind",
+    "vector_leg": "the leg `vector` of a store",
+    "write": "how a store takes documents in",
+}
+SUPPRESSION = re.compile(r"#\s*(type:\s*ignore|(ruff:\s*|flake8:\s*)?noqa)\b", re.I)
+WITH_REASON = re.compile(
+    r"# type: ignore\[[a-z-]+(, [a-z-]+)*\]  # (?!noqa|type:)\w.{2}|# (ruff: )?noqa: [A-Z]+\d+(, [A-Z]+\d+)* - \w.{2}"
+)
 VAGUE = re.compile(r"(?i)(manager|handler|helper|utils?)(?![a-z])")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -97,16 +154,6 @@ def test_layers_hold():
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
-def test_the_wheel_ships_what_the_demo_copies():
-    from contextrouter.cli.demo import PARTS
-
-    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]["targets"][
-        "wheel"
-    ]
-    assert wheel["force-include"] == {part: f"contextrouter/example/{part}" for part in PARTS}
-    assert all((ROOT / part).exists() for part in PARTS)
-
-
 def test_only_the_command_line_imports_typer_and_rich():
     found = [
         path.relative_to(ROOT).as_posix()
@@ -115,3 +162,155 @@ def test_only_the_command_line_imports_typer_and_rich():
     ]
     assert found
     assert all(name.startswith("contextrouter/cli/") for name in found)
+
+
+def package_modules(root: Path) -> dict[str, Path]:
+    """Return the modules of a package by their dotted names; a package itself is its `__init__.py`."""
+    return {
+        ".".join((root.name, *path.relative_to(root).with_suffix("").parts)).removesuffix(".__init__"): path
+        for path in root.rglob("*.py")
+    }
+
+
+def imported(module: str, path: Path, modules: dict[str, Path]) -> set[str]:
+    """Return what a module imports of its own package, wherever in it the import stands: at the top, in a
+    function, or for the type checker only.
+    """
+    names = set[str]()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            parents = module.split(".")[: None if path.name == "__init__.py" else -1]
+            parents = parents[: len(parents) - node.level + 1] if node.level else []
+            base = ".".join([*parents, *filter(None, [node.module])])
+            whole = {f"{base}.{alias.name}" for alias in node.names}
+            names |= whole & modules.keys()
+            if not whole <= modules.keys():
+                names.add(base)
+    return names & modules.keys()
+
+
+def circle(root: Path) -> list[str]:
+    """Return modules of a package that import each other in a circle; empty: there is none."""
+    modules = package_modules(root)
+    try:
+        TopologicalSorter({name: imported(name, path, modules) for name, path in modules.items()}).prepare()
+    except CycleError as error:
+        return [str(name) for name in error.args[1]]
+    return []
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    assert circle(ROOT / "contextrouter") == []
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        "import tree.inner.first",
+        "from tree.inner import first",
+        "from . import first",
+        "from .first import value",
+        "from ..inner.first import value",
+        "def later():\n    from tree.inner.first import value",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from tree.inner.first import value",
+    ],
+)
+def test_a_circle_is_seen_wherever_the_import_stands(tmp_path: Path, back: str):
+    inner = tmp_path / "tree" / "inner"
+    inner.mkdir(parents=True)
+    for path in (tmp_path / "tree" / "__init__.py", inner / "__init__.py", inner / "third.py"):
+        path.write_text("")
+    (inner / "first.py").write_text("import json\nfrom tree.inner.second import other\nvalue = 1\n")
+    (inner / "second.py").write_text("from tree.inner import third\nother = 2\n")
+    assert circle(tmp_path / "tree") == []
+    (inner / "third.py").write_text(back)
+    assert {name.rpartition(".")[2] for name in circle(tmp_path / "tree")} == {"first", "second", "third"}
+
+
+def test_folders_are_small():
+    """A folder that can be read at a glance."""
+    sizes = defaultdict[Path, int](int)
+    for path in (ROOT / "contextrouter").rglob("*.py"):
+        sizes[path.parent.relative_to(ROOT)] += path.name != "__init__.py"
+    assert sizes[Path("contextrouter")] <= MOST_IN_ROOT
+    assert {str(folder): size for folder, size in sizes.items() if size > MOST_IN_FOLDER} == {}
+
+
+def test_no_two_modules_have_one_name_for_two_things():
+    names = defaultdict[str, list[str]](list)
+    for module in package_modules(ROOT / "contextrouter"):
+        names[module.rpartition(".")[2]].append(module)
+    shared = {name: modules for name, modules in names.items() if len(modules) > 1}
+    assert {name: modules for name, modules in shared.items() if name not in HOMONYMS} == {}
+    assert HOMONYMS.keys() - shared.keys() == set(), "no longer shared: take them out of the list"
+
+
+def methods(path: Path) -> Iterator[tuple[str, Function]]:
+    """Yield the functions of a file with their names behind the class's, and nested ones behind the outer's."""
+
+    def inside(node: ast.AST, prefix: str) -> Iterator[tuple[str, Function]]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, Function):
+                yield prefix + child.name, child
+            own = isinstance(child, Function | ast.ClassDef)
+            yield from inside(child, f"{prefix}{child.name}." if own else prefix)
+
+    return inside(ast.parse(path.read_text("utf-8")), f"{path.stem}.")
+
+
+def parameters(node: Function) -> list[str]:
+    """Return the names of what a caller may hand over: `self` and `cls` are not among them."""
+    every = node.args
+    named = [*every.posonlyargs, *every.args, *every.kwonlyargs, *filter(None, [every.vararg, every.kwarg])]
+    return [argument.arg for argument in named if argument.arg not in ("self", "cls")]
+
+
+def test_functions_of_the_pipeline_take_few_parameters():
+    """What belongs to one request travels in one object."""
+    many = {
+        name
+        for path in (ROOT / "contextrouter" / "pipeline").rglob("*.py")
+        for name, node in methods(path)
+        if len(parameters(node)) > MOST_PARAMETERS
+    }
+    assert many - TOO_MANY_PARAMETERS == set()
+    assert TOO_MANY_PARAMETERS - many == set(), "take few parameters now: take them out of the list"
+
+
+def suppressions(text: str) -> Iterator[str]:
+    """Yield what stands behind `#` from each sign that switches a rule off."""
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            for match in SUPPRESSION.finditer(token.string):
+                yield token.string[match.start() :]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("f(1)  # type: ignore[arg-type]  # a number on purpose", True),
+        ("f(1)  # type: ignore[arg-type, call-arg]  # a number on purpose", True),
+        ("f(1)  # noqa: S101, B009 - mypy refuses the plain access", True),
+        ("# ruff: noqa: S608 - the statements are fragments written here", True),
+        ("f('# noqa')", True),
+        ("f(1)  # type: ignore[arg-type]", False),
+        ("f(1)  # type: ignore  # all of it", False),
+        ("f(1)  # type: ignore[arg-type]  # noqa: S101 - why", False),
+        ("f(1)  # noqa: S101", False),
+        ("f(1)  # noqa - all of it", False),
+        ("f(1)  # why  # noqa: S101", False),
+    ],
+)
+def test_a_reason_is_seen(line: str, reason: bool):
+    assert all(WITH_REASON.match(comment) for comment in suppressions(line)) == reason
+
+
+def test_whatever_switches_a_rule_off_says_why():
+    assert [
+        f"{path.relative_to(ROOT)}: {comment}"
+        for path in FILES
+        for comment in suppressions(path.read_text("utf-8"))
+        if not WITH_REASON.match(comment)
+    ] == []

@@ -45,7 +45,7 @@ def test_a_field_of_the_wrong_type_is_refused_by_name_when_the_request_is_made_o
 
 
 def test_lists_and_sets_of_names_become_tuples():
-    request = Request(question="q", sources=["b", "a"], legs={"y", "x"}, kinds={"book": 1}.keys())  # type: ignore[arg-type]
+    request = Request(question="q", sources=["b", "a"], legs={"y", "x"}, kinds={"book": 1}.keys())  # type: ignore[arg-type]  # any collections of names will do
     assert (request.sources, request.legs, request.kinds) == (("b", "a"), ("x", "y"), ("book",))
 
 

@@ -111,7 +111,7 @@ def test_values_of_different_types_never_have_the_same_key():
 def test_what_has_no_exact_encoding_has_no_key_so_it_is_not_cached():
     assert key_of(Request(question="q", filters={"x": object()})) is None
     assert key_of(Request(question="\ud800")) is None
-    assert key_of(Request(question="q", scope=Scope(tenant=b"a"))) is None  # type: ignore[arg-type]
+    assert key_of(Request(question="q", scope=Scope(tenant=b"a"))) is None  # type: ignore[arg-type]  # a wrong type on purpose
     deep: list[Any] = []
     for _ in range(100_000):
         deep = [deep]
@@ -278,7 +278,7 @@ def test_cac_12_whoever_is_cancelled_the_rest_get_the_one_value(callers: tuple[i
         results = await asyncio.gather(*tasks, return_exceptions=True)
         stayed = [result for index, result in enumerate(results) if index not in leaving]
         assert all(isinstance(results[index], asyncio.CancelledError) for index in leaving)
-        assert {value for value, _ in stayed} <= {"value 1"}  # type: ignore[misc]
+        assert {value for value, _ in stayed} <= {"value 1"}  # type: ignore[misc]  # exceptions were asserted away above
         assert (slow.runs <= 1, slow.cancelled) == (True, 0 if stayed else slow.runs)
         assert asyncio.all_tasks() == {asyncio.current_task()}
 

@@ -205,10 +205,10 @@ async def test_a_tier_keeps_counts_expires_and_clears(kind: str, tmp_path: Path)
         assert await tier.get(AT) is None
         for index in range(5):
             await tier.put(address(b"%d" % index), b"x" * 100, 60)
-        await tier.put(AT, b"\x00\xffshort", 0.05)
+        await tier.put(AT, b"\x00\xffshort", 0.5)
         assert await tier.get(AT) == b"\x00\xffshort"
         assert await tier.get(address(b"3")) == b"x" * 100
-        await asyncio.sleep(0.08)
+        await asyncio.sleep(0.55)
         assert await tier.get(AT) is None
         entries, size = await tier.size()
         assert (entries, size >= 500) == (5, True)
@@ -277,8 +277,11 @@ async def test_what_is_unfit_or_comes_too_fast_is_counted_and_not_kept(
         cache.keep(b"a", lambda: codec.encoded(with_metadata(x=object())), 60)
         cache.keep(b"b", lambda: b"", 60)
         cache.keep(b"c", lambda: b"", 60)
-        await asyncio.sleep(0.1)
-        outer = (await cache.stats())[1]
+        for _ in range(3000):
+            outer = (await cache.stats())[1]
+            if outer.entries:
+                break
+            await asyncio.sleep(0.01)
         assert (outer.unfit, outer.skipped, outer.entries) == (1, 1, 1)
         await cache.aclose()
     assert asyncio.all_tasks() == {asyncio.current_task()}
@@ -424,7 +427,7 @@ async def test_a_dead_redis_is_a_miss_quickly_said_once_and_used_again_when_it_i
         for _ in range(50):
             assert await cache.fetch(b"key", bytes) is None
             cache.keep(b"key", lambda: b"body", 60)
-        assert monotonic() - started < 0.3
+        assert monotonic() - started < 2.5  # one by one they would take 5 seconds
         await asyncio.sleep(0.25)
         assert await cache.fetch(b"key", bytes) is None  # still dead; said before
         server.hang = False
@@ -455,7 +458,7 @@ async def test_a_redis_that_is_not_there_stops_neither_opening_nor_closing():
     assert await cache.fetch(b"key", bytes) is None
     started = monotonic()
     await cache.aclose()
-    assert monotonic() - started < 1
+    assert monotonic() - started < 30
 
 
 async def test_namespaces_of_one_redis_do_not_see_nor_clear_each_other():

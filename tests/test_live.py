@@ -123,7 +123,7 @@ async def test_web_08_an_answer_of_dns_that_changes_leads_nowhere_forbidden(
 
         monkeypatch.setattr(socket, "getaddrinfo", changing)
         url = f"http://rebinding.test:{hostile.port}/good"
-        assert len(await asked(CONNECTORS[name](url, allow_private=ALLOWED), 30.0)) > 0  # type: ignore[arg-type]
+        assert len(await asked(CONNECTORS[name](url, allow_private=ALLOWED), 30.0)) > 0  # type: ignore[arg-type]  # classes with keywords of their own
         answer = await asked(CONNECTORS[name](url, allow_private=ALLOWED), 30.0)
         assert "127.0.0.1 is not a public address" in str(answer)
         assert forbidden.connections == 0

@@ -76,7 +76,7 @@ def pdf(pages: list[list[str]], *, encrypted: bool = False) -> bytes:
 
 def saved(book: object) -> bytes:
     out = io.BytesIO()
-    book.save(out)  # type: ignore[attr-defined]
+    book.save(out)  # type: ignore[attr-defined]  # documents of three packages, each with save()
     return out.getvalue()
 
 

@@ -205,4 +205,4 @@ def test_a_source_that_learns_of_a_leg_is_asked_on_it(legs: list[str] | tuple[st
 
 
 def test_a_scope_of_odd_values_is_planned_for_all_the_same():
-    assert plan(scope=Scope(tenant=["a"])).calls  # type: ignore[arg-type]
+    assert plan(scope=Scope(tenant=["a"])).calls  # type: ignore[arg-type]  # a wrong type on purpose

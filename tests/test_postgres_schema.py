@@ -234,7 +234,7 @@ BUILD = "hnsw WITH (m = 16, ef_construction = 64)"
 def test_what_should_change(
     rows: int, size: int, found: str, valid: bool, wanted: dict[str, object], expected: tuple[str, str] | None
 ) -> None:
-    given = Wanted(**{"index": "hnsw", "precision": "vector", "m": 16, "ef_construction": 64, **wanted})  # type: ignore[arg-type]
+    given = Wanted(**{"index": "hnsw", "precision": "vector", "m": 16, "ef_construction": 64, **wanted})  # type: ignore[arg-type]  # fields of many types
     made = change("vector", rows, size, found, valid, given)
     assert (made and (made.reason, made.definition)) == expected
 
@@ -254,7 +254,7 @@ async def test_indexes_are_changed_while_searches_and_writes_go_on() -> None:
             ),
             ({"index": "none"}, ""),
         ):
-            other = Postgres(**keywords, **wanted)  # type: ignore[arg-type]
+            other = Postgres(**keywords, **wanted)  # type: ignore[arg-type]  # keywords of many types
             await other.open()
             before = await run(INDEXES, store.pool.schema)
             assert [line.split(":")[0] for line in await other.tune()] == ["vector", "keywords"]

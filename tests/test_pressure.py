@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from time import monotonic
 
 import pytest
 from hypothesis import given
@@ -43,10 +42,8 @@ async def test_a_full_line_refuses_at_once():
     await slots.take()
     waiting = asyncio.create_task(slots.take())
     await asyncio.sleep(0)
-    started = monotonic()
     with pytest.raises(SourceError, match="overloaded: 1 calls to 'web' run and 1 wait already"):
         await slots.take()
-    assert monotonic() - started < 0.1
     slots.release()
     await waiting
 
@@ -148,7 +145,7 @@ class Flaky(Fixed):
 
 SETTINGS = {
     "rag": {"max_retrieval_queries": 1, "cache_enabled": False},
-    "limits": {"breaker_failures": 2, "breaker_seconds": 0.1},
+    "limits": {"breaker_failures": 2, "breaker_seconds": 1.0},
 }
 
 
@@ -164,8 +161,8 @@ async def test_a_source_that_keeps_failing_is_reported_open_probed_by_one_and_co
         context = await router.route("q")
         assert context.degraded
         assert "connection refused" in next(r.error for r in context.coverage if r.source == "flaky")
-        await asyncio.sleep(0.12)
-        flaky.failing, flaky.delay, flaky.most = False, 0.02, 0
+        await asyncio.sleep(1.1)
+        flaky.failing, flaky.delay, flaky.most = False, 0.5, 0
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(router.route("q")) for _ in range(20)]
         found = [status(task.result(), "flaky") for task in tasks]
@@ -210,22 +207,28 @@ async def test_a_late_source_counts_when_it_had_its_time():
 
 
 async def test_overload_is_answered_at_once_and_honestly():
-    slow = Flaky(failing=False, delay=0.1)
+    refused = asyncio.Event()
+
+    class Held(Flaky):
+        async def search(self, query: Query) -> Sequence[Hit]:
+            await refused.wait()
+            return await super().search(query)
+
+    slow = Held(failing=False, delay=0.01)
     settings = {
         "rag": {"max_retrieval_queries": 1, "cache_enabled": False, "max_concurrency": 2},
         "limits": {"max_waiting": 2},
     }
     async with ContextRouter(settings, connectors={"slow": slow}) as router:
-        started = monotonic()
-        refused: list[float] = []
         said: list[str] = []
 
         async def ask() -> bool:
             try:
                 await router.route("q")
             except AllSourcesFailed as error:
-                refused.append(monotonic() - started)
                 said.append(error.reports[0].error)
+                if len(said) == 6:
+                    refused.set()
                 return False
             return True
 
@@ -233,5 +236,4 @@ async def test_overload_is_answered_at_once_and_honestly():
             tasks = [group.create_task(ask()) for _ in range(10)]
     assert sum(task.result() for task in tasks) == 4
     assert all("overloaded: 2 calls to all sources run and 2 wait already" in why for why in said)
-    assert max(refused) < 0.1
     assert slow.most == 2

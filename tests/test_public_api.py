@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -91,3 +93,23 @@ def test_importing_loads_msgspec_tomli_and_little_of_the_standard_library():
     )
     loaded = {name for name in ran.stdout.split() if "__mypyc" not in name}
     assert loaded <= {*LOADED}, f"new: {loaded - {*LOADED}}"
+
+
+def exists(module: str) -> bool:
+    """Whether a module of the package is there; its package may not be."""
+    return (ROOT / f"{module.replace('.', '/')}.py").exists() or (ROOT / module.replace(".", "/")).is_dir()
+
+
+def test_the_upgrade_page_says_where_modules_are():
+    page = (ROOT / "docs" / "upgrading.md").read_text("utf-8")
+    public = re.findall(r"^- `([a-z.]+)`$", page, re.M)
+    assert "contextrouter.contracts" in public
+    moved = re.findall(r"^\| `(contextrouter\.[\w.]+)` \| `(contextrouter\.[\w.]+)` \| (.*)\|$", page, re.M)
+    assert len(moved) >= 30
+    for before, now, names in moved:
+        assert exists(before) == (before in public), before
+        module, old = importlib.import_module(now), re.findall(r"\w+", names)
+        assert [name for name in old if not hasattr(module, name)] == [], now
+        if exists(before):
+            assert [name for name in old if hasattr(importlib.import_module(before), name)] == [], before
+    assert [name for name in public if not importlib.import_module(name)] == []

@@ -95,7 +95,7 @@ async def test_c17_the_best_n_are_scored_and_the_best_few_kept():
 async def test_c18_k16_when_it_fails_the_fused_order_stands_with_the_same_cut_and_the_result_says_so(
     fails: str, why: str
 ):
-    context = await routed(Counting(fails=fails), top_n=3, keep=2, timeout=0.05)
+    context = await routed(Counting(fails=fails), top_n=3, keep=2, timeout=0.3)
     assert ids(context) == "ab"
     assert context.degraded
     assert {step.name: step.note for step in context.trace.steps}["again"] == why

@@ -92,7 +92,7 @@ async def test_terms_that_only_others_have_take_no_place_of_those_a_character_be
         entries([Document(content="\u4eac" + chr(0x4E00 + n), tenant="b") for n in range(60)], "o")
     )
     assert await told(store, "\u4eac") == before
-    assert before[0][0][0] == "m0"  # type: ignore[index]
+    assert before[0][0][0] == "m0"  # type: ignore[index]  # hits, then scores
     await store.aclose()
 
 
@@ -110,7 +110,7 @@ async def test_which_terms_are_too_common_to_read_is_decided_by_what_is_shown(
     before = await told(store, " ".join(words))
     await store.upsert(entries([Document(content=words[0], tenant="b") for _ in range(15)], "o"))
     assert await told(store, " ".join(words)) == before
-    assert len(before[0]) == 9  # type: ignore[index]
+    assert len(before[0]) == 9  # type: ignore[index]  # hits, then scores
     await store.aclose()
 
 

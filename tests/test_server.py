@@ -408,10 +408,12 @@ def test_logs_are_lines_of_json_with_ids_and_no_secret():
 
 SLOW = """
 import asyncio
+from pathlib import Path
 from contextrouter import Connector, Document, Hit
 class Slow(Connector):
     "Takes its time."
     async def search(self, query):
+        Path(__file__).with_name("begun").touch()
         await asyncio.sleep(1.0)
         return [Hit(document=Document(id="slow", content="late"))]
 """
@@ -427,7 +429,10 @@ async def test_sigterm_lets_requests_in_flight_end_and_takes_no_new_ones(tmp_pat
             async with session.get(f"{url}/readyz") as response:
                 assert response.status == 200
             asking = asyncio.create_task(session.post(f"{url}/v1/route", json={"question": "q"}))
-            await asyncio.sleep(0.3)
+            for _ in range(3000):
+                if (tmp_path / "plugins" / "begun").exists():
+                    break
+                await asyncio.sleep(0.01)
             process.send_signal(signal.SIGTERM)
             response = await asking
             assert (response.status, (await response.json())["outcome"]) == (200, "answered")

@@ -22,7 +22,7 @@ def write(folder: Path, text: str) -> Path:
 
 
 def read(source: object, environ: dict[str, str] | None = None, **overrides: object) -> Settings:
-    return load(source, Registry, environ=environ or {}, overrides=overrides)[0]  # type: ignore[arg-type]
+    return load(source, Registry, environ=environ or {}, overrides=overrides)[0]  # type: ignore[arg-type]  # sources of any type, the wrong ones too
 
 
 def problems(folder: Path, text: str, environ: dict[str, str] | None = None) -> list[str]:

@@ -114,7 +114,7 @@ class Asking(Interpreter):
     def __init__(self, answer: Callable[[Intent], Awaitable[Intent]]) -> None:
         self.answer = answer
 
-    def interpret(self, intent: Intent) -> Awaitable[Intent]:  # type: ignore[override]
+    def interpret(self, intent: Intent) -> Awaitable[Intent]:  # type: ignore[override]  # no coroutine function: what it calls is
         return self.answer(intent)
 
 

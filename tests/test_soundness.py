@@ -47,7 +47,7 @@ FLAWS = {
     "compartment is int": flawed(compartment=5),
     "metadata is None": flawed(metadata=None),
     "updated_at is str": flawed(updated_at="2024-01-01"),
-    "the document is None": Hit(document=None),  # type: ignore[arg-type]
+    "the document is None": Hit(document=None),  # type: ignore[arg-type]  # a wrong type on purpose
 }
 
 

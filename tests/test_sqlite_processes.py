@@ -10,7 +10,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -228,10 +227,8 @@ async def test_gra_09_readers_go_on_while_another_process_holds_the_write_lock(t
     holder = _holder(store.path)
     assert holder.stdout is not None
     holder.stdout.readline()
-    started = time.monotonic()
     for _ in range(20):
         assert [hit.document.id for hit in await store.search(Query(text="sun", leg="text"))] == ["d"]
-    assert time.monotonic() - started < 2.0
     with pytest.raises(SourceError, match=r"locked by another writer for 0\.2 s .*raise `busy_timeout`"):
         await store.upsert([Entry(document=document, chunks=[document])])
     holder.communicate("\n")

@@ -84,7 +84,7 @@ def found(
 ) -> Envelope:
     seal = Provenance(source="docs", leg=leg, query="q", rank=1, score=score, normalized=normalized)
     own = {key: fields.pop(key) for key in ("signals", "vector") if key in fields}
-    made = Envelope(document=doc(name, **fields), provenance=(seal,), normalized=normalized, **own)  # type: ignore[arg-type]
+    made = Envelope(document=doc(name, **fields), provenance=(seal,), normalized=normalized, **own)  # type: ignore[arg-type]  # fields of many types
     return made.scored(0.5 if score is None else score)
 
 

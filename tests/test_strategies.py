@@ -19,7 +19,7 @@ MEDIA_TYPES = sorted({*BY_MEDIA_TYPE, "text/plain", "text/tab-separated-values"}
 
 def cut(text: str, media_type: str, **options: object) -> list[Document]:
     """The chunks of `text`."""
-    return Chunk(**options).cut(Document(id="d", content=text, media_type=media_type))  # type: ignore[arg-type]
+    return Chunk(**options).cut(Document(id="d", content=text, media_type=media_type))  # type: ignore[arg-type]  # keywords of many types
 
 
 def check_laws(text: str, chunks: list[Document], maximum: int, between: str = "") -> None:

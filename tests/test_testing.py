@@ -109,7 +109,7 @@ class TestBuilders:
 
     def test_seal_works_as_the_router_s(self) -> None:
         sealed: list[object] = []
-        context = stage_context(scope=Scope(), sealed=sealed)  # type: ignore[arg-type]
+        context = stage_context(scope=Scope(), sealed=sealed)  # type: ignore[arg-type]  # a list of anything
         assert context.seal(testing.hit("secret", sensitivity="restricted"), source="s") is None
         made = context.seal(testing.hit("open"), source="s")
         assert made is not None
@@ -184,7 +184,7 @@ class TestWatch:
     )
     def test_what_touches_the_outside_is_noted_and_denied(self, touch: object, said: str) -> None:
         with watched() as touched, pytest.raises(RuntimeError, match=r"do it in open\(\)"):
-            touch()  # type: ignore[operator]
+            touch()  # type: ignore[operator]  # the cases are functions
         assert touched
         assert touched[0].startswith(said)
 
@@ -382,8 +382,8 @@ class TestSuites:
         with pytest.raises(
             testing.Broken, match=r"SharedDefault: Using and closing .* But use changed the default of"
         ):
-            Mine().test_instances_share_no_state()  # type: ignore[attr-defined]
-        Mine().test_legs_are_named()  # type: ignore[attr-defined]
+            Mine().test_instances_share_no_state()  # type: ignore[attr-defined]  # made for the suite at run time
+        Mine().test_legs_are_named()  # type: ignore[attr-defined]  # made for the suite at run time
 
     def test_make_questions_and_deviations_are_the_suite_s_own(
         self, capsys: pytest.CaptureFixture[str]
@@ -396,12 +396,12 @@ class TestSuites:
             def make(self) -> Plugin:
                 return Fixed(hits("a b", [1.0, 2.0]))
 
-        Mine().test_best_come_first()  # type: ignore[attr-defined]
+        Mine().test_best_come_first()  # type: ignore[attr-defined]  # made for the suite at run time
         assert capsys.readouterr().out == "deviates: the made one keeps no order\n"
         assert Mine().subject().questions == ("what?",)
-        Mine.deviations = {}  # type: ignore[attr-defined]
+        Mine.deviations = {}  # type: ignore[attr-defined]  # set by the decorator
         with pytest.raises(testing.Broken, match=r"scores of 'what\?' on 'default' are \[1.0, 2.0\]"):
-            Mine().test_best_come_first()  # type: ignore[attr-defined]
+            Mine().test_best_come_first()  # type: ignore[attr-defined]  # made for the suite at run time
 
     def test_a_suite_without_a_plugin_says_what_to_write(self) -> None:
         with pytest.raises(TypeError, match="Nameless names no plugin; write `plugin = TheClass` in it"):
@@ -450,8 +450,8 @@ class TestImports:
         for name in ("light", "heavy"):
             (tmp_path / f"{name}_plugin.py").write_text(f"import {name}_neighbour\nclass Mine: pass\n")
         monkeypatch.syspath_prepend(str(tmp_path))
-        import heavy_plugin  # type: ignore[import-not-found]
-        import light_plugin  # type: ignore[import-not-found]
+        import heavy_plugin  # type: ignore[import-not-found]  # written above
+        import light_plugin  # type: ignore[import-not-found]  # written above
 
         assert third_party(light_plugin.Mine) == ()
         assert third_party(heavy_plugin.Mine) == ("numpy",)

@@ -149,7 +149,7 @@ async def test_web_03_no_secret_of_the_environment_reaches_the_process_that_read
     await extractor.read(PAGE, "")
     (worker,) = extractor._idle
     assert worker._process is not None
-    with open(f"/proc/{worker._process.pid}/environ", "rb") as file:  # noqa: ASYNC230
+    with open(f"/proc/{worker._process.pid}/environ", "rb") as file:  # noqa: ASYNC230 - a file of the kernel, read at once
         assert b"SEARCH_KEY" not in file.read()
 
 

@@ -32,7 +32,7 @@ def _safe_disk() -> type[Any]:
     from diskcache import Disk
     from diskcache.core import MODE_BINARY, MODE_RAW
 
-    class SafeDisk(Disk):  # type: ignore[misc]
+    class SafeDisk(Disk):  # type: ignore[misc]  # diskcache comes without types
         """Keys are texts; values are bytes, texts and numbers; files are those it named itself."""
 
         def put(self, key: Any) -> Any:

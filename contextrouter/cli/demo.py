@@ -22,7 +22,7 @@ from contextrouter.router import ContextRouter
 from contextrouter.settings import Serve
 
 QUESTION = "What books talk about machine learning for beginners?"
-PARTS = ("settings.toml", "examples", "plugins")
+PARTS = ("settings.toml", "examples", "plugins/README.md", "plugins/glossary.py")
 Asked = Annotated[str, typer.Argument(metavar="[QUESTION]", help="Another question.", show_default=False)]
 
 Into = Annotated[

@@ -73,7 +73,7 @@ def compare(one: Mapping[str, float], other: Mapping[str, float]) -> Compared:
     differences = [one[id] - other[id] for id in both]
     if not differences:
         return Compared(mean=0.0, low=0.0, high=0.0, p=1.0)
-    chance, mean, count = random.Random(_SEED), fmean(differences), len(differences)  # noqa: S311  (no secret)
+    chance, mean, count = random.Random(_SEED), fmean(differences), len(differences)  # noqa: S311 - no secret hangs on it
     means = sorted(fmean(chance.choices(differences, k=count)) for _ in range(SAMPLES))
     extreme = sum(
         abs(sum([d if chance.random() < 0.5 else -d for d in differences])) >= abs(sum(differences)) - 1e-12

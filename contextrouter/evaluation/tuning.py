@@ -95,7 +95,7 @@ def tune(
     cases = [Case(answer=bare(each), named=named) for each in answers if each.question.counts]
     trial = Trial(router, cases, metric)
     order = list(range(len(cases)))
-    random.Random(FOLDS).shuffle(order)  # noqa: S311  (no secret)
+    random.Random(FOLDS).shuffle(order)  # noqa: S311 - no secret hangs on it
     folds = [order[at::FOLDS] for at in range(FOLDS)] if len(cases) >= 2 * FOLDS else []
     held: dict[str, float] = {}
     for number, fold in enumerate(folds, 1):

@@ -289,7 +289,7 @@ def keys_of(kind: str) -> type[FactKeys] | type[StageKeys] | type[InterpreterKey
     """The struct of the router's own keys for this kind."""
     if kind in ("provider", "connector"):
         return SourceKeys
-    return {"fact": FactKeys, "stage": StageKeys, "interpreter": InterpreterKeys}.get(kind, OtherKeys)  # type: ignore[return-value]
+    return {"fact": FactKeys, "stage": StageKeys, "interpreter": InterpreterKeys}.get(kind, OtherKeys)  # type: ignore[return-value]  # the kinds of tables have no type in common but Struct
 
 
 class Instance(msgspec.Struct, frozen=True, kw_only=True):

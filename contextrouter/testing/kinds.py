@@ -20,7 +20,7 @@ def deviates(reason: str, *, law: str) -> Callable[[C], C]:
         raise ValueError(f"Deviation from {law!r} has no reason; say why the law does not fit.")
 
     def mark(cls: C) -> C:
-        cls.deviations = {**getattr(cls, "deviations", {}), law: " ".join(reason.split())}  # type: ignore[attr-defined]
+        cls.deviations = {**getattr(cls, "deviations", {}), law: " ".join(reason.split())}  # type: ignore[attr-defined]  # only classes of suites have it
         return cls
 
     return mark

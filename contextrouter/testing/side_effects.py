@@ -102,7 +102,7 @@ def constructing(
         if own is None:
             delattr(cls, "__init__")
         else:
-            setattr(cls, "__init__", own)  # noqa: B010
+            setattr(cls, "__init__", own)  # noqa: B010 - mypy refuses the plain assignment
 
 
 def _hook(event: str, args: tuple[Any, ...]) -> None:

@@ -84,7 +84,7 @@ class ReadsAtOnce(Shelf):
 
 @breaks("keywords_are_typed_for_toml")
 class Untyped(Shelf):
-    def __init__(self, *, size=3) -> None:  # type: ignore[no-untyped-def]
+    def __init__(self, *, size=3) -> None:  # type: ignore[no-untyped-def]  # the missing type is the fault
         super().__init__(most=size)
 
 
@@ -96,7 +96,7 @@ class NotOfToml(Shelf):
 
 @breaks("keywords_are_typed_for_toml")
 class WrongDefault(Shelf):
-    def __init__(self, *, size: int = "many") -> None:  # type: ignore[assignment]
+    def __init__(self, *, size: int = "many") -> None:  # type: ignore[assignment]  # the wrong default is the fault
         super().__init__()
 
 

@@ -12,6 +12,6 @@ from contextrouter.model import Hit, Query
 @breaks("module_imports_nothing_heavy")
 class Heavy(Shelf):
     def ranked(self, query: Query, documents: object) -> list[Hit]:
-        found = super().ranked(query, documents)  # type: ignore[arg-type]
+        found = super().ranked(query, documents)  # type: ignore[arg-type]  # any documents do here
         order = np.argsort([-(hit.score or 0.0) for hit in found], kind="stable")
         return [found[int(number)] for number in order]

@@ -199,7 +199,7 @@ class NeverAnotherVersion(Store):
 @breaks("reopened_it_has_what_was_put_in")
 class ForgetsAtTheEnd(Store):
     async def aclose(self) -> None:
-        self.__init__(embedder="default")  # type: ignore[misc]
+        self.__init__(embedder="default")  # type: ignore[misc]  # that is the fault
 
 
 class Linked(Store):

@@ -35,12 +35,12 @@ async def page(tmp_path: Path) -> AsyncIterator[Page]:
         assert [each for each in opened.complaints if "favicon" not in each] == []
         assert {url.split("/")[2] for url in opened.asked if url.startswith("http")} <= {
             "127.0.0.1:" + opened.port
-        }  # type: ignore[attr-defined]
+        }
 
 
 def at(page: Page, url: str) -> str:
     """The explorer's address; the page may ask no other server."""
-    page.port = url.rpartition(":")[2]  # type: ignore[attr-defined]
+    page.port = url.rpartition(":")[2]  # type: ignore[attr-defined]  # noted on the page for the fixture that reads it
     return f"{url}/explorer"
 
 

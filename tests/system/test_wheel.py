@@ -23,7 +23,9 @@ main()
 
 def test_the_wheel_alone_runs_the_demo_and_holds_the_page(tmp_path: Path):
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", tmp_path, ROOT], check=True)
+    subprocess.run(
+        [*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, ROOT], check=True
+    )
     (wheel,) = tmp_path.glob("*.whl")
     subprocess.run([*pip, "install", "--no-deps", "--target", tmp_path / "there", wheel], check=True)
     told = subprocess.run(

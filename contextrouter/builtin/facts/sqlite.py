@@ -1,4 +1,4 @@
-# ruff: noqa: S608  (the statements are put together from fragments written here; every value is bound)
+# ruff: noqa: S608 - the statements are put together from fragments written here; every value is bound
 """The fact source `sqlite`: triples stored with the documents of a SQLite store, found by the names a
 question holds.
 """

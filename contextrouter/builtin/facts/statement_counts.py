@@ -1,4 +1,4 @@
-# ruff: noqa: S608  (the statements are put together from fragments written here; every value is bound)
+# ruff: noqa: S608 - the statements are put together from fragments written here; every value is bound
 """Counting statements, each once however many documents make it, in SQL that SQLite and Postgres both
 read.
 """

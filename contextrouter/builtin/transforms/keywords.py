@@ -125,7 +125,7 @@ def noun_phrases(parts: Sequence[Doc], title: str) -> list[str]:
             phrase = " ".join(words)
             if 1 <= len(words) <= _LONGEST + 2 and 2 <= len(phrase) <= 80 and any(map(str.isalpha, phrase)):
                 written.setdefault(_key(phrase), phrase)
-                weight[_key(phrase)] += counts  # type: ignore[assignment]
+                weight[_key(phrase)] += counts  # type: ignore[assignment]  # a Counter that counts in fractions
     titled = _key(title)
 
     def score(key: str) -> float:

@@ -133,7 +133,7 @@ async def unknown_keyword_is_refused(subject: Subject) -> None:
         subject.make()
     args, keywords = calls[0] if calls else ((), {})
     try:
-        subject.cls(*args, **keywords, no_such_keyword=1)  # type: ignore[call-arg]
+        subject.cls(*args, **keywords, no_such_keyword=1)  # type: ignore[call-arg]  # a keyword that does not exist is the point
     except TypeError:
         return
     raise Broken("the constructor takes a keyword 'no_such_keyword'")
@@ -332,7 +332,7 @@ async def cancelled_it_leaves_at_once(subject: Subject) -> None:
             return await _cancelled(subject, plugin, inputs[0], pause)
 
         for pause in (0.0, 0.003):
-            took = await measure.least(lambda pause=pause: cancelled_after(pause), LEAVE)  # type: ignore[misc]
+            took = await measure.least(lambda pause=pause: cancelled_after(pause), LEAVE)  # type: ignore[misc]  # mypy cannot infer a lambda that has a default
             if took > LEAVE:
                 raise Broken(f"a cancelled call took {took:.2f} s and more to end")
         _same(

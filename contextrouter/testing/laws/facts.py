@@ -142,7 +142,7 @@ async def fact_deadline_is_kept(subject: Subject) -> None:
     async with subject.opened() as plugin:
         query = (await subject.exercise.inputs(subject, plugin))[0]
         for left in (0.05, -1.0):
-            took = await measure.least(lambda left=left: attempt(left), LATE)  # type: ignore[misc]
+            took = await measure.least(lambda left=left: attempt(left), LATE)  # type: ignore[misc]  # mypy cannot infer a lambda that has a default
             if took > LATE:
                 raise Broken(f"the answer came {took:.2f} s after a deadline that was {left:g} s away")
 

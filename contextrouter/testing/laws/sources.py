@@ -220,7 +220,7 @@ async def deadline_is_kept(subject: Subject) -> None:
         if calm != timed:
             raise Broken("with a deadline 30 s away the answer is another than with none")
         for left in (0.05, -1.0):
-            took = await measure.least(lambda left=left: _overtime(plugin, inputs[0], left), LATE)  # type: ignore[misc]
+            took = await measure.least(lambda left=left: _overtime(plugin, inputs[0], left), LATE)  # type: ignore[misc]  # mypy cannot infer a lambda that has a default
             if took > LATE:
                 raise Broken(f"the answer came {took:.2f} s after a deadline that was {left:g} s away")
 

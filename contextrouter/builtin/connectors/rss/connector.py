@@ -144,7 +144,7 @@ class Rss(Connector):
     async def open(self) -> None:
         """Import the parser, open the session and the threads that parse. Fetches nothing yet."""
         try:
-            import feedparser  # noqa: F401
+            import feedparser  # noqa: F401 - loaded here, so that the first question need not wait for it
         except ImportError:
             raise MissingDependency("feedparser", "rss") from None
         await self._extractor.open(pages=bool(self._full_text))

@@ -1,4 +1,4 @@
-# ruff: noqa: S608  (the statements are put together from fragments written here; every value is bound)
+# ruff: noqa: S608 - the statements are put together from fragments written here; every value is bound
 """Which approximate index fits the present rows, and how to get from the one there is to it without a
 pause.
 """

@@ -1,4 +1,4 @@
-# ruff: noqa: S608  (the statements are put together from fragments written here; every value is bound)
+# ruff: noqa: S608 - the statements are put together from fragments written here; every value is bound
 """Reading a store otherwise than by search: documents by id, neighbours by link, facets, counts."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# ruff: noqa: S608  (the statements are put together from fragments written here; every value is bound)
+# ruff: noqa: S608 - the statements are put together from fragments written here; every value is bound
 """The text leg: candidates by the GIN index over weighted terms, scored by idf and Postgres' own saturating
 rank.
 """

@@ -1,4 +1,4 @@
-# ruff: noqa: S608  (the statements are put together from fragments written here; every value is bound)
+# ruff: noqa: S608 - the statements are put together from fragments written here; every value is bound
 """The vector legs: exact where few vectors are admitted, else by an approximate index that goes on until the
 limit is full.
 """

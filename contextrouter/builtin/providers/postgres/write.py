@@ -1,4 +1,4 @@
-# ruff: noqa: S608  (the statements are put together from fragments written here; every value is bound)
+# ruff: noqa: S608 - the statements are put together from fragments written here; every value is bound
 """Filling a store in Postgres: entries become rows before the transaction begins, documents are locked in one
 order.
 """

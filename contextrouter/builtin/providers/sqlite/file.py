@@ -148,7 +148,7 @@ class StoreFile:
 
         def run() -> T:
             ready = prepare() if prepare else None
-            return self.write_here(lambda connection: work(connection, ready))  # type: ignore[arg-type]
+            return self.write_here(lambda connection: work(connection, ready))  # type: ignore[arg-type]  # work takes the state only where a state is handed over
 
         return await self._writer.run(run)
 

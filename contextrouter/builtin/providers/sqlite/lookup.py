@@ -1,6 +1,6 @@
 """Reading a store otherwise than by search: documents by id, neighbours by link, facets, counts."""
 
-# ruff: noqa: S608  (the statements are put together from fragments written here; every value is bound)
+# ruff: noqa: S608 - the statements are put together from fragments written here; every value is bound
 
 from __future__ import annotations
 

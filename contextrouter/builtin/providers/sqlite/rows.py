@@ -1,4 +1,4 @@
-# ruff: noqa: S608  (the statements are put together from fragments written here; every value is bound)
+# ruff: noqa: S608 - the statements are put together from fragments written here; every value is bound
 """Chunk numbers as arrays: read in one string by SQLite, remembered between searches, cut to the best.
 
 Reading numbers row by row into Python costs more than finding them; `group_concat` and numpy's parser are
@@ -77,14 +77,14 @@ class AdmittedChunks:
         """
         np = numpy()
         if not len(chunks):
-            return np.zeros(0, np.int64)  # type: ignore[no-any-return]
+            return np.zeros(0, np.int64)  # type: ignore[no-any-return]  # numpy is loaded late, so its results have no types
         admitted = self._admitted(connection, store, condition)
         if not len(admitted):
-            return np.zeros(0, np.int64)  # type: ignore[no-any-return]
+            return np.zeros(0, np.int64)  # type: ignore[no-any-return]  # numpy is loaded late, so its results have no types
         if len(chunks) * 8 > len(admitted):  # a table of all numbers is then cheaper than so many searches
-            return np.flatnonzero(np.isin(chunks, admitted, assume_unique=True))  # type: ignore[no-any-return]
+            return np.flatnonzero(np.isin(chunks, admitted, assume_unique=True))  # type: ignore[no-any-return]  # numpy is loaded late, so its results have no types
         at = np.minimum(np.searchsorted(admitted, chunks), len(admitted) - 1)
-        return np.flatnonzero(admitted[at] == chunks)  # type: ignore[no-any-return]
+        return np.flatnonzero(admitted[at] == chunks)  # type: ignore[no-any-return]  # numpy is loaded late, so its results have no types
 
     def forget(self) -> None:
         """Let go of everything."""
@@ -103,7 +103,7 @@ class AdmittedChunks:
             new = np.sort(numbers(connection, sql, (asked, *condition.values))[0])
             asked, admitted = last, np.concatenate((admitted, new))
         self._remember(key, asked, admitted)
-        return admitted  # type: ignore[no-any-return]
+        return admitted  # type: ignore[no-any-return]  # numpy is loaded late, so its results have no types
 
     def _remember(self, key: tuple[str, Condition], asked: int, admitted: Numbers) -> None:
         with self._lock:

@@ -1,4 +1,4 @@
-# ruff: noqa: S608  (the statements are put together from fragments written here; every value is bound)
+# ruff: noqa: S608 - the statements are put together from fragments written here; every value is bound
 """The vector legs: a scan over int8 codes held in memory nominates, the float32 vectors in the file decide.
 
 A code is a unit vector at eight bits a dimension, written in the transaction that writes the vector, so no
@@ -67,7 +67,7 @@ class _Codes(NamedTuple):
 def code(vector: Rows) -> bytes:
     """A unit vector at eight bits: the scale, float32 little-endian, and one int8 per dimension."""
     levels, scale = _quantised(vector)
-    return numpy().array(scale, "<f4").tobytes() + levels.tobytes()  # type: ignore[no-any-return]
+    return numpy().array(scale, "<f4").tobytes() + levels.tobytes()  # type: ignore[no-any-return]  # numpy is loaded late, so its results have no types
 
 
 class CodeIndex(SnapshotCache[_Codes]):
@@ -238,7 +238,7 @@ def _nominated(rough: Rows, limit: int, step: float) -> Numbers:
         chosen = np.flatnonzero(rough > -np.inf)
     if len(chosen) > limit + _MOST:
         chosen = np.sort(chosen[np.argsort(-rough[chosen], kind="stable")[: limit + _MOST]])
-    return chosen  # type: ignore[no-any-return]
+    return chosen  # type: ignore[no-any-return]  # numpy is loaded late, so its results have no types
 
 
 def _removed(connection: sqlite3.Connection, generation: int, known: Numbers) -> Numbers:
@@ -252,11 +252,11 @@ def _removed(connection: sqlite3.Connection, generation: int, known: Numbers) ->
         )[0]
         places = np.searchsorted(known, gone)
         places = places[places < len(known)]
-        return places[np.isin(known[places], gone)]  # type: ignore[no-any-return]
+        return places[np.isin(known[places], gone)]  # type: ignore[no-any-return]  # numpy is loaded late, so its results have no types
     live = numbers(
         connection, "SELECT group_concat(number) FROM chunks WHERE number <= ?", (int(known[-1]),)
     )[0]
-    return np.flatnonzero(~np.isin(known, live, assume_unique=True))  # type: ignore[no-any-return]
+    return np.flatnonzero(~np.isin(known, live, assume_unique=True))  # type: ignore[no-any-return]  # numpy is loaded late, so its results have no types
 
 
 def _rows(data: bytes, count: int, width: int, dimensions: int) -> Any:

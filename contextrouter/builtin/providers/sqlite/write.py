@@ -2,7 +2,7 @@
 briefly.
 """
 
-# ruff: noqa: S608  (the statements are put together from fragments written here; every value is bound)
+# ruff: noqa: S608 - the statements are put together from fragments written here; every value is bound
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from json.decoder import scanstring  # type: ignore[attr-defined]
+from json.decoder import scanstring  # type: ignore[attr-defined]  # not in the stubs of the standard library
 from typing import Any, NamedTuple
 
 from contextrouter.builtin.transforms.chunking.boundaries import Measured
@@ -37,7 +37,7 @@ def records(measured: Measured, sizes: Sizes, *, lines: bool, problems: list[str
     if lines:
         yield from _by_line(measured, sizes, problems)
         return
-    start = _SPACE.match(text, 0).end()  # type: ignore[union-attr]
+    start = _SPACE.match(text, 0).end()  # type: ignore[union-attr]  # the pattern matches no space too
     try:
         decoded, end = _DECODER.raw_decode(text, start)
         if text[end:].strip():
@@ -65,7 +65,7 @@ def _by_line(measured: Measured, sizes: Sizes, problems: list[str]) -> Iterator[
             problems.append(f"line {number} is no JSON ({_said(error)}); it was cut as text.")
             yield Piece(start, end)
             continue
-        value = _SPACE.match(text, start).end()  # type: ignore[union-attr]
+        value = _SPACE.match(text, start).end()  # type: ignore[union-attr]  # the pattern matches no space too
         yield from _one(measured, _Child(start, end, value, "", decoded), sizes, ())
 
 
@@ -144,7 +144,7 @@ def _children(text: str, place: int) -> Iterator[_Child]:
 
 
 def _after_space(text: str, place: int) -> int:
-    return _SPACE.match(text, place).end()  # type: ignore[union-attr]
+    return _SPACE.match(text, place).end()  # type: ignore[union-attr]  # the pattern matches no space too
 
 
 def _title(decoded: Any) -> str:

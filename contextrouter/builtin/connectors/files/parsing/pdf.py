@@ -52,7 +52,7 @@ def _pages(document: Any) -> Any:
     numbers: dict[int, int] = {}
     # Boxes that are equally far apart are grouped by their addresses in memory, so that a file says something
     # else each time.
-    layout.id = lambda box: numbers.setdefault(id(box), len(numbers))  # type: ignore[attr-defined]
+    layout.id = lambda box: numbers.setdefault(id(box), len(numbers))  # type: ignore[attr-defined]  # the module has no such name: ours hides the function id from it
     for page in PDFPage.create_pages(document):
         numbers.clear()
         interpreter.process_page(page)
