@@ -6,7 +6,7 @@ with their host.
 """
 
 from contextrouter.fetch.client import Fetched, Fetcher, FetchFailed, FetchLate
-from contextrouter.fetch.options import FEEDS, JSON, PAGES, FetchOptions
+from contextrouter.fetch.options import FEEDS, JSON, PAGES, FetchKeys, FetchOptions
 from contextrouter.fetch.ssrf import check_url, is_public, networks
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "JSON",
     "PAGES",
     "FetchFailed",
+    "FetchKeys",
     "FetchLate",
     "FetchOptions",
     "Fetched",

@@ -1,12 +1,14 @@
-"""How far fetching may go: the keys that every connector which fetches has in its table."""
+"""HTTP fetch options (timeout, retry, size limit, credentials): keys of every connector that fetches."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypedDict
 
 import msgspec
 
+from contextrouter.contracts import FilePath
 from contextrouter.fetch.ssrf import networks
 
 FEEDS = ("application/", "text/")
@@ -23,6 +25,25 @@ JSON = ("application/json", "+json", "text/json", "text/javascript", "applicatio
 """Content types that are read: how they begin, or after a `+` end. A body without one is read, too."""
 
 _HEADER = re.compile(r"([A-Za-z0-9-]+): (.+)")
+
+
+class FetchKeys(TypedDict, total=False):
+    """The keywords of a connector that fetches: `**fetch: Unpack[FetchKeys]`. `FetchOptions` has their
+    defaults.
+    """
+
+    user_agent: str
+    max_bytes: int
+    fetch_seconds: float
+    max_redirects: int
+    retries: int
+    per_host: int
+    host_delay: float
+    allow_private: Sequence[str]
+    credentials: Mapping[str, str]
+    ca_file: FilePath
+    environment_proxies: bool
+    cache_path: FilePath
 
 
 class FetchOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,12 +11,13 @@ import math
 import types
 import typing
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, Unpack, get_args, get_origin
 
 import msgspec
 
 from contextrouter.contracts import KINDS, FilePath, Plugin, router_keys
 from contextrouter.errors import ContractError
+from contextrouter.fetch.options import FetchKeys, FetchOptions
 from contextrouter.runtime.masking import is_secret
 from contextrouter.settings.suggestions import nearest
 
@@ -74,8 +75,11 @@ def of_constructor(cls: type[Plugin], kind: str) -> dict[str, Field]:
             f" {error}.",
             law="typed keywords",
         ) from None
-    fields = {}
+    fields: dict[str, Field] = {}
     for name, parameter in parameters:
+        if parameter.kind is parameter.VAR_KEYWORD and hints.get(name) == Unpack[FetchKeys]:
+            fields |= _fetch_fields()
+            continue
         if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
             raise ContractError(
                 f"{cls.__name__}.__init__ takes *{name}; every key needs a name.", law="named keywords"
@@ -93,6 +97,13 @@ def of_constructor(cls: type[Plugin], kind: str) -> dict[str, Field]:
         default = REQUIRED if parameter.default is parameter.empty else parameter.default
         fields[name] = _field(name, hints[name], default)
     return fields
+
+
+def _fetch_fields() -> dict[str, Field]:
+    """The keys of `**fetch: Unpack[FetchKeys]`; their defaults are those of FetchOptions."""
+    hints = typing.get_type_hints(FetchKeys, include_extras=True)
+    defaults = of_struct(FetchOptions)
+    return {name: _field(name, hint, defaults[name].default) for name, hint in hints.items()}
 
 
 def _field(name: str, hint: Any, default: Any) -> Field:

@@ -7,7 +7,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from time import monotonic
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self, Unpack
 from urllib.parse import urlencode, urljoin
 
 import msgspec
@@ -16,9 +16,9 @@ from contextrouter.builtin.connectors import url_template
 from contextrouter.builtin.connectors.example_site import HOST, ExampleSite
 from contextrouter.builtin.connectors.http_api.field_mapping import Mapped
 from contextrouter.builtin.connectors.matching import matches
-from contextrouter.contracts import Connector, FilePath, Partial
+from contextrouter.contracts import Connector, Partial
 from contextrouter.errors import SourceError, SourceTimeout
-from contextrouter.fetch import JSON, Fetcher, FetchOptions, check_url
+from contextrouter.fetch import JSON, Fetcher, FetchKeys, FetchOptions, check_url
 from contextrouter.model import Document, Hit, Query
 from contextrouter.runtime.threads import Threads
 
@@ -68,18 +68,7 @@ class HttpApi(Connector):
         cursor: str = "",
         next_url: str = "",
         per_minute: float = 0.0,
-        user_agent: str = "contextrouter",
-        max_bytes: int = 5_000_000,
-        fetch_seconds: float = 10.0,
-        max_redirects: int = 5,
-        retries: int = 1,
-        per_host: int = 4,
-        host_delay: float = 0.0,
-        allow_private: Sequence[str] = (),
-        credentials: Mapping[str, str] = {},
-        ca_file: FilePath = "",
-        environment_proxies: bool = False,
-        cache_path: FilePath = "",
+        **fetch: Unpack[FetchKeys],
     ) -> None:
         url_template.check([url, parameters, body], NAMES, "HttpApi.url, parameters or body")
         check_url(url_template.in_url(url, dict.fromkeys(NAMES, "1")))
@@ -107,20 +96,7 @@ class HttpApi(Connector):
                 " `next_url`."
             )
         _check_headers(headers)
-        options = FetchOptions(
-            user_agent=user_agent,
-            max_bytes=max_bytes,
-            fetch_seconds=fetch_seconds,
-            max_redirects=max_redirects,
-            retries=retries,
-            per_host=per_host,
-            host_delay=host_delay,
-            allow_private=allow_private,
-            credentials=credentials,
-            ca_file=ca_file,
-            environment_proxies=environment_proxies,
-            cache_path=cache_path,
-        )
+        options = FetchOptions(**fetch)
         options.check("HttpApi")
         self._url, self._method, self._parameters, self._headers, self._body = (
             url,

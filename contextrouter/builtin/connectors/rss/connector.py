@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import stat
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, Unpack
 
 from contextrouter.builtin.connectors.bm25 import Bm25
 from contextrouter.builtin.connectors.matching import matches
@@ -17,7 +17,7 @@ from contextrouter.builtin.connectors.pages.feed_parser import distinct
 from contextrouter.builtin.connectors.pages.page_reader import Page, Reader
 from contextrouter.contracts import Connector, FilePath, Partial
 from contextrouter.errors import MissingDependency, SourceError, SourceTimeout
-from contextrouter.fetch import FEEDS, Fetcher, FetchFailed, FetchOptions, check_url
+from contextrouter.fetch import FEEDS, Fetcher, FetchFailed, FetchKeys, FetchOptions, check_url
 from contextrouter.model import Document, Hit, Query
 from contextrouter.runtime.masking import mask
 from contextrouter.runtime.threads import Threads
@@ -82,18 +82,7 @@ class Rss(Connector):
         max_items: int = 500,
         refresh_seconds: float = 300,
         full_text: int = 0,
-        user_agent: str = "contextrouter",
-        max_bytes: int = 5_000_000,
-        fetch_seconds: float = 10.0,
-        max_redirects: int = 5,
-        retries: int = 1,
-        per_host: int = 4,
-        host_delay: float = 0.0,
-        allow_private: Sequence[str] = (),
-        credentials: Mapping[str, str] = {},
-        ca_file: FilePath = "",
-        environment_proxies: bool = False,
-        cache_path: FilePath = "",
+        **fetch: Unpack[FetchKeys],
     ) -> None:
         for key, given in (("urls", urls), ("paths", paths)):
             if isinstance(given, str):
@@ -106,20 +95,7 @@ class Rss(Connector):
         for name, seconds in (("max_age_hours", max_age_hours), ("refresh_seconds", refresh_seconds)):
             if not 0 <= seconds < 1e9:
                 raise ValueError(f"Rss.{name} is {seconds!r}; give a number of at least 0.")
-        options = FetchOptions(
-            user_agent=user_agent,
-            max_bytes=max_bytes,
-            fetch_seconds=fetch_seconds,
-            max_redirects=max_redirects,
-            retries=retries,
-            per_host=per_host,
-            host_delay=host_delay,
-            allow_private=allow_private,
-            credentials=credentials,
-            ca_file=ca_file,
-            environment_proxies=environment_proxies,
-            cache_path=cache_path,
-        )
+        options = FetchOptions(**fetch)
         options.check("Rss")
         self._urls = tuple(dict.fromkeys(check_url(url) for url in urls))
         self._paths = tuple(dict.fromkeys(paths))

@@ -7,16 +7,16 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from time import monotonic
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, Unpack
 
 from contextrouter.builtin.connectors.example_site import ExampleSite
 from contextrouter.builtin.connectors.pages.extraction import Extractor
 from contextrouter.builtin.connectors.pages.page_reader import Page, Passages, Reader
 from contextrouter.builtin.connectors.web.search_engines import Result, SearchApi
 from contextrouter.builtin.connectors.web.site_crawler import Site
-from contextrouter.contracts import Connector, FilePath, Partial
+from contextrouter.contracts import Connector, Partial
 from contextrouter.errors import SourceError, SourceTimeout
-from contextrouter.fetch import Fetcher, FetchOptions, check_url
+from contextrouter.fetch import Fetcher, FetchKeys, FetchOptions, check_url
 from contextrouter.model import Document, Hit, Query
 from contextrouter.runtime.threads import Threads
 
@@ -59,18 +59,7 @@ class Web(Connector):
         page_passages: int = 3,
         document_kind: str = "web",
         extract_seconds: float = 5.0,
-        user_agent: str = "contextrouter",
-        max_bytes: int = 5_000_000,
-        fetch_seconds: float = 10.0,
-        max_redirects: int = 5,
-        retries: int = 1,
-        per_host: int = 4,
-        host_delay: float = 0.0,
-        allow_private: Sequence[str] = (),
-        credentials: Mapping[str, str] = {},
-        ca_file: FilePath = "",
-        environment_proxies: bool = False,
-        cache_path: FilePath = "",
+        **fetch: Unpack[FetchKeys],
     ) -> None:
         _check_lists(urls=urls, sitemaps=sitemaps, allowed_domains=allowed_domains)
         _check_ways(bool(urls or sitemaps), search, crawl_depth)
@@ -83,20 +72,7 @@ class Web(Connector):
             refresh_seconds=(refresh_seconds, 0),
             extract_seconds=(extract_seconds, 0.1),
         )
-        options = FetchOptions(
-            user_agent=user_agent,
-            max_bytes=max_bytes,
-            fetch_seconds=fetch_seconds,
-            max_redirects=max_redirects,
-            retries=retries,
-            per_host=per_host,
-            host_delay=host_delay,
-            allow_private=allow_private,
-            credentials=credentials,
-            ca_file=ca_file,
-            environment_proxies=environment_proxies,
-            cache_path=cache_path,
-        )
+        options = FetchOptions(**fetch)
         options.check("Web")
         self._fetcher = Fetcher(options, extra="web", secrets=(search_key,))
         self._extractor = Extractor(extract_seconds)
