@@ -37,7 +37,7 @@ from contextrouter.fetch import (
     networks,
     robots,
 )
-from contextrouter.fetch.client import retry_after
+from contextrouter.fetch.response import retry_after
 from contextrouter.settings.schema import of_constructor
 
 

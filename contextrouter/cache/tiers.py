@@ -246,7 +246,7 @@ class Tiers:
         first = TierStats(
             tier="memory",
             entries=len(memory),
-            bytes=memory.bytes,
+            bytes=memory.size,
             max_bytes=memory.max_bytes,
             hits=memory.hits,
             misses=memory.misses,

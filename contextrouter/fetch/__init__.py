@@ -5,8 +5,9 @@ address that was checked, and to that very address; bodies are bounded as they a
 with their host.
 """
 
-from contextrouter.fetch.client import Fetched, Fetcher, FetchFailed, FetchLate
+from contextrouter.fetch.client import Fetcher
 from contextrouter.fetch.options import FEEDS, JSON, PAGES, FetchKeys, FetchOptions
+from contextrouter.fetch.response import Fetched, FetchFailed, FetchLate
 from contextrouter.fetch.ssrf import check_url, is_public, networks
 
 __all__ = [

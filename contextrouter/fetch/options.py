@@ -93,12 +93,12 @@ class FetchOptions(msgspec.Struct, frozen=True, kw_only=True):
         """The header that goes to one host and to no other; a key without a port is about the ports 80 and
         443.
         """
-        known = {name.lower(): value for name, value in self.credentials.items()}
-        found = known.get(f"{host}:{port}") or (known.get(host) if default_port else None)
-        if not found:
+        credentials = {name.lower(): value for name, value in self.credentials.items()}
+        value = credentials.get(f"{host}:{port}") or (credentials.get(host) if default_port else None)
+        if not value:
             return {}
-        header = _HEADER.fullmatch(found)
-        return {header[1]: header[2]} if header else {"Authorization": found}
+        header = _HEADER.fullmatch(value)
+        return {header[1]: header[2]} if header else {"Authorization": value}
 
     @property
     def secrets(self) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from time import monotonic
@@ -18,6 +17,7 @@ from contextrouter.contracts import Connector, Partial
 from contextrouter.errors import SourceError, SourceTimeout
 from contextrouter.fetch import Fetcher, FetchKeys, FetchOptions, check_url
 from contextrouter.model import Document, Hit, Query
+from contextrouter.runtime.lru import Lru
 from contextrouter.runtime.threads import Threads
 
 MARGIN = 0.1
@@ -108,7 +108,7 @@ class Web(Connector):
             timedelta(days=fresh_days),
         )
         self._threads: Threads | None = None
-        self._known: OrderedDict[str, Page] = OrderedDict()
+        self._results: Lru[str, Page] = Lru(KEPT_PAGES)
         self._pool: tuple[int, Passages] | None = None
         self._example: ExampleSite | None = None
         self.problems: list[str] = []
@@ -139,7 +139,7 @@ class Web(Connector):
         if self._threads is not None:
             self._threads.close()
         self._threads, self._pool = None, None
-        self._known.clear()
+        self._results.clear()
 
     async def ping(self) -> None:
         """Raise SourceError when no page can be read; a search API is not asked, since a search costs
@@ -231,7 +231,7 @@ class Web(Connector):
 
     async def _page(self, result: Result, until: float | None, threads: Threads) -> Page:
         """One result's page, read before or now."""
-        known = self._known.get(result.url)
+        known = self._results.get(result.url)
         if known is not None and monotonic() - known.read < self._refresh:
             return known
         try:
@@ -246,9 +246,7 @@ class Web(Connector):
             titled = tuple(passage.replace(title=result.title) for passage in page.passages)
             page = page._replace(document=page.document.replace(title=result.title), passages=titled)
         if not page.problem:
-            self._known[result.url] = page
-            while len(self._known) > KEPT_PAGES:
-                self._known.popitem(last=False)
+            self._results.put(result.url, page)
         return page
 
 
