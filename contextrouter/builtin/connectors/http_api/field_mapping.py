@@ -17,7 +17,6 @@ from contextrouter.model import Document
 SNIPPET_CHARACTERS = 200
 TEXTS = ("content", "id", "url", "title", "snippet", "language")
 LISTS = ("labels", "keywords")
-OTHERS = ("updated_at", "score")
 
 
 class Mapped:
