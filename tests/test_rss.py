@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 
 from contextrouter.builtin.connectors.pages import extraction as extract_module
 from contextrouter.builtin.connectors.pages.extraction import LONG_FEED, Extractor
-from contextrouter.builtin.connectors.pages.feed_parser import decode, parse_date, parse_feed, plain_text
+from contextrouter.builtin.connectors.pages.feed_parser import decode, parse_date, parse_feed
+from contextrouter.builtin.connectors.pages.html_text import plain_text
 from contextrouter.builtin.connectors.rss import Rss, feed_polling
 from contextrouter.contracts import Partial
 from contextrouter.errors import SourceError, SourceTimeout

@@ -18,7 +18,7 @@ from hostile import ALLOWED, PAGE, Hostile, send
 
 from contextrouter.builtin.connectors.pages.charset import page_text
 from contextrouter.builtin.connectors.pages.extraction import Extracted, Extractor
-from contextrouter.builtin.connectors.pages.feed_parser import visible_text
+from contextrouter.builtin.connectors.pages.html_text import visible_text
 from contextrouter.builtin.connectors.web import Web
 from contextrouter.builtin.connectors.web import site_crawler as site_module
 from contextrouter.builtin.connectors.web.search_engines import SearchApi

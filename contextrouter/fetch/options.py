@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypedDict
+from typing import Self, TypedDict, Unpack
 
 import msgspec
 
@@ -61,6 +61,15 @@ class FetchOptions(msgspec.Struct, frozen=True, kw_only=True):
     ca_file: str = ""
     environment_proxies: bool = False
     cache_path: str = ""
+
+    @classmethod
+    def of(cls, owner: str, **fetch: Unpack[FetchKeys]) -> Self:
+        """Return the options of a connector. Raises ValueError for what makes no sense; `owner` is its class
+        name.
+        """
+        options = cls(**fetch)
+        options.check(owner)
+        return options
 
     def check(self, owner: str) -> None:
         """Raise ValueError for what makes no sense; `owner` is the connector's class name."""

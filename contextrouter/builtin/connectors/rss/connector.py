@@ -10,6 +10,7 @@ from typing import NamedTuple, Self, Unpack
 
 from contextrouter.builtin.connectors.bm25 import Bm25
 from contextrouter.builtin.connectors.matching import matches
+from contextrouter.builtin.connectors.option_checks import check_lists, check_numbers
 from contextrouter.builtin.connectors.pages.extraction import Extractor
 from contextrouter.builtin.connectors.pages.feed_parser import distinct
 from contextrouter.builtin.connectors.pages.page_reader import Reader
@@ -58,19 +59,17 @@ class Rss(Connector):
         full_text: int = 0,
         **fetch: Unpack[FetchKeys],
     ) -> None:
-        _check_feeds(urls=urls, paths=paths)
-        _check_least(
-            max_items=(max_items, 1),
-            full_text=(full_text, 0),
-            max_age_hours=(max_age_hours, 0),
-            refresh_seconds=(refresh_seconds, 0),
+        check_lists("Rss", urls=urls, paths=paths)
+        if not urls and not paths:
+            raise ValueError("Rss has no feed to read; give `urls` or `paths`.")
+        check_numbers("Rss", 1, max_items=max_items)
+        check_numbers(
+            "Rss", 0, full_text=full_text, max_age_hours=max_age_hours, refresh_seconds=refresh_seconds
         )
-        options = FetchOptions(**fetch)
-        options.check("Rss")
         self._urls = tuple(dict.fromkeys(check_url(url) for url in urls))
         self._paths = tuple(dict.fromkeys(paths))
         self._max_age, self._max_items, self._full_text = timedelta(hours=max_age_hours), max_items, full_text
-        self._fetcher = Fetcher(options, extra="rss")
+        self._fetcher = Fetcher(FetchOptions.of("Rss", **fetch), extra="rss")
         self._extractor = Extractor(EXTRACT_SECONDS)
         self._pages = ItemPages(Reader(self._fetcher, self._extractor, "web"), full_text)
         self._polling = FeedPolling(
@@ -173,17 +172,3 @@ class Rss(Connector):
             Hit(document=index.documents[number], score=score)
             for number, score in index.ranking.search(query.text, query.limit, keep)
         ]
-
-
-def _check_feeds(**feeds: Sequence[str]) -> None:
-    for key, value in feeds.items():
-        if isinstance(value, str):
-            raise ValueError(f"Rss.{key} {value!r} is one text; give a list.")
-    if not any(feeds.values()):
-        raise ValueError("Rss has no feed to read; give `urls` or `paths`.")
-
-
-def _check_least(**numbers: tuple[float, int]) -> None:
-    for key, (value, least) in numbers.items():
-        if not least <= value < 1e9:
-            raise ValueError(f"Rss.{key} is {value!r}; give a number of at least {least}.")
