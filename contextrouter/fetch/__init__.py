@@ -1,4 +1,5 @@
-"""Fetching over HTTP what strangers wrote: one door, through which every connector goes out.
+"""HTTP fetching of untrusted URLs: the one client of every connector, with SSRF protection, limits and an
+HTTP cache.
 
 `Fetcher` asks; `FetchOptions` says how far it may go; `Fetched` came back. A connection is made only to an
 address that was checked, and to that very address; bodies are bounded as they are decoded; credentials stay

@@ -1,4 +1,4 @@
-"""The one place that speaks HTTP: an aiohttp session whose sockets are made for checked addresses only.
+"""HTTP session, by aiohttp: its DNS resolver and sockets connect to checked addresses only.
 
 Imported when a fetcher is opened, so that nothing else loads aiohttp.
 """

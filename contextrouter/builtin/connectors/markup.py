@@ -1,4 +1,4 @@
-"""Front matter, titles and passages of Markdown, plain text and JSON lines."""
+"""Markdown parsing: front matter, titles and passages; also of plain text and JSON lines."""
 
 from __future__ import annotations
 

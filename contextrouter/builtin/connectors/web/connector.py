@@ -172,9 +172,9 @@ class Web(Connector):
         """Yield, step by step, what becomes of the page or feed at `url`: a step's name, and what is to be
         seen of it.
         """
-        from contextrouter.builtin.connectors.web.inspection import inspected
+        from contextrouter.builtin.connectors.web.inspection import inspect
 
-        async for step in inspected(self._reader, self._opened(), url):
+        async for step in inspect(self._reader, self._opened(), url):
             yield step
 
     def _opened(self) -> Threads:
