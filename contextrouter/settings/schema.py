@@ -17,7 +17,6 @@ import msgspec
 
 from contextrouter.contracts import KINDS, FilePath, Plugin, router_keys
 from contextrouter.errors import ContractError
-from contextrouter.fetch.options import FetchKeys, FetchOptions
 from contextrouter.runtime.masking import is_secret
 from contextrouter.settings.suggestions import nearest
 
@@ -77,8 +76,8 @@ def of_constructor(cls: type[Plugin], kind: str) -> dict[str, Field]:
         ) from None
     fields: dict[str, Field] = {}
     for name, parameter in parameters:
-        if parameter.kind is parameter.VAR_KEYWORD and hints.get(name) == Unpack[FetchKeys]:
-            fields |= _fetch_fields()
+        if parameter.kind is parameter.VAR_KEYWORD and (fetch := _fetch_fields(hints.get(name))):
+            fields |= fetch
             continue
         if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
             raise ContractError(
@@ -99,8 +98,12 @@ def of_constructor(cls: type[Plugin], kind: str) -> dict[str, Field]:
     return fields
 
 
-def _fetch_fields() -> dict[str, Field]:
-    """The keys of `**fetch: Unpack[FetchKeys]`; their defaults are those of FetchOptions."""
+def _fetch_fields(hint: Any) -> dict[str, Field]:
+    """The keys of `**fetch: Unpack[FetchKeys]`, with the defaults of FetchOptions; none for another hint."""
+    from contextrouter.fetch.options import FetchKeys, FetchOptions  # costs an import that few plugins need
+
+    if hint != Unpack[FetchKeys]:
+        return {}
     hints = typing.get_type_hints(FetchKeys, include_extras=True)
     defaults = of_struct(FetchOptions)
     return {name: _field(name, hint, defaults[name].default) for name, hint in hints.items()}
