@@ -198,10 +198,10 @@ def test_values_expire_and_the_least_recently_used_go_first():
     cache.put(b"b", "B", size=4, ttl=5)
     assert cache.get(b"a") == "A"
     cache.put(b"c", "C", size=4, ttl=9)
-    assert (cache.get(b"b"), cache.get(b"a"), cache.bytes, len(cache)) == (None, "A", 10, 2)
+    assert (cache.get(b"b"), cache.get(b"a"), cache.size, len(cache)) == (None, "A", 10, 2)
     now[0] = 5.0
     assert (cache.get(b"a"), cache.get(b"c")) == (None, "C")
-    assert (cache.bytes, cache.hits, cache.misses) == (5, 3, 2)
+    assert (cache.size, cache.hits, cache.misses) == (5, 3, 2)
 
 
 def test_a_value_larger_than_the_cache_is_not_kept_and_replacing_counts_once():
@@ -210,11 +210,11 @@ def test_a_value_larger_than_the_cache_is_not_kept_and_replacing_counts_once():
     assert len(cache) == 0
     cache.put(b"a", "x", size=8, ttl=5)
     cache.put(b"a", "x", size=3, ttl=5)
-    assert cache.bytes == 4
+    assert cache.size == 4
     cache.put(b"b", "x", size=3, ttl=0)
     assert len(cache) == 1
     cache.clear()
-    assert (cache.bytes, len(cache)) == (0, 0)
+    assert (cache.size, len(cache)) == (0, 0)
 
 
 class Slow:

@@ -8,30 +8,37 @@ import datetime as clock
 import socket
 import ssl
 import tracemalloc
+import typing
 from collections.abc import AsyncIterator
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
+import msgspec
 import pytest
 import trustme
 from hostile import ALLOWED, FAILING, PAGE, REDIRECTS, WORKING, Forbidden, Hostile, battlefield, send
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contextrouter.builtin.connectors.http_api import HttpApi
+from contextrouter.builtin.connectors.rss import Rss
+from contextrouter.builtin.connectors.web import Web
 from contextrouter.errors import SourceError, SourceTimeout
 from contextrouter.fetch import (
     JSON,
     PAGES,
     Fetcher,
     FetchFailed,
+    FetchKeys,
     FetchOptions,
     check_url,
     is_public,
     networks,
     robots,
 )
-from contextrouter.fetch.client import retry_after
+from contextrouter.fetch.response import retry_after
+from contextrouter.settings.schema import of_constructor
 
 
 @contextlib.asynccontextmanager
@@ -512,3 +519,28 @@ async def test_crawling_keeps_to_robots_and_asks_for_it_once(status: str, body: 
         assert hostile.hits.count("/robots.txt") == 1
         assert hostile.hits.count("/good/page") == (2 if allowed else 0)
         await fetcher.get(f"{hostile.url}/good/page")
+
+
+# Settings
+
+
+@pytest.mark.parametrize("connector", [HttpApi, Rss, Web])
+def test_a_connector_that_fetches_has_the_fetch_keys_with_the_defaults_of_fetch_options(
+    connector: type[HttpApi | Rss | Web],
+):
+    fields = of_constructor(connector, "connector")
+    types = typing.get_type_hints(FetchKeys, include_extras=True)
+    assert list(fields)[-len(types) :] == list(types)
+    assert {name: fields[name].default for name in types} == msgspec.structs.asdict(FetchOptions())
+    assert {name for name in types if fields[name].is_path} == {"ca_file", "cache_path"}
+    assert not any(fields[name].finite for name in types)
+
+
+def test_fetch_keys_and_fetch_options_have_the_same_types():
+    options = {field.name: field.type for field in msgspec.structs.fields(FetchOptions)}
+    assert options == typing.get_type_hints(FetchKeys)
+
+
+def test_a_keyword_that_is_no_fetch_key_is_refused():
+    with pytest.raises(TypeError, match="fetch_second"):
+        Rss(urls=["http://x.example"], fetch_second=1)  # type: ignore[call-arg]  # what is under test

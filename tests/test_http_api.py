@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextrouter.builtin.connectors.http_api import HttpApi
-from contextrouter.builtin.connectors.http_api.field_mapping import Mapped
+from contextrouter.builtin.connectors.http_api.field_mapping import FieldMapping
 from contextrouter.contracts import Partial
 from contextrouter.errors import SettingsError, SourceError, SourceTimeout
 from contextrouter.model import Query
@@ -280,7 +280,7 @@ async def test_items_that_cannot_be_used_are_counted_and_the_others_kept(server:
 )
 def test_any_item_is_a_document_or_a_reason(item: Any) -> None:
     everything = dict.fromkeys(("content", "updated_at", "labels", "score"), "@")
-    mapped = Mapped("", {**FIELDS, **everything, "x": "length(@)"}, "web", True)
+    mapped = FieldMapping("", {**FIELDS, **everything, "x": "length(@)"}, "web", True)
     mapped.open({})
     assert mapped.document(item, "https://example.org/")
 

@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 
 from contextrouter.builtin.connectors.pages import extraction as extract_module
 from contextrouter.builtin.connectors.pages.extraction import LONG_FEED, Extractor
-from contextrouter.builtin.connectors.pages.feed_parser import decode, parse_date, parse_feed, plain_text
-from contextrouter.builtin.connectors.rss import Rss
-from contextrouter.builtin.connectors.rss import connector as rss_module
+from contextrouter.builtin.connectors.pages.feed_parser import decode, parse_date, parse_feed
+from contextrouter.builtin.connectors.pages.html_text import plain_text
+from contextrouter.builtin.connectors.rss import Rss, feed_polling
 from contextrouter.contracts import Partial
 from contextrouter.errors import SourceError, SourceTimeout
 from contextrouter.model import Document, Period, Query
@@ -564,7 +564,7 @@ async def test_a_feed_that_failed_is_not_asked_again_at_once(server: Server, ope
 async def test_a_feed_that_failed_is_asked_again_sooner_than_one_that_answered(
     server: Server, opened: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rss_module, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(feed_polling, "RETRY_SECONDS", 0.0)
     server.answers["/feed"] = b"no feed"
     source = await opened(server.url + "/feed")
     with pytest.raises(SourceError, match="it is no feed"):
@@ -603,17 +603,17 @@ async def test_a_feed_that_fails_keeps_its_items_and_is_left_alone_twice_as_long
     source = await opened(server.url + "/feed", refresh_seconds=0)
     await ids(source)
     server.answers["/feed"] = broken
-    pauses = []
-    for _ in range(3):
+    for pause in (10, 20, 40):
+        before = time.monotonic()
         hits = await source.search(Query(text="zebra"))
+        after = time.monotonic()
         assert isinstance(hits, Partial)
         assert len(hits) == 1
         assert "status 500" in hits.reason
         assert "Its items of 0 s ago are used" in hits.reason
-        loaded = source._loaded[server.url + "/feed"]
-        pauses.append(round(loaded.again - loaded.begun))
-        source._loaded[server.url + "/feed"] = loaded._replace(again=0.0)
-    assert pauses == [10, 20, 40]
+        snapshot = source._polling.snapshots[server.url + "/feed"]
+        assert before + pause <= snapshot.next_read <= after + pause
+        source._polling.snapshots[server.url + "/feed"] = snapshot._replace(next_read=0.0)
     server.answers["/feed"] = ZEBRA
     assert not isinstance(await source.search(Query(text="zebra")), Partial)
 
@@ -629,10 +629,11 @@ async def test_a_feed_says_how_long_it_wants_to_be_left_alone(
 
     server.answers["/feed"] = refusing
     source = await opened(server.url + "/feed")
+    before = time.monotonic()
     with pytest.raises(SourceError, match=f"status {status}"):
         await ids(source)
-    loaded = source._loaded[server.url + "/feed"]
-    assert round(loaded.again - loaded.begun) == pause
+    snapshot = source._polling.snapshots[server.url + "/feed"]
+    assert before + pause <= snapshot.next_read <= time.monotonic() + pause
 
 
 async def test_a_reading_goes_on_when_who_asked_has_no_more_time(server: Server, opened: Make) -> None:

@@ -18,7 +18,7 @@ from hostile import ALLOWED, PAGE, Hostile, send
 
 from contextrouter.builtin.connectors.pages.charset import page_text
 from contextrouter.builtin.connectors.pages.extraction import Extracted, Extractor
-from contextrouter.builtin.connectors.pages.feed_parser import visible_text
+from contextrouter.builtin.connectors.pages.html_text import visible_text
 from contextrouter.builtin.connectors.web import Web
 from contextrouter.builtin.connectors.web import site_crawler as site_module
 from contextrouter.builtin.connectors.web.search_engines import SearchApi
@@ -412,7 +412,7 @@ def engine(name: str, **more: Any) -> SearchApi:
 
 
 def test_each_engine_is_asked_as_its_api_wants() -> None:
-    google = urlsplit(engine("google", fresh_days=7, domains=["a.org", "b.org"]).asked("zebra & co").url)
+    google = urlsplit(engine("google", fresh_days=7, domains=["a.org", "b.org"]).request("zebra & co").url)
     assert (google.netloc, google.path) == ("www.googleapis.com", "/customsearch/v1")
     assert parse_qs(google.query) == {
         "key": ["the-key"],
@@ -421,19 +421,19 @@ def test_each_engine_is_asked_as_its_api_wants() -> None:
         "num": ["5"],
         "dateRestrict": ["d7"],
     }
-    brave = engine("brave", fresh_days=8).asked("zebra")
+    brave = engine("brave", fresh_days=8).request("zebra")
     assert brave.headers == {"X-Subscription-Token": "the-key"}
     assert parse_qs(urlsplit(brave.url).query) == {"q": ["zebra"], "count": ["5"], "freshness": ["pm"]}
-    tavily = engine("tavily", domains=["a.org"]).asked("zebra")
+    tavily = engine("tavily", domains=["a.org"]).request("zebra")
     assert tavily.headers == {"Authorization": "Bearer the-key"}
     assert tavily.body == {"query": "zebra", "max_results": 5, "include_domains": ["a.org"]}
     searx = urlsplit(
-        engine("searxng", url="http://s.example/", domains=["a.org"], fresh_days=1).asked("zebra").url
+        engine("searxng", url="http://s.example/", domains=["a.org"], fresh_days=1).request("zebra").url
     )
     assert (searx.netloc, searx.path) == ("s.example", "/search")
     assert parse_qs(searx.query) == {"q": ["zebra site:a.org"], "format": ["json"], "time_range": ["day"]}
     body = {"text": "{query}", "top": "{limit}"}
-    custom = engine("custom", url="https://c.example/?q={query}&n={limit}", body=body).asked("a&b=c")
+    custom = engine("custom", url="https://c.example/?q={query}&n={limit}", body=body).request("a&b=c")
     assert custom.url == "https://c.example/?q=a%26b%3Dc&n=5"
     assert custom.body == {"text": "a&b=c", "top": 5}
 

@@ -1,5 +1,5 @@
-"""What was computed before: results and embeddings, in memory, on disk or in Redis; and one computation for
-many callers.
+"""Cache of results, embeddings and scores: in memory, on disk or in Redis, with a single flight for equal
+requests.
 
 `keys` says what makes two questions equal, `tiers` where answers lie, `entry` and `codec` in which form,
 `results` and `embeddings` what is kept. Values are frozen, so the object handed out is the one that is kept.

@@ -1,4 +1,4 @@
-"""From `[cache]` to tiers."""
+"""Cache configuration: makes the cache tiers that `[cache]` asks for."""
 
 from __future__ import annotations
 

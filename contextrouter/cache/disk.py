@@ -1,4 +1,5 @@
-"""The disk tier: `diskcache`, made safe. Nothing on disk can run: it neither pickles nor unpickles.
+"""Disk cache tier, by `diskcache`, made safe: nothing on disk can run, since it neither pickles nor
+unpickles.
 
 `diskcache` unpickles what lies in its folder as soon as a row says so (CVE-2025-69872), and removes whatever
 file a row names. Here a row that says either is refused, and the folder is the user's alone.

@@ -1,4 +1,4 @@
-"""Vectors kept for the next equal text."""
+"""Embedding cache: the vectors of texts, kept for the next equal text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an entry lies in an outer tier, so that only what was kept there under this very key is ever read back.
+"""Cache entry format with a checksum: only what was kept under this very key is ever read back.
 
     magic (4) · format (1) · digest (32) · expiry, seconds since 1970 (8) · length of the key (4) · key · body
 

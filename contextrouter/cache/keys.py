@@ -1,4 +1,5 @@
-"""Keys: exact encodings of everything an answer depends on. Two keys are equal only when nothing differs.
+"""Cache keys: exact encodings of everything an answer depends on. Two keys are equal only when nothing
+differs.
 
 Where an encoding cannot be exact, there is no key, and what has no key is not cached.
 """

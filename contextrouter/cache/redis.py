@@ -1,4 +1,4 @@
-"""The Redis tier: one cache for many processes and machines."""
+"""Redis cache tier: one cache for many processes and machines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers kept for the next equal question."""
+"""Result cache: answers kept for the next equal question."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ResultCache:
         self.tiers = tiers
         self._router, self._ttl = router, ttl
         self._flights: SingleFlight[Context] = SingleFlight()
-        self._spoken: tuple[date | None, Mapping[str, str] | None, bytes] = (None, None, b"")
+        self._prefix: tuple[date | None, Mapping[str, str] | None, bytes] = (None, None, b"")
 
     def key(self, request: Request, today: date, versions: Mapping[str, str] | None) -> bytes | None:
         """Everything the answer depends on; None when that cannot be told exactly, so that nothing is
@@ -36,12 +36,12 @@ class ResultCache:
         if versions is None:
             return None
         try:
-            day, known, start = self._spoken
-            if today != day or versions is not known:
+            day, last_versions, start = self._prefix
+            if today != day or versions is not last_versions:
                 start = b"".join(
                     (b"r", self._router, today.isoformat().encode(), keys.encoded(versions).encode())
                 )
-                self._spoken = (today, versions, start)
+                self._prefix = (today, versions, start)
             return start + keys.of_request(request)
         except (TypeError, ValueError, RecursionError):
             return None
@@ -56,16 +56,16 @@ class ResultCache:
         if hit is not None:
             return hit
         started = monotonic()
-        context, joined = await self._flights.run(key, until, lambda: self._found(key, compute))
-        return told(context, JOINED, monotonic() - started) if joined and not context.cached else context
+        context, joined = await self._flights.run(key, until, lambda: self._look_up(key, compute))
+        return as_hit(context, JOINED, monotonic() - started) if joined and not context.cached else context
 
-    async def _found(self, key: bytes, compute: Callable[[], Awaitable[Context]]) -> Context:
+    async def _look_up(self, key: bytes, compute: Callable[[], Awaitable[Context]]) -> Context:
         started = monotonic()
-        found = await self.tiers.fetch(key, codec.decoded)
-        if found is not None and self.tiers.outer is not None:
-            kept, left = found
+        entry = await self.tiers.fetch(key, codec.decoded)
+        if entry is not None and self.tiers.outer is not None:
+            kept, left = entry
             self._fill(key, kept, min(left, self._ttl))
-            return told(kept, self.tiers.outer.name, monotonic() - started)
+            return as_hit(kept, self.tiers.outer.name, monotonic() - started)
         context = await compute()
         if not context.degraded:
             self._fill(key, context, self._ttl)
@@ -73,14 +73,14 @@ class ResultCache:
         return context
 
     def _fill(self, key: bytes, context: Context, ttl: float) -> None:
-        self.tiers.memory.put(key, told(context, MEMORY, 0.0), size=bytes_of(context), ttl=ttl)
+        self.tiers.memory.put(key, as_hit(context, MEMORY, 0.0), size=bytes_of(context), ttl=ttl)
 
     async def aclose(self) -> None:
         """End what is being computed."""
         await self._flights.aclose()
 
 
-def told(context: Context, tier: str, elapsed: float) -> Context:
+def as_hit(context: Context, tier: str, elapsed: float) -> Context:
     """The answer as it is handed out again: it asked nobody and embedded nothing, and its trace begins with
     where it was.
     """

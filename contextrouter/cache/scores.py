@@ -1,6 +1,4 @@
-"""Scores of rerankers kept for the next equal list: models are slow, and the same documents are often found
-again.
-"""
+"""Reranker score cache: models are slow, and the same documents are often retrieved again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Equal computations at once are one computation, whoever of those that wait for it goes away."""
+"""Single flight (request coalescing): equal computations that overlap run once, whichever caller is
+cancelled.
+"""
 
 from __future__ import annotations
 

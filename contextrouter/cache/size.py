@@ -1,4 +1,4 @@
-"""About how much memory an answer holds."""
+"""Memory size estimate of an answer, which its cache entry weighs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The versions of sources, a part of every key."""
+"""Cache invalidation: the versions of sources, a part of every cache key."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Versions:
             if callable(getattr(type(source), "version", None))
         }
         self._seconds = seconds
-        self._known: dict[str, str] = {}
+        self._versions: dict[str, str] = {}
         self._silent: set[str] = set()
         self._at = -math.inf
         self._flight: SingleFlight[None] = SingleFlight()
@@ -49,11 +49,11 @@ class Versions:
                     await self._flight.run(b"", math.inf, self._ask)
             except TimeoutError:
                 pass  # what was known holds
-        return self._known if len(self._known) == len(self._sources) else None
+        return self._versions if len(self._versions) == len(self._sources) else None
 
     async def _ask(self) -> None:
         loop = asyncio.get_running_loop()
-        tasks = {name: loop.create_task(self._said(name)) for name in self._sources}
+        tasks = {name: loop.create_task(self._version(name)) for name in self._sources}
         try:
             done, late = await asyncio.wait(tasks.values(), timeout=PATIENCE)
         finally:
@@ -61,20 +61,20 @@ class Versions:
                 task.cancel()
         if late:
             await asyncio.wait(late, timeout=GRACE)
-        found = {
-            n: said
+        versions = {
+            n: version
             for n, t in tasks.items()
-            if t in done and not t.cancelled() and (said := t.result()) is not None
+            if t in done and not t.cancelled() and (version := t.result()) is not None
         }
-        self._known = {**self._known, **found}
+        self._versions = {**self._versions, **versions}
         self._at = monotonic()
 
-    async def _said(self, name: str) -> str | None:
+    async def _version(self, name: str) -> str | None:
         """What the source says; None, with a word in the log, when that is no version."""
         try:
-            said = await self._sources[name].version()
-            if not isinstance(said, str):
-                raise TypeError(f"version() returned a {type(said).__name__}")
+            version = await self._sources[name].version()
+            if not isinstance(version, str):
+                raise TypeError(f"version() returned a {type(version).__name__}")
         except Exception as error:
             if name not in self._silent:
                 self._silent.add(name)
@@ -85,7 +85,7 @@ class Versions:
                     why,
                 )
             return None
-        return said
+        return version
 
     async def aclose(self) -> None:
         """End what is running."""

@@ -1,6 +1,4 @@
-"""Memory before an outer tier. What is found outside is filled in; what fails outside is a miss, never an
-error.
-"""
+"""Cache tiers: memory first, then disk or Redis, whose failures count as misses and are never errors."""
 
 from __future__ import annotations
 
@@ -246,7 +244,7 @@ class Tiers:
         first = TierStats(
             tier="memory",
             entries=len(memory),
-            bytes=memory.bytes,
+            bytes=memory.size,
             max_bytes=memory.max_bytes,
             hits=memory.hits,
             misses=memory.misses,

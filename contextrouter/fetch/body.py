@@ -1,4 +1,4 @@
-"""Bodies, decoded piece by piece under a cap, so that no compressed body can grow past it in memory."""
+"""HTTP body decompression (gzip, deflate, brotli) under a size limit, against decompression bombs."""
 
 from __future__ import annotations
 

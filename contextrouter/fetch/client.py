@@ -1,24 +1,23 @@
-"""Fetcher: from an address to bytes, or to the reason why not, within the time there is."""
+"""HTTP client: GET and POST with redirects, retries, timeouts, robots.txt and conditional GET."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
-from contextrouter.errors import MissingDependency, SourceError, SourceTimeout
+from contextrouter.errors import MissingDependency, SourceError
 from contextrouter.fetch import robots
 from contextrouter.fetch.body import read
 from contextrouter.fetch.host_queue import Turns
 from contextrouter.fetch.http_cache import Copies, Copy
 from contextrouter.fetch.options import FetchOptions, secret_parts
+from contextrouter.fetch.response import Fetched, FetchFailed, FetchLate, Request, retry_after
+from contextrouter.fetch.robots_cache import RobotsCache
 from contextrouter.fetch.ssrf import check_url, origin
 from contextrouter.runtime.masking import mask
 from contextrouter.runtime.threads import Threads
@@ -31,60 +30,9 @@ FAST = 2.0
 """Seconds within which a failure counts as fast, and may be tried again."""
 PAUSE = 0.2
 """Seconds before the first retry where the server names none; twice as long before the next."""
-ROBOTS_SECONDS = 3_600.0
-MOST_SITES = 1_000
 _REDIRECTS = (301, 302, 303, 307, 308)
-_PASSING = (429, 502, 503, 504)
-
-
-class Fetched(NamedTuple):
-    """What came back: the address it came from after redirects, its `Content-Type`, the decoded body, and how
-    it came.
-    """
-
-    url: str
-    content_type: str
-    body: bytes
-    steps: tuple[str, ...] = ()  # one line for each exchange
-    unchanged: bool = False  # the server said that the copy from before still holds
-
-
-class _Asked(NamedTuple):
-    """What is asked for, and how."""
-
-    method: str
-    url: str
-    accept: Sequence[str]
-    headers: Mapping[str, str]
-    body: bytes | None
-    polite: bool
-    keep: bool
-
-
-class FetchFailed(SourceError):
-    """Nothing came of a fetch. `.status` is the server's, `.retry_after` the seconds it asked for; None where
-    it said neither.
-    """
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        status: int | None = None,
-        retry_after: float | None = None,
-        again: bool = False,
-    ) -> None:
-        super().__init__(message)
-        self.status, self.retry_after, self.again = status, retry_after, again
-        self.steps: tuple[str, ...] = ()
-
-
-class FetchLate(SourceTimeout):
-    """A fetch had not ended in its time. `.steps` are the exchanges made."""
-
-    def __init__(self, message: str, steps: tuple[str, ...]) -> None:
-        super().__init__(message)
-        self.steps = steps
+_UNREAD_ROBOTS = "of its site could not be read, which forbids everything until it can."
+_TRANSIENT = (429, 502, 503, 504)
 
 
 class Fetcher:
@@ -102,8 +50,7 @@ class Fetcher:
         self._turns: Turns
         self._copies = Copies(options.cache_path)
         self._disk: Threads | None = None
-        self._rules: OrderedDict[str, tuple[float, robots.Rules]] = OrderedDict()
-        self._asking: dict[str, asyncio.Lock] = {}
+        self._robots: RobotsCache
 
     async def open(self) -> None:
         """Open the session, in the running event loop, and make the cache folder."""
@@ -130,7 +77,9 @@ class Fetcher:
                     f"`cache_path` {self.options.cache_path!r} cannot be made: {error.strerror}."
                 ) from error
         self._turns = Turns(self.options.per_host, self.options.host_delay)
-        self._rules, self._asking = OrderedDict(), {}
+        self._robots = RobotsCache(
+            self.options.user_agent, lambda url, steps: self._follow_redirects(Request("GET", url), steps)
+        )
         self._wire = Wire(self.options, context, self.names)
 
     async def aclose(self) -> None:
@@ -162,7 +111,7 @@ class Fetcher:
         `accept` are the content types that are read, `headers` go to the origin of `url` alone. `polite`: as
         robots.txt of each site allows. `keep`: the body is kept, and asked for on a condition next time.
         """
-        return await self._timed(_Asked("GET", url, accept, headers or {}, None, polite, keep), deadline)
+        return await self._run(Request("GET", url, accept, headers or {}, polite=polite, keep=keep), deadline)
 
     async def post(
         self,
@@ -176,16 +125,18 @@ class Fetcher:
         """Send `body` with POST: once, whatever comes of it, and without following redirects. Raises as `get`
         does.
         """
-        return await self._timed(_Asked("POST", url, accept, headers or {}, body, False, False), deadline)
+        return await self._run(Request("POST", url, accept, headers or {}, body), deadline)
 
     async def rules(self, url: str, deadline: float | None = None) -> robots.Rules:
         """What robots.txt of the site of `url` says to us. Raises SourceTimeout."""
-        return await self._within(lambda steps: self._rules_of(check_url(url), steps), url, deadline)
+        return await self._within(lambda steps: self._robots.rules(check_url(url), steps), url, deadline)
 
-    async def _timed(self, asked: _Asked, deadline: float | None) -> Fetched:
+    async def _run(self, request: Request, deadline: float | None) -> Fetched:
         until = monotonic() + self.options.fetch_seconds
         until = until if deadline is None else min(until, deadline)
-        return await self._within(lambda steps: self._tried(asked, until, steps), asked.url, deadline)
+        return await self._within(
+            lambda steps: self._with_retries(request, until, steps), request.url, deadline
+        )
 
     async def _within(self, work: Callable[[list[str]], Awaitable[T]], url: str, deadline: float | None) -> T:
         """Do the work inside the fetch's own time and the caller's; every failure says which address it is
@@ -216,73 +167,74 @@ class Fetcher:
                 f"{self.masked(url)} could not be fetched: {self.masked(str(error))}"
             ) from error
 
-    async def _tried(self, asked: _Asked, until: float, steps: list[str]) -> Fetched:
+    async def _with_retries(self, request: Request, until: float, steps: list[str]) -> Fetched:
         """Fetch, and once more what failed fast and may work a moment later."""
         attempt = 0
         while True:
             begun = monotonic()
             try:
-                return await self._followed(asked, steps)
+                return await self._follow_redirects(request, steps)
             except FetchFailed as failed:
                 wait = failed.retry_after
                 if wait is None:
                     wait = PAUSE * 2**attempt * (1 + random.random())  # noqa: S311 - no secret hangs on it
-                last = attempt >= self.options.retries or asked.method != "GET" or not failed.again
+                last = attempt >= self.options.retries or request.method != "GET" or not failed.again
                 if last or monotonic() - begun > FAST or monotonic() + wait >= until:
                     raise
                 steps.append(f"{self.masked(str(failed))} Again in {wait:.1f} s.")
             await asyncio.sleep(wait)
             attempt += 1
 
-    async def _followed(self, asked: _Asked, steps: list[str]) -> Fetched:
-        here, seen = check_url(asked.url), set[str]()
-        home = origin(here)
+    async def _follow_redirects(self, request: Request, steps: list[str]) -> Fetched:
+        url, seen = check_url(request.url), set[str]()
+        home = origin(url)
         key = Copies.key(
-            asked.url, *map("".join, sorted(asked.headers.items())), *self.options.credentials.values()
+            request.url, *map("".join, sorted(request.headers.items())), *self.options.credentials.values()
         )
-        copy = await self._copy(key) if asked.keep else None
+        copy = await self._copy(key) if request.keep else None
         for _ in range(self.options.max_redirects + 1):
-            if here in seen:
-                raise FetchFailed(f"it redirects in a circle, to {here}.")
-            seen.add(here)
-            found = await self._exchanged(asked, here, home, copy, steps)
-            if isinstance(found, str):
-                here = found
+            if url in seen:
+                raise FetchFailed(f"it redirects in a circle, to {url}.")
+            seen.add(url)
+            outcome = await self._exchange(request, url, home, copy, steps)
+            if isinstance(outcome, str):
+                url = outcome
                 continue
-            fetched, fresh = found
-            if asked.keep and fresh is not None:
+            fetched, fresh = outcome
+            if request.keep and fresh is not None:
                 await self._keep(key, fresh)
             return fetched._replace(steps=tuple(steps))
         raise FetchFailed(f"it redirects more than {self.options.max_redirects} times.")
 
-    async def _exchanged(
-        self, asked: _Asked, here: str, home: tuple[str, str, int], copy: Copy | None, steps: list[str]
+    async def _exchange(
+        self, request: Request, url: str, home: tuple[str, str, int], copy: Copy | None, steps: list[str]
     ) -> str | tuple[Fetched, Copy | None]:
         """One exchange: the address to go on with, or what came, and what to keep of it."""
-        rules = await self._rules_of(here, steps) if asked.polite else robots.OPEN
-        if not rules.allows(here):
-            raise FetchFailed(f"robots.txt of {origin(here)[1]} does not allow it." if rules.paths else _SHUT)
-        conditions = copy.conditions() if copy is not None and copy.url == here else {}
-        headers = {"Accept": "*/*", **conditions, **self._own(asked, here, home)}
-        _, host, port = origin(here)
+        rules = await self._robots.rules(url, steps) if request.polite else robots.OPEN
+        if not rules.allows(url):
+            reason = f"of {origin(url)[1]} does not allow it." if rules.paths else _UNREAD_ROBOTS
+            raise FetchFailed(f"robots.txt {reason}")
+        conditions = copy.conditions() if copy is not None and copy.url == url else {}
+        headers = {"Accept": "*/*", **conditions, **self._private_headers(request, url, home)}
+        _, host, port = origin(url)
         begun = monotonic()
         async with (
             self._turns.turn(f"{host}:{port}", rules.delay),
-            self._sent(asked, here, headers) as answer,
+            self._send(request, url, headers) as answer,
         ):
             steps.append(
-                f"{asked.method} {self.masked(here)}: {answer.status} after"
+                f"{request.method} {self.masked(url)}: {answer.status} after"
                 f" {(monotonic() - begun) * 1000:.0f} ms"
             )
             if answer.status in _REDIRECTS:
-                return self._next(asked, here, answer)
+                return self._redirect_target(request, url, answer)
             if answer.status == 304 and copy is not None and conditions:
                 return Fetched(copy.url, copy.content_type, copy.body, unchanged=True), None
-            self._refuse(asked, answer)
+            self._refuse(request, answer)
             kind = answer.headers.get("Content-Type", "")
             body = await self._body(answer)
             steps.append(f"{len(body)} bytes of {kind or 'no stated type'}")
-            return Fetched(here, kind, body), _copy_of(here, kind, body, answer)
+            return Fetched(url, kind, body), _copy_of(url, kind, body, answer)
 
     async def _body(self, answer: Answer) -> bytes:
         try:
@@ -293,38 +245,38 @@ class Fetcher:
             raise FetchFailed(str(error)) from error
 
     @asynccontextmanager
-    async def _sent(self, asked: _Asked, here: str, headers: Mapping[str, str]) -> AsyncIterator[Answer]:
+    async def _send(self, request: Request, url: str, headers: Mapping[str, str]) -> AsyncIterator[Answer]:
         from contextrouter.fetch.http_session import WireError
 
         if self._wire is None:
             raise FetchFailed("the session was closed meanwhile.")
         try:
-            async with self._wire.exchange(asked.method, here, headers, asked.body) as answer:
+            async with self._wire.exchange(request.method, url, headers, request.body) as answer:
                 yield answer
         except WireError as error:
             raise FetchFailed(str(error), again=error.again) from error
 
-    def _own(self, asked: _Asked, here: str, home: tuple[str, str, int]) -> dict[str, str]:
-        """Credentials and the caller's headers: they go to the origin that was asked, and never along with a
+    def _private_headers(self, request: Request, url: str, home: tuple[str, str, int]) -> dict[str, str]:
+        """Credentials and the caller's headers: they go to the origin of the request, and never along with a
         redirect.
         """
-        if origin(here) != home:
+        if origin(url) != home:
             return {}
         scheme, host, port = home
         default = port == (443 if scheme == "https" else 80)
-        return {**self.options.authorization(host, port, default), **asked.headers}
+        return {**self.options.authorization(host, port, default), **request.headers}
 
-    def _next(self, asked: _Asked, here: str, answer: Answer) -> str:
-        if asked.method != "GET":
+    def _redirect_target(self, request: Request, url: str, answer: Answer) -> str:
+        if request.method != "GET":
             raise FetchFailed(
-                f"it redirects a {asked.method}, which is not followed; give the address it leads to."
+                f"it redirects a {request.method}, which is not followed; give the address it leads to."
             )
         target = answer.headers.get("Location", "")
         if not target:
             raise FetchFailed(f"it redirects (status {answer.status}) and does not say where to.")
-        return check_url(urlunsplit(urlsplit(urljoin(here, target.strip()))._replace(fragment="")))
+        return check_url(urlunsplit(urlsplit(urljoin(url, target.strip()))._replace(fragment="")))
 
-    def _refuse(self, asked: _Asked, answer: Answer) -> None:
+    def _refuse(self, request: Request, answer: Answer) -> None:
         """Raise for an answer whose body is of no use, before it is read."""
         status = answer.status
         if not 200 <= status < 300 or status == 206:
@@ -333,45 +285,16 @@ class Fetcher:
                 f"it answered with status {status}.",
                 status=status,
                 retry_after=wait,
-                again=status in _PASSING,
+                again=status in _TRANSIENT,
             )
         kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-        if kind and asked.accept and not any(_is(kind, each) for each in asked.accept):
+        if kind and request.accept and not any(_is_accepted(kind, each) for each in request.accept):
             raise FetchFailed(
-                f"its content type is {kind[:80]!r}; read are {', '.join(asked.accept)}.", status=status
+                f"its content type is {kind[:80]!r}; read are {', '.join(request.accept)}.", status=status
             )
-
-    async def _rules_of(self, url: str, steps: list[str]) -> robots.Rules:
-        """robots.txt of the site of `url`, asked once for all that wait."""
-        scheme, host, port = origin(url)
-        site = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
-        async with self._asking.setdefault(site, asyncio.Lock()):
-            known = self._rules.get(site)
-            if known is None or known[0] < monotonic():
-                rules = await self._fetched_rules(f"{site}/robots.txt", steps)
-                seconds = ROBOTS_SECONDS if not rules.closed else 60.0
-                known = self._rules[site] = (monotonic() + seconds, rules)
-                if len(self._rules) > MOST_SITES:
-                    gone, _ = self._rules.popitem(last=False)
-                    self._asking.pop(gone, None)
-        return known[1]
-
-    async def _fetched_rules(self, url: str, steps: list[str]) -> robots.Rules:
-        """RFC 9309: a site that has none allows everything, one that cannot answer forbids it."""
-        try:
-            fetched = await self._followed(_Asked("GET", url, (), {}, None, False, False), steps)
-        except FetchFailed as failed:
-            return (
-                robots.OPEN
-                if failed.status and 400 <= failed.status < 500 and failed.status != 429
-                else robots.CLOSED
-            )
-        return robots.parse(
-            fetched.body[: robots.MAX_BYTES].decode("utf-8", "replace"), self.options.user_agent
-        )
 
     async def _copy(self, key: str) -> Copy | None:
-        copy = self._copies.known(key)
+        copy = self._copies.recent(key)
         if copy is None and self._disk is not None:
             copy = await self._disk.run(self._copies.read, key)
             if copy is not None and len(copy.body) <= self.options.max_bytes:
@@ -384,10 +307,7 @@ class Fetcher:
             await self._disk.run(self._copies.write, key, copy)
 
 
-_SHUT = "robots.txt of its site could not be read, which forbids everything until it can."
-
-
-def _is(kind: str, accepted: str) -> bool:
+def _is_accepted(kind: str, accepted: str) -> bool:
     return kind.endswith(accepted) if accepted.startswith("+") else kind.startswith(accepted)
 
 
@@ -397,18 +317,3 @@ def _copy_of(url: str, kind: str, body: bytes, answer: Answer) -> Copy | None:
     if not (etag or modified) or "no-store" in answer.headers.get("Cache-Control", "").lower():
         return None
     return Copy(url=url, content_type=kind, etag=etag, modified=modified, body=body)
-
-
-def retry_after(text: str) -> float | None:
-    """The seconds that `Retry-After` asks for, given as a number or a date; None for nothing that makes
-    sense.
-    """
-    text = text.strip()
-    if text.isascii() and text.isdigit():
-        return float(text[:9])
-    try:
-        moment = parsedate_to_datetime(text)
-        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        return max(0.0, (moment - datetime.now(UTC)).total_seconds())
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return None

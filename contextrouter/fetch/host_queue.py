@@ -1,4 +1,4 @@
-"""How many exchanges one host has to bear at the same time, and how soon after one another."""
+"""Rate limit for each host: how many HTTP exchanges at the same time, and the pause between two of them."""
 
 from __future__ import annotations
 
@@ -7,47 +7,44 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from time import monotonic
 
+from contextrouter.runtime.lru import Lru
+
 MOST_HOSTS = 1_000
+"""Hosts whose pause is remembered while nobody waits for them."""
 
 
 class _Host:
-    __slots__ = ("next", "places", "users")
+    __slots__ = ("next", "slots", "users")
 
-    def __init__(self, places: int) -> None:
-        self.places, self.next, self.users = asyncio.Semaphore(places), 0.0, 0
+    def __init__(self, slots: int) -> None:
+        self.slots, self.next, self.users = asyncio.Semaphore(slots), 0.0, 0
 
 
 class Turns:
-    """The line before each host. One event loop owns it."""
+    """The queue before each host. One event loop owns it."""
 
     def __init__(self, per_host: int, delay: float) -> None:
         self._per_host, self._delay = per_host, delay
-        self._hosts: dict[str, _Host] = {}
+        self._busy: dict[str, _Host] = {}
+        self._idle: Lru[str, _Host] = Lru(MOST_HOSTS)  # each until its pause is over
 
     @asynccontextmanager
     async def turn(self, host: str, delay: float = 0.0) -> AsyncIterator[None]:
-        """Wait for a place, and for the time that lies between two beginnings; `delay` is what the host
-        itself asks for.
+        """Wait for a free slot, and for the pause between two exchanges; `delay` is what the host itself asks
+        for.
         """
-        line = self._hosts.pop(host, None) or _Host(self._per_host)
-        self._hosts[host] = line  # the last asked stand last
-        line.users += 1
+        queue = self._busy.get(host) or self._idle.pop(host) or _Host(self._per_host)
+        self._busy[host] = queue
+        queue.users += 1
         try:
-            async with line.places:
-                begin = max(monotonic(), line.next)
-                line.next = begin + max(self._delay, delay)
+            async with queue.slots:
+                begin = max(monotonic(), queue.next)
+                queue.next = begin + max(self._delay, delay)
                 if (wait := begin - monotonic()) > 0:
                     await asyncio.sleep(wait)
                 yield
         finally:
-            line.users -= 1
-            self._forget()
-
-    def _forget(self) -> None:
-        if len(self._hosts) > MOST_HOSTS:
-            idle = next(
-                (name for name, line in self._hosts.items() if not line.users and line.next <= monotonic()),
-                None,
-            )
-            if idle is not None:
-                del self._hosts[idle]
+            queue.users -= 1
+            if not queue.users:
+                del self._busy[host]
+                self._idle.put(host, queue, ttl=queue.next - monotonic())

@@ -1,18 +1,17 @@
-"""Pages that were read before, with what their server said of their version, so that they are asked for on a
-condition only.
-"""
+"""HTTP cache: bodies in memory and on disk, revalidated by conditional GET (ETag, Last-Modified)."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections import OrderedDict
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import msgspec
+
+from contextrouter.runtime.lru import Lru
 
 MEMORY_BYTES = 32_000_000
 DISK_BYTES = 500_000_000
@@ -43,8 +42,8 @@ class Copies:
 
     def __init__(self, folder: str = "") -> None:
         self._folder = Path(folder) if folder else None
-        self._kept: OrderedDict[str, Copy] = OrderedDict()
-        self._bytes = self._written = 0
+        self._recent: Lru[str, Copy] = Lru(MEMORY_BYTES)
+        self._written = 0
 
     @property
     def on_disk(self) -> bool:
@@ -61,28 +60,13 @@ class Copies:
         if self._folder is not None:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def known(self, key: str) -> Copy | None:
+    def recent(self, key: str) -> Copy | None:
         """The copy in memory."""
-        copy = self._kept.get(key)
-        if copy is not None:
-            self._kept.move_to_end(key)
-        return copy
+        return self._recent.get(key)
 
     def keep(self, key: str, copy: Copy) -> None:
-        """Keep a copy in memory; those not asked for in the longest time make room."""
-        self.forget(key)
-        if len(copy.body) <= MEMORY_BYTES:
-            self._kept[key] = copy
-            self._bytes += len(copy.body)
-        while self._bytes > MEMORY_BYTES:
-            _, oldest = self._kept.popitem(last=False)
-            self._bytes -= len(oldest.body)
-
-    def forget(self, key: str) -> None:
-        """Let go of a copy in memory."""
-        old = self._kept.pop(key, None)
-        if old is not None:
-            self._bytes -= len(old.body)
+        """Keep a copy in memory; the least recently used are evicted."""
+        self._recent.put(key, copy, weight=len(copy.url) + len(copy.body))
 
     def read(self, key: str) -> Copy | None:
         """The copy in the folder; None for none, or for one that is not whole."""
@@ -129,13 +113,13 @@ class Copies:
     def _prune(self) -> None:
         """Remove the oldest copies when the folder has grown too large."""
         assert self._folder is not None
-        found = [
+        copies = [
             (entry.stat().st_mtime, entry.stat().st_size, entry.path)
             for entry in os.scandir(self._folder)
             if entry.name.endswith(_SUFFIX)
         ]
-        size = sum(each[1] for each in found)
-        for _, bytes_, path in sorted(found):
+        size = sum(each[1] for each in copies)
+        for _, bytes_, path in sorted(copies):
             if size <= DISK_BYTES:
                 return
             os.unlink(path)

@@ -1,4 +1,4 @@
-"""The one place that speaks HTTP: an aiohttp session whose sockets are made for checked addresses only.
+"""HTTP session, by aiohttp: its DNS resolver and sockets connect to checked addresses only.
 
 Imported when a fetcher is opened, so that nothing else loads aiohttp.
 """
@@ -112,13 +112,13 @@ class _Resolver(AbstractResolver):
         return [
             ResolveResult(
                 hostname=host,
-                host=str(place[0]),
+                host=str(address[0]),
                 port=port,
-                family=int(found),
+                family=int(address_family),
                 proto=proto,
                 flags=socket.AI_NUMERICHOST,
             )
-            for found, _, proto, _, place in infos
+            for address_family, _, proto, _, address in infos
         ]
 
     async def close(self) -> None:
@@ -127,21 +127,21 @@ class _Resolver(AbstractResolver):
 
 def _guarded_socket(info: tuple[Any, ...], allowed: tuple[Network, ...]) -> socket.socket:
     """Make the socket for one resolved address, or refuse: this is the very address that is connected to."""
-    family, kind, protocol, _, place = info
-    if not is_public(str(place[0]), allowed):
+    family, kind, protocol, _, address = info
+    if not is_public(str(address[0]), allowed):
         raise PrivateAddress(
-            f"{place[0]} is not a public address; name its network in `allow_private` to fetch from it."
+            f"{address[0]} is not a public address; name its network in `allow_private` to fetch from it."
         )
     return socket.socket(family, kind, protocol)
 
 
 def _causes(error: BaseException) -> list[BaseException]:
-    found: list[BaseException] = []
-    seen: BaseException | None = error
-    while seen is not None and seen not in found:
-        found.append(seen)
-        seen = seen.__cause__ or seen.__context__
-    return found
+    causes: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and cause not in causes:
+        causes.append(cause)
+        cause = cause.__cause__ or cause.__context__
+    return causes
 
 
 def _reason(error: BaseException) -> str:
@@ -160,8 +160,8 @@ def _reason(error: BaseException) -> str:
                 f"its certificate does not hold ({each.verify_message}). `ca_file` names an authority of your"
                 " own."
             )
-    said = str(error) or type(error).__name__
-    return f"{' '.join(said.split())[:300]}."
+    message = str(error) or type(error).__name__
+    return f"{' '.join(message.split())[:300]}."
 
 
 def _again(error: BaseException) -> bool:

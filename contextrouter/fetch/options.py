@@ -1,12 +1,14 @@
-"""How far fetching may go: the keys that every connector which fetches has in its table."""
+"""HTTP fetch options (timeout, retry, size limit, credentials): keys of every connector that fetches."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Self, TypedDict, Unpack
 
 import msgspec
 
+from contextrouter.contracts import FilePath
 from contextrouter.fetch.ssrf import networks
 
 FEEDS = ("application/", "text/")
@@ -25,6 +27,25 @@ JSON = ("application/json", "+json", "text/json", "text/javascript", "applicatio
 _HEADER = re.compile(r"([A-Za-z0-9-]+): (.+)")
 
 
+class FetchKeys(TypedDict, total=False):
+    """The keywords of a connector that fetches: `**fetch: Unpack[FetchKeys]`. `FetchOptions` has their
+    defaults.
+    """
+
+    user_agent: str
+    max_bytes: int
+    fetch_seconds: float
+    max_redirects: int
+    retries: int
+    per_host: int
+    host_delay: float
+    allow_private: Sequence[str]
+    credentials: Mapping[str, str]
+    ca_file: FilePath
+    environment_proxies: bool
+    cache_path: FilePath
+
+
 class FetchOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What a connector lets its fetcher do. Times are in seconds, sizes in bytes."""
 
@@ -40,6 +61,15 @@ class FetchOptions(msgspec.Struct, frozen=True, kw_only=True):
     ca_file: str = ""
     environment_proxies: bool = False
     cache_path: str = ""
+
+    @classmethod
+    def of(cls, owner: str, **fetch: Unpack[FetchKeys]) -> Self:
+        """Return the options of a connector. Raises ValueError for what makes no sense; `owner` is its class
+        name.
+        """
+        options = cls(**fetch)
+        options.check(owner)
+        return options
 
     def check(self, owner: str) -> None:
         """Raise ValueError for what makes no sense; `owner` is the connector's class name."""
@@ -72,12 +102,12 @@ class FetchOptions(msgspec.Struct, frozen=True, kw_only=True):
         """The header that goes to one host and to no other; a key without a port is about the ports 80 and
         443.
         """
-        known = {name.lower(): value for name, value in self.credentials.items()}
-        found = known.get(f"{host}:{port}") or (known.get(host) if default_port else None)
-        if not found:
+        credentials = {name.lower(): value for name, value in self.credentials.items()}
+        value = credentials.get(f"{host}:{port}") or (credentials.get(host) if default_port else None)
+        if not value:
             return {}
-        header = _HEADER.fullmatch(found)
-        return {header[1]: header[2]} if header else {"Authorization": found}
+        header = _HEADER.fullmatch(value)
+        return {header[1]: header[2]} if header else {"Authorization": value}
 
     @property
     def secrets(self) -> tuple[str, ...]:

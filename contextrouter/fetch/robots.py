@@ -1,4 +1,4 @@
-"""robots.txt, as RFC 9309 has it: groups by product token, the longest rule wins, `*` and `$` in paths."""
+"""robots.txt parser (RFC 9309): groups by product token, the longest rule wins, `*` and `$` in paths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which addresses may be connected to, and which URLs may be asked for.
+"""SSRF protection: which IP addresses may be connected to, and which URLs may be fetched.
 
 The table follows the IANA special-purpose address registries (RFC 6890 and its successors); Python's own
 `is_global` changed its mind between releases, and knows of no metadata service.
@@ -80,12 +80,12 @@ def is_public(address: str, allowed: Sequence[Network] = ()) -> bool:
     return judged in _OPEN_6 and not any(judged in network for network in _CLOSED_6)
 
 
-def networks(given: Sequence[str], owner: str) -> tuple[Network, ...]:
+def networks(texts: Sequence[str], owner: str) -> tuple[Network, ...]:
     """Return the networks that `allow_private` names. Raises ValueError."""
-    if isinstance(given, str | bool):
-        raise ValueError(f'{owner} {given!r} is no list of networks; give one such as ["10.1.0.0/16"].')
+    if isinstance(texts, str | bool):
+        raise ValueError(f'{owner} {texts!r} is no list of networks; give one such as ["10.1.0.0/16"].')
     try:
-        return tuple(ip_network(text) for text in given)
+        return tuple(ip_network(text) for text in texts)
     except (ValueError, TypeError) as error:
         raise ValueError(
             f'{owner} holds what is no network ({error}); give one such as ["10.1.0.0/16"].'

@@ -11,7 +11,7 @@ import math
 import types
 import typing
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, Unpack, get_args, get_origin
 
 import msgspec
 
@@ -74,8 +74,11 @@ def of_constructor(cls: type[Plugin], kind: str) -> dict[str, Field]:
             f" {error}.",
             law="typed keywords",
         ) from None
-    fields = {}
+    fields: dict[str, Field] = {}
     for name, parameter in parameters:
+        if parameter.kind is parameter.VAR_KEYWORD and (fetch := _fetch_fields(hints.get(name))):
+            fields |= fetch
+            continue
         if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
             raise ContractError(
                 f"{cls.__name__}.__init__ takes *{name}; every key needs a name.", law="named keywords"
@@ -93,6 +96,17 @@ def of_constructor(cls: type[Plugin], kind: str) -> dict[str, Field]:
         default = REQUIRED if parameter.default is parameter.empty else parameter.default
         fields[name] = _field(name, hints[name], default)
     return fields
+
+
+def _fetch_fields(hint: Any) -> dict[str, Field]:
+    """The keys of `**fetch: Unpack[FetchKeys]`, with the defaults of FetchOptions; none for another hint."""
+    from contextrouter.fetch.options import FetchKeys, FetchOptions  # costs an import that few plugins need
+
+    if hint != Unpack[FetchKeys]:
+        return {}
+    hints = typing.get_type_hints(FetchKeys, include_extras=True)
+    defaults = of_struct(FetchOptions)
+    return {name: _field(name, hint, defaults[name].default) for name, hint in hints.items()}
 
 
 def _field(name: str, hint: Any, default: Any) -> Field:

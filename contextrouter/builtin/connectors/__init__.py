@@ -1,1 +1,3 @@
-"""Built-in plugins; they enter by the same entry points as anybody's."""
+"""Built-in connectors: local files, web pages, RSS feeds and HTTP APIs; they enter by entry points as any
+plugin does.
+"""

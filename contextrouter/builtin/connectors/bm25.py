@@ -1,4 +1,4 @@
-"""BM25 over a few thousand passages, in memory and in plain Python.
+"""BM25 ranking (lexical search) over a few thousand passages, in memory and in plain Python.
 
 Scores follow Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond" (2009): fields
 are weighted by counting a term in a field `weight` times (BM25F with one length for all fields). k1 = 0.9 and

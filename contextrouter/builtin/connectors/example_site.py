@@ -1,4 +1,4 @@
-"""A server on this machine, so that the examples of `web` and `http_api` work with no network."""
+"""Local HTTP server for the examples of `web` and `http_api`, which then need no network."""
 
 from __future__ import annotations
 

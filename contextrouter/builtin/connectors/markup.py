@@ -1,11 +1,11 @@
-"""Front matter, titles and passages of Markdown, plain text and JSON lines."""
+"""Markdown parsing: front matter, titles and passages; also of plain text and JSON lines."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 PASSAGE_CHARACTERS = 2_000
@@ -79,12 +79,6 @@ def as_moment(text: str) -> datetime | None:
     except ValueError:
         return None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
-def as_day(text: str) -> date | None:
-    """Return the day `text` names, or None."""
-    moment = as_moment(text)
-    return moment.date() if moment else None
 
 
 def _lines(text: str) -> Iterator[tuple[str, re.Match[str] | None]]:

@@ -1,4 +1,4 @@
-"""Texts with `{names}` in them, filled in where a request is made."""
+"""URL and text templates: fills in `{names}` where a request is made."""
 
 from __future__ import annotations
 

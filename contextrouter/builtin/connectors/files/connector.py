@@ -1,4 +1,4 @@
-"""A folder of texts and documents, searched as it is at this moment."""
+"""File connector: searches a folder of texts and documents as it is at this moment."""
 
 from __future__ import annotations
 

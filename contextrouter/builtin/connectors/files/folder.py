@@ -1,4 +1,6 @@
-"""Reads a folder of texts without leaving it: which files there are, and what each one says."""
+"""Directory walk: which files a folder holds and what each one says, without leaving it by a symbolic link
+or `..`.
+"""
 
 from __future__ import annotations
 

@@ -1,24 +1,25 @@
-"""Any JSON API: its address, what is sent, and where in the answer the documents stand, by settings alone."""
+"""HTTP API connector: any REST API with a JSON answer, by URL templates and JMESPath expressions."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from time import monotonic
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self, Unpack
 from urllib.parse import urlencode, urljoin
 
 import msgspec
 
 from contextrouter.builtin.connectors import url_template
 from contextrouter.builtin.connectors.example_site import HOST, ExampleSite
-from contextrouter.builtin.connectors.http_api.field_mapping import Mapped
+from contextrouter.builtin.connectors.http_api.field_mapping import FieldMapping
 from contextrouter.builtin.connectors.matching import matches
-from contextrouter.contracts import Connector, FilePath, Partial
+from contextrouter.builtin.connectors.option_checks import check_numbers
+from contextrouter.contracts import Connector, Partial
 from contextrouter.errors import SourceError, SourceTimeout
-from contextrouter.fetch import JSON, Fetcher, FetchOptions, check_url
+from contextrouter.fetch import JSON, Fetcher, FetchKeys, FetchOptions, check_url
 from contextrouter.model import Document, Hit, Query
 from contextrouter.runtime.threads import Threads
 
@@ -27,14 +28,14 @@ NAMES = ("query", "limit", "page", "offset", "cursor", "language")
 QUERY_CHARACTERS = 1_000
 
 
-class _Found(NamedTuple):
+class _AnswerPage(NamedTuple):
     """What one page of an answer holds."""
 
     documents: list[tuple[Document, float | None]]
     items: int  # the usable and the others
     problems: list[str]
     cursor: str
-    following: str  # the address of the next page
+    next_url: str
 
 
 class HttpApi(Connector):
@@ -68,75 +69,24 @@ class HttpApi(Connector):
         cursor: str = "",
         next_url: str = "",
         per_minute: float = 0.0,
-        user_agent: str = "contextrouter",
-        max_bytes: int = 5_000_000,
-        fetch_seconds: float = 10.0,
-        max_redirects: int = 5,
-        retries: int = 1,
-        per_host: int = 4,
-        host_delay: float = 0.0,
-        allow_private: Sequence[str] = (),
-        credentials: Mapping[str, str] = {},
-        ca_file: FilePath = "",
-        environment_proxies: bool = False,
-        cache_path: FilePath = "",
+        **fetch: Unpack[FetchKeys],
     ) -> None:
         url_template.check([url, parameters, body], NAMES, "HttpApi.url, parameters or body")
         check_url(url_template.in_url(url, dict.fromkeys(NAMES, "1")))
-        if not {"content", "title", "snippet"} & set(fields):
-            raise ValueError(
-                "HttpApi.fields says nothing of the content; give a JMESPath expression for `content`."
-            )
-        if body and method == "GET":
-            raise ValueError(
-                'HttpApi.body has no effect with method = "GET"; set "POST", or use `parameters`.'
-            )
-        for name, number, least in (
-            ("max_pages", max_pages, 1),
-            ("page_size", page_size, 1),
-            ("per_minute", per_minute, 0),
-        ):
-            if not least <= number < 1e6:
-                raise ValueError(f"HttpApi.{name} is {number!r}; give a number of at least {least}.")
-        paged = bool(url_template.names([url, parameters, body]) & {"page", "offset", "cursor"}) or bool(
-            next_url
-        )
-        if max_pages > 1 and not paged:
-            raise ValueError(
-                "HttpApi.max_pages has no effect: put {page}, {offset} or {cursor} into it, or give"
-                " `next_url`."
-            )
+        check_numbers("HttpApi", 1, max_pages=max_pages, page_size=page_size)
+        check_numbers("HttpApi", 0, per_minute=per_minute)
+        _check_effect(method, body, fields)
+        _check_pagination(max_pages, url_template.names([url, parameters, body]), next_url)
         _check_headers(headers)
-        options = FetchOptions(
-            user_agent=user_agent,
-            max_bytes=max_bytes,
-            fetch_seconds=fetch_seconds,
-            max_redirects=max_redirects,
-            retries=retries,
-            per_host=per_host,
-            host_delay=host_delay,
-            allow_private=allow_private,
-            credentials=credentials,
-            ca_file=ca_file,
-            environment_proxies=environment_proxies,
-            cache_path=cache_path,
-        )
-        options.check("HttpApi")
-        self._url, self._method, self._parameters, self._headers, self._body = (
-            url,
-            method,
-            parameters,
-            headers,
-            body,
-        )
-        self._mapped = Mapped(results, fields, document_kind, markup)
+        self._url, self._method, self._parameters = url, method, parameters
+        self._headers, self._body = headers, body
+        self._mapping = FieldMapping(results, fields, document_kind, markup)
         self._pagination = {name: text for name, text in (("cursor", cursor), ("next_url", next_url)) if text}
         self._max_pages, self._size, self._first = max_pages, page_size, first_page
         self._pause = 60.0 / per_minute if per_minute else 0.0
         self._free = 0.0  # when the next request may be made
-        self._fetcher = Fetcher(
-            options, extra="http", secrets=[value for value in headers.values() if len(value) >= 12]
-        )
+        secrets = [value for value in headers.values() if len(value) >= 12]
+        self._fetcher = Fetcher(FetchOptions.of("HttpApi", **fetch), extra="http", secrets=secrets)
         self._threads: Threads | None = None
         self._example: ExampleSite | None = None
         self.default_queries = 1
@@ -159,7 +109,7 @@ class HttpApi(Connector):
         """Compile the expressions and open the session. Raises MissingDependency, SettingsError for what is
         no expression.
         """
-        self._mapped.open(self._pagination)
+        self._mapping.open(self._pagination)
         if self._example is not None:
             self._fetcher.names = await self._example.open()
         await self._fetcher.open()
@@ -181,12 +131,12 @@ class HttpApi(Connector):
         threads = self._opened()
         if not query.text.strip() or query.limit < 1:
             return []
-        found: dict[str, tuple[Document, float | None]] = {}
+        usable: dict[str, tuple[Document, float | None]] = {}
         problems: list[str] = []
-        cursor, following = "", ""
+        cursor, next_url = "", ""
         for number in range(self._max_pages):
             values = {
-                "query": self._asked(query.text),
+                "query": _one_line(query.text),
                 "limit": min(self._size, query.limit) if self._max_pages == 1 else self._size,
                 "page": self._first + number,
                 "offset": number * self._size,
@@ -194,32 +144,29 @@ class HttpApi(Connector):
                 "language": query.language or "",
             }
             try:
-                page = await self._page(values, following, query.deadline, threads)
+                page = await self._page(values, next_url, query.deadline, threads)
             except SourceError as error:
-                if not found:
+                if not usable:
                     raise
                 problems.append(f"Page {number + 1}: {error}")
                 break
             problems += page.problems
-            before = len(found)
+            before = len(usable)
             for document, score in page.documents:
                 if matches(document, query):
-                    found.setdefault(document.id, (document, score))
-            cursor, following = page.cursor, page.following
-            if (
-                len(found) >= query.limit
-                or self._over(page)
-                or (page.documents and len(found) == before and number)
-            ):
+                    usable.setdefault(document.id, (document, score))
+            cursor, next_url = page.cursor, page.next_url
+            nothing_new = number and page.documents and len(usable) == before
+            if len(usable) >= query.limit or self._is_last(page) or nothing_new:
                 break
         self.problems = problems
-        hits = _in_order(list(found.values())[: query.limit])
+        hits = _in_order(list(usable.values())[: query.limit])
         return Partial(hits, " ".join(problems[:10])) if problems else hits
 
-    def _over(self, page: _Found) -> bool:
-        """Whether there are no more pages."""
+    def _is_last(self, page: _AnswerPage) -> bool:
+        """Whether no page follows."""
         if "next_url" in self._pagination:
-            return not page.following
+            return not page.next_url
         if "cursor" in self._pagination:
             return not page.cursor
         return page.items < self._size
@@ -229,16 +176,11 @@ class HttpApi(Connector):
             raise SourceError("HttpApi is not open; call `await open()` first.")
         return self._threads
 
-    def _asked(self, text: str) -> str:
-        return " ".join(text.encode("utf-8", "replace").decode().replace("\0", " ").split())[
-            :QUERY_CHARACTERS
-        ]
-
     async def _page(
-        self, values: Mapping[str, Any], following: str, deadline: float | None, threads: Threads
-    ) -> _Found:
-        await self._turn(deadline)
-        url = following or self._address(values)
+        self, values: Mapping[str, Any], next_url: str, deadline: float | None, threads: Threads
+    ) -> _AnswerPage:
+        await self._wait_for_rate_limit(deadline)
+        url = next_url or self._address(values)
         if self._method == "GET":
             fetched = await self._fetcher.get(url, accept=JSON, headers=self._headers, deadline=deadline)
         else:
@@ -247,7 +189,7 @@ class HttpApi(Connector):
             fetched = await self._fetcher.post(url, body, accept=JSON, headers=headers, deadline=deadline)
         return await threads.run(self._read, fetched.body, fetched.url)
 
-    async def _turn(self, deadline: float | None) -> None:
+    async def _wait_for_rate_limit(self, deadline: float | None) -> None:
         """Wait until `per_minute` allows another request. Raises SourceTimeout when that is not before the
         deadline.
         """
@@ -263,35 +205,38 @@ class HttpApi(Connector):
 
     def _address(self, values: Mapping[str, Any]) -> str:
         url = url_template.in_url(self._url, values)
-        given = {name: str(url_template.filled(text, values)) for name, text in self._parameters.items()}
-        parameters = urlencode({name: value for name, value in given.items() if value})
+        texts = {name: str(url_template.filled(text, values)) for name, text in self._parameters.items()}
+        parameters = urlencode({name: text for name, text in texts.items() if text})
         return f"{url}{'&' if '?' in url else '?'}{parameters}" if parameters else url
 
-    def _read(self, body: bytes, url: str) -> _Found:
+    def _read(self, body: bytes, url: str) -> _AnswerPage:
         """What one answer holds. Runs in a thread. Raises SourceError."""
         shown = self._fetcher.masked(url)
         try:
             answer = msgspec.json.decode(body.decode("utf-8-sig", "replace"))
         except (msgspec.DecodeError, RecursionError) as error:
             raise SourceError(f"{shown} answered with what is no JSON ({error}).") from None
-        items = self._mapped.items(answer)
+        items = self._mapping.items(answer)
         if items is None:
             raise SourceError(
                 f"{shown} has no list of items where `results` says; its answer begins {body[:80]!r}."
             )
-        made = [self._mapped.document(item, url) for item in items]
-        bad = [each for each in made if isinstance(each, str)]
+        results = [self._mapping.document(item, url) for item in items]
+        bad = [result for result in results if isinstance(result, str)]
         problems = (
             [f"{shown}: {len(bad)} of {len(items)} items were left out; the first: {bad[0]}"] if bad else []
         )
-        cursor = self._mapped.find("cursor", answer) if "cursor" in self._pagination else ""
-        following = self._mapped.find("next_url", answer) if "next_url" in self._pagination else ""
-        documents = [each for each in made if not isinstance(each, str)]
-        return _Found(
-            documents, len(items), problems, str(cursor or ""), self._following(url, following, problems)
+        cursor = self._mapping.find("cursor", answer) if "cursor" in self._pagination else ""
+        target = self._mapping.find("next_url", answer) if "next_url" in self._pagination else ""
+        return _AnswerPage(
+            [result for result in results if not isinstance(result, str)],
+            len(items),
+            problems,
+            str(cursor or ""),
+            self._next_url(url, target, problems),
         )
 
-    def _following(self, url: str, target: Any, problems: list[str]) -> str:
+    def _next_url(self, url: str, target: Any, problems: list[str]) -> str:
         """The address of the next page; one of another origin is refused, since the headers are for this
         one.
         """
@@ -310,11 +255,33 @@ class HttpApi(Connector):
         return absolute
 
 
-def _in_order(found: Sequence[tuple[Document, float | None]]) -> list[Hit]:
+def _one_line(text: str) -> str:
+    """The words of a question, without what no URL can carry."""
+    text = text.encode("utf-8", "replace").decode().replace("\0", " ")
+    return " ".join(text.split())[:QUERY_CHARACTERS]
+
+
+def _in_order(scored: Sequence[tuple[Document, float | None]]) -> list[Hit]:
     """Hits in the API's order; its scores only where they say the same."""
-    scores = [score for _, score in found if score is not None and math.isfinite(score)]
-    usable = len(scores) == len(found) and all(high >= low for high, low in itertools.pairwise(scores))
-    return [Hit(document=document, score=score if usable else None) for document, score in found]
+    scores = [score for _, score in scored if score is not None and math.isfinite(score)]
+    usable = len(scores) == len(scored) and all(high >= low for high, low in itertools.pairwise(scores))
+    return [Hit(document=document, score=score if usable else None) for document, score in scored]
+
+
+def _check_effect(method: str, body: Mapping[str, Any], fields: Mapping[str, str]) -> None:
+    if not {"content", "title", "snippet"} & set(fields):
+        raise ValueError(
+            "HttpApi.fields says nothing of the content; give a JMESPath expression for `content`."
+        )
+    if body and method == "GET":
+        raise ValueError('HttpApi.body has no effect with method = "GET"; set "POST", or use `parameters`.')
+
+
+def _check_pagination(max_pages: int, names: Collection[str], next_url: str) -> None:
+    if max_pages > 1 and not next_url and not {"page", "offset", "cursor"} & set(names):
+        raise ValueError(
+            "HttpApi.max_pages has no effect: put {page}, {offset} or {cursor} into it, or give `next_url`."
+        )
 
 
 def _check_headers(headers: Mapping[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""From the items of a JSON answer to documents, by JMESPath expressions that the settings give."""
+"""JMESPath field mapping: makes documents of the items of a JSON answer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from hashlib import sha256
 from typing import Any
 from urllib.parse import urljoin
 
-from contextrouter.builtin.connectors.pages.feed_parser import parse_date, plain_text
+from contextrouter.builtin.connectors.pages.feed_parser import parse_date
+from contextrouter.builtin.connectors.pages.html_text import plain_text
 from contextrouter.errors import MissingDependency, SettingsError
 from contextrouter.fetch import check_url
 from contextrouter.model import Document
@@ -17,10 +18,9 @@ from contextrouter.model import Document
 SNIPPET_CHARACTERS = 200
 TEXTS = ("content", "id", "url", "title", "snippet", "language")
 LISTS = ("labels", "keywords")
-OTHERS = ("updated_at", "score")
 
 
-class Mapped:
+class FieldMapping:
     """The expressions of one connector. `fields` that no document has become metadata."""
 
     def __init__(self, results: str, fields: Mapping[str, str], kind: str, markup: bool) -> None:
@@ -65,8 +65,8 @@ class Mapped:
         """The items of an answer; None when there is no list where one should be. A single object is a list
         of one.
         """
-        found = self.find("results", answer)
-        return found if isinstance(found, list) else [found] if isinstance(found, Mapping) else None
+        items = self.find("results", answer)
+        return items if isinstance(items, list) else [items] if isinstance(items, Mapping) else None
 
     def document(self, item: Any, source: str) -> tuple[Document, float | None] | str:
         """The document of one item with its score, or why there is none."""
@@ -89,7 +89,7 @@ class Mapped:
             or url
             or sha256(f"{texts['title']}\0{content}".encode("utf-8", "replace")).hexdigest()
         )
-        made = Document(
+        document = Document(
             content=content,
             id=id_,
             url=url,
@@ -104,7 +104,7 @@ class Mapped:
             metadata={name: value for name, value in values.items() if value is not None},
         )
         number = float(score) if isinstance(score, int | float) and not isinstance(score, bool) else None
-        return made, number
+        return document, number
 
 
 def _text(value: Any) -> str:
@@ -118,10 +118,10 @@ def _text(value: Any) -> str:
 
 
 def _texts(value: Any) -> tuple[str, ...]:
-    given: Sequence[Any] = value if isinstance(value, list) else [value]
+    values: Sequence[Any] = value if isinstance(value, list) else [value]
     return tuple(
         dict.fromkeys(
-            str(each) for each in given if isinstance(each, str | int | float) and str(each).strip()
+            str(each) for each in values if isinstance(each, str | int | float) and str(each).strip()
         )
     )
 

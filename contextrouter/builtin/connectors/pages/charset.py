@@ -1,4 +1,6 @@
-"""The text of a web page by what its bytes, its server or itself say of its characters."""
+"""Character set detection (charset, encoding) of a web page: by its byte order mark, HTTP header, meta
+element or bytes.
+"""
 
 from __future__ import annotations
 

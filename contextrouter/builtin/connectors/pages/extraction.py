@@ -19,7 +19,8 @@ from typing import Any, BinaryIO, cast
 import msgspec
 
 from contextrouter.builtin.connectors.pages import extraction_worker
-from contextrouter.builtin.connectors.pages.feed_parser import Feed, parse_feed, plain_text
+from contextrouter.builtin.connectors.pages.feed_parser import Feed, parse_feed
+from contextrouter.builtin.connectors.pages.html_text import plain_text
 from contextrouter.errors import MissingDependency
 from contextrouter.runtime.threads import Threads
 

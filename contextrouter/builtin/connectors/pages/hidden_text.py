@@ -1,4 +1,4 @@
-"""Which styles hide a text from the readers of a page: hidden text is a way of prompt injection."""
+"""Hidden text detection: CSS styles that hide text from readers, a way of prompt injection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One web page: fetched, decoded, read, cut into passages; or the reason why not."""
+"""Web page reader: fetches, decodes and extracts one page and cuts it into passages, or says why not."""
 
 from __future__ import annotations
 

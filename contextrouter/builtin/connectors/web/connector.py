@@ -1,28 +1,26 @@
-"""The web: pages that are given, found in a sitemap, or on a site; or those that a search engine finds."""
+"""Web connector: ranks the pages of a site, sitemap or crawl, or of a web search engine, by BM25."""
 
 from __future__ import annotations
 
-import asyncio
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from time import monotonic
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, Unpack
 
 from contextrouter.builtin.connectors.example_site import ExampleSite
+from contextrouter.builtin.connectors.option_checks import check_lists, check_numbers
 from contextrouter.builtin.connectors.pages.extraction import Extractor
 from contextrouter.builtin.connectors.pages.page_reader import Page, Passages, Reader
-from contextrouter.builtin.connectors.web.search_engines import Result, SearchApi
+from contextrouter.builtin.connectors.web.result_pages import ResultPages
+from contextrouter.builtin.connectors.web.search_engines import SearchApi
 from contextrouter.builtin.connectors.web.site_crawler import Site
-from contextrouter.contracts import Connector, FilePath, Partial
-from contextrouter.errors import SourceError, SourceTimeout
-from contextrouter.fetch import Fetcher, FetchOptions, check_url
+from contextrouter.contracts import Connector, Partial
+from contextrouter.errors import SourceError
+from contextrouter.fetch import Fetcher, FetchKeys, FetchOptions
 from contextrouter.model import Document, Hit, Query
 from contextrouter.runtime.threads import Threads
 
 MARGIN = 0.1
 """Share of the time left that is kept for ranking what has come."""
-KEPT_PAGES = 200
 
 
 class Web(Connector):
@@ -38,6 +36,11 @@ class Web(Connector):
     `page_passages` of one page are returned at most; `extract_seconds` is the time for reading one. The other
     keys are those of every connector that fetches. `.problems` says what was left out last, and why.
     """
+
+    _results: ResultPages | None = None  # with `search`
+    _threads: Threads | None = None
+    _pool: tuple[int, Passages] | None = None  # of the site's pages, and their generation
+    _example: ExampleSite | None = None
 
     def __init__(
         self,
@@ -59,50 +62,18 @@ class Web(Connector):
         page_passages: int = 3,
         document_kind: str = "web",
         extract_seconds: float = 5.0,
-        user_agent: str = "contextrouter",
-        max_bytes: int = 5_000_000,
-        fetch_seconds: float = 10.0,
-        max_redirects: int = 5,
-        retries: int = 1,
-        per_host: int = 4,
-        host_delay: float = 0.0,
-        allow_private: Sequence[str] = (),
-        credentials: Mapping[str, str] = {},
-        ca_file: FilePath = "",
-        environment_proxies: bool = False,
-        cache_path: FilePath = "",
+        **fetch: Unpack[FetchKeys],
     ) -> None:
-        _check_lists(urls=urls, sitemaps=sitemaps, allowed_domains=allowed_domains)
-        _check_ways(bool(urls or sitemaps), search, crawl_depth)
-        _check_numbers(
-            crawl_depth=(crawl_depth, 0),
-            max_pages=(max_pages, 1),
-            max_results=(max_results, 1),
-            fresh_days=(fresh_days, 0),
-            page_passages=(page_passages, 1),
-            refresh_seconds=(refresh_seconds, 0),
-            extract_seconds=(extract_seconds, 0.1),
-        )
-        options = FetchOptions(
-            user_agent=user_agent,
-            max_bytes=max_bytes,
-            fetch_seconds=fetch_seconds,
-            max_redirects=max_redirects,
-            retries=retries,
-            per_host=per_host,
-            host_delay=host_delay,
-            allow_private=allow_private,
-            credentials=credentials,
-            ca_file=ca_file,
-            environment_proxies=environment_proxies,
-            cache_path=cache_path,
-        )
-        options.check("Web")
-        self._fetcher = Fetcher(options, extra="web", secrets=(search_key,))
+        check_lists("Web", urls=urls, sitemaps=sitemaps, allowed_domains=allowed_domains)
+        _check_mode(bool(urls or sitemaps), search, crawl_depth)
+        check_numbers("Web", 0, fresh_days=fresh_days)
+        check_numbers("Web", 1, max_results=max_results, page_passages=page_passages)
+        check_numbers("Web", 0.1, extract_seconds=extract_seconds)
+        self._fetcher = Fetcher(FetchOptions.of("Web", **fetch), extra="web", secrets=(search_key,))
         self._extractor = Extractor(extract_seconds)
         self._reader = Reader(self._fetcher, self._extractor, document_kind)
-        self._api = (
-            SearchApi(
+        if search:
+            api = SearchApi(
                 search,
                 url=search_url,
                 key=search_key,
@@ -113,29 +84,12 @@ class Web(Connector):
                 max_results=max_results,
                 fresh_days=fresh_days,
             )
-            if search
-            else None
-        )
+            self._results = ResultPages(api, self._reader, refresh_seconds, fresh_days)
+            self.default_queries = 1
         self._site = Site(
-            self._reader,
-            list(map(check_url, urls)),
-            list(map(check_url, sitemaps)),
-            depth=crawl_depth,
-            max_pages=max_pages,
-            refresh=refresh_seconds,
-            domains=allowed_domains,
+            self._reader, urls, sitemaps, allowed_domains, crawl_depth, max_pages, refresh_seconds
         )
-        self.default_queries = 1 if search else None
-        self._refresh, self._per_page, self._fresh = (
-            refresh_seconds,
-            page_passages,
-            timedelta(days=fresh_days),
-        )
-        self._threads: Threads | None = None
-        self._known: OrderedDict[str, Page] = OrderedDict()
-        self._pool: tuple[int, Passages] | None = None
-        self._example: ExampleSite | None = None
-        self.problems: list[str] = []
+        self._per_page = page_passages
 
     @classmethod
     def example(cls) -> Self:
@@ -143,6 +97,11 @@ class Web(Connector):
         web = cls(urls=ExampleSite.urls, allow_private=["127.0.0.1/32"])
         web._example = ExampleSite()
         return web
+
+    @property
+    def problems(self) -> list[str]:
+        """All that the last reading left out, and why."""
+        return (self._results or self._site).problems
 
     async def open(self) -> None:
         """Open the session; no page is fetched yet. Raises MissingDependency."""
@@ -163,14 +122,15 @@ class Web(Connector):
         if self._threads is not None:
             self._threads.close()
         self._threads, self._pool = None, None
-        self._known.clear()
+        if self._results is not None:
+            self._results.clear()
 
     async def ping(self) -> None:
         """Raise SourceError when no page can be read; a search API is not asked, since a search costs
         money.
         """
         self._opened()
-        if self._api is None:
+        if self._results is None:
             await self._site.current(None)
 
     async def search(self, query: Query) -> Sequence[Hit]:
@@ -183,27 +143,24 @@ class Web(Connector):
             if query.deadline is None
             else query.deadline - MARGIN * max(0.0, query.deadline - monotonic())
         )
-        if self._api is None:
+        if self._results is None:
             pages, missing = await self._site.current(until)
-            self.problems = self._site.problems
-            pool = await self._pooled(threads, pages)
+            pool = await self._site_pool(threads, pages)
+            hits = await threads.run(pool.best, query, self._per_page)
         else:
-            pages, missing = await self._searched(self._api, query, until, threads)
+            pages, missing = await self._results.search(query, until, threads)
             pool = await threads.run(Passages, pages)
-        hits = await threads.run(pool.best, query, self._per_page)
-        if not hits and self._api is not None:
-            hits = pool.first(query)
+            hits = await threads.run(pool.best, query, self._per_page) or pool.first(query)
         return Partial(hits, " ".join(missing[:10])) if missing else hits
 
     async def crawl(self) -> AsyncIterator[Document]:
         """Yield every page, whole; raises SourceError at the end when some could not be read."""
         self._opened()
-        if self._api is not None:
+        if self._results is not None:
             raise SourceError(
                 "Web with `search` has no list of pages to ingest; give `urls` or `sitemaps` instead."
             )
         pages, missing = await self._site.current(None)
-        self.problems = self._site.problems
         for document in {
             page.document.id: page.document for page in pages if page.document is not None
         }.values():
@@ -215,9 +172,9 @@ class Web(Connector):
         """Yield, step by step, what becomes of the page or feed at `url`: a step's name, and what is to be
         seen of it.
         """
-        from contextrouter.builtin.connectors.web.inspection import inspected
+        from contextrouter.builtin.connectors.web.inspection import inspect
 
-        async for step in inspected(self._reader, self._opened(), url):
+        async for step in inspect(self._reader, self._opened(), url):
             yield step
 
     def _opened(self) -> Threads:
@@ -225,72 +182,14 @@ class Web(Connector):
             raise SourceError("Web is not open; call `await open()` first.")
         return self._threads
 
-    async def _pooled(self, threads: Threads, pages: list[Page]) -> Passages:
+    async def _site_pool(self, threads: Threads, pages: list[Page]) -> Passages:
         generation = self._site.generation
         if self._pool is None or self._pool[0] != generation:
             self._pool = (generation, await threads.run(Passages, pages))
         return self._pool[1]
 
-    async def _searched(
-        self, api: SearchApi, query: Query, until: float | None, threads: Threads
-    ) -> tuple[list[Page], list[str]]:
-        """The pages that the engine finds, in its order, and what is missing of them. Raises SourceError when
-        all are.
-        """
-        if not query.text.strip() or query.limit < 1:
-            return [], []
-        results = await api.results(query.text, self._fetcher, threads, until)
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._page(result, until, threads)) for result in results]
-        pages = [task.result() for task in tasks]
-        oldest = datetime.now(UTC) - self._fresh
-        stale = [page.url for page in pages if self._fresh and _before(page, oldest)]
-        missing = [page.problem for page in pages if page.problem]
-        self.problems = [page.problem or page.skipped for page in pages if page.problem or page.skipped]
-        self.problems += [f"{self._fetcher.masked(url)} is older than `fresh_days`." for url in stale]
-        if missing and all(page.problem for page in pages):
-            late = all(page.late for page in pages)
-            raise (SourceTimeout if late else SourceError)(" ".join(missing[:10]))
-        return [page for page in pages if page.document is not None and page.url not in stale], missing
 
-    async def _page(self, result: Result, until: float | None, threads: Threads) -> Page:
-        """One result's page, read before or now."""
-        known = self._known.get(result.url)
-        if known is not None and monotonic() - known.read < self._refresh:
-            return known
-        try:
-            async with asyncio.timeout(None if until is None else until - monotonic()):
-                page = await self._reader.read(result.url, threads, known=known, deadline=until)
-        except TimeoutError:
-            shown = self._fetcher.masked(result.url)
-            return Page(
-                result.url, monotonic(), problem=f"{shown} was not read before the deadline.", late=True
-            )
-        if page.document is not None and not page.document.title:
-            titled = tuple(passage.replace(title=result.title) for passage in page.passages)
-            page = page._replace(document=page.document.replace(title=result.title), passages=titled)
-        if not page.problem:
-            self._known[result.url] = page
-            while len(self._known) > KEPT_PAGES:
-                self._known.popitem(last=False)
-        return page
-
-
-def _before(page: Page, oldest: datetime) -> bool:
-    return (
-        page.document is not None
-        and page.document.updated_at is not None
-        and page.document.updated_at < oldest
-    )
-
-
-def _check_lists(**lists: Sequence[str]) -> None:
-    for key, given in lists.items():
-        if isinstance(given, str):
-            raise ValueError(f"Web.{key} {given!r} is one text; give a list.")
-
-
-def _check_ways(pages: bool, search: str, depth: int) -> None:
+def _check_mode(pages: bool, search: str, depth: int) -> None:
     if pages and search:
         raise ValueError(
             "Web has both pages (`urls`, `sitemaps`) and `search`; give one, and the other in a table of its"
@@ -300,9 +199,3 @@ def _check_ways(pages: bool, search: str, depth: int) -> None:
         raise ValueError("Web has nothing to read; give `urls`, `sitemaps` or `search`.")
     if search and depth:
         raise ValueError("Web.crawl_depth has no effect with `search`; take it out.")
-
-
-def _check_numbers(**given: tuple[float, float]) -> None:
-    for name, (value, least) in given.items():
-        if not least <= value < 1e9:
-            raise ValueError(f"Web.{name} is {value!r}; give a number of at least {least}.")

@@ -1,4 +1,4 @@
-"""What the router sees of one page or feed, step by step."""
+"""Inspection of one web page or feed: robots.txt, fetch and extraction, step by step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ITEMS = 500
 SHOWN_ITEMS = 5
 
 
-async def inspected(reader: Reader, threads: Threads, url: str) -> AsyncIterator[tuple[str, str]]:
+async def inspect(reader: Reader, threads: Threads, url: str) -> AsyncIterator[tuple[str, str]]:
     """Yield a step's name and what is to be seen of it. Raises SourceError at the end when nothing came of
     it.
     """

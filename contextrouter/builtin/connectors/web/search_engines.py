@@ -1,4 +1,6 @@
-"""Search engines with an API: how each is asked, and where in its answer the results stand."""
+"""Web search engine APIs (SearXNG, Google, Brave, Tavily): their requests and the results in their
+answers.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ class Result(NamedTuple):
     title: str
 
 
-class Asked(NamedTuple):
+class SearchRequest(NamedTuple):
     """A request to a search API: POST when there is a body."""
 
     url: str
@@ -111,18 +113,18 @@ class SearchApi:
         self, query: str, fetcher: Fetcher, threads: Threads, deadline: float | None
     ) -> list[Result]:
         """Ask; return the results that may be used, best first. Raises SourceError."""
-        asked = self.asked(query)
-        if asked.body is None:
+        request = self.request(query)
+        if request.body is None:
             fetched = await fetcher.get(
-                asked.url, accept=JSON, headers=asked.headers, deadline=deadline, keep=False
+                request.url, accept=JSON, headers=request.headers, deadline=deadline, keep=False
             )
         else:
-            headers = {"Content-Type": "application/json", **asked.headers}
-            body = msgspec.json.encode(asked.body)
-            fetched = await fetcher.post(asked.url, body, accept=JSON, headers=headers, deadline=deadline)
+            headers = {"Content-Type": "application/json", **request.headers}
+            body = msgspec.json.encode(request.body)
+            fetched = await fetcher.post(request.url, body, accept=JSON, headers=headers, deadline=deadline)
         return await threads.run(self._read, fetched, fetcher)
 
-    def asked(self, query: str) -> Asked:
+    def request(self, query: str) -> SearchRequest:
         """The request for one query."""
         query = " ".join(query.encode("utf-8", "replace").decode().split())[:400]
         limit = min(self._max, _MOST.get(self._engine, self._max))
@@ -130,7 +132,7 @@ class SearchApi:
         words = f"{query} ({sites})" if len(self._domains) > 1 else f"{query} {sites}".strip()
         if self._engine == "custom":
             values = {"query": query, "limit": limit, "days": self._days or "", "key": self._key}
-            return Asked(
+            return SearchRequest(
                 url_template.in_url(self._url, values),
                 {},
                 url_template.filled(self._body, values) if self._body else None,
@@ -139,19 +141,21 @@ class SearchApi:
             body = {"query": query, "max_results": limit, "include_domains": list(self._domains)}
             if self._days:
                 body |= {"topic": "news", "days": self._days}
-            return Asked(self._url, {"Authorization": f"Bearer {self._key}"}, body)
+            return SearchRequest(self._url, {"Authorization": f"Bearer {self._key}"}, body)
         if self._engine == "brave":
             fresh = {"freshness": _span(self._days, ("pd", "pw", "pm", "py"))} if self._days else {}
-            return Asked(
+            return SearchRequest(
                 _with(self._url, {"q": words, "count": limit, **fresh}), {"X-Subscription-Token": self._key}
             )
         if self._engine == "google":
             fresh = {"dateRestrict": f"d{self._days}"} if self._days else {}
-            return Asked(
+            return SearchRequest(
                 _with(self._url, {"key": self._key, "cx": self._id, "q": words, "num": limit, **fresh}), {}
             )
         fresh = {"time_range": _span(self._days, ("day", "week", "month", "year"))} if self._days else {}
-        return Asked(_with(self._url.rstrip("/") + "/search", {"q": words, "format": "json", **fresh}), {})
+        return SearchRequest(
+            _with(self._url.rstrip("/") + "/search", {"q": words, "format": "json", **fresh}), {}
+        )
 
     def _read(self, fetched: Fetched, fetcher: Fetcher) -> list[Result]:
         """The results in an answer, without those that no page can be fetched of. Runs in a thread."""
@@ -168,12 +172,12 @@ class SearchApi:
             raise SourceError(
                 f"{where} has no list of results at {at!r}; say in `search_fields` where they stand."
             )
-        found: dict[str, Result] = {}
+        results: dict[str, Result] = {}
         for item in listed:
             url, title = _at(item, self._fields["url"]), _at(item, self._fields["title"])
             if isinstance(url, str) and self._usable(url):
-                found.setdefault(url, Result(url, title if isinstance(title, str) else ""))
-        return list(found.values())[: self._max]
+                results.setdefault(url, Result(url, title if isinstance(title, str) else ""))
+        return list(results.values())[: self._max]
 
     def _usable(self, url: str) -> bool:
         try:

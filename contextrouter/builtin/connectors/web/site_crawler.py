@@ -1,6 +1,4 @@
-"""The pages of a site: given addresses, those of sitemaps, and what they lead to within bounds; read again
-when it is time.
-"""
+"""Web crawler: reads given URLs, those of sitemaps, and the links behind them within bounds."""
 
 from __future__ import annotations
 
@@ -12,6 +10,7 @@ from html import unescape
 from time import monotonic
 from urllib.parse import urljoin, urlsplit
 
+from contextrouter.builtin.connectors.option_checks import check_numbers
 from contextrouter.builtin.connectors.pages.page_reader import Page, Reader
 from contextrouter.errors import SourceError, SourceTimeout
 from contextrouter.fetch import check_url
@@ -43,16 +42,20 @@ class Site:
         reader: Reader,
         urls: Sequence[str],
         sitemaps: Sequence[str],
-        *,
+        domains: Sequence[str],
         depth: int,
         max_pages: int,
         refresh: float,
-        domains: Sequence[str],
     ) -> None:
-        self._reader, self._urls, self._sitemaps = reader, tuple(dict.fromkeys(urls)), tuple(sitemaps)
+        check_numbers("Web", 0, crawl_depth=depth, refresh_seconds=refresh)
+        check_numbers("Web", 1, max_pages=max_pages)
+        self._reader, self._domains = reader, tuple(domains)
+        self._urls, self._sitemaps = (
+            tuple(dict.fromkeys(map(check_url, urls))),
+            tuple(map(check_url, sitemaps)),
+        )
         self._depth, self._max_pages, self._refresh = depth, max_pages, refresh
         self._hosts = {urlsplit(url).netloc.lower() for url in (*urls, *sitemaps)}
-        self._domains = tuple(domains)
         self._threads: Threads | None = None
         self._task: asyncio.Task[None] | None = None
         self._pages: dict[str, Page] = {}

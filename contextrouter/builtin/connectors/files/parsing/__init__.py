@@ -1,1 +1,3 @@
-"""Files of all common forms to text, by libraries; what is broken or encrypted is a reason, not a failure."""
+"""Document parsing: PDF, Word, Excel, PowerPoint, HTML and text files to plain text or Markdown; a broken
+file gives a reason.
+"""

@@ -1,4 +1,4 @@
-"""Which media type a file has: by its suffix, or by how it begins."""
+"""Media type (MIME type) detection: by a file's suffix, or by its first bytes."""
 
 from __future__ import annotations
 

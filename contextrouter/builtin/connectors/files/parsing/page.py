@@ -1,4 +1,4 @@
-"""HTML and feeds to Markdown: by what reads pages of the web, and by the reader of feeds."""
+"""HTML files and feed files to Markdown, by the readers of web pages and of feeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a parser makes of a file, and how it says that it cannot."""
+"""Result of parsing a file: its text, or the reason why it cannot be parsed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PDF to paragraphs, by pdfminer: the text boxes that its layout analysis finds, page by page."""
+"""PDF text extraction, by pdfminer: the text boxes of its layout analysis, page by page."""
 
 from __future__ import annotations
 

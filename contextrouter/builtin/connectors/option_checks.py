@@ -1,0 +1,19 @@
+"""Validation of constructor keywords: numbers with a minimum, and lists."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def check_lists(owner: str, **lists: Sequence[str]) -> None:
+    """Raise ValueError for a text in place of a list; `owner` is the connector's class name."""
+    for name, value in lists.items():
+        if isinstance(value, str):
+            raise ValueError(f"{owner}.{name} {value!r} is one text; give a list.")
+
+
+def check_numbers(owner: str, least: float, **numbers: float) -> None:
+    """Raise ValueError for a number below `least`, or one without bound."""
+    for name, value in numbers.items():
+        if not least <= value < 1e9:
+            raise ValueError(f"{owner}.{name} is {value!r}; give a number of at least {least}.")
