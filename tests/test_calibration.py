@@ -52,7 +52,7 @@ def calibrated(
     """The note, and for each leg the scores by content."""
     pool = dedupe(lists)
     named = sources or {ranked.source: Fixed([]) for ranked in lists}
-    note = Calibration(pool, Rag(**rag), named, said, vectors=asked).add()  # type: ignore[arg-type]
+    note = Calibration(pool, Rag(**rag), named, said, vectors=asked).add()  # type: ignore[arg-type]  # settings of many types
     added = [ranked for ranked in pool.lists if ranked.source == "calibrated"]
     return note, {r.leg: {h.document.content: h.score or 0.0 for h in r.hits} for r in added}
 

@@ -8,7 +8,7 @@ import pytest
 
 from contextrouter import ContextRouter, Fact, Plan, SettingsError
 from contextrouter.builtin.stages.gate import Gate
-from contextrouter.pipeline.facts import distinct_facts
+from contextrouter.pipeline.deduplication import distinct_facts
 from contextrouter.testing import Facts, Fixed
 
 ONE = {"rag": {"token_budget": 0, "max_graph_facts": 3}}

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from operator import attrgetter
 from typing import Any
 
-from contextrouter.model import Document, RankedList
+from contextrouter.model import Document, Fact, RankedList
 from contextrouter.pipeline.candidates import Candidates
 
 
@@ -84,3 +85,22 @@ _KEYS: dict[str, Callable[[Document], Any]] = {
     "id": lambda document: ("id", document.id) if document.id else None,
     "title": lambda document: ("title", document.title.casefold()) if document.title else None,
 }
+
+
+def distinct_facts(facts: Sequence[Fact], limit: int) -> tuple[list[Fact], list[Fact]]:
+    """Return one of each fact, at most `limit`, and those beyond; a fact's validity is part of what it says.
+
+    Facts keep the order of their source, which knows best how well they fit. The sources take turns, in the
+    order of the settings: the first of each, the second of each, and so on.
+    """
+    by_source: dict[str, list[Fact]] = {}
+    for fact in facts:
+        by_source.setdefault(fact.source, []).append(fact)
+    distinct: dict[Any, Fact] = {}
+    for turn in zip_longest(*by_source.values()):
+        for fact in turn:
+            if fact is not None:
+                says = (fact.subject, fact.predicate, fact.object, fact.valid_from, fact.valid_to)
+                distinct.setdefault(says, fact)
+    ordered = list(distinct.values())
+    return ordered[:limit], ordered[limit:]

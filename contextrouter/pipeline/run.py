@@ -11,10 +11,9 @@ from contextrouter.model import Context, Fact, Harvest, Intent, Plan, Request, S
 from contextrouter.pipeline.assembly import Assembled, assemble
 from contextrouter.pipeline.candidates import Candidates
 from contextrouter.pipeline.deadline import Deadline
-from contextrouter.pipeline.deduplication import dedupe
+from contextrouter.pipeline.deduplication import dedupe, distinct_facts
 from contextrouter.pipeline.engine import Engine
 from contextrouter.pipeline.envelopes import Ranking, split
-from contextrouter.pipeline.facts import distinct_facts
 from contextrouter.pipeline.fan_out import fan_out
 from contextrouter.pipeline.fusion import fuse
 from contextrouter.pipeline.interpretation import failures, interpret
