@@ -166,7 +166,9 @@ class _Scale:
             low, high = ranked.score_range or (min(scores), max(scores))
             self.low, self.high = float(low), float(high)
             self.spread = self.high - self.low
-            self.by_rank = not (isfinite(self.spread) and all(map(isfinite, scores)))
+            self.by_rank = not (
+                isfinite(self.spread) and (isfinite(sum(scores)) or all(map(isfinite, scores)))
+            )
         except (TypeError, ValueError, OverflowError):
             self.by_rank = True
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain, zip_longest
 
 from contextrouter.model import Envelope
@@ -52,13 +53,23 @@ class _List:
     def add_to(self, scores: list[float] | dict[int, float], weight: float, rag: Rag) -> None:
         """Add what the list, with this weight, gives to each of its documents."""
         if rag.hybrid_fusion == "rrf":
-            for rank, number in enumerate(self.row, 1):
+            for number, share in zip(self.row, _reciprocal(weight, rag.rrf_k, len(self.row)), strict=False):
                 if number is not None:
-                    scores[number] += weight / (rag.rrf_k + rank)
+                    scores[number] += share
         else:
             for number, value in zip(self.row, self.normalized(), strict=True):
                 if number is not None:
                     scores[number] += weight * value
+
+
+def _reciprocal(weight: float, k: float, size: int) -> tuple[float, ...]:
+    """Return what the ranks from 1 to `size`, or further, of a list of this weight give."""
+    return _shares(weight, k, 1 << size.bit_length())
+
+
+@lru_cache(maxsize=64)
+def _shares(weight: float, k: float, size: int) -> tuple[float, ...]:
+    return tuple([weight / (k + rank) for rank in range(1, size + 1)])
 
 
 def fuse(
