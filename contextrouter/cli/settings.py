@@ -14,7 +14,7 @@ from contextrouter.router import ContextRouter
 from contextrouter.runtime.masking import is_secret, mask
 from contextrouter.runtime.registry import Registry
 from contextrouter.settings import TABLES, Instance, Settings, schema
-from contextrouter.settings.checking import NAMED, SECTIONS
+from contextrouter.settings.sections import NAMED, SECTIONS
 
 DEFAULTED = "default"
 

@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from contextrouter.contracts import KINDS, FilePath
 from contextrouter.errors import Problem
+from contextrouter.settings.problems import located, origin_of
 
 Weight = Annotated[float, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=0)]
@@ -84,6 +85,11 @@ class Rag(msgspec.Struct, frozen=True, kw_only=True):
     def queries(self) -> int:
         """How many queries are made of a question."""
         return self.max_retrieval_queries if self.use_enhancements and self.enable_multi_query else 1
+
+    @property
+    def providers(self) -> tuple[str, ...] | None:
+        """Names of the providers that run; None: all that are defined."""
+        return (self.provider,) if isinstance(self.provider, str) else self.provider
 
     def runs(self, switch: str) -> bool:
         """Whether what has this switch is on; what has none always is."""
@@ -376,14 +382,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """A problem with the value at a dotted key, and where that, or the nearest table around it, was
         set.
         """
-        at, origin = key, self.origins.get(key, "")
-        while at and not origin:
-            at = at.rpartition(".")[0]
-            origin = self.origins.get(at, "")
-        file, _, line = origin.rpartition(":")
-        if line.isdigit():
-            return Problem(message, key=key, file=file, line=int(line))
-        return Problem(message, key=key, file="" if origin == "call" else origin)
+        origin = origin_of(self.origins, key)
+        return located("" if origin == "call" else origin, key, message)
 
     def instances(self, kind: str) -> Mapping[str, Instance]:
         """The instances of one kind, by name."""
