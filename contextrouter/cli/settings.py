@@ -37,13 +37,13 @@ def settings(settings: options.SettingsPath = options.DEFAULT, as_json: options.
     if as_json:
         terminal.print_json(values)
         return OK
-    made = terminal.table(
+    table = terminal.table(
         {"header": "key", "overflow": "fold"}, {"header": "value", "overflow": "fold"}, "origin"
     )
     for value in values:
         style = "dim" if value.origin == DEFAULTED else ""
-        terminal.row(made, value.key, _shown(value.value), value.origin, style=style)
-    terminal.show(made, indent=0)
+        terminal.row(table, value.key, _shown(value.value), value.origin, style=style)
+    terminal.show(table, indent=0)
     return OK
 
 
