@@ -16,6 +16,7 @@ from contextrouter.errors import ContractError, MissingDependency, PluginError, 
 from contextrouter.runtime.masking import mask
 from contextrouter.runtime.registry import Registry
 from contextrouter.settings import GIVEN, Instance, Settings
+from contextrouter.settings.switches import check_switch
 
 log = logging.getLogger("contextrouter")
 
@@ -87,6 +88,8 @@ class Instances:
                     f" {KINDS[instance.kind].__name__}.",
                     law="kind",
                 )
+            if isinstance(plugin, Stage):
+                check_switch(plugin, f"stage {instance.name!r}")
             return plugin
         if instance.use == GIVEN:
             raise SettingsError(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from contextrouter.contracts import KINDS, Plugin
+from contextrouter.contracts import KINDS, Plugin, Stage
 from contextrouter.errors import (
     ContextRouterError,
     ContractError,
@@ -28,6 +28,7 @@ from contextrouter.errors import (
     SettingsError,
 )
 from contextrouter.settings import Instance, schema
+from contextrouter.settings.switches import check_switch
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -198,6 +199,8 @@ class Registry:
                 plugin=use,
                 kind=kind,
             )
+        if issubclass(cls, Stage):
+            check_switch(cls, f"stage plugin {use!r}")
         schema.of_constructor(cls, kind)
         return cls
 

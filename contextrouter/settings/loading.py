@@ -33,6 +33,7 @@ from contextrouter.settings.sections import (
     plugin_folders,
     section,
 )
+from contextrouter.settings.switches import check_rerankers
 from contextrouter.settings.values import TABLES, Settings
 
 PluginsAt = Callable[[Sequence[Path]], PluginSchemas]
@@ -104,6 +105,7 @@ def _check(settings: Settings, declared: Declared, problems: Problems) -> None:
     check_repeated(settings, problems)
     check_rag(settings.rag, problems)
     check_disabled_sources(settings, problems)
+    check_rerankers(settings, problems)
     check_access_keys(settings, problems)
     check_access_key_names(settings, declared, problems)
     check_chat(settings, declared, problems)

@@ -40,7 +40,7 @@ class Rag(msgspec.Struct, frozen=True, kw_only=True):
     # What makes answers better at a price; without it what withholds still runs.
     use_enhancements: bool = True  # all of these, and every stage but gate, quality and floor
     enable_multi_query: bool = True
-    enable_reranker: bool = True  # stages `centrality`
+    enable_reranker: bool = True  # stages `centrality`, and no other reranker
     enable_multidoc: bool = True  # stages `neighbours`
     enable_cross_encoder: bool = True
     enable_fewshot: bool = True  # [chat] examples
@@ -92,8 +92,8 @@ class Rag(msgspec.Struct, frozen=True, kw_only=True):
         return (self.provider,) if isinstance(self.provider, str) else self.provider
 
     def runs(self, switch: str) -> bool:
-        """Whether what has this switch is on; what has none always is."""
-        return not switch or (self.use_enhancements and bool(getattr(self, switch, True)))
+        """Whether the stages with this switch run; without a switch they always do."""
+        return not switch or (self.use_enhancements and bool(getattr(self, switch)))
 
     def quota(self, kind: str) -> tuple[str, int]:
         """The quota that documents of `kind` share, and its size."""
