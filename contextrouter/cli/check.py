@@ -10,9 +10,8 @@ import msgspec
 
 from contextrouter.cli import options, terminal
 from contextrouter.cli.exit_codes import NOTHING, OK, command
-from contextrouter.contracts import Embedder, Plugin
+from contextrouter.contracts import Embedder, Plugin, SupportsModel
 from contextrouter.router import ContextRouter
-from contextrouter.runtime.lifecycle import SupportsModel
 from contextrouter.runtime.masking import mask
 
 _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red")}

@@ -9,9 +9,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, cast
 
-from contextrouter.contracts import KINDS, Embedder, FactSource, Generator, Interpreter, Plugin, Source, Stage
+from contextrouter.contracts import (
+    KINDS,
+    Embedder,
+    FactSource,
+    Generator,
+    Interpreter,
+    Plugin,
+    Source,
+    Stage,
+    SupportsModel,
+)
 from contextrouter.errors import ContractError, MissingDependency, PluginError, Problem, SettingsError
 from contextrouter.runtime.masking import mask
 from contextrouter.runtime.registry import Registry
@@ -36,19 +46,6 @@ _TOGETHER = (
 )  # opened at once, in turn
 
 Key = tuple[str, str]
-
-
-@runtime_checkable
-class SupportsModel(Protocol):
-    """A store that notes which embedder's model filled it, and refuses the vectors of another."""
-
-    embedder: str | None
-
-    async def embedded_by(self, model: str, dimensions: int) -> None:
-        """Say whose vectors come from now on, and how long they are. Raises SourceError when others filled
-        the store.
-        """
-        ...
 
 
 class Instances:

@@ -19,6 +19,7 @@ class Gate(Stage):
     """
 
     switch = ""
+    withholds_facts = True
 
     def __init__(
         self,
