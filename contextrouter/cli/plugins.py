@@ -53,7 +53,7 @@ def show(
 ) -> int:
     """Show a plugin: what it does, and the keys of its table with types and defaults."""
     registry = _registry(settings)
-    lines = _named(registry, name)
+    lines = _lines_of(registry, name)
     descriptions = [_description(registry, line) for line in lines]
     if as_json:
         terminal.print_json(descriptions)
@@ -82,8 +82,8 @@ def check(
         lines = [line for line in registry.listed() if line.origin == file.name]
     else:
         registry = _registry(settings)
-        lines = _named(registry, name)
-    verdicts = [plugin_verdicts.judged(registry, line) for line in lines]
+        lines = _lines_of(registry, name)
+    verdicts = [plugin_verdicts.judge(registry, line) for line in lines]
     if as_json:
         terminal.print_json(verdicts)
     else:
@@ -107,7 +107,7 @@ class _OneFile(Registry):
         return {self._path.stem: self._path}
 
 
-def _named(registry: Registry, name: str) -> list[Listed]:
+def _lines_of(registry: Registry, name: str) -> list[Listed]:
     """The plugins of that name, of any kind. Raises PluginNotFound."""
     listed = registry.listed()
     lines = [line for line in listed if line.name == name]

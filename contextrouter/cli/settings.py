@@ -42,7 +42,7 @@ def settings(settings: options.SettingsPath = options.DEFAULT, as_json: options.
     )
     for value in values:
         style = "dim" if value.origin == DEFAULTED else ""
-        terminal.row(table, value.key, _shown(value.value), value.origin, style=style)
+        terminal.row(table, value.key, _text(value.value), value.origin, style=style)
     terminal.show(table, indent=0)
     return OK
 
@@ -92,21 +92,21 @@ def _value(key: str, value: Any, settings: Settings) -> Value:
             (where for at, where in settings.origins.items() if at.startswith(f"{key}.")), DEFAULTED
         )
     return Value(
-        key=key, value=_masked(value, is_secret(key.rpartition(".")[2]), settings.secrets), origin=origin
+        key=key, value=_mask_value(value, is_secret(key.rpartition(".")[2]), settings.secrets), origin=origin
     )
 
 
-def _masked(value: Any, secret: bool, secrets: tuple[str, ...]) -> Any:
+def _mask_value(value: Any, secret: bool, secrets: tuple[str, ...]) -> Any:
     if isinstance(value, Mapping):
         return {
-            str(key): _masked(item, secret or is_secret(str(key)), secrets) for key, item in value.items()
+            str(key): _mask_value(item, secret or is_secret(str(key)), secrets) for key, item in value.items()
         }
     if isinstance(value, list | tuple):
-        return [_masked(item, secret, secrets) for item in value]
+        return [_mask_value(item, secret, secrets) for item in value]
     if isinstance(value, str):
         return "***" if value and secret else mask(value, secrets)
     return value
 
 
-def _shown(value: Any) -> str:
+def _text(value: Any) -> str:
     return "–" if value is None else msgspec.json.encode(value, enc_hook=str).decode()

@@ -155,8 +155,8 @@ class Reranker(Stage):
         full = [e for e in envelopes if e.document.content.strip()]
         if not full:
             return list(envelopes)
-        made = partial(context.scores, self) if context.scores else self.score
-        scores = await made(context.intent.question, [e.document for e in full])
+        score = partial(context.scores, self) if context.scores else self.score
+        scores = await score(context.intent.question, [e.document for e in full])
         if len(scores) != len(full):
             raise ValueError(f"score() returned {len(scores)} scores for {len(full)} documents.")
         if not all(map(isfinite, scores)):

@@ -121,7 +121,7 @@ class Instances:
         if key in self._building:
             circle = " -> ".join(name for _, name in [*self._building[self._building.index(key) :], key])
             message = f"it names itself in a circle: {circle}. Take one of the names away."
-            raise SettingsError([self._located(instance, message)])
+            raise SettingsError([self._problem(instance, message)])
         self._building.append(key)
         try:
             for option, kind in instance.references.items():
@@ -130,7 +130,7 @@ class Instances:
         except (SettingsError, PluginError) as error:
             if isinstance(error, SettingsError) and all(problem.key for problem in error.problems):
                 raise  # its place is known
-            raise SettingsError([self._located(instance, str(error))]) from error
+            raise SettingsError([self._problem(instance, str(error))]) from error
         finally:
             self._building.pop()
 
@@ -144,7 +144,7 @@ class Instances:
         elif other == ("embedder", "default"):
             self._add_default_embedder()
 
-    def _located(self, instance: Instance, message: str) -> Problem:
+    def _problem(self, instance: Instance, message: str) -> Problem:
         key = f"{instance.kind}s.{instance.name}"
         return self.settings.problem(key, mask(message.removeprefix(f"{key}: "), self.settings.secrets))
 

@@ -64,11 +64,11 @@ def read_instances(tables: Tables, tree: Mapping[str, Any]) -> dict[str, dict[st
             if instance is not None:
                 of_table[name] = instance
         for name in tables.by_hand.get(kind, ()):
-            of_table.setdefault(name, _made_by_hand(kind, name))
+            of_table.setdefault(name, _by_hand(kind, name))
     return instances
 
 
-def _made_by_hand(kind: str, name: str) -> Instance:
+def _by_hand(kind: str, name: str) -> Instance:
     return Instance(kind=kind, name=name, use=GIVEN, keys=keys_of(kind)())
 
 
@@ -82,19 +82,19 @@ def _instance(tables: Tables, table: str, name: str, value: Any) -> Instance | N
         if "use" in value:
             message = f"{kind} {name!r} is made by hand, so this names nothing. Take it away."
             problems.add((*key, "use"), message)
-        return _checked(tables, kind, name, GIVEN, value, {})
+        return _from_table(tables, kind, name, GIVEN, value, {})
     use = value.get("use", name)
     if not isinstance(use, str):
         problems.add((*key, "use"), "the name of a registered plugin is expected.")
         return None
-    return _registered(tables, kind, name, use, value)
+    return _from_plugin(tables, kind, name, use, value)
 
 
 def _not_allowed(name: str) -> str:
     return f"name {name!r} is not allowed; use small letters, digits and underscores, a letter first."
 
 
-def _registered(tables: Tables, kind: str, name: str, use: str, value: Mapping[str, Any]) -> Instance | None:
+def _from_plugin(tables: Tables, kind: str, name: str, use: str, value: Mapping[str, Any]) -> Instance | None:
     """An instance of a registered plugin, its table checked against the plugin's own constructor."""
     key, problems = (f"{kind}s", name), tables.reading.problems
     try:
@@ -111,10 +111,10 @@ def _registered(tables: Tables, kind: str, name: str, use: str, value: Mapping[s
     if fields is None:  # its package is missing, which open() says; its keys cannot be checked
         own = schema.of_struct(keys_of(kind))
         fields = {option: schema.Field(type=Any, default=None) for option in value if option not in own}
-    return _checked(tables, kind, name, use, value, fields)
+    return _from_table(tables, kind, name, use, value, fields)
 
 
-def _checked(
+def _from_table(
     tables: Tables, kind: str, name: str, use: str, value: Mapping[str, Any], fields: schema.Schema
 ) -> Instance:
     key, origins = (f"{kind}s", name), tables.reading.problems.origins
@@ -131,7 +131,7 @@ def _checked(
 
 def add_listed(tables: Tables, settings: Settings, declared: Mapping[str, Collection[str]]) -> Settings:
     """Add the instances that a list names without a table: a registered plugin with its defaults."""
-    for kind, name, key in _listed(settings):
+    for kind, name, key in _names_in_lists(settings):
         table = f"{kind}s"
         instances = settings.instances(kind)
         if name in declared[kind] or name in instances:
@@ -141,13 +141,13 @@ def add_listed(tables: Tables, settings: Settings, declared: Mapping[str, Collec
             message = unknown(f"{name!r} names no {kind}", name, names, "Known")
             tables.reading.problems.add(key, message)
             continue
-        instance = _registered(tables, kind, name, name, {})
+        instance = _from_plugin(tables, kind, name, name, {})
         if instance is not None:
             settings = msgspec.structs.replace(settings, **{table: {**instances, name: instance}})
     return settings
 
 
-def _listed(settings: Settings) -> Iterator[tuple[str, str, Key]]:
+def _names_in_lists(settings: Settings) -> Iterator[tuple[str, str, Key]]:
     """Kind, name and key of every instance that a list names."""
     rag = settings.rag
     lists: list[tuple[str, Sequence[str], Key]] = [
@@ -178,7 +178,7 @@ def with_given(settings: Settings, given: Mapping[str, Mapping[str, Plugin]]) ->
             problem = _clash(settings, given, kind, name)
             if problem is not None:
                 problems.append(problem)
-            instances.setdefault(name, _made_by_hand(kind, name))
+            instances.setdefault(name, _by_hand(kind, name))
         if plugins:
             changes[f"{kind}s"] = instances
     if problems:

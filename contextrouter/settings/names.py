@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextrouter.settings.problems import Key, Problems, dotted
+from contextrouter.settings.problems import Key, Problems, dotted_key
 from contextrouter.settings.values import CALIBRATED, TABLES, Settings
 
 
@@ -65,4 +65,4 @@ def check_repeated(settings: Settings, problems: Problems) -> None:
         ]
         if len(fresh) > 1:
             message = f"has freshness several times ({', '.join(fresh)}): age counts as often. Keep one."
-            problems.warn(f"{dotted(key)} {message}")
+            problems.warn(f"{dotted_key(key)} {message}")

@@ -10,7 +10,7 @@ from contextrouter.runtime.masking import mask
 Key = tuple[str | int, ...]
 
 
-def dotted(key: Key) -> str:
+def dotted_key(key: Key) -> str:
     """A key as settings files write it: `rag.rrf_k`."""
     return ".".join(map(str, key))
 
@@ -24,7 +24,7 @@ def origin_of(origins: Mapping[str, str], key: str, root: str = "") -> str:
     return root
 
 
-def located(origin: str, key: str, message: str) -> Problem:
+def problem_at(origin: str, key: str, message: str) -> Problem:
     """A problem with the value at a dotted key that was set at `origin`, such as "settings.toml:4"."""
     file, _, line = origin.rpartition(":")
     if line.isdigit():
@@ -49,11 +49,11 @@ class Problems:
 
     def origin(self, key: Key) -> str:
         """Where the value at `key`, or the nearest table around it, was set."""
-        return origin_of(self.origins, dotted(key), self.root)
+        return origin_of(self.origins, dotted_key(key), self.root)
 
     def add(self, key: Key, message: str) -> None:
         """Note that the value at `key` is wrong."""
-        self._problems.append(located(self.origin(key), dotted(key), message))
+        self._problems.append(problem_at(self.origin(key), dotted_key(key), message))
 
     def add_unlocated(self, message: str) -> None:
         """Note a problem that no single value has."""

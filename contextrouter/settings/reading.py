@@ -13,7 +13,7 @@ import tomli
 
 from contextrouter.errors import Problem, SettingsError
 from contextrouter.runtime.masking import is_secret
-from contextrouter.settings.problems import Key, Problems, dotted
+from contextrouter.settings.problems import Key, Problems, dotted_key
 from contextrouter.settings.suggestions import nearest
 from contextrouter.settings.toml_locations import locate
 
@@ -33,7 +33,7 @@ class Reading:
     def parse(self, source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(source, Mapping):
             self.file = ""
-            tree: dict[str, Any] = _copied(source)
+            tree: dict[str, Any] = _plain(source)
             self._mark(tree, (), "call")
             return tree
         path = Path(source)
@@ -56,12 +56,12 @@ class Reading:
             raise SettingsError([Problem(f"not valid TOML: {message}.", file=self.file, line=at)]) from None
         self.problems.root = f"{self.file}:1"
         for key, line in locate(text).items():
-            self.problems.origins[dotted(key)] = f"{self.file}:{line}"
+            self.problems.origins[dotted_key(key)] = f"{self.file}:{line}"
         return tree
 
     def _mark(self, value: Any, key: Key, origin: str) -> None:
         if key:
-            self.problems.origins[dotted(key)] = origin
+            self.problems.origins[dotted_key(key)] = origin
         if isinstance(value, dict):
             for name, inner in value.items():
                 self._mark(inner, (*key, name), origin)
@@ -82,9 +82,9 @@ class Reading:
             self._put(tree, key, _from_text(raw), f"environment variable {variable}")
 
     def add_overrides(self, tree: dict[str, Any], overrides: Mapping[str, Any]) -> None:
-        """Lay call arguments over everything: nested tables, or dotted (or `__`-joined) names."""
+        """Lay call arguments over everything: nested tables, or dotted_key (or `__`-joined) names."""
         for name, value in overrides.items():
-            self._put(tree, tuple(re.split(r"\.|__", name)), _copied(value), "call")
+            self._put(tree, tuple(re.split(r"\.|__", name)), _plain(value), "call")
 
     def _put(self, tree: dict[str, Any], key: tuple[str, ...], value: Any, origin: str) -> None:
         if isinstance(value, dict) and not (len(key) > 1 and value == {}):
@@ -97,12 +97,12 @@ class Reading:
             inner = table.setdefault(name, {})
             if not isinstance(inner, dict):
                 self.problems.add_unlocated(
-                    f"{origin} sets a key below {dotted(key[: index + 1])}, which is not a table."
+                    f"{origin} sets a key below {dotted_key(key[: index + 1])}, which is not a table."
                 )
                 return
             table = inner
         table[key[-1]] = value
-        self.problems.origins[dotted(key)] = origin
+        self.problems.origins[dotted_key(key)] = origin
 
     def resolve(self, value: Any, key: Key, secret: bool = False) -> Any:
         """Put in `${NAME}` from the environment, and for secrets `file:PATH`; remember both as secrets."""
@@ -143,12 +143,12 @@ class Reading:
         return value
 
 
-def _copied(value: Any) -> Any:
+def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {str(k): _copied(v) for k, v in value.items()}
+        return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, msgspec.Struct):
-        return _copied(msgspec.structs.asdict(value))
-    return [_copied(v) for v in value] if isinstance(value, list | tuple | set | frozenset) else value
+        return _plain(msgspec.structs.asdict(value))
+    return [_plain(v) for v in value] if isinstance(value, list | tuple | set | frozenset) else value
 
 
 def _from_text(raw: str) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from contextrouter.settings.problems import Key, Problems, dotted
+from contextrouter.settings.problems import Key, Problems, dotted_key
 from contextrouter.settings.suggestions import unknown
 from contextrouter.settings.values import TABLES, Settings
 
@@ -80,4 +80,4 @@ def check_disabled_sources(settings: Settings, problems: Problems) -> None:
             if len(disabled) == len(names):
                 problems.add(key, f"{sentence}, so nothing is left to ask. Enable it, or name another.")
             else:
-                problems.warn(f"{dotted(key)}: {sentence}; the others are asked.")
+                problems.warn(f"{dotted_key(key)}: {sentence}; the others are asked.")

@@ -139,10 +139,10 @@ def convert(value: Any, field: Field) -> Any:
         allowed = choices(field.type)
         if allowed:
             hint = did_you_mean(value, map(str, allowed)) if isinstance(value, str) else ""
-            message = (
-                f"{_shown(value)} is not allowed.{hint} Allowed values: {', '.join(map(repr, allowed))}."
-            )
-            raise ValueError(message) from None
+            listed = ", ".join(map(repr, allowed))
+            raise ValueError(
+                f"{_description(value)} is not allowed.{hint} Allowed values: {listed}."
+            ) from None
         shown = "" if field.secret or isinstance(value, dict | list) else f", not {value!r}"
         raise ValueError(message[0].lower() + message[1:] + shown + ".") from None
     except TypeError as error:
@@ -155,7 +155,7 @@ def _finite(value: Any) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
 
 
-def _shown(value: Any) -> str:
+def _description(value: Any) -> str:
     return repr(value) if isinstance(value, str | int | float | bool) else f"a {type(value).__name__}"
 
 

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from contextrouter.settings import schema
-from contextrouter.settings.problems import Key, Problems, dotted
+from contextrouter.settings.problems import Key, Problems, dotted_key
 from contextrouter.settings.reading import Reading
 from contextrouter.settings.suggestions import unknown
 from contextrouter.settings.values import (
@@ -55,7 +55,7 @@ def check_top_level(tree: dict[str, Any], problems: Problems) -> None:
 def is_table(key: Key, value: Any, problems: Problems) -> bool:
     """Whether `value` is a table; what is not is noted."""
     if not isinstance(value, dict):
-        problems.add(key, f"a table is expected: write [{dotted(key)}].")
+        problems.add(key, f"a table is expected: write [{dotted_key(key)}].")
     return isinstance(value, dict)
 
 

@@ -33,7 +33,7 @@ def check_sources(settings: Settings, sources: Sources) -> Settings:
     silent = [
         name
         for name, source in sources.items()
-        if isinstance(source, Source) and not _asked(settings, name, source)
+        if isinstance(source, Source) and not _searchable_legs(settings, name, source)
     ]
     if silent and len(silent) == len(lists) and not problems:
         message = (
@@ -45,14 +45,14 @@ def check_sources(settings: Settings, sources: Sources) -> Settings:
         raise SettingsError(problems)
     if not silent:
         return settings
-    said = [
+    warnings = [
         f"source {name!r} has no leg besides 'text', and is never searched while [rag] enable_fts = false."
         for name in silent
     ]
-    return msgspec.structs.replace(settings, warnings=(*settings.warnings, *said))
+    return msgspec.structs.replace(settings, warnings=(*settings.warnings, *warnings))
 
 
-def _asked(settings: Settings, name: str, source: Source) -> set[str]:
+def _searchable_legs(settings: Settings, name: str, source: Source) -> set[str]:
     """The legs of a source that a question may be asked on."""
     legs = settings.sources[name].keys.legs
     off = () if settings.rag.enable_fts else ("text",)
@@ -108,7 +108,11 @@ def _route_legs(settings: Settings, sources: Sources) -> list[Problem]:
         if missing or not route.legs or any(isinstance(source, FactSource) for source in on_route.values()):
             continue
         legs = set().union(
-            *(_asked(settings, n, source) for n, source in on_route.items() if isinstance(source, Source))
+            *(
+                _searchable_legs(settings, n, source)
+                for n, source in on_route.items()
+                if isinstance(source, Source)
+            )
         )
         if on_route and legs.isdisjoint(route.legs):
             may = ", ".join(sorted(legs)) or "none"

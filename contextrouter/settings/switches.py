@@ -7,7 +7,7 @@ import msgspec
 from contextrouter.contracts import Stage
 from contextrouter.errors import ContractError
 from contextrouter.settings.names import stage_lists
-from contextrouter.settings.problems import Problems, dotted
+from contextrouter.settings.problems import Problems, dotted_key
 from contextrouter.settings.suggestions import unknown
 from contextrouter.settings.values import Rag, Settings
 
@@ -33,7 +33,7 @@ def check_rerankers(settings: Settings, problems: Problems) -> None:
     lists: dict[str, list[str]] = {}
     for key, names in stage_lists(settings).items():
         for name in dict.fromkeys(names):
-            lists.setdefault(name, []).append(dotted(key))
+            lists.setdefault(name, []).append(dotted_key(key))
     for name, keys in lists.items():
         stage = settings.stages.get(name)
         if stage is None or not stage.keys.enabled or stage.use not in _OTHER_RERANKERS:

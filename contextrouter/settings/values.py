@@ -7,14 +7,14 @@ Defaults < file < environment (`CONTEXTROUTER_<SECTION>__<KEY>`) < call argument
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 from msgspec import Meta
 
 from contextrouter.contracts import KINDS, FilePath
 from contextrouter.errors import Problem
-from contextrouter.settings.problems import located, origin_of
+from contextrouter.settings.problems import origin_of, problem_at
 
 Weight = Annotated[float, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=0)]
@@ -383,12 +383,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         set.
         """
         origin = origin_of(self.origins, key)
-        return located("" if origin == "call" else origin, key, message)
+        return problem_at("" if origin == "call" else origin, key, message)
 
     def instances(self, kind: str) -> Mapping[str, Instance]:
         """The instances of one kind, by name."""
-        found: Mapping[str, Instance] = getattr(self, f"{kind}s")
-        return found
+        return cast("Mapping[str, Instance]", getattr(self, f"{kind}s"))
 
     def for_route(self, kind: str) -> tuple[Rag, Route]:
         """`[rag]` as it is for questions of this kind, and the route itself."""
