@@ -1,4 +1,4 @@
-"""Request validation: what callers write by hand is held to its types: a request's fields, a period's days."""
+"""Request validation: what callers write by hand is held to its types: request fields, days of a period."""
 
 from __future__ import annotations
 
