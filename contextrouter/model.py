@@ -229,7 +229,7 @@ class Request(Noun, frozen=True, kw_only=True):
     mode: str | None = None  # overrides the intent's kind, and with it the route
 
     def __post_init__(self) -> None:
-        for name, value in request_validation.checked(self).items():
+        for name, value in request_validation.normalize_fields(self).items():
             msgspec.structs.force_setattr(self, name, value)
 
 

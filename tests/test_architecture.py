@@ -1,4 +1,6 @@
-"""The shape of the code: small files, functions and folders, layers without circles, one name for one thing."""
+"""The shape of the code: small files, functions and folders, layers without circles, one name for one
+thing.
+"""
 
 from __future__ import annotations
 
@@ -239,7 +241,9 @@ def test_no_two_modules_have_one_name_for_two_things():
 
 
 def methods(path: Path) -> Iterator[tuple[str, Function]]:
-    """Yield the functions of a file with their names behind the class's, and nested ones behind the outer's."""
+    """Yield the functions of a file with their names behind the class's, and nested ones behind the
+    outer's.
+    """
 
     def inside(node: ast.AST, prefix: str) -> Iterator[tuple[str, Function]]:
         for child in ast.iter_child_nodes(node):

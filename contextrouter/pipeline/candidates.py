@@ -77,7 +77,7 @@ class Candidates(LazyEnvelopes):
         else:
             sources = dict.fromkeys([lists[n].source for n, _ in places])  # in the order of their names
             possible = sum([most.get(source, 0.0) for source in sources])
-            places = sorted(places, key=lambda place: (place[0] >= self.own, place[1]))
+            places = sorted(places, key=lambda item: (item[0] >= self.own, item[1]))
         stamps: list[Provenance] = []
         highlights: tuple[str, ...] = ()
         vector: Vector | None = None

@@ -13,7 +13,7 @@ from contextrouter.errors import RequestRefused
 _NAMES = ("sources", "legs", "kinds")
 
 
-def checked(request: Any) -> dict[str, Any]:
+def normalize_fields(request: Any) -> dict[str, Any]:
     """Fields of a Request that are right in another form: lists of names as tuples. Raises RequestRefused for
     what is wrong.
     """
@@ -31,7 +31,7 @@ def checked(request: Any) -> dict[str, Any]:
     if request.scope is not None and not hasattr(request.scope, "allows"):
         raise RequestRefused(f"Request.scope is a Scope, not {_describe(request.scope)}.")
     if not isinstance(request.history, tuple | list) or not all(
-        isinstance(said, Mapping) for said in request.history
+        isinstance(turn, Mapping) for turn in request.history
     ):
         raise RequestRefused(
             f"Request.history is a list of mappings with role and content, not {_describe(request.history)}."
