@@ -308,7 +308,9 @@ def test_why_above_names_scores_ranks_and_signals_for_and_against():
         "score 0.5 against 0.5, a tie; notes default 2 against –; in spite of library default – against 4, "
         "freshness – against 0.9, rerank – against 1"
     )
-    assert explanation.explain_order(one.scored(0.1), one.scored(0.2)) == "in spite of its score 0.1 against 0.2"
+    assert (
+        explanation.explain_order(one.scored(0.1), one.scored(0.2)) == "in spite of its score 0.1 against 0.2"
+    )
 
 
 async def test_fusing_again_as_it_is_set_gives_the_order_of_the_router_and_another_weight_another():

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from contextrouter.builtin.connectors.pages import extraction as extract_module
 from contextrouter.builtin.connectors.pages.extraction import LONG_FEED, Extractor
-from contextrouter.builtin.connectors.pages.feed_parser import decode, parse_date, parse_feed
+from contextrouter.builtin.connectors.pages.feed_parser import decode_feed, parse_date, parse_feed
 from contextrouter.builtin.connectors.pages.html_text import plain_text
 from contextrouter.builtin.connectors.rss import Rss, feed_polling
 from contextrouter.contracts import Partial
@@ -367,7 +367,7 @@ def test_what_is_no_feed_is_said_to_be_none(body: bytes) -> None:
 def test_the_byte_order_mark_then_the_document_then_the_server_name_the_charset(
     body: bytes, content_type: str, text: str
 ) -> None:
-    assert decode(body, content_type) == text
+    assert decode_feed(body, content_type) == text
 
 
 @given(
@@ -375,7 +375,7 @@ def test_the_byte_order_mark_then_the_document_then_the_server_name_the_charset(
     st.sampled_from(["", "charset=gb18030", "charset=utf-7", "charset=punycode", "charset=hex"]),
 )
 def test_any_bytes_are_decoded(body: bytes, content_type: str) -> None:
-    assert isinstance(decode(body, content_type), str)
+    assert isinstance(decode_feed(body, content_type), str)
 
 
 @pytest.mark.parametrize(

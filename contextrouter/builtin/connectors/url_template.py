@@ -19,22 +19,22 @@ def names(template: Any) -> set[str]:
     return set().union(*map(names, template)) if isinstance(template, list | tuple) else set()
 
 
-def check(template: Any, known: Collection[str], where: str) -> None:
+def check(template: Any, allowed: Collection[str], option: str) -> None:
     """Raise ValueError for a name that is not known."""
-    unknown = sorted(names(template) - set(known))
+    unknown = sorted(names(template) - set(allowed))
     if unknown:
         raise ValueError(
-            f"{where} holds {{{unknown[0]}}}, which is not known; known are"
-            f" {', '.join(f'{{{n}}}' for n in known)}."
+            f"{option} holds {{{unknown[0]}}}, which is not known; known are"
+            f" {', '.join(f'{{{n}}}' for n in allowed)}."
         )
 
 
-def in_url(template: str, values: Mapping[str, Any]) -> str:
+def fill_url(template: str, values: Mapping[str, Any]) -> str:
     """Fill in a URL; what is put in can end neither its place in the path nor its parameter."""
     return _NAME.sub(lambda match: quote(str(values[match[1]]).encode("utf-8", "replace"), safe=""), template)
 
 
-def filled(template: Any, values: Mapping[str, Any]) -> Any:
+def fill(template: Any, values: Mapping[str, Any]) -> Any:
     """Fill in texts, also within tables and lists. A text that is one name alone becomes that value itself,
     numbers included.
     """
@@ -42,5 +42,5 @@ def filled(template: Any, values: Mapping[str, Any]) -> Any:
         alone = _NAME.fullmatch(template)
         return values[alone[1]] if alone else _NAME.sub(lambda match: str(values[match[1]]), template)
     if isinstance(template, Mapping):
-        return {key: filled(value, values) for key, value in template.items()}
-    return [filled(value, values) for value in template] if isinstance(template, list | tuple) else template
+        return {key: fill(value, values) for key, value in template.items()}
+    return [fill(value, values) for value in template] if isinstance(template, list | tuple) else template

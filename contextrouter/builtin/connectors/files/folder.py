@@ -64,30 +64,30 @@ class Folder:
     def list(self) -> Listing:
         """Return what is there now. Raises OSError when the folder cannot be read."""
         root = self.path.resolve(strict=True)
-        found = Listing({}, [], [], True)
+        listing = Listing({}, [], [], True)
         if root.is_file():
-            self._take(root.name, str(root), root.stat(), found)
-            return found
-        for name, entry in self._walk(str(root), "", found, 0):
-            if len(found.files) >= self.max_files:
-                found.problems.append(
+            self._take(root.name, str(root), root.stat(), listing)
+            return listing
+        for name, entry in self._walk(str(root), "", listing, 0):
+            if len(listing.files) >= self.max_files:
+                listing.problems.append(
                     f"{self.path}: more than {self.max_files} files; raise `max_files` to read them all."
                 )
-                return found._replace(complete=False)
+                return listing._replace(complete=False)
             try:
-                place = self._inside(root, entry)
-                self._take(name, place, os.stat(place), found)
+                location = self._inside(root, entry)
+                self._take(name, location, os.stat(location), listing)
             except (OSError, RuntimeError) as error:
-                found.problems.append(
+                listing.problems.append(
                     f"{name}: cannot be read ({getattr(error, 'strerror', None) or error})."
                 )
-                found.unread.append(name)
+                listing.unread.append(name)
             except ValueError as error:
-                found.problems.append(f"{name}: {error}")
-        return found
+                listing.problems.append(f"{name}: {error}")
+        return listing
 
     def _walk(
-        self, folder: str, prefix: str, found: Listing, depth: int
+        self, folder: str, prefix: str, listing: Listing, depth: int
     ) -> Iterator[tuple[str, os.DirEntry[str]]]:
         """Yield the files that the patterns take, in order of their paths; never through a link to a
         folder.
@@ -98,29 +98,29 @@ class Folder:
         except OSError as error:
             if not depth:
                 raise
-            found.problems.append(
+            listing.problems.append(
                 f"{prefix}: cannot be read ({error.strerror}); what it holds is taken for unread."
             )
-            found.unread.append(prefix)
+            listing.unread.append(prefix)
             return
         for entry in ordered:
             name = prefix + entry.name
             if entry.name.startswith("."):
                 continue
             if not _is_text(entry.name):
-                found.problems.append(f"{name!r}: a name that is no text; rename it.")
+                listing.problems.append(f"{name!r}: a name that is no text; rename it.")
                 continue
             if entry.is_dir(follow_symlinks=False):
                 if depth < MAX_DEPTH:
-                    yield from self._walk(entry.path, name + "/", found, depth + 1)
+                    yield from self._walk(entry.path, name + "/", listing, depth + 1)
                 else:
-                    found.problems.append(f"{name}: lies deeper than {MAX_DEPTH} folders and was left out.")
+                    listing.problems.append(f"{name}: lies deeper than {MAX_DEPTH} folders and was left out.")
             elif entry.is_symlink() and entry.is_dir():
-                found.problems.append(f"{name}: a link to a folder is not followed.")
-            elif self._wanted(entry.name):
+                listing.problems.append(f"{name}: a link to a folder is not followed.")
+            elif self._is_wanted(entry.name):
                 yield name, entry
 
-    def _wanted(self, name: str) -> bool:
+    def _is_wanted(self, name: str) -> bool:
         """Whether the patterns take a file of this name; without patterns, those whose media type its suffix
         says.
         """
@@ -137,17 +137,17 @@ class Folder:
             raise ValueError("a link that leaves the folder is refused.")
         return str(real)
 
-    def _take(self, name: str, place: str, status: os.stat_result, found: Listing) -> None:
+    def _take(self, name: str, location: str, status: os.stat_result, listing: Listing) -> None:
         """Put one file on the listing, or the reason why not."""
         if not stat.S_ISREG(status.st_mode):
-            found.problems.append(f"{name}: is no regular file.")
+            listing.problems.append(f"{name}: is no regular file.")
         elif status.st_size > self.max_bytes:
-            found.problems.append(
+            listing.problems.append(
                 f"{name}: {status.st_size} bytes are more than `max_bytes` = {self.max_bytes}."
             )
-            found.unread.append(name)
+            listing.unread.append(name)
         else:
-            found.files[name] = Listed(place, status.st_mtime_ns, status.st_size)
+            listing.files[name] = Listed(location, status.st_mtime_ns, status.st_size)
 
     def read(self, listed: Listed) -> bytes:
         """Return a file's bytes, at most `max_bytes`. Raises OSError when some part of its path has become a
@@ -167,17 +167,17 @@ def _is_text(name: str) -> bool:
 def document(name: str, parsed: Parsed, modified: int, kind: str) -> tuple[Document, list[str]]:
     """Return a file's whole Document, front matter taken out of its content, and what was wrong with it."""
     problems = list(parsed.problems)
-    given: dict[str, str | list[str]] = {}
+    front: dict[str, str | list[str]] = {}
     content = parsed.text
     if parsed.media_type in _WITH_FRONT_MATTER:
-        given, content, unread = front_matter(content)
+        front, content, unread = front_matter(content)
         problems += (f"front matter line {line!r} is not `key: value`." for line in unread)
-    values = {key: ", ".join(value) if isinstance(value, list) else value for key, value in given.items()}
+    values = {key: ", ".join(value) if isinstance(value, list) else value for key, value in front.items()}
     heading = first_heading(content) if parsed.media_type == "text/markdown" else ""
     moment = as_moment(values.get("date", ""))
     metadata: dict[str, Any] = {
         **parsed.metadata,
-        **{key: value for key, value in given.items() if key not in _TAKEN},
+        **{key: value for key, value in front.items() if key not in _TAKEN},
     }
     if values.get("date"):
         metadata["date"] = values["date"]
@@ -192,8 +192,8 @@ def document(name: str, parsed: Parsed, modified: int, kind: str) -> tuple[Docum
         media_type=parsed.media_type,
         updated_at=moment or datetime.fromtimestamp(modified / 1e9, UTC),
         links=tuple(parsed.links),
-        keywords=as_list(given.get("keywords", "")),
-        labels=as_list(given.get("labels", "")),
+        keywords=as_list(front.get("keywords", "")),
+        labels=as_list(front.get("labels", "")),
         metadata=metadata,
         sensitivity=_sensitivity(values, problems),
         trust=values.get("trust") or None,

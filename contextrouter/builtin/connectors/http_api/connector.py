@@ -72,7 +72,7 @@ class HttpApi(Connector):
         **fetch: Unpack[FetchKeys],
     ) -> None:
         url_template.check([url, parameters, body], NAMES, "HttpApi.url, parameters or body")
-        check_url(url_template.in_url(url, dict.fromkeys(NAMES, "1")))
+        check_url(url_template.fill_url(url, dict.fromkeys(NAMES, "1")))
         check_numbers("HttpApi", 1, max_pages=max_pages, page_size=page_size)
         check_numbers("HttpApi", 0, per_minute=per_minute)
         _check_effect(method, body, fields)
@@ -128,7 +128,7 @@ class HttpApi(Connector):
         """Return what the API finds, in its order; `Partial` when a later page of it, or some of its items,
         are missing.
         """
-        threads = self._opened()
+        threads = self._open_fetcher()
         if not query.text.strip() or query.limit < 1:
             return []
         usable: dict[str, tuple[Document, float | None]] = {}
@@ -160,7 +160,7 @@ class HttpApi(Connector):
             if len(usable) >= query.limit or self._is_last(page) or nothing_new:
                 break
         self.problems = problems
-        hits = _in_order(list(usable.values())[: query.limit])
+        hits = _sort_documents(list(usable.values())[: query.limit])
         return Partial(hits, " ".join(problems[:10])) if problems else hits
 
     def _is_last(self, page: _AnswerPage) -> bool:
@@ -171,7 +171,7 @@ class HttpApi(Connector):
             return not page.cursor
         return page.items < self._size
 
-    def _opened(self) -> Threads:
+    def _open_fetcher(self) -> Threads:
         if self._threads is None:
             raise SourceError("HttpApi is not open; call `await open()` first.")
         return self._threads
@@ -185,7 +185,7 @@ class HttpApi(Connector):
             fetched = await self._fetcher.get(url, accept=JSON, headers=self._headers, deadline=deadline)
         else:
             headers = {"Content-Type": "application/json", **self._headers}
-            body = msgspec.json.encode(url_template.filled(self._body, values))
+            body = msgspec.json.encode(url_template.fill(self._body, values))
             fetched = await self._fetcher.post(url, body, accept=JSON, headers=headers, deadline=deadline)
         return await threads.run(self._read, fetched.body, fetched.url)
 
@@ -204,27 +204,29 @@ class HttpApi(Connector):
             await asyncio.sleep(begin - now)
 
     def _address(self, values: Mapping[str, Any]) -> str:
-        url = url_template.in_url(self._url, values)
-        texts = {name: str(url_template.filled(text, values)) for name, text in self._parameters.items()}
+        url = url_template.fill_url(self._url, values)
+        texts = {name: str(url_template.fill(text, values)) for name, text in self._parameters.items()}
         parameters = urlencode({name: text for name, text in texts.items() if text})
         return f"{url}{'&' if '?' in url else '?'}{parameters}" if parameters else url
 
     def _read(self, body: bytes, url: str) -> _AnswerPage:
         """What one answer holds. Runs in a thread. Raises SourceError."""
-        shown = self._fetcher.masked(url)
+        masked_url = self._fetcher.masked(url)
         try:
             answer = msgspec.json.decode(body.decode("utf-8-sig", "replace"))
         except (msgspec.DecodeError, RecursionError) as error:
-            raise SourceError(f"{shown} answered with what is no JSON ({error}).") from None
+            raise SourceError(f"{masked_url} answered with what is no JSON ({error}).") from None
         items = self._mapping.items(answer)
         if items is None:
             raise SourceError(
-                f"{shown} has no list of items where `results` says; its answer begins {body[:80]!r}."
+                f"{masked_url} has no list of items where `results` says; its answer begins {body[:80]!r}."
             )
         results = [self._mapping.document(item, url) for item in items]
         bad = [result for result in results if isinstance(result, str)]
         problems = (
-            [f"{shown}: {len(bad)} of {len(items)} items were left out; the first: {bad[0]}"] if bad else []
+            [f"{masked_url}: {len(bad)} of {len(items)} items were left out; the first: {bad[0]}"]
+            if bad
+            else []
         )
         cursor = self._mapping.find("cursor", answer) if "cursor" in self._pagination else ""
         target = self._mapping.find("next_url", answer) if "next_url" in self._pagination else ""
@@ -261,7 +263,7 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())[:QUERY_CHARACTERS]
 
 
-def _in_order(scored: Sequence[tuple[Document, float | None]]) -> list[Hit]:
+def _sort_documents(scored: Sequence[tuple[Document, float | None]]) -> list[Hit]:
     """Hits in the API's order; its scores only where they say the same."""
     scores = [score for _, score in scored if score is not None and math.isfinite(score)]
     usable = len(scores) == len(scored) and all(high >= low for high, low in itertools.pairwise(scores))

@@ -38,9 +38,9 @@ class FieldMapping:
             try:
                 self._paths[name] = jmespath.compile(text)
             except jmespath.exceptions.JMESPathError as error:
-                why = str(error).splitlines()[0]
+                reason = str(error).splitlines()[0]
                 raise SettingsError(
-                    f"HttpApi.{name} {text!r} is no JMESPath expression ({why}); see jmespath.org."
+                    f"HttpApi.{name} {text!r} is no JMESPath expression ({reason}); see jmespath.org."
                 ) from None
 
     def find(self, name: str, answer: Any) -> Any:
@@ -112,7 +112,7 @@ def _text(value: Any) -> str:
         return value.strip()
     if value is None:
         return ""
-    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return "\n".join(value).strip()
     return str(value) if isinstance(value, int | float) else json.dumps(value, ensure_ascii=False)
 
@@ -121,7 +121,7 @@ def _texts(value: Any) -> tuple[str, ...]:
     values: Sequence[Any] = value if isinstance(value, list) else [value]
     return tuple(
         dict.fromkeys(
-            str(each) for each in values if isinstance(each, str | int | float) and str(each).strip()
+            str(item) for item in values if isinstance(item, str | int | float) and str(item).strip()
         )
     )
 

@@ -26,7 +26,7 @@ _WIDER = {"gb2312": "gb18030", "gbk": "gb18030", "iso8859-1": "cp1252", "ascii":
 _NO_CHARSETS = {"idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined", "utf-7"}
 
 
-def known(name: str) -> str | None:
+def find_codec(name: str) -> str | None:
     """The codec to decode with; None for one that is unknown, or that cannot be right where ASCII was
     read.
     """
@@ -40,19 +40,19 @@ def known(name: str) -> str | None:
     return _WIDER.get(codec, codec)
 
 
-def by_header(content_type: str) -> list[str]:
+def header_charsets(content_type: str) -> list[str]:
     """The charset that a `Content-Type` names, if it names one."""
     return _HEADER.findall(content_type)[:1]
 
 
-def decoded(body: bytes, said: list[str]) -> str:
+def decode_page(body: bytes, charsets: list[str]) -> str:
     """Decode by the byte order mark, else by the first charset `said` that is one, which a few broken bytes
     do not overrule.
     """
     for mark, encoding in BOMS:
         if body.startswith(mark):
             return body.decode(encoding, "replace").removeprefix("\ufeff")
-    name = next(filter(None, map(known, said)), "utf-8")
+    name = next(filter(None, map(find_codec, charsets)), "utf-8")
     for candidate in dict.fromkeys((name, "utf-8")):
         try:
             return body.decode(candidate)
@@ -68,13 +68,13 @@ def page_text(body: bytes, content_type: str) -> str:
     inside = [
         match.group(1).decode() for match in (_META.search(body[:SNIFFED]), _XML.search(body[:400])) if match
     ]
-    said = [*by_header(content_type), *inside]
-    if not any(map(known, said)):
+    charsets = [*header_charsets(content_type), *inside]
+    if not any(map(find_codec, charsets)):
         try:
             return body.decode().removeprefix("\ufeff")
         except UnicodeDecodeError:
-            said = ["utf-8" if body.count(b"\xef\xbf\xbd") or _mostly_utf8(body) else "cp1252"]
-    return decoded(body, said)
+            charsets = ["utf-8" if body.count(b"\xef\xbf\xbd") or _mostly_utf8(body) else "cp1252"]
+    return decode_page(body, charsets)
 
 
 def _mostly_utf8(body: bytes) -> bool:

@@ -135,8 +135,8 @@ class Extractor:
             raise ValueError(f"to parse it took more than {seconds:g} seconds.") from None
         if answer is None:
             raise ValueError("the process that parsed it ended.")
-        if why := answer.get("why"):
-            raise ValueError(why)
+        if reason := answer.get("why"):
+            raise ValueError(reason)
         return msgspec.convert(answer["feed"], Feed)
 
     async def _ask(self, job: dict[str, Any], seconds: float) -> dict[str, Any] | None:

@@ -53,7 +53,7 @@ def extracted(html: str, url: str) -> dict[str, Any]:
     tree = trafilatura.load_html(_DECLARATION.sub("", html, count=1)) if html.strip() else None
     if tree is None:
         return {"text": "", "why": "it holds no HTML."}
-    hidden = _without_hidden(tree)
+    hidden = _remove_hidden(tree)
     page: dict[str, Any] = {"hidden": hidden, "links": _links(tree, url)}
     page |= _metadata(tree, url)
     strict, loose = _run(tree, favor_precision=True), _run(tree)
@@ -64,9 +64,9 @@ def extracted(html: str, url: str) -> dict[str, Any]:
         text, how = trafilatura.baseline(deepcopy(tree))[1] or "", "baseline"
     if len(text) < TELLING:
         text, how = page["description"] or page["title"], "description"
-    why = "" if text else "no text was found in it."
-    linked = _linked(tree, how == "strict") if text else 0.0
-    return {**page, "text": text[:MOST_CHARACTERS], "how": how, "why": why, "linked": linked}
+    reason = "" if text else "no text was found in it."
+    linked = _link_share(tree, how == "strict") if text else 0.0
+    return {**page, "text": text[:MOST_CHARACTERS], "how": how, "why": reason, "linked": linked}
 
 
 def parsed(job: dict[str, Any]) -> dict[str, Any]:
@@ -102,13 +102,13 @@ def _metadata(tree: Any, url: str) -> dict[str, Any]:
 
     head = _head(tree)
     with suppress(Exception):
-        found = trafilatura.extract_metadata(deepcopy(tree), default_url=url or None)
+        page_data = trafilatura.extract_metadata(deepcopy(tree), default_url=url or None)
         named = {
-            "title": found.title,
-            "author": found.author,
-            "date": found.date,
-            "site": found.sitename,
-            "description": found.description,
+            "title": page_data.title,
+            "author": page_data.author,
+            "date": page_data.date,
+            "site": page_data.sitename,
+            "description": page_data.description,
         }
         return {
             **head,
@@ -117,24 +117,28 @@ def _metadata(tree: Any, url: str) -> dict[str, Any]:
     return head
 
 
-def _linked(tree: Any, strict: bool) -> float:
+def _link_share(tree: Any, strict: bool) -> float:
     """The share of links in the text that was extracted."""
     import trafilatura
 
     with suppress(Exception):
-        found: Any = trafilatura.bare_extraction(
+        document: Any = trafilatura.bare_extraction(
             deepcopy(tree), include_comments=False, include_links=True, favor_precision=strict
         )
-        whole = len("".join(found.body.itertext()))
-        return sum(len("".join(link.itertext())) for link in found.body.iter("ref")) / whole if whole else 0.0
+        length = len("".join(document.body.itertext()))
+        return (
+            sum(len("".join(link.itertext())) for link in document.body.iter("ref")) / length
+            if length
+            else 0.0
+        )
     return 0.0
 
 
-def _without_hidden(tree: Any) -> int:
+def _remove_hidden(tree: Any) -> int:
     """Take out what the page hides from its readers; return how many characters that was."""
     from contextrouter.builtin.connectors.pages.hidden_text import invisible
 
-    whole = len("".join(tree.itertext())) or 1
+    total = len("".join(tree.itertext())) or 1
     gone = 0
     for element in tree.xpath("//*[@style or @hidden or self::template]"):
         if element.tag in _SEEN_LATER or element.getparent() is None:
@@ -145,7 +149,7 @@ def _without_hidden(tree: Any) -> int:
             or invisible(element.get("style", ""))
         ):
             size = len("".join(element.itertext()).strip())
-            if size * 2 > whole:
+            if size * 2 > total:
                 continue  # most of the page: shown by a script
             gone += size
             element.drop_tree()
@@ -176,17 +180,17 @@ def _head(tree: Any) -> dict[str, Any]:
 def _links(tree: Any, url: str) -> list[str]:
     """Addresses that the page leads to, absolute, without fragments, in order."""
     base = next(iter(tree.xpath("//base/@href")), "")
-    found: dict[str, None] = {}
+    links: dict[str, None] = {}
     for link in tree.xpath("//a[@href]"):
         if "nofollow" in (link.get("rel") or ""):
             continue
         with suppress(ValueError):
             absolute = urljoin(urljoin(url, base), link.get("href").strip()).partition("#")[0]
             if urlsplit(absolute).scheme in ("http", "https"):
-                found[absolute] = None
-        if len(found) >= MOST_LINKS:
+                links[absolute] = None
+        if len(links) >= MOST_LINKS:
             break
-    return list(found)
+    return list(links)
 
 
 def receive(stream: BinaryIO) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ from io import BytesIO
 from typing import Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
-from contextrouter.builtin.connectors.pages.charset import by_header, decoded
+from contextrouter.builtin.connectors.pages.charset import decode_page, header_charsets
 from contextrouter.builtin.connectors.pages.html_text import plain_text, visible_text
 from contextrouter.model import Document
 
@@ -91,7 +91,7 @@ def parse_feed(body: bytes, url: str, content_type: str = "", max_items: int = 5
 
     Raises ValueError when it is no feed at all, or declares entities.
     """
-    text = decode(body, content_type)
+    text = decode_feed(body, content_type)
     if text.lstrip().startswith("{"):
         title, base, items, problems = _json_feed(text, url)
     else:
@@ -105,22 +105,25 @@ def distinct(documents: Iterable[Document]) -> list[Document]:
     """Drop what comes again, in this feed or another; two links under one id are two documents, and the
     second gets its own.
     """
-    kept: dict[str, Document] = {}
+    by_id: dict[str, Document] = {}
     for document in documents:
-        if document.id in kept and kept[document.id].url != document.url:
+        if document.id in by_id and by_id[document.id].url != document.url:
             document = document.replace(
                 id=f"{document.id}#{sha256(document.url.encode('utf-8', 'replace')).hexdigest()[:12]}"
             )
-        kept.setdefault(document.id, document)
-    return list(kept.values())
+        by_id.setdefault(document.id, document)
+    return list(by_id.values())
 
 
-def decode(body: bytes, content_type: str = "") -> str:
+def decode_feed(body: bytes, content_type: str = "") -> str:
     """Return the text of a feed by its byte order mark or its declared charset, which a few broken bytes do
     not overrule.
     """
     declared = _DECLARED.search(body[:400])
-    return decoded(body, [*([declared.group(1).decode()] if declared else []), *by_header(content_type)])
+    inside = [declared.group(1).decode()] if declared else []
+    return decode_page(body, [*inside, *header_charsets(content_type)])
+        body, [*([declared.group(1).decode()] if declared else []), *header_charsets(content_type)]
+    )
 
 
 def refuse_entities(text: str) -> None:
@@ -128,21 +131,21 @@ def refuse_entities(text: str) -> None:
 
     Only what stands before the root element can declare any; an article may write about them.
     """
-    place = 0
-    while (place := text.find("<", place)) >= 0:
-        if text.startswith("<?", place):
-            place = text.find("?>", place)
-        elif text.startswith("<!--", place):
-            place = text.find("-->", place)
-        elif text.startswith("<!", place):
-            subset = _DOCTYPE.match(text, place)
+    position = 0
+    while (position := text.find("<", position)) >= 0:
+        if text.startswith("<?", position):
+            position = text.find("?>", position)
+        elif text.startswith("<!--", position):
+            position = text.find("-->", position)
+        elif text.startswith("<!", position):
+            subset = _DOCTYPE.match(text, position)
             assert subset is not None
             if subset.group(1) and re.search("<!ENTITY", text, re.I):
                 raise ValueError("it declares entities, which feeds need not and attacks do; it is refused.")
-            place = subset.end()
+            position = subset.end()
         else:
             return
-        if place < 0:
+        if position < 0:
             return
 
 
@@ -193,7 +196,7 @@ def _xml_item(entry: dict[str, Any]) -> _Item:
         text=content,
         hidden=hidden,
         raw_date=raw,
-        moment=_from_parts(parsed) or parse_date(raw),
+        moment=_join_parts(parsed) or parse_date(raw),
         language=None,
         labels=tuple(dict.fromkeys(str(tag.get("term")) for tag in tags if tag.get("term"))),
     )
@@ -301,7 +304,7 @@ def _document(item: _Item, base: str, feed_title: str, problems: list[str]) -> D
     )
 
 
-def _from_parts(parts: Any) -> datetime | None:
+def _join_parts(parts: Any) -> datetime | None:
     try:
         return datetime.fromtimestamp(calendar.timegm(parts), UTC) if parts else None
     except (ValueError, OverflowError, OSError, TypeError):

@@ -39,7 +39,7 @@ def visible_text(markup: str) -> tuple[str, int]:
     """
     markup = _HUGE_REFERENCE.sub("\ufffd", markup[:HTML_CHARACTERS])
     gone: list[int] = []
-    text = "".join(unescape(part) if kept else part for part, kept in _parts(markup, gone))
+    text = "".join(unescape(part) if is_text else part for part, is_text in _parts(markup, gone))
     lines = (" ".join(line.split()) for line in text.split("\n"))
     return "\n".join(line for line in lines if line), sum(gone)
 
@@ -48,36 +48,38 @@ def _parts(markup: str, gone: list[int]) -> Iterator[tuple[str, bool]]:
     """Yield (text, True) between tags, and (space, False) in place of tags. A `<` that begins no tag is
     text.
     """
-    place = 0
-    while (opening := markup.find("<", place)) >= 0:
-        yield _SPACES.sub(" ", markup[place:opening]), True
+    position = 0
+    while (opening := markup.find("<", position)) >= 0:
+        yield _SPACES.sub(" ", markup[position:opening]), True
         name = _NAME.match(markup, opening)
         if name:
-            place, space = _after_tag(markup, opening, name.group(1).lower())
-            if place - opening < TAG_CHARACTERS and (style := _STYLE.search(markup, opening, place)):
+            position, space = _after_tag(markup, opening, name.group(1).lower())
+            if position - opening < TAG_CHARACTERS and (style := _STYLE.search(markup, opening, position)):
                 after = (
-                    _after_element(markup, place, name.group(1)) if style[2] or invisible(style[1]) else place
+                    _after_element(markup, position, name.group(1))
+                    if style[2] or invisible(style[1])
+                    else position
                 )
-                gone.append(len(_ANY_TAG.sub("", markup[place:after]).strip()))
-                place = after
+                gone.append(len(_ANY_TAG.sub("", markup[position:after]).strip()))
+                position = after
             yield space, False
         elif markup.startswith(("<!--", "<!", "<?"), opening):
             end = "-->" if markup.startswith("<!--", opening) else ">"
-            place = markup.find(end, opening) + len(end)
-            if place < len(end):
+            position = markup.find(end, opening) + len(end)
+            if position < len(end):
                 return
         else:
             yield "<", True
-            place = opening + 1
-    yield _SPACES.sub(" ", markup[place:]), True
+            position = opening + 1
+    yield _SPACES.sub(" ", markup[position:]), True
 
 
-def _after_element(markup: str, place: int, name: str) -> int:
+def _after_element(markup: str, position: int, name: str) -> int:
     """Where the text goes on after the element that was opened before `place`; one that is never closed ends
     all.
     """
     depth = 1
-    for tag in re.compile(rf"<(/?){re.escape(name)}\b[^>]*>", re.I).finditer(markup, place):
+    for tag in re.compile(rf"<(/?){re.escape(name)}\b[^>]*>", re.I).finditer(markup, position):
         depth += -1 if tag[1] else 1
         if not depth:
             return tag.end()
@@ -89,8 +91,8 @@ def _after_tag(markup: str, opening: int, name: str) -> tuple[int, str]:
     end ends all.
     """
     tag = _TAG.match(markup, opening, opening + TAG_CHARACTERS)
-    place = tag.end() if tag else markup.find(">", opening) + 1 or len(markup)
+    position = tag.end() if tag else markup.find(">", opening) + 1 or len(markup)
     if name in _SILENT:
-        close = re.compile(f"</{name}[^>]*>", re.I).search(markup, place)
+        close = re.compile(f"</{name}[^>]*>", re.I).search(markup, position)
         return (close.end() if close else len(markup)), " "
-    return place, "\n" if name.lstrip("/") in _BREAKS else " " if name in ("td", "th") else ""
+    return position, "\n" if name.lstrip("/") in _BREAKS else " " if name in ("td", "th") else ""

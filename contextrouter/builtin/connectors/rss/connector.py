@@ -118,21 +118,21 @@ class Rss(Connector):
         """Return the items that match, from every feed that answered before the deadline; `Partial` when some
         did not.
         """
-        threads = self._opened()
+        threads = self._open_fetcher()
         snapshots = await self._current(query.deadline)
         index = await threads.run(self._make_index, snapshots)
         hits = await threads.run(self._rank, index, query)
         missing = [snapshot.error for snapshot in snapshots if snapshot.error]
         return Partial(hits, " ".join(missing)) if missing else hits
 
-    def _opened(self) -> Threads:
+    def _open_fetcher(self) -> Threads:
         if self._threads is None:
             raise SourceError("Rss is not open; call `await open()` first.")
         return self._threads
 
     async def _current(self, deadline: float | None) -> list[Snapshot]:
         """Every feed's items, read now where they are too old. Raises when there is not one feed."""
-        threads = self._opened()
+        threads = self._open_fetcher()
         feeds = (*self._urls, *self._paths)
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._polling.snapshot(feed, deadline, threads)) for feed in feeds]

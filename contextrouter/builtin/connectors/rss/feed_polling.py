@@ -121,25 +121,25 @@ class FeedPolling:
     async def _fetch_or_open(self, feed: str, before: Snapshot, threads: Threads) -> Snapshot:
         snapshot = Snapshot(read=monotonic(), next_read=monotonic() + self._refresh)
         if feed in self._paths:
-            place, url, kind = feed, "", ""
+            address, url, kind = feed, "", ""
             body = await threads.run(self._file, feed)
         else:
             fetched = await self._fetcher.get(feed, accept=FEEDS)
             if fetched.unchanged and before.read:
                 return snapshot._replace(documents=before.documents, problems=before.problems)
-            place = url = fetched.url
+            address = url = fetched.url
             kind, body = fetched.content_type, fetched.body
         seconds = self._fetcher.options.fetch_seconds
         parsed = await self._extractor.feed(body, url, kind, self._max_items, seconds)
-        problems = tuple(f"{mask(place)}: {problem}" for problem in parsed.problems)
+        problems = tuple(f"{mask(address)}: {problem}" for problem in parsed.problems)
         return snapshot._replace(documents=tuple(parsed.documents), problems=problems)
 
     def _file(self, path: str) -> bytes:
-        most = self._fetcher.options.max_bytes
+        limit = self._fetcher.options.max_bytes
         status = Path(path).stat()
         if not stat.S_ISREG(status.st_mode):
             raise ValueError("it is no regular file.")
-        if status.st_size > most:
-            raise ValueError(f"it is longer than `max_bytes` = {most}.")
+        if status.st_size > limit:
+            raise ValueError(f"it is longer than `max_bytes` = {limit}.")
         with open(path, "rb") as file:
-            return file.read(most)
+            return file.read(limit)

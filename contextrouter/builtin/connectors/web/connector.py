@@ -129,7 +129,7 @@ class Web(Connector):
         """Raise SourceError when no page can be read; a search API is not asked, since a search costs
         money.
         """
-        self._opened()
+        self._open_fetcher()
         if self._results is None:
             await self._site.current(None)
 
@@ -137,36 +137,36 @@ class Web(Connector):
         """Return the best passages of the pages that came before the deadline; `Partial` when some did
         not.
         """
-        threads = self._opened()
+        threads = self._open_fetcher()
         until = (
             None
             if query.deadline is None
             else query.deadline - MARGIN * max(0.0, query.deadline - monotonic())
         )
         if self._results is None:
-            pages, missing = await self._site.current(until)
+            pages, problems = await self._site.current(until)
             pool = await self._site_pool(threads, pages)
             hits = await threads.run(pool.best, query, self._per_page)
         else:
-            pages, missing = await self._results.search(query, until, threads)
+            pages, problems = await self._results.search(query, until, threads)
             pool = await threads.run(Passages, pages)
             hits = await threads.run(pool.best, query, self._per_page) or pool.first(query)
-        return Partial(hits, " ".join(missing[:10])) if missing else hits
+        return Partial(hits, " ".join(problems[:10])) if problems else hits
 
     async def crawl(self) -> AsyncIterator[Document]:
         """Yield every page, whole; raises SourceError at the end when some could not be read."""
-        self._opened()
+        self._open_fetcher()
         if self._results is not None:
             raise SourceError(
                 "Web with `search` has no list of pages to ingest; give `urls` or `sitemaps` instead."
             )
-        pages, missing = await self._site.current(None)
+        pages, problems = await self._site.current(None)
         for document in {
             page.document.id: page.document for page in pages if page.document is not None
         }.values():
             yield document
-        if missing:
-            raise SourceError(" ".join(missing[:10]))
+        if problems:
+            raise SourceError(" ".join(problems[:10]))
 
     async def inspect(self, url: str) -> AsyncIterator[tuple[str, str]]:
         """Yield, step by step, what becomes of the page or feed at `url`: a step's name, and what is to be
@@ -174,10 +174,10 @@ class Web(Connector):
         """
         from contextrouter.builtin.connectors.web.inspection import inspect
 
-        async for step in inspect(self._reader, self._opened(), url):
+        async for step in inspect(self._reader, self._open_fetcher(), url):
             yield step
 
-    def _opened(self) -> Threads:
+    def _open_fetcher(self) -> Threads:
         if self._threads is None:
             raise SourceError("Web is not open; call `await open()` first.")
         return self._threads

@@ -53,31 +53,35 @@ async def inspect(reader: Reader, threads: Threads, url: str) -> AsyncIterator[t
                 f"{item.updated_at:%Y-%m-%d} {item.title}" if item.updated_at else f"undated {item.title}",
             )
         return
-    async for seen in _page(reader, threads, fetched):
-        yield seen
+    async for line in _page(reader, threads, fetched):
+        yield line
 
 
 async def _page(reader: Reader, threads: Threads, fetched: Fetched) -> AsyncIterator[tuple[str, str]]:
-    found = await reader.extracted(fetched, threads)
-    if found.text:
+    extracted_page = await reader.extracted(fetched, threads)
+    if extracted_page.text:
         yield (
             "extract",
-            f"{len(found.text)} characters, {found.how} extraction; {found.linked:.0%} of it are links",
+            (
+                f"{len(extracted_page.text)} characters, {extracted_page.how} extraction;"
+                f" {extracted_page.linked:.0%} of it are links"
+            ),
         )
     for name in ("title", "author", "date", "site", "language", "description"):
-        if value := getattr(found, name):
+        if value := getattr(extracted_page, name):
             yield name, value
-    if found.hidden:
-        yield "hidden", f"{found.hidden} characters that no reader of the page sees were taken out"
-    if found.noindex or found.nofollow:
+    if extracted_page.hidden:
+        yield "hidden", f"{extracted_page.hidden} characters that no reader of the page sees were taken out"
+    if extracted_page.noindex or extracted_page.nofollow:
         yield (
             "robots",
-            "its meta element says " + " and ".join(n for n in ("noindex", "nofollow") if getattr(found, n)),
+            "its meta element says "
+            + " and ".join(n for n in ("noindex", "nofollow") if getattr(extracted_page, n)),
         )
-    page = reader.made(fetched.url, monotonic(), fetched, found, False)
+    page = reader.made(fetched.url, monotonic(), fetched, extracted_page, False)
     if page.document is None:
         raise SourceError(page.problem or page.skipped)
     yield "passages", f"{len(page.passages)}"
     for passage in page.passages:
-        where = " > ".join(passage.path)
-        yield "passage", f"[{where}] {passage.snippet}" if where else passage.snippet
+        heading_path = " > ".join(passage.path)
+        yield "passage", f"[{heading_path}] {passage.snippet}" if heading_path else passage.snippet

@@ -39,14 +39,14 @@ class ResultPages:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._page(result, until, threads)) for result in results]
         pages = [task.result() for task in tasks]
-        missing = [page.problem for page in pages if page.problem]
+        problems = [page.problem for page in pages if page.problem]
         stale = [page.url for page in pages if self._is_stale(page)]
         self.problems = [page.problem or page.skipped for page in pages if page.problem or page.skipped]
         self.problems += [f"{self._reader.fetcher.masked(url)} is older than `fresh_days`." for url in stale]
-        if missing and all(page.problem for page in pages):
+        if problems and all(page.problem for page in pages):
             late = all(page.late for page in pages)
-            raise (SourceTimeout if late else SourceError)(" ".join(missing[:10]))
-        return [page for page in pages if page.document is not None and page.url not in stale], missing
+            raise (SourceTimeout if late else SourceError)(" ".join(problems[:10]))
+        return [page for page in pages if page.document is not None and page.url not in stale], problems
 
     def _is_stale(self, page: Page) -> bool:
         date = page.document.updated_at if page.document else None

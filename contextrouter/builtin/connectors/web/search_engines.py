@@ -11,7 +11,7 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 
 from contextrouter.builtin.connectors import url_template
-from contextrouter.builtin.connectors.web.site_crawler import within
+from contextrouter.builtin.connectors.web.site_crawler import is_host_of
 from contextrouter.errors import SourceError
 from contextrouter.fetch import JSON, Fetched, Fetcher, check_url
 from contextrouter.runtime.threads import Threads
@@ -90,7 +90,7 @@ class SearchApi:
                 f'Web.search_body has no effect with search = "{self._engine}"; take it out, or use "custom".'
             )
         check_url(
-            url_template.in_url(self._url, dict.fromkeys(NAMES, "x"))
+            url_template.fill_url(self._url, dict.fromkeys(NAMES, "x"))
             if self._engine == "custom"
             else self._url
         )
@@ -133,9 +133,9 @@ class SearchApi:
         if self._engine == "custom":
             values = {"query": query, "limit": limit, "days": self._days or "", "key": self._key}
             return SearchRequest(
-                url_template.in_url(self._url, values),
+                url_template.fill_url(self._url, values),
                 {},
-                url_template.filled(self._body, values) if self._body else None,
+                url_template.fill(self._body, values) if self._body else None,
             )
         if self._engine == "tavily":
             body = {"query": query, "max_results": limit, "include_domains": list(self._domains)}
@@ -145,36 +145,40 @@ class SearchApi:
         if self._engine == "brave":
             fresh = {"freshness": _span(self._days, ("pd", "pw", "pm", "py"))} if self._days else {}
             return SearchRequest(
-                _with(self._url, {"q": words, "count": limit, **fresh}), {"X-Subscription-Token": self._key}
+                _add_parameters(self._url, {"q": words, "count": limit, **fresh}),
+                {"X-Subscription-Token": self._key},
             )
         if self._engine == "google":
             fresh = {"dateRestrict": f"d{self._days}"} if self._days else {}
             return SearchRequest(
-                _with(self._url, {"key": self._key, "cx": self._id, "q": words, "num": limit, **fresh}), {}
+                _add_parameters(
+                    self._url, {"key": self._key, "cx": self._id, "q": words, "num": limit, **fresh}
+                ),
+                {},
             )
         fresh = {"time_range": _span(self._days, ("day", "week", "month", "year"))} if self._days else {}
         return SearchRequest(
-            _with(self._url.rstrip("/") + "/search", {"q": words, "format": "json", **fresh}), {}
+            _add_parameters(self._url.rstrip("/") + "/search", {"q": words, "format": "json", **fresh}), {}
         )
 
     def _read(self, fetched: Fetched, fetcher: Fetcher) -> list[Result]:
         """The results in an answer, without those that no page can be fetched of. Runs in a thread."""
-        where = fetcher.masked(fetched.url)
+        shown_url = fetcher.masked(fetched.url)
         try:
             answer = msgspec.json.decode(fetched.body.decode("utf-8-sig", "replace"))
         except (msgspec.DecodeError, RecursionError) as error:
-            raise SourceError(f"{where} answered with what is no JSON ({error}).") from None
-        listed = _at(answer, self._fields["results"])
+            raise SourceError(f"{shown_url} answered with what is no JSON ({error}).") from None
+        listed = _value_at(answer, self._fields["results"])
         if listed is None:
             return []  # some engines leave the list out when there is none
         if not isinstance(listed, list):
             at = self._fields["results"]
             raise SourceError(
-                f"{where} has no list of results at {at!r}; say in `search_fields` where they stand."
+                f"{shown_url} has no list of results at {at!r}; say in `search_fields` where they stand."
             )
         results: dict[str, Result] = {}
         for item in listed:
-            url, title = _at(item, self._fields["url"]), _at(item, self._fields["title"])
+            url, title = _value_at(item, self._fields["url"]), _value_at(item, self._fields["title"])
             if isinstance(url, str) and self._usable(url):
                 results.setdefault(url, Result(url, title if isinstance(title, str) else ""))
         return list(results.values())[: self._max]
@@ -184,19 +188,21 @@ class SearchApi:
             check_url(url)
         except ValueError:
             return False
-        return not self._domains or within(urlsplit(url).hostname or "", self._domains)
+        return not self._domains or is_host_of(urlsplit(url).hostname or "", self._domains)
 
 
-def _with(url: str, parameters: Mapping[str, Any]) -> str:
+def _add_parameters(url: str, parameters: Mapping[str, Any]) -> str:
     return url + ("&" if "?" in url else "?") + urlencode(parameters)
 
 
 def _span(days: int, names: tuple[str, str, str, str]) -> str:
     """The shortest of an engine's spans (day, week, month, year) that holds so many days."""
-    return next((name for most, name in zip((1, 7, 31), names, strict=False) if days <= most), names[-1])
+    return next(
+        (name for longest, name in zip((1, 7, 31), names, strict=False) if days <= longest), names[-1]
+    )
 
 
-def _at(value: Any, path: str) -> Any:
+def _value_at(value: Any, path: str) -> Any:
     """What stands at a dotted path; None for nothing. An empty path is the value itself."""
     for part in filter(None, path.split(".")):
         if isinstance(value, Mapping):

@@ -92,17 +92,17 @@ class Site:
             except TimeoutError:
                 late = True
         pages = [page for page in self._pages.values() if page.document is not None]
-        missing = [page.problem for page in self._pages.values() if page.problem] + self._notes
+        problems = [page.problem for page in self._pages.values() if page.problem] + self._notes
         if late:
             absent = [url for url in self._urls if url not in self._pages]
-            missing += [
+            problems += [
                 f"{self._reader.fetcher.masked(url)} was not read before the deadline." for url in absent
             ]
-            missing += [] if absent else ["Some pages were not read before the deadline."]
-        if not pages and missing:
+            problems += [] if absent else ["Some pages were not read before the deadline."]
+        if not pages and problems:
             slow = late or all(page.late for page in self._pages.values() if page.problem)
-            raise (SourceTimeout if slow else SourceError)(" ".join(missing[:10]))
-        return pages, missing
+            raise (SourceTimeout if slow else SourceError)(" ".join(problems[:10]))
+        return pages, problems
 
     @property
     def problems(self) -> list[str]:
@@ -114,47 +114,47 @@ class Site:
     async def _load(self) -> None:
         """Read level by level: what is given, what it leads to, and so on."""
         self._notes = []
-        level = dict.fromkeys(self._urls) | dict.fromkeys(await self._listed())
-        seen: dict[str, None] = {}
+        level = dict.fromkeys(self._urls) | dict.fromkeys(await self._urls_in_sitemap())
+        queue_of_urls: dict[str, None] = {}
         for depth in range(self._depth + 1):
-            room = self._max_pages - len(seen)
-            urls = [url for url in level if url not in seen][:room]
+            room = self._max_pages - len(queue_of_urls)
+            urls = [url for url in level if url not in queue_of_urls][:room]
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._visit(url)) for url in urls]
-            seen |= dict.fromkeys(urls)
-            if depth == self._depth or len(seen) >= self._max_pages:
+            queue_of_urls |= dict.fromkeys(urls)
+            if depth == self._depth or len(queue_of_urls) >= self._max_pages:
                 break
             level = dict.fromkeys(
                 link for task in tasks for link in task.result().links if self._inside(link)
             )
-        gone = [url for url in self._pages if url not in seen]
+        gone = [url for url in self._pages if url not in queue_of_urls]
         for url in gone:
             del self._pages[url], self._again[url]
         self.generation += bool(gone)
         self._next = min((when for when, _ in self._again.values()), default=monotonic() + self._refresh)
 
     async def _visit(self, url: str) -> Page:
-        known = self._pages.get(url)
+        page_before = self._pages.get(url)
         when, failures = self._again.get(url, (0.0, 0))
-        if known is not None and monotonic() < when:
-            return known
+        if page_before is not None and monotonic() < when:
+            return page_before
         threads = self._threads
         assert threads is not None
-        given = url in self._urls
+        is_configured = url in self._urls
         async with self._places:
-            page = await self._reader.read(url, threads, known=known, polite=not given)
-        if page.dead and not given:
+            page = await self._reader.read(url, threads, known=page_before, polite=not is_configured)
+        if page.dead and not is_configured:
             page = page._replace(problem="", skipped=page.problem)  # a dead link is no failure of ours
         if page.problem:
             pause = min(max(RETRY_SECONDS * 2 ** min(failures, 10), page.retry_after), LONGEST_RETRY)
             self._again[url] = (monotonic() + pause, failures + 1)
-            if known is not None and known.document is not None:
-                page = known._replace(
-                    problem=f"{page.problem} Its text of {monotonic() - known.read:.0f} s ago is used."
+            if page_before is not None and page_before.document is not None:
+                page = page_before._replace(
+                    problem=f"{page.problem} Its text of {monotonic() - page_before.read:.0f} s ago is used."
                 )
         else:
             self._again[url] = (monotonic() + self._refresh, 0)
-        if known is None or known.document != page.document:
+        if page_before is None or page_before.document != page.document:
             self.generation += 1
         self._pages[url] = page
         return page
@@ -166,19 +166,19 @@ class Site:
         except ValueError:
             return False
         host = parts.netloc.lower()
-        return (host in self._hosts or within(parts.hostname or "", self._domains)) and not _NO_PAGE.search(
-            parts.path
-        )
+        return (
+            host in self._hosts or is_host_of(parts.hostname or "", self._domains)
+        ) and not _NO_PAGE.search(parts.path)
 
-    async def _listed(self) -> list[str]:
+    async def _urls_in_sitemap(self) -> list[str]:
         """The addresses that sitemaps name, of their own hosts and the allowed ones."""
-        found: dict[str, None] = {}
+        urls_of_site: dict[str, None] = {}
         waiting, done = list(self._sitemaps), 0
-        while waiting and done < MOST_SITEMAPS and len(found) < self._max_pages:
+        while waiting and done < MOST_SITEMAPS and len(urls_of_site) < self._max_pages:
             url, done = waiting.pop(0), done + 1
             try:
                 fetched = await self._reader.fetcher.get(url)
-                text = _unpacked(fetched.body, self._reader.fetcher.options.max_bytes).decode(
+                text = _unpack(fetched.body, self._reader.fetcher.options.max_bytes).decode(
                     "utf-8", "replace"
                 )
             except (SourceError, ValueError) as error:
@@ -189,13 +189,13 @@ class Site:
             if _INDEX.search(text[:2_000]):
                 waiting += [loc for loc in inside if urlsplit(loc).netloc.lower() in self._hosts]
             else:
-                found |= dict.fromkeys(inside)
+                urls_of_site |= dict.fromkeys(inside)
             if not named:
                 self._notes.append(f"Sitemap {self._reader.fetcher.masked(url)} names no address.")
-        return list(found)
+        return list(urls_of_site)
 
 
-def within(host: str, domains: Sequence[str]) -> bool:
+def is_host_of(host: str, domains: Sequence[str]) -> bool:
     """Whether a host is one of the domains, or below one."""
     host = host.lower().rstrip(".")
     return any(
@@ -203,17 +203,17 @@ def within(host: str, domains: Sequence[str]) -> bool:
     )
 
 
-def _unpacked(body: bytes, most: int) -> bytes:
-    """A sitemap that is a gzip file, unpacked. Raises ValueError when it is larger than `most` bytes, or
+def _unpack(body: bytes, limit: int) -> bytes:
+    """A sitemap that is a gzip file, unpacked. Raises ValueError when it is larger than `limit` bytes, or
     damaged.
     """
     if not body.startswith(b"\x1f\x8b"):
         return body
     try:
         decoder = zlib.decompressobj(zlib.MAX_WBITS | 32)
-        text = decoder.decompress(body, most + 1)
+        text = decoder.decompress(body, limit + 1)
     except zlib.error as error:
         raise ValueError(f"is damaged ({error}).") from None
-    if len(text) > most:
-        raise ValueError(f"is longer than `max_bytes` = {most}.")
+    if len(text) > limit:
+        raise ValueError(f"is longer than `max_bytes` = {limit}.")
     return text

@@ -53,14 +53,14 @@ _FEED = re.compile(rb"<(?:\w+:)?(?:rss|feed|rdf)\b", re.I)
 
 def media_type(name: str, data: bytes) -> str:
     """The media type of a file by its suffix; where that says nothing, or only XML, by how it begins."""
-    known = MEDIA_TYPES.get(PurePath(name).suffix.lower(), "")
-    if known and known != XML:
-        return known
+    by_suffix = MEDIA_TYPES.get(PurePath(name).suffix.lower(), "")
+    if by_suffix and by_suffix != XML:
+        return by_suffix
     head = data[:4096].removeprefix(b"\xef\xbb\xbf").replace(b"\0", b"")
     if head.startswith(b"%PDF-"):
         return PDF
     if _PAGE.match(head):
         return HTML
-    if known == XML or head.lstrip().startswith((b"<?xml", b"<rss", b"<feed")):
+    if by_suffix == XML or head.lstrip().startswith((b"<?xml", b"<rss", b"<feed")):
         return FEED if _FEED.search(head) else XML
     return PLAIN

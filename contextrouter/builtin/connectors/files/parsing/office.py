@@ -123,13 +123,13 @@ def _runs(rows: Iterable[Sequence[Any]]) -> Iterator[list[Sequence[Any]]]:
         if any(value is not None and str(value).strip() for value in row):
             run.append(row)
         elif run:
-            yield _trimmed(run)
+            yield _trim(run)
             run = []
     if run:
-        yield _trimmed(run)
+        yield _trim(run)
 
 
-def _trimmed(run: list[Sequence[Any]]) -> list[Sequence[Any]]:
+def _trim(run: list[Sequence[Any]]) -> list[Sequence[Any]]:
     width = max(map(len, run))
     used = [i for i in range(width) if any(i < len(row) and row[i] is not None for row in run)]
     return [[row[i] if i < len(row) else None for i in used] for row in run]

@@ -76,6 +76,8 @@ def _title(document: Any) -> str:
 
     for info in document.info:
         title = resolve1(info.get("Title"))
-        if isinstance(title, bytes) and (said := " ".join(decode_text(title).replace("\0", "").split())):
-            return said
+        if isinstance(title, bytes) and (
+            decoded_title := " ".join(decode_text(title).replace("\0", "").split())
+        ):
+            return decoded_title
     return ""

@@ -62,8 +62,8 @@ def _reason(error: Exception) -> Answer:
         return Answer(why=str(error))
     if isinstance(error, MemoryError):
         return Answer(why=f"needs more than {MEMORY // 10**9} GB to be read.")
-    said = str(error).encode("utf-8", "replace").decode()[:200]
-    return Answer(why=f"is broken ({type(error).__name__}: {said or 'no reason given'}).")
+    message = str(error).encode("utf-8", "replace").decode()[:200]
+    return Answer(why=f"is broken ({type(error).__name__}: {message or 'no reason given'}).")
 
 
 def receive(stream: BinaryIO) -> bytes | None:
