@@ -122,8 +122,6 @@ def decode_feed(body: bytes, content_type: str = "") -> str:
     declared = _DECLARED.search(body[:400])
     inside = [declared.group(1).decode()] if declared else []
     return decode_page(body, [*inside, *header_charsets(content_type)])
-        body, [*([declared.group(1).decode()] if declared else []), *header_charsets(content_type)]
-    )
 
 
 def refuse_entities(text: str) -> None:
