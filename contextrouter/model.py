@@ -66,9 +66,7 @@ class Document(Noun, frozen=True, kw_only=True, gc=False):
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 (hex) over url, snippet and content, each length-prefixed so that no two triples encode
-        alike.
-        """
+        """SHA-256 (hex) over url, snippet and content, each length-prefixed: no two triples encode alike."""
         digest = sha256()
         for part in (self.url, self.snippet, self.content):
             data = part.encode("utf-8", "surrogatepass")
@@ -184,16 +182,7 @@ class Period(Noun, frozen=True, kw_only=True):
     zone: str = "UTC"
 
     def __post_init__(self) -> None:
-        ends: tuple[tuple[str, object], ...] = (("start", self.start), ("end", self.end))
-        for name, value in ends:
-            if value is not None and not isinstance(value, date):  # a datetime is a date
-                given = f"{type(value).__name__} {value!r:.80}"
-                raise ValueError(f"Period.{name} is a date, a datetime or None, not {given}.")
-        try:
-            ZoneInfo(self.zone)
-        except (KeyError, ValueError, OSError, TypeError):
-            hint = "Use a name such as 'Europe/Berlin'."
-            raise ValueError(f"Period.zone {self.zone!r:.80} is not a time zone. {hint}") from None
+        request_validation.check_period(self.start, self.end, self.zone)
 
     def bounds(self) -> tuple[datetime | None, datetime | None]:
         """The period as instants: [first, last), aware. A day ends where the next begins, also when clocks
@@ -226,9 +215,7 @@ class Period(Noun, frozen=True, kw_only=True):
 
 
 class Request(Noun, frozen=True, kw_only=True):
-    """One call. `deadline` is in seconds from the call; None takes `[rag] timeout_seconds`. What is wrong
-    raises RequestRefused.
-    """
+    """One call. `deadline` is in seconds from now. Wrong fields raise RequestRefused."""
 
     question: str
     history: tuple[Mapping[str, str], ...] = ()  # {"role": …, "content": …}, oldest first
@@ -242,7 +229,7 @@ class Request(Noun, frozen=True, kw_only=True):
     mode: str | None = None  # overrides the intent's kind, and with it the route
 
     def __post_init__(self) -> None:
-        for name, value in request_validation.checked(self).items():
+        for name, value in request_validation.normalize_fields(self).items():
             msgspec.structs.force_setattr(self, name, value)
 
 
@@ -265,9 +252,7 @@ class Intent(Noun, frozen=True, kw_only=True):
 
 
 class Query(Noun, frozen=True, kw_only=True, gc=False):
-    """What a source is asked. `deadline` is on the clock of `time.monotonic()`, a little before the router's
-    own cut.
-    """
+    """What a source is asked. `deadline` is on `time.monotonic()`, a little before the router's own."""
 
     text: str
     leg: str = "default"
@@ -335,9 +320,7 @@ class Citation(Noun, frozen=True, kw_only=True, gc=False):
 
 
 class Usage(Noun, frozen=True, kw_only=True, gc=False):
-    """What one request cost; `cache` names the tier it came from, or "joined". `tokens` None: no budget, none
-    were counted.
-    """
+    """The cost of one request. `cache` names the tier it came from. `tokens` None: none were counted."""
 
     calls: int = 0
     hits: int = 0
@@ -349,9 +332,7 @@ class Usage(Noun, frozen=True, kw_only=True, gc=False):
 
 
 class Step(Noun, frozen=True, kw_only=True):
-    """One step of a request: how long it took (seconds), how many envelopes came out alive, and which went no
-    further.
-    """
+    """One step of a request: its seconds, the envelopes still live after it, and those lost in it."""
 
     name: str
     elapsed: float
@@ -385,9 +366,7 @@ class Trace(Noun, frozen=True, kw_only=True):
 
 
 class Context(Noun, frozen=True, kw_only=True):
-    """The result. `envelopes[i]` is citation `[i + 1]`; `coverage` says how each call to each source
-    ended.
-    """
+    """The result. `envelopes[i]` is citation `[i + 1]`; `coverage` has one report for each call."""
 
     question: str
     intent: Intent
@@ -405,9 +384,7 @@ class Context(Noun, frozen=True, kw_only=True):
 
     @property
     def degraded(self) -> bool:
-        """Whether some source, or a part of one, is missing from the answer, or a stage was skipped because
-        it failed.
-        """
+        """Whether a source, or a part of one, is missing, or a stage or interpreter failed."""
         failed = ("timeout", "error", "open", "partial")
         return any(r.status in failed for r in self.coverage) or any(s.failed for s in self.trace.steps)
 

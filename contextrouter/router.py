@@ -48,7 +48,8 @@ from contextrouter.runtime.registry import Registry
 from contextrouter.runtime.shutdown import Running, looked_at
 from contextrouter.scope import Scope
 from contextrouter.settings import Settings, load
-from contextrouter.settings.sources import check_sources, with_given
+from contextrouter.settings.instances import with_given
+from contextrouter.settings.sources import check_sources
 from contextrouter.text import tokens
 
 log = logging.getLogger("contextrouter")

@@ -1,4 +1,5 @@
-"""Check the licence of every dependency: whatever any extra installs must be permissive, or listed here with a reason.
+"""Check the licence of every dependency: whatever any extra installs must be permissive, or listed here with
+a reason.
 
 Reads the metadata of what is installed, for this platform and this Python. `make check` runs it.
 """
@@ -50,8 +51,8 @@ def main() -> int:
 
 
 def check(name: str, accepted: Mapping[str, str]) -> list[str]:
-    """Return a line for each dependency of any extra of `name` that is neither permissive nor accepted, and for
-    each accepted name that needs no acceptance.
+    """Return a line for each dependency of any extra of `name` that is neither permissive nor accepted, and
+    for each accepted name that needs no acceptance.
     """
     problems: list[str] = []
     weak = set[str]()

@@ -1,4 +1,6 @@
-"""The shape of the code: small files, functions and folders, layers without circles, one name for one thing."""
+"""The shape of the code: small files, functions and folders, layers without circles, one name for one
+thing.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ FOLDERS = ("contextrouter", "plugins", "tests", "scripts", "bench")
 FILES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
 SHIPPED = [path for path in FILES if path.relative_to(ROOT).parts[0] in ("contextrouter", "plugins")]
 MOST_LINES, MOST_IN_FUNCTION, MEDIAN_FUNCTION = 400, 50, 11
-MOST_IN_ROOT, MOST_IN_FOLDER = 10, 24  # about twenty: cli has a module for each command, pipeline for each step
+MOST_IN_ROOT, MOST_IN_FOLDER = (
+    10,
+    24,
+)  # about twenty: cli has a module for each command, pipeline for each step
 MOST_PARAMETERS = 6
 # Functions of the pipeline that take more. Take a name out when its function takes fewer; add none.
 # Names that several modules or packages have, and what each of them means wherever it stands.
@@ -236,7 +241,9 @@ def test_no_two_modules_have_one_name_for_two_things():
 
 
 def methods(path: Path) -> Iterator[tuple[str, Function]]:
-    """Yield the functions of a file with their names behind the class's, and nested ones behind the outer's."""
+    """Yield the functions of a file with their names behind the class's, and nested ones behind the
+    outer's.
+    """
 
     def inside(node: ast.AST, prefix: str) -> Iterator[tuple[str, Function]]:
         for child in ast.iter_child_nodes(node):

@@ -207,6 +207,57 @@ def test_what_is_doubtful_is_logged_once_for_whoever_starts_a_router_and_noted_b
     assert logging.getLogger("contextrouter").level == logging.NOTSET
 
 
+RERANKERS = """
+[rag]
+enable_reranker = false
+stages = ["centrality", "best", "similarity", "gone", "freshness"]
+[stages.best]
+use = "llm"
+generator = "writer"
+[generators.writer]
+use = "extractive"
+[stages.similarity]
+embedder = "default"
+[stages.gone]
+use = "similarity"
+embedder = "default"
+enabled = false
+[routes.x]
+stages = ["best"]
+"""
+
+
+def test_rerankers_that_run_although_enable_reranker_is_false_make_a_warning(tmp_path: Path):
+    settings = ContextRouter.from_toml(written(tmp_path, RERANKERS)).settings
+    assert settings.warnings == (
+        "[rag] enable_reranker = false switches off `centrality` alone: stage 'best' still runs. To turn it"
+        " off, set [stages.best] enabled = false, or take it out of rag.stages and routes.x.stages.",
+        "[rag] enable_reranker = false switches off `centrality` alone: stage 'similarity' still runs. To"
+        " turn it off, set [stages.similarity] enabled = false, or take it out of rag.stages.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("use", "keys"),
+    [
+        ("llm", 'generator = "g"\n[generators.g]\nuse = "extractive"'),
+        ("api", 'url = "https://example.org"'),
+        ("similarity", 'embedder = "default"'),
+        ("cross_encoder", ""),
+    ],
+)
+def test_each_other_reranker_makes_the_warning_and_none_where_it_is_off(tmp_path: Path, use: str, keys: str):
+    def warnings(rag: str) -> int:
+        text = f'[rag]\nstages = ["best"]\n{rag}\n[stages.best]\nuse = "{use}"\n{keys}\n'
+        return len(load(written(tmp_path, text), Registry, environ={})[0].warnings)
+
+    assert warnings("enable_reranker = false") == 1
+    assert warnings("enable_reranker = true") == 0
+    assert warnings("enable_reranker = false\nuse_enhancements = false") == 0
+    own_switch = warnings("enable_reranker = false\nenable_cross_encoder = false")
+    assert own_switch == (0 if use == "cross_encoder" else 1)
+
+
 def test_the_time_zone_reaches_what_reads_days_unless_its_table_has_another(tmp_path: Path):
     text = (
         '[rag]\ntimezone = "Asia/Tokyo"\ninterpreters = ["normalize", "here"]\n[interpreters.here]\nuse ='

@@ -1,4 +1,6 @@
-"""What the wheel and the source archive hold, and what the demo copies: the files of this distribution alone."""
+"""What the wheel and the source archive hold, and what the demo copies: the files of this distribution
+alone.
+"""
 
 from __future__ import annotations
 

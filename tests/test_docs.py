@@ -27,7 +27,7 @@ from contextrouter.cli.exit_codes import EXIT_CODES
 from contextrouter.contracts import KINDS
 from contextrouter.runtime.registry import Registry
 from contextrouter.settings import FactKeys, InterpreterKeys, SourceKeys, StageKeys, load, schema
-from contextrouter.settings.checking import NAMED, SECTIONS
+from contextrouter.settings.sections import NAMED, SECTIONS
 from contextrouter.settings.values import OtherKeys
 
 PAGES = [ROOT / "README.md", ROOT / "plugins" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

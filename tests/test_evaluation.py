@@ -302,13 +302,13 @@ def test_why_above_names_scores_ranks_and_signals_for_and_against():
     one = envelope(doc("a"), 1, source="library").scored(0.0325, freshness=0.2)
     other = envelope(doc("b"), 4, source="library").scored(0.0161, freshness=0.9)
     said = "score 0.0325 against 0.0161; library default 1 against 4; in spite of freshness 0.2 against 0.9"
-    assert explanation.above(one, other) == said
+    assert explanation.explain_order(one, other) == said
     alone = envelope(doc("c"), 2, source="notes")
-    assert explanation.above(alone.scored(0.5), other.scored(0.5, rerank=1.0)) == (
+    assert explanation.explain_order(alone.scored(0.5), other.scored(0.5, rerank=1.0)) == (
         "score 0.5 against 0.5, a tie; notes default 2 against –; in spite of library default – against 4, "
         "freshness – against 0.9, rerank – against 1"
     )
-    assert explanation.above(one.scored(0.1), one.scored(0.2)) == "in spite of its score 0.1 against 0.2"
+    assert explanation.explain_order(one.scored(0.1), one.scored(0.2)) == "in spite of its score 0.1 against 0.2"
 
 
 async def test_fusing_again_as_it_is_set_gives_the_order_of_the_router_and_another_weight_another():

@@ -4,11 +4,14 @@ silence.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
-from contextrouter import ContextRouter, Fact, Plan, SettingsError
+from contextrouter import ContextRouter, Envelope, Fact, Plan, SettingsError, Stage, StageContext
 from contextrouter.builtin.stages.gate import Gate
 from contextrouter.pipeline.deduplication import distinct_facts
+from contextrouter.pipeline.run import GATED
 from contextrouter.testing import Facts, Fixed
 
 ONE = {"rag": {"token_budget": 0, "max_graph_facts": 3}}
@@ -117,3 +120,48 @@ async def test_behind_a_gate_the_fallback_of_the_route_is_tried() -> None:
     async with ContextRouter(settings, connectors={"s": Fixed("x")}, stages={"gate": Gate()}) as router:
         context = await router.route("q")
     assert (context.outcome, [each.document.id for each in context.envelopes]) == ("answered", ["x"])
+
+
+class Policy(Stage):
+    """A gate of a third party: it drops everything, with a reason of its own."""
+
+    switch = ""
+
+    async def apply(self, envelopes: Sequence[Envelope], context: StageContext) -> Sequence[Envelope]:
+        return [envelope.drop("policy: not good enough") for envelope in envelopes]
+
+
+class StrictPolicy(Policy):
+    withholds_facts = True
+
+
+@pytest.mark.parametrize(
+    ("stage", "outcome", "facts"), [(Policy(), "facts_only", 1), (StrictPolicy(), GATED, 0)]
+)
+async def test_a_stage_of_a_third_party_withholds_facts_by_its_field_not_by_its_words(
+    stage: Stage, outcome: str, facts: int
+):
+    graph = Facts([Fact(subject="Ada", predicate="knows", object="Bob")])
+    async with ContextRouter(
+        {}, connectors={"s": Fixed("a")}, facts={"graph": graph}, stages={"policy": stage}
+    ) as router:
+        context = await router.route("Ada")
+    assert (context.outcome, len(context.facts)) == (outcome, facts)
+    step = next(step for step in context.trace.steps if step.name == "policy")
+    assert step.gated == (outcome == GATED)
+    assert not step.failed
+
+
+async def test_degraded_goes_by_the_field_failed_not_by_the_words_of_a_note():
+    class Fails(Policy):
+        async def apply(self, envelopes: Sequence[Envelope], context: StageContext) -> Sequence[Envelope]:
+            raise RuntimeError("broken")
+
+    async with ContextRouter({}, connectors={"s": Fixed("a")}, stages={"x": Fails()}) as router:
+        context = await router.route("Ada")
+    assert context.degraded
+    steps = tuple(step.replace(note="translated") for step in context.trace.steps)
+    assert context.replace(trace=context.trace.replace(steps=steps)).degraded
+    assert not context.replace(
+        trace=context.trace.replace(steps=tuple(step.replace(failed=False) for step in steps))
+    ).degraded

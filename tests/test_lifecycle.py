@@ -8,7 +8,6 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from time import monotonic
 
 import pytest
 
@@ -21,26 +20,37 @@ from contextrouter import (
     Interpreter,
     MissingDependency,
     SettingsError,
+    SourceError,
     Stage,
     StageContext,
 )
-from contextrouter.testing import Fixed
+from contextrouter.testing import Fixed, Ones
 
 
 class Opening(Fixed):
     """Finds only when open; notes who opened when."""
 
     def __init__(
-        self, *words: str, seconds: float = 0.0, fail: Exception | None = None, log: list[str] | None = None
+        self,
+        *words: str,
+        seconds: float = 0.0,
+        until: asyncio.Event | None = None,
+        fail: Exception | None = None,
+        log: list[str] | None = None,
     ) -> None:
         super().__init__(*(words or ("x",)))
-        self.seconds, self.fail, self.log = seconds, fail, log if log is not None else []
+        self.seconds, self.until, self.fail = seconds, until, fail
+        self.log = log if log is not None else []
         self.is_open, self.opens, self.ended = False, 0, 0
+        self.begun = asyncio.Event()
 
     async def open(self) -> None:
         self.opens += 1
+        self.begun.set()
         try:
             await asyncio.sleep(self.seconds)
+            if self.until is not None:
+                await self.until.wait()
         finally:
             self.ended += 1
         if self.fail:
@@ -95,13 +105,14 @@ async def test_who_leaves_does_not_stop_the_opening_for_the_others_and_the_last_
     source = Opening(seconds=0.05)
     router = ContextRouter(connectors={"s": source})
     first, second = [asyncio.ensure_future(router.route(f"x {i}")) for i in range(2)]
-    await asyncio.sleep(0.01)
+    await source.begun.wait()
     first.cancel()
     assert (await second).outcome == "answered"
     await router.aclose()
     source.seconds = 60
+    source.begun.clear()
     left = asyncio.ensure_future(router.route("x"))
-    await asyncio.sleep(0.01)
+    await source.begun.wait()
     left.cancel()
     await asyncio.wait([left], timeout=30)
     assert left.cancelled()
@@ -111,33 +122,25 @@ async def test_who_leaves_does_not_stop_the_opening_for_the_others_and_the_last_
 async def test_closing_during_the_opening_ends_it():
     source = Opening(seconds=60)
     router = ContextRouter(connectors={"s": source})
-    asked = asyncio.ensure_future(router.route("x"))
-    await asyncio.sleep(0.01)
-    began = monotonic()
+    request = asyncio.ensure_future(router.route("x"))
+    await source.begun.wait()
     await router.aclose()
-    await asyncio.wait([asked], timeout=30)
-    assert asked.done()
     assert source.ended == 1
-    assert monotonic() - began < 30
+    await asyncio.wait([request])
 
 
 async def test_sources_are_opened_at_once_and_a_slow_one_holds_up_nobody_else(
     caplog: pytest.LogCaptureFixture,
 ):
-    ready, opened = asyncio.Event(), asyncio.Barrier(3)
-
-    class Slow(Opening):
-        async def open(self) -> None:
-            await ready.wait()
-            await super().open()
-            await opened.wait()
-
-    slow, slower = Slow("a"), Slow("b")
+    later = asyncio.Event()
+    slow, slower = Opening("a", until=later), Opening("b", until=later)
     router = ContextRouter(
         {"rag": {"timeout_seconds": 0.3}}, connectors={"g": Opening("c"), "a": slow, "b": slower}
     )
     with caplog.at_level(logging.WARNING, "contextrouter"):
-        await router.open()
+        await router.open()  # ends although the two never open by themselves
+    assert slow.begun.is_set()
+    assert slower.begun.is_set()
     assert "connector 'a' is still being opened" in caplog.text
     context = await router.route("x")
     assert [(r.source, r.status) for r in context.coverage] == [
@@ -145,12 +148,70 @@ async def test_sources_are_opened_at_once_and_a_slow_one_holds_up_nobody_else(
         ("a", "timeout"),
         ("b", "timeout"),
     ]
-    ready.set()  # the requests that gave up have not stopped it
-    await opened.wait()
+    later.set()  # the requests that gave up have not stopped it
     context = await router.route("x")
     assert {r.status for r in context.coverage} == {"ok"}
     assert slow.opens == slower.opens == 1
     await router.aclose()
+
+
+class LateOnes(Ones):
+    """An embedder whose first openings fail."""
+
+    def __init__(self, failures: int = 1) -> None:
+        super().__init__()
+        self.failures = failures
+
+    async def open(self) -> None:
+        self.failures -= 1
+        if self.failures >= 0:
+            raise OSError("not up yet")
+
+
+class NotesModel(Fixed):
+    """A store that notes the models it hears of, and may refuse them."""
+
+    embedder = "e"
+
+    def __init__(self, *words: str, refuse: bool = False) -> None:
+        super().__init__(*words)
+        self.refuse, self.models = refuse, []
+
+    async def embedded_by(self, model: str, dimensions: int) -> None:
+        self.models.append((model, dimensions))
+        if self.refuse:
+            raise SourceError("filled by another model")
+
+
+async def test_a_store_hears_of_its_model_once_when_both_are_open():
+    store = NotesModel("x")
+    async with ContextRouter(connectors={"s": store}, embedders={"e": Ones()}) as router:
+        await router.route("x")
+        await router.route("y")
+        assert store.models == [(Ones.model, Ones().dimensions)]
+        await router.aclose()
+        await router.open()
+        assert len(store.models) == 2
+
+
+async def test_a_store_is_open_without_its_embedder_and_hears_of_the_model_when_that_opens():
+    store, embedder = NotesModel("x"), LateOnes()
+    async with ContextRouter(connectors={"s": store}, embedders={"e": embedder}) as router:
+        assert store.models == []
+        assert set(router.instances.closed) == {("embedder", "e")}
+        assert (await router.route("x")).outcome == "answered"
+        await router.instances.ready("embedder", "e")
+        assert len(store.models) == 1
+        assert not router.instances.closed
+
+
+async def test_a_store_that_refuses_the_model_says_so_once_and_answers(caplog: pytest.LogCaptureFixture):
+    store = NotesModel("x", refuse=True)
+    with caplog.at_level(logging.WARNING, "contextrouter"):
+        async with ContextRouter(connectors={"s": store}, embedders={"e": Ones()}) as router:
+            assert (await router.route("x")).outcome == "answered"
+    assert len(store.models) == 1
+    assert caplog.text.count("filled by another model") == 1
 
 
 async def test_an_interpreter_that_could_not_be_opened_is_tried_again_with_the_next_question():

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from contextrouter import ContextRouter, Fact, Intent, Plan, Request, RequestRefused, Scope
 from contextrouter.pipeline.planning import make_plan
+from contextrouter.settings import Settings
 from contextrouter.testing import Facts, Fixed, Legs, hits
 
 LEGS = {"vector": hits("a"), "text": hits("b"), "keywords": hits("c")}
@@ -206,3 +207,12 @@ def test_a_source_that_learns_of_a_leg_is_asked_on_it(legs: list[str] | tuple[st
 
 def test_a_scope_of_odd_values_is_planned_for_all_the_same():
     assert plan(scope=Scope(tenant=["a"])).calls  # type: ignore[arg-type]  # a wrong type on purpose
+
+
+def test_sources_without_a_table_are_asked_with_the_default_keys():
+    """Settings that name no source hide none: whoever calls the step by hand gets every call."""
+    sources = {"docs": Legs({"text": hits("a")}), "web": Fixed(), "graph": Facts([])}
+    intent = Intent(question="q", queries=("q", "r"))
+    made = make_plan(intent, Request(question="q"), Settings(), sources)
+    assert calls(made) == ["docs/text/q", "docs/text/r", "web/default/q", "web/default/r", "graph/facts/q"]
+    assert made.excluded == {}

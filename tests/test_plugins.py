@@ -20,6 +20,7 @@ from contextrouter import (
 )
 from contextrouter.contracts import KINDS
 from contextrouter.runtime.registry import Registry
+from contextrouter.testing import Reversing
 
 GOOD = """
 from contextrouter import Connector, Document, Hit
@@ -95,6 +96,40 @@ def test_a_constructor_that_breaks_a_law_is_refused_at_registration(tmp_path: Pa
     with pytest.raises(ContractError) as caught:
         plugins(tmp_path, bad=text).load("connector", "bad")
     assert caught.value.law == law
+
+
+STAGE = """
+from contextrouter import Stage
+class Turned(Stage):
+    switch = "{switch}"
+    async def apply(self, envelopes, context): return list(envelopes)
+"""
+
+
+@pytest.mark.parametrize("switch", ["enable_rerankr", "rrf_k", "runs"])
+def test_a_stage_whose_switch_is_no_key_of_rag_is_refused_at_registration(tmp_path: Path, switch: str):
+    registry = plugins(tmp_path, turned=STAGE.format(switch=switch))
+    with pytest.raises(ContractError) as caught:
+        registry.load("stage", "turned")
+    assert caught.value.law == "switch"
+    message = f"stage plugin 'turned' has the switch '{switch}', which is no true-or-false key of [rag]."
+    assert str(caught.value).startswith(message)
+    assert ("Did you mean 'enable_reranker'?" in str(caught.value)) is (switch == "enable_rerankr")
+
+
+@pytest.mark.parametrize("switch", ["", "use_enhancements", "enable_multidoc"])
+def test_a_switch_is_a_key_of_rag_or_empty(tmp_path: Path, switch: str):
+    assert plugins(tmp_path, turned=STAGE.format(switch=switch)).load("stage", "turned").switch == switch
+
+
+def test_a_stage_made_by_hand_needs_a_switch_of_rag_too():
+    class Turned(Reversing):
+        switch = "enable_rerankr"
+
+    with pytest.raises(
+        ContractError, match=r"stage 'turned' has the switch .* Did you mean 'enable_reranker'"
+    ):
+        ContextRouter(stages={"turned": Turned()})
 
 
 def test_one_plugin_class_per_kind_and_module(tmp_path: Path):

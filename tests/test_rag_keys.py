@@ -223,6 +223,14 @@ async def test_k39_without_enhancements_gate_and_quality_stay():
     assert found == ["gate"]
 
 
+def test_a_switch_that_is_no_key_never_means_on():
+    assert Rag().runs("")
+    assert Rag().runs("enable_reranker")
+    assert not Rag(enable_reranker=False).runs("enable_reranker")
+    with pytest.raises(AttributeError):
+        Rag().runs("enable_rerankr")
+
+
 async def test_r15_cache_ttl_seconds_ends_what_is_kept():
     import asyncio
 

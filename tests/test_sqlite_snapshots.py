@@ -34,7 +34,7 @@ async def test_lengths_and_counts_are_those_of_the_reader_s_snapshot(tmp_path: P
         await store.upsert(entries[2:])
         lengths, counts = ChunkLengths(), LabelCounts()
         for connection, numbers, terms, shown in ((new, [2, 3], [2, 3], 0), (old, [1, 2], [1, 2], 1)) * 2:
-            assert lengths.at(connection).of(np.array(numbers)).tolist() == terms
+            assert lengths.read_at(connection).of(np.array(numbers)).tolist() == terms
             visible = counts.visible(connection, Scope(tenant="one"))
             assert (visible.chunks, visible.average_length) == (shown, float(shown))
     await store.aclose()

@@ -10,9 +10,8 @@ import msgspec
 
 from contextrouter.cli import options, terminal
 from contextrouter.cli.exit_codes import NOTHING, OK, command
-from contextrouter.contracts import Embedder, Plugin
+from contextrouter.contracts import Embedder, Plugin, SupportsModel
 from contextrouter.router import ContextRouter
-from contextrouter.runtime.lifecycle import SupportsModel
 from contextrouter.runtime.masking import mask
 
 _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red")}
@@ -105,12 +104,12 @@ async def _embeds(embedder: Embedder) -> str:
 
 
 def _show(findings: list[Finding]) -> None:
-    made = terminal.table("", "what", "name", {"header": "result", "overflow": "fold"})
+    table = terminal.table("", "what", "name", {"header": "result", "overflow": "fold"})
     for finding in findings:
         terminal.row(
-            made, terminal.styled(_MARKS[finding.status]), finding.what, finding.name, finding.detail
+            table, terminal.styled(_MARKS[finding.status]), finding.what, finding.name, finding.detail
         )
-    terminal.show(made, indent=0)
+    terminal.show(table, indent=0)
     bad = sum(finding.status == "failed" for finding in findings)
     terminal.out.print()
     verdict = f"{terminal.count(bad, 'check')} failed." if bad else "Everything works."

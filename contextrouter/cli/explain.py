@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from contextrouter.cli import terminal
 from contextrouter.model import Context, Envelope, Intent, Plan
-from contextrouter.pipeline.explanation import above
+from contextrouter.pipeline.explanation import explain_order
 
 _NAME = 44
 """Characters of a document's name that are shown in a table."""
@@ -91,7 +91,7 @@ def _scores(context: Context) -> None:
         terminal.out.print()
         terminal.say(("Why each stands above the next: what speaks for it, and what against.", "dim"))
         for number, (one, other) in enumerate(itertools.pairwise(context.envelopes), 1):
-            terminal.say((f"[{number}] ", "bold cyan"), above(one, other), indent=2)
+            terminal.say((f"[{number}] ", "bold cyan"), explain_order(one, other), indent=2)
     _places(context)
 
 

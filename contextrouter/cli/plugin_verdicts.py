@@ -1,4 +1,4 @@
-"""What `contextrouter plugins check` found, for a terminal."""
+"""What `contextrouter plugins check` judgement, for a terminal."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     laws: tuple[Line, ...] = ()
 
 
-def judged(registry: Registry, listed: Listed) -> Judged:
+def judge(registry: Registry, listed: Listed) -> Judged:
     """The verdict of a listed plugin."""
     from contextrouter.testing import subject_of, verdict
 
@@ -49,18 +49,22 @@ def judged(registry: Registry, listed: Listed) -> Judged:
             kind=listed.kind, name=listed.name, origin=listed.origin, problem=listed.problem, broken=at_fault
         )
     try:
-        found = verdict(subject_of(registry.load(listed.kind, listed.name)))
+        judgement = verdict(subject_of(registry.load(listed.kind, listed.name)))
     except ValueError as error:  # a deviation from what is no law
         return Judged(kind=listed.kind, name=listed.name, origin=listed.origin, problem=str(error), broken=1)
-    if found.findings[0].status == "not applicable":  # the example's package is not installed
+    if judgement.findings[0].status == "not applicable":  # the example's package is not installed
         return Judged(
-            kind=found.kind, name=listed.name, origin=listed.origin, problem=found.findings[0].why, broken=1
+            kind=judgement.kind,
+            name=listed.name,
+            origin=listed.origin,
+            problem=judgement.findings[0].why,
+            broken=1,
         )
     laws = tuple(
-        Line(law=each.law, says=each.says, status=each.status, why=each.why) for each in found.findings
+        Line(law=each.law, says=each.says, status=each.status, why=each.why) for each in judgement.findings
     )
     return Judged(
-        kind=found.kind, name=listed.name, origin=listed.origin, broken=len(found.broken), laws=laws
+        kind=judgement.kind, name=listed.name, origin=listed.origin, broken=len(judgement.broken), laws=laws
     )
 
 
@@ -71,21 +75,21 @@ def show(each: Judged) -> None:
     if each.problem:
         terminal.say((each.problem, "red"))
         return
-    made = terminal.table("", {"header": "law", "overflow": "fold"}, {"header": "finding", "ratio": 1})
+    table = terminal.table("", {"header": "law", "overflow": "fold"}, {"header": "finding", "ratio": 1})
     for line in each.laws:
         mark, style = _MARKS[line.status]
         finding = (
             terminal.styled(f"{line.says} ", (f"But {line.why}.", "red"))
             if line.status == "broken"
-            else _said(line)
+            else _status(line)
         )
-        terminal.row(made, terminal.styled((mark, style)), terminal.styled((line.law, style)), finding)
-    terminal.show(made, indent=0)
+        terminal.row(table, terminal.styled((mark, style)), terminal.styled((line.law, style)), finding)
+    terminal.show(table, indent=0)
     terminal.out.print()
     terminal.say((_sum(each), "red" if each.broken else "green"))
 
 
-def _said(line: Line) -> str:
+def _status(line: Line) -> str:
     return line.status if line.status == "ok" else f"{line.status}: {line.why}"
 
 

@@ -15,7 +15,7 @@ from contextrouter.cli.exit_codes import NOTHING, OK, command
 from contextrouter.errors import ContextRouterError, PluginNotFound, Problem, SettingsError
 from contextrouter.runtime.registry import Listed, Registry
 from contextrouter.settings import schema
-from contextrouter.settings.suggestions import nearest
+from contextrouter.settings.suggestions import unknown
 from contextrouter.settings.values import keys_of
 
 app = typer.Typer(help="List plugins, show the keys of one, or check it.", no_args_is_help=True)
@@ -30,19 +30,19 @@ def list_plugins(settings: options.SettingsPath = options.DEFAULT, as_json: opti
     if as_json:
         terminal.print_json(listed)
     else:
-        made = terminal.table(
+        table = terminal.table(
             "kind", {"header": "name", "no_wrap": True}, {"header": "what it does", "ratio": 1}, "from"
         )
         for line in listed:
             style = "red" if _broken(line) else "dim"
             terminal.row(
-                made,
+                table,
                 line.kind,
                 line.name,
                 terminal.styled((line.problem, style), line.summary),
                 _origin(line),
             )
-        terminal.show(made, indent=0)
+        terminal.show(table, indent=0)
     return NOTHING if any(_broken(line) for line in listed) else OK
 
 
@@ -53,14 +53,14 @@ def show(
 ) -> int:
     """Show a plugin: what it does, and the keys of its table with types and defaults."""
     registry = _registry(settings)
-    found = _found(registry, name)
-    described = [_described(registry, line) for line in found]
+    lines = _lines_of(registry, name)
+    descriptions = [_description(registry, line) for line in lines]
     if as_json:
-        terminal.print_json(described)
+        terminal.print_json(descriptions)
     else:
-        for plugin in described:
-            _show(plugin)
-    return NOTHING if any(line.problem for line in found) else OK
+        for description in descriptions:
+            _show(description)
+    return NOTHING if any(line.problem for line in lines) else OK
 
 
 @app.command("check")
@@ -79,17 +79,17 @@ def check(
     file = Path(name)
     if file.suffix == ".py":
         registry: Registry = _OneFile(file)
-        found = [line for line in registry.listed() if line.origin == file.name]
+        lines = [line for line in registry.listed() if line.origin == file.name]
     else:
         registry = _registry(settings)
-        found = _found(registry, name)
-    judged = [plugin_verdicts.judged(registry, line) for line in found]
+        lines = _lines_of(registry, name)
+    verdicts = [plugin_verdicts.judge(registry, line) for line in lines]
     if as_json:
-        terminal.print_json(judged)
+        terminal.print_json(verdicts)
     else:
-        for each in judged:
-            plugin_verdicts.show(each)
-    return NOTHING if any(each.broken for each in judged) else OK
+        for verdict in verdicts:
+            plugin_verdicts.show(verdict)
+    return NOTHING if any(verdict.broken for verdict in verdicts) else OK
 
 
 class _OneFile(Registry):
@@ -107,17 +107,15 @@ class _OneFile(Registry):
         return {self._path.stem: self._path}
 
 
-def _found(registry: Registry, name: str) -> list[Listed]:
+def _lines_of(registry: Registry, name: str) -> list[Listed]:
     """The plugins of that name, of any kind. Raises PluginNotFound."""
     listed = registry.listed()
-    found = [line for line in listed if line.name == name]
-    if not found:
-        known = sorted({line.name for line in listed})
-        close = nearest(name, known)
-        hint = f" Did you mean {close!r}?" if close else ""
-        message = f"plugin {name!r} is not registered.{hint} Registered plugins: {', '.join(known)}."
-        raise PluginNotFound(name, "any", known, problem=Problem(message))
-    return found
+    lines = [line for line in listed if line.name == name]
+    if not lines:
+        names = sorted({line.name for line in listed})
+        message = unknown(f"plugin {name!r} is not registered", name, names, "Registered plugins")
+        raise PluginNotFound(name, "any", names, problem=Problem(message))
+    return lines
 
 
 def _origin(line: Listed) -> str:
@@ -146,20 +144,20 @@ def _registry(path: str) -> Registry:
         return Registry()
 
 
-def _described(registry: Registry, line: Listed) -> dict[str, Any]:
-    described: dict[str, Any] = {
+def _description(registry: Registry, line: Listed) -> dict[str, Any]:
+    description: dict[str, Any] = {
         "kind": line.kind,
         "name": line.name,
         "from": line.origin,
         "problem": line.problem,
     }
     if line.problem:
-        return {**described, "doc": "", "keys": [], "router_keys": []}
+        return {**description, "doc": "", "keys": [], "router_keys": []}
     cls = registry.load(line.kind, line.name)
     fields = registry.schema(line.kind, line.name) or {}
     own = schema.of_struct(keys_of(line.kind))
     doc = inspect.getdoc(cls) or ""
-    return {**described, "doc": doc, "keys": _keys(fields), "router_keys": _keys(own)}
+    return {**description, "doc": doc, "keys": _keys(fields), "router_keys": _keys(own)}
 
 
 def _keys(fields: schema.Schema) -> list[dict[str, Any]]:
@@ -189,13 +187,13 @@ def _show(plugin: dict[str, Any]) -> None:
             continue
         terminal.out.print()
         terminal.say((title, "bold"))
-        made = terminal.table({"header": "key", "no_wrap": True}, {"header": "type", "ratio": 1}, "default")
+        table = terminal.table({"header": "key", "no_wrap": True}, {"header": "type", "ratio": 1}, "default")
         for key in keys:
             default = (
                 "required" if key["required"] else "–" if key["default"] is None else _toml(key["default"])
             )
-            terminal.row(made, key["key"], key["type"], default)
-        terminal.show(made)
+            terminal.row(table, key["key"], key["type"], default)
+        terminal.show(table)
 
 
 def _toml(value: Any) -> str:

@@ -14,7 +14,7 @@ from contextrouter.router import ContextRouter
 from contextrouter.runtime.masking import is_secret, mask
 from contextrouter.runtime.registry import Registry
 from contextrouter.settings import TABLES, Instance, Settings, schema
-from contextrouter.settings.checking import NAMED, SECTIONS
+from contextrouter.settings.sections import NAMED, SECTIONS
 
 DEFAULTED = "default"
 
@@ -37,13 +37,13 @@ def settings(settings: options.SettingsPath = options.DEFAULT, as_json: options.
     if as_json:
         terminal.print_json(values)
         return OK
-    made = terminal.table(
+    table = terminal.table(
         {"header": "key", "overflow": "fold"}, {"header": "value", "overflow": "fold"}, "origin"
     )
     for value in values:
         style = "dim" if value.origin == DEFAULTED else ""
-        terminal.row(made, value.key, _shown(value.value), value.origin, style=style)
-    terminal.show(made, indent=0)
+        terminal.row(table, value.key, _text(value.value), value.origin, style=style)
+    terminal.show(table, indent=0)
     return OK
 
 
@@ -92,21 +92,21 @@ def _value(key: str, value: Any, settings: Settings) -> Value:
             (where for at, where in settings.origins.items() if at.startswith(f"{key}.")), DEFAULTED
         )
     return Value(
-        key=key, value=_masked(value, is_secret(key.rpartition(".")[2]), settings.secrets), origin=origin
+        key=key, value=_mask_value(value, is_secret(key.rpartition(".")[2]), settings.secrets), origin=origin
     )
 
 
-def _masked(value: Any, secret: bool, secrets: tuple[str, ...]) -> Any:
+def _mask_value(value: Any, secret: bool, secrets: tuple[str, ...]) -> Any:
     if isinstance(value, Mapping):
         return {
-            str(key): _masked(item, secret or is_secret(str(key)), secrets) for key, item in value.items()
+            str(key): _mask_value(item, secret or is_secret(str(key)), secrets) for key, item in value.items()
         }
     if isinstance(value, list | tuple):
-        return [_masked(item, secret, secrets) for item in value]
+        return [_mask_value(item, secret, secrets) for item in value]
     if isinstance(value, str):
         return "***" if value and secret else mask(value, secrets)
     return value
 
 
-def _shown(value: Any) -> str:
+def _text(value: Any) -> str:
     return "–" if value is None else msgspec.json.encode(value, enc_hook=str).decode()

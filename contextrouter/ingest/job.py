@@ -20,6 +20,7 @@ from contextrouter.contracts import (
     Embedder,
     Entry,
     SupportsCrawl,
+    SupportsModel,
     SupportsTenants,
     SupportsUpsert,
     SupportsVectors,
@@ -33,7 +34,6 @@ from contextrouter.ingest.report import Report, SupportsProblems, SupportsSize
 from contextrouter.ingest.store_lock import turn
 from contextrouter.ingest.survey import survey, surveying
 from contextrouter.model import Document, Vector
-from contextrouter.runtime.lifecycle import SupportsModel
 
 _ORIGIN = re.compile(r"[\w.-]+")
 _OFTEN = 0.2  # seconds between two words on progress when nothing is stored

@@ -18,7 +18,7 @@ from contextrouter.ingest.report import Report
 from contextrouter.ingest.store_lock import turn
 from contextrouter.router import ContextRouter
 from contextrouter.settings import Job
-from contextrouter.settings.suggestions import nearest
+from contextrouter.settings.suggestions import unknown
 
 OnProgress = Callable[[str, Report], None]
 """Called after every batch with the job's name and its report so far."""
@@ -92,11 +92,7 @@ def chosen(router: ContextRouter, names: Sequence[str]) -> dict[str, Job]:
         )
     for name in names:
         if name not in jobs:
-            close = nearest(name, jobs)
-            hint = f" Did you mean {close!r}?" if close else ""
-            raise SettingsError(
-                f"Ingestion job {name!r} is not defined.{hint} Defined jobs: {', '.join(jobs)}."
-            )
+            raise SettingsError(unknown(f"Ingestion job {name!r} is not defined", name, jobs, "Defined jobs"))
     return {name: job for name, job in jobs.items() if not names or name in names}
 
 

@@ -19,7 +19,7 @@ from contextrouter.errors import IngestError, SettingsError
 from contextrouter.ingest.job_plugins import Wiring
 from contextrouter.ingest.store_lock import turn
 from contextrouter.router import ContextRouter
-from contextrouter.settings.suggestions import nearest
+from contextrouter.settings.suggestions import unknown
 
 
 class Leftover(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,17 +87,14 @@ async def forget(
 def _check(origin: str, router: ContextRouter, known: Sequence[str]) -> None:
     if origin in known:
         return
-    close = nearest(origin, known)
-    hint = f" Did you mean {close!r}?" if close else ""
     job = router.settings.ingest.get(origin)
     why = (
         f"; what it put into {job.to!r} is kept up to date by the job of that name, which has to go first"
         if job
         else ""
     )
-    raise SettingsError(
-        f"Origin {origin!r} left nothing in a store{why}.{hint} Left over: {', '.join(known) or 'nothing'}."
-    )
+    sentence = f"Origin {origin!r} left nothing in a store{why}"
+    raise SettingsError(unknown(sentence, origin, known, "Left over", none="nothing"))
 
 
 async def _stores(router: ContextRouter, stack: AsyncExitStack) -> AsyncIterator[tuple[str, _Store]]:

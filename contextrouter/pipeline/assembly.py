@@ -137,18 +137,18 @@ class _Writer:
     def add_document(self, envelope: Envelope) -> None:
         """Add a document if it fits. The best one always does: it is cut where it must be."""
         result = self.result
-        citation, block = _cited(len(self.blocks) + 1, envelope)
+        citation, block = _cite(len(self.blocks) + 1, envelope)
         fence = self.fence if envelope.document.untrusted else None
-        whole = block if fence is None else fence.around(block)
+        fenced = block if fence is None else fence.around(block)
         if self.count is not None:
             notice = 0 if fence is None or result.fenced else self._cost(fence.notice)
-            tokens = self.count(whole)
+            tokens = self.count(fenced)
             cost = tokens + BETWEEN + notice
             if cost > self.left and not self.blocks and self.truncate is not None:
                 frame = notice + (0 if fence is None else self._cost(fence.around("")))
                 block = self._cut(block, self.left - frame)
-                whole = block if fence is None else fence.around(block)
-                result.cut, cost, tokens = True, self.left, self.count(whole)
+                fenced = block if fence is None else fence.around(block)
+                result.cut, cost, tokens = True, self.left, self.count(fenced)
             elif cost > self.left:
                 result.lost.append(envelope.drop(OVER))
                 return
@@ -156,7 +156,7 @@ class _Writer:
             citation = citation.replace(tokens=tokens)
         if fence is not None:
             _note_cleaning(envelope, result)
-        self.blocks.append(whole)
+        self.blocks.append(fenced)
         result.envelopes.append(envelope)
         result.citations.append(citation)
 
@@ -214,7 +214,7 @@ def _note_cleaning(envelope: Envelope, done: Assembled) -> None:
         done.hidden[document.parent or document.id] = hidden
 
 
-def _cited(number: int, envelope: Envelope) -> tuple[Citation, str]:
+def _cite(number: int, envelope: Envelope) -> tuple[Citation, str]:
     document, provenance = envelope.document, envelope.provenance
     if document.untrusted:
         parts = {name: clean(getattr(document, name))[0] for name in ("title", "url", "id", "content")}
@@ -230,13 +230,13 @@ def _cited(number: int, envelope: Envelope) -> tuple[Citation, str]:
     if document.path:
         below = " > ".join([_one_line(part) for part in document.path]) + ("\n" + below if below else "")
     if "#" in below:
-        below = re.sub(_FORGED, _escaped, below)
+        below = re.sub(_FORGED, _escape, below)
     if below:
         block = f"{block}\n{below}"
     return Citation(number=number, title=title, url=document.url, source=source), block
 
 
-def _escaped(match: re.Match[str]) -> str:
+def _escape(match: re.Match[str]) -> str:
     """A backslash into what opens a line as the heading of a block, or of the facts, does."""
     text, at = match.string, match.start() - 1
     while at >= 0 and (text[at] in _MARGIN or text[at].isspace()) and text[at] not in _ENDS:

@@ -110,9 +110,9 @@ class Calibration:
             or not self.lists
         ):
             return ""
-        known = self._brought(self.weights)
+        brought = self._brought(self.weights)
         lacking = sorted(
-            (n for n in self.texts if n not in known), key=lambda number: (-self.texts[number], number)
+            (n for n in self.texts if n not in brought), key=lambda number: (-self.texts[number], number)
         )
         best = lacking[: self.rag.calibrate_embed]
         documents = [self.candidates.documents[number] for number in best]
@@ -133,27 +133,31 @@ class Calibration:
         found_by = {number: names for number, (_, names) in weights.items()}
         if near := self._near(weights) if texts else None:
             scores = {n: score * weights[n][0] for n, score in self._together(texts, near, found_by).items()}
-            made = [self._ranked("text+vector", self.question, _in_evidence(scores, found_by))]
+            added = [self._make_list("text+vector", self.question, _weigh_by_evidence(scores, found_by))]
         else:
             scores = {n: score * weights[n][0] for n, score in texts.items()}
-            words = [self._ranked("text", self.question, _in_evidence(scores, found_by))] if scores else []
-            made = [*words, *self._vectors()]
-        for ranked, numbers in made:
+            words = (
+                [self._make_list("text", self.question, _weigh_by_evidence(scores, found_by))]
+                if scores
+                else []
+            )
+            added = [*words, *self._vectors()]
+        for ranked, numbers in added:
             self.candidates.add(ranked, numbers)
-        if not made:
+        if not added:
             return "ranks alone: no candidate has a word of the question, and no vectors can be compared"
         silent = sorted(self.names - {*self.statistics})
-        scales = " and ".join(dict.fromkeys(ranked.leg for ranked, _ in made))
+        scales = " and ".join(dict.fromkeys(ranked.leg for ranked, _ in added))
         return f"by {scales}" + (
             f"; statistics of what was returned for {', '.join(silent)}" if silent else ""
         )
 
-    def _ranked(self, leg: str, query: str, scores: Mapping[int, float]) -> tuple[RankedList, list[int]]:
+    def _make_list(self, leg: str, query: str, scores: Mapping[int, float]) -> tuple[RankedList, list[int]]:
         ordered = sorted(scores, key=lambda number: (-scores[number], number))
         documents = self.candidates.documents
         hits = [Hit(document=documents[number], score=scores[number]) for number in ordered]
         moments = [ranked.retrieved_at for ranked, _ in self.lists if ranked.retrieved_at is not None]
-        made = RankedList(
+        added = RankedList(
             source=CALIBRATED,
             leg=leg,
             query=query,
@@ -161,49 +165,63 @@ class Calibration:
             weight=self.rag.calibrate_weight,
             retrieved_at=max(moments, default=None),
         )
-        return made, ordered
+        return added, ordered
 
     @cached_property
     def weights(self) -> dict[int, tuple[float, frozenset[str]]]:
         """Candidate -> the largest weight of the sources that found it, and their names."""
-        found: dict[int, tuple[float, frozenset[str]]] = {}
+        weights: dict[int, tuple[float, frozenset[str]]] = {}
         share = max(1, MOST // len(self.lists))
         for ranked, numbers in self.lists:
-            own = (ranked.weight, frozenset((ranked.source,)))
+            entry = (ranked.weight, frozenset((ranked.source,)))
             for number in numbers[:share]:
-                known = found.get(number)
-                found[number] = own if known is None else (max(known[0], own[0]), known[1] | own[1])
-        return found
+                before = weights.get(number)
+                weights[number] = (
+                    entry if before is None else (max(before[0], entry[0]), before[1] | entry[1])
+                )
+        return weights
 
     @cached_property
     def texts(self) -> dict[int, float]:
         """The BM25 scores above 0, where some leg looks for words: of each candidate by the query that fits
         it best.
         """
-        asked = {ranked.query: None for ranked, _ in self.lists if not self._by_vector(ranked)}
+        queries_of_words = {ranked.query: None for ranked, _ in self.lists if not self._uses_vectors(ranked)}
         terms = {
             query: [t for t in query_syntax.parse(query).terms if not t.endswith(query_syntax.FURTHEST)]
-            for query in asked
+            for query in queries_of_words
         }
-        place = {
-            term: at
-            for at, term in enumerate(dict.fromkeys(term for found in terms.values() for term in found))
+        positions = {
+            term: position
+            for position, term in enumerate(
+                dict.fromkeys(term for terms_of_query in terms.values() for term in terms_of_query)
+            )
         }
-        if not place:
+        if not positions:
             return {}
         weights = self.weights
-        reader = TermCounter(place)
+        reader = TermCounter(positions)
         read = {number: reader.count(self.candidates.documents[number]) for number in weights}
-        idf = self._idf(place, {n: weights[n][1] for n in weights}, read)
+        idf = self._idf(positions, {n: weights[n][1] for n in weights}, read)
         average = sum([length for _, length in read.values()]) / len(read) or 1.0
-        asking = [{place[term] for term in found} for found in terms.values()]
-        queries = [
-            sorted(own) for own in asking if not any(own < other for other in asking)
+        position_sets = [{positions[term] for term in terms_of_query} for terms_of_query in terms.values()]
+        distinct_queries = [
+            sorted(positions_of_query)
+            for positions_of_query in position_sets
+            if not any(positions_of_query < another for another in position_sets)
         ]  # a part never scores above the whole
         scores: dict[int, float] = {}
         for number, (counts, length) in read.items():
-            parts = {at: idf[at] * bm25.saturation(times, length / average) for at, times in counts.items()}
-            score = max([sum([parts[at] for at in own if at in parts]) for own in queries])
+            parts = {
+                position: idf[position] * bm25.saturation(times, length / average)
+                for position, times in counts.items()
+            }
+            score = max(
+                [
+                    sum([parts[position] for position in positions_of_query if position in parts])
+                    for positions_of_query in distinct_queries
+                ]
+            )
             if score > 0:
                 scores[number] = score
         return scores
@@ -226,7 +244,7 @@ class Calibration:
         """The vectors that candidates brought along."""
         vectors: dict[int, Vector] = {}
         for ranked, numbers in self.lists:
-            if ranked.leg == "vector" or not self._by_vector(
+            if ranked.leg == "vector" or not self._uses_vectors(
                 ranked
             ):  # those of other vector legs are not of the text
                 for number, hit in zip(numbers, ranked.hits, strict=True):
@@ -247,49 +265,54 @@ class Calibration:
         words = {number: texts.get(number, 0.0) / highest for number in found_by}
 
         def both(cosines: Mapping[int, float]) -> dict[int, float]:
-            most = max(max(cosines.values()), 1e-9)
-            least: dict[str, float] = {}
+            highest_cosine = max(max(cosines.values()), 1e-9)
+            lowest_cosine: dict[str, float] = {}
             for number, cosine in cosines.items():
                 for name in found_by[number]:
-                    least[name] = min(cosine, least.get(name, cosine))
+                    lowest_cosine[name] = min(cosine, lowest_cosine.get(name, cosine))
             far = {
-                n: max([least.get(name, 0.0) for name in names])
+                n: max([lowest_cosine.get(name, 0.0) for name in names])
                 for n, names in found_by.items()
                 if n not in cosines
             }
             return {
-                n: word + max(0.0, cosines[n] if n in cosines else far[n]) / most for n, word in words.items()
+                n: word + max(0.0, cosines[n] if n in cosines else far[n]) / highest_cosine
+                for n, word in words.items()
             }
 
-        first = both(near.cosines())
-        examples = sorted(near.numbers, key=lambda number: (-first[number], number))[:BEST]
+        combined = both(near.cosines())
+        examples = sorted(near.numbers, key=lambda number: (-combined[number], number))[:BEST]
         return both(near.cosines(examples))
 
     def _idf(
         self,
-        place: Mapping[str, int],
+        positions: Mapping[str, int],
         found_by: Mapping[int, frozenset[str]],
         read: Mapping[int, tuple[Mapping[int, float], int]],
     ) -> list[float]:
         """How rare each term is over all sources together."""
-        total = sum([told.documents for told in self.statistics.values()])
-        frequencies = [0] * len(place)
-        for told in self.statistics.values():
-            own: dict[int, int] = {}  # a term may come of several words: the commonest has most of it
-            for word, frequency in told.frequencies.items():
+        total = sum([report.documents for report in self.statistics.values()])
+        frequencies = [0] * len(positions)
+        for report in self.statistics.values():
+            frequencies_of_source: dict[
+                int, int
+            ] = {}  # a term may come of several words: the commonest has most of it
+            for word, frequency in report.frequencies.items():
                 for term in analysis.analyse(word):
-                    if term in place:
-                        own[place[term]] = max(own.get(place[term], 0), frequency)
-            for at, frequency in own.items():
-                frequencies[at] += frequency
+                    if term in positions:
+                        frequencies_of_source[positions[term]] = max(
+                            frequencies_of_source.get(positions[term], 0), frequency
+                        )
+            for position, frequency in frequencies_of_source.items():
+                frequencies[position] += frequency
         for number, (counts, _) in read.items():
             silent = len(found_by[number] - self.statistics.keys())
             total += silent
-            for at in counts if silent else ():
-                frequencies[at] += silent
+            for position in counts if silent else ():
+                frequencies[position] += silent
         return [bm25.weight(total, frequency) for frequency in frequencies]
 
-    def _by_vector(self, ranked: RankedList) -> bool:
+    def _uses_vectors(self, ranked: RankedList) -> bool:
         source = self.sources.get(ranked.source)
         return isinstance(source, Source) and ranked.leg in source.vector_legs
 
@@ -299,7 +322,7 @@ class Calibration:
         """
         together: dict[str, list[tuple[RankedList, list[int]]]] = {}
         for ranked, numbers in self.lists:
-            if self._by_vector(ranked):
+            if self._uses_vectors(ranked):
                 together.setdefault(ranked.leg, []).append((ranked, numbers))
         for leg, lists in together.items():
             models = {(self._embedder(ranked.source), ranked.score_range) for ranked, _ in lists}
@@ -317,23 +340,26 @@ class Calibration:
                 for number, hit in zip(numbers, ranked.hits, strict=True):
                     score = ((hit.score or 0.0) - low[0]) * ranked.weight
                     scores[number] = max(score, scores.get(number, 0.0))
-            yield self._ranked(leg, self.question, scores)
+            yield self._make_list(leg, self.question, scores)
 
     def _embedder(self, name: str) -> str | None:
         source = self.sources.get(name)
         return source.embedder if isinstance(source, Source) else None
 
 
-def _in_evidence(scores: Mapping[int, float], found_by: Mapping[int, frozenset[str]]) -> dict[int, float]:
+def _weigh_by_evidence(
+    scores: Mapping[int, float], found_by: Mapping[int, frozenset[str]]
+) -> dict[int, float]:
     """The scores times the square root of how well the best few of the source fit: what fits in a place that
     fits counts more.
     """
-    own: dict[str, list[float]] = {}
+    scores_by_source: dict[str, list[float]] = {}
     for number, score in scores.items():
         for name in found_by[number]:
-            own.setdefault(name, []).append(score)
+            scores_by_source.setdefault(name, []).append(score)
     evidence = {
-        name: math.sqrt(sum(sorted(found, reverse=True)[:BEST]) / BEST) for name, found in own.items()
+        name: math.sqrt(sum(sorted(scores_of_source, reverse=True)[:BEST]) / BEST)
+        for name, scores_of_source in scores_by_source.items()
     }
     return {
         number: score * max([evidence[name] for name in found_by[number]]) for number, score in scores.items()

@@ -77,7 +77,7 @@ class Candidates(LazyEnvelopes):
         else:
             sources = dict.fromkeys([lists[n].source for n, _ in places])  # in the order of their names
             possible = sum([most.get(source, 0.0) for source in sources])
-            places = sorted(places, key=lambda place: (place[0] >= self.own, place[1]))
+            places = sorted(places, key=lambda item: (item[0] >= self.own, item[1]))
         stamps: list[Provenance] = []
         highlights: tuple[str, ...] = ()
         vector: Vector | None = None
@@ -166,7 +166,9 @@ class _Scale:
             low, high = ranked.score_range or (min(scores), max(scores))
             self.low, self.high = float(low), float(high)
             self.spread = self.high - self.low
-            self.by_rank = not (isfinite(self.spread) and all(map(isfinite, scores)))
+            self.by_rank = not (
+                isfinite(self.spread) and (isfinite(sum(scores)) or all(map(isfinite, scores)))
+            )
         except (TypeError, ValueError, OverflowError):
             self.by_rank = True
 

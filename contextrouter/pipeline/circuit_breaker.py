@@ -29,12 +29,12 @@ class CircuitBreaker:
         """Why a call may not be made now. Empty: it may, and `succeed`, `fail` or `abandon` must follow."""
         if self._opened_at is None:
             return ""
-        left = self._opened_at + self.seconds - self._clock()
-        why = f"not asked after {self._count} failures in a row; the last: {self.last}"
-        if left > 0:
-            return f"{why}; tried again in {left:.1f} s"
+        remaining = self._opened_at + self.seconds - self._clock()
+        reason = f"not asked after {self._count} failures in a row; the last: {self.last}"
+        if remaining > 0:
+            return f"{reason}; tried again in {remaining:.1f} s"
         if self._probing:
-            return f"{why}; being tried just now"
+            return f"{reason}; being tried just now"
         self._probing = True
         return ""
 
@@ -42,10 +42,10 @@ class CircuitBreaker:
         """The call was answered."""
         self._count, self._opened_at, self._probing = 0, None, False
 
-    def fail(self, why: str) -> None:
+    def fail(self, reason: str) -> None:
         """The call failed or was late."""
         self._count += 1
-        self.last = why
+        self.last = reason
         if self._probing or self._count >= self.failures:
             self._opened_at = self._clock()
         self._probing = False

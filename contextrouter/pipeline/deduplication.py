@@ -44,32 +44,27 @@ class _Index:
         """Return the numbers of a list's documents. The lists of a source follow one another."""
         if ranked.source != self._source:
             self._source, self._by_id = ranked.source, {}
+        by_id, by_text, documents, key_of = self._by_id, self._by_text, self.documents, self._key_of
         row = []
         for hit in ranked.hits:
             document = hit.document
             name = (document.tenant, document.id) if document.tenant else document.id
-            number = self._by_id.get(name)
+            number = by_id.get(name)
             if number is None:
-                number = self._by_words(document)
+                number = new = len(documents)
+                key = key_of(document) if key_of is not None else None
+                if key is not None:
+                    number = by_text.setdefault(key, new)
+                else:  # few documents share a url: comparing those costs less than hashing all texts
+                    number = by_text.setdefault(document.url or (document.snippet or document.content,), new)
+                    if number != new and _text(documents[number]) != _text(document):
+                        number = by_text.setdefault(_text(document), new)
+                if number == new:
+                    documents.append(document)
                 if document.id:  # a blank id names nothing
-                    self._by_id[name] = number
+                    by_id[name] = number
             row.append(number)
         return row
-
-    def _by_words(self, document: Document) -> int:
-        """Return the number of the first document that says the same, a new one if there is none."""
-        new = len(self.documents)
-        key = None if self._key_of is None else self._key_of(document)
-        if key is None:  # few documents share a url: comparing those costs less than hashing all texts
-            url = document.url or (document.snippet or document.content,)
-            number = self._by_text.setdefault(url, new)
-            if number != new and _text(self.documents[number]) != _text(document):
-                number = self._by_text.setdefault(_text(document), new)
-        else:
-            number = self._by_text.setdefault(key, new)
-        if number == new:
-            self.documents.append(document)
-        return number
 
 
 def _text(document: Document) -> tuple[str, str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextrouter.model import Envelope
 
 
-def above(one: Envelope, other: Envelope) -> str:
+def explain_order(upper: Envelope, lower: Envelope) -> str:
     """What speaks for `one`, which stands above `other`, and against: scores, ranks by source and leg.
 
     >>> above(first, second)
@@ -13,21 +13,21 @@ def above(one: Envelope, other: Envelope) -> str:
     """
     ahead: list[str] = []
     behind: list[str] = []
-    places = {(seal.source, seal.leg): None for envelope in (one, other) for seal in envelope.provenance}
+    places = {(seal.source, seal.leg): None for envelope in (upper, lower) for seal in envelope.provenance}
     for source, leg in places:
-        mine, theirs = _rank(one, source, leg), _rank(other, source, leg)
-        if mine != theirs:
-            said = f"{source} {leg} {mine or '–'} against {theirs or '–'}"
-            (ahead if theirs is None or (mine is not None and mine < theirs) else behind).append(said)
-    for name in dict.fromkeys((*one.signals, *other.signals)):
-        mine_is, theirs_is = one.signals.get(name), other.signals.get(name)
-        if mine_is is None or theirs_is is None or mine_is != theirs_is:
-            said = f"{name} {_number(mine_is)} against {_number(theirs_is)}"
-            (ahead if (mine_is or 0.0) >= (theirs_is or 0.0) else behind).append(said)
-    scores = f"score {_number(one.score)} against {_number(other.score)}"
-    if one.score < other.score:
+        rank, lower_rank = _rank(upper, source, leg), _rank(lower, source, leg)
+        if rank != lower_rank:
+            line = f"{source} {leg} {rank or '–'} against {lower_rank or '–'}"
+            (ahead if lower_rank is None or (rank is not None and rank < lower_rank) else behind).append(line)
+    for name in dict.fromkeys((*upper.signals, *lower.signals)):
+        signal, lower_signal = upper.signals.get(name), lower.signals.get(name)
+        if signal is None or lower_signal is None or signal != lower_signal:
+            line = f"{name} {_number(signal)} against {_number(lower_signal)}"
+            (ahead if (signal or 0.0) >= (lower_signal or 0.0) else behind).append(line)
+    scores = f"score {_number(upper.score)} against {_number(lower.score)}"
+    if upper.score < lower.score:
         scores = f"in spite of its {scores}"
-    elif one.score == other.score:
+    elif upper.score == lower.score:
         scores = f"{scores}, a tie"
     parts = [scores, ", ".join(ahead), f"in spite of {', '.join(behind)}" if behind else ""]
     return "; ".join(part for part in parts if part)

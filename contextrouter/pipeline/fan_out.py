@@ -7,7 +7,7 @@ failure is data: it becomes a report beside the answer, never an exception inste
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from math import inf, isfinite
 from time import monotonic
@@ -314,22 +314,22 @@ class _FanOut:
             self.on_report(report)
 
 
-def _harvest(plan: Plan, outcomes: Iterable[_Outcome], skipped: list[SourceReport]) -> Harvest:
-    answered = [
-        (call.query.leg, outcome)
-        for call, outcome in zip(plan.calls, outcomes, strict=True)
-        if outcome.report is not None and outcome.report.status in ("ok", "partial")
-    ]
-
-    def items(wanted: str) -> tuple[Any, ...]:
-        return tuple(item for leg, outcome in answered if leg == wanted for item in outcome.items)
-
+def _harvest(plan: Plan, outcomes: Sequence[_Outcome], skipped: list[SourceReport]) -> Harvest:
+    lists: list[RankedList] = []
+    structured: dict[str, list[Any]] = {FACTS: [], FACETS: [], ENTITIES: []}
+    for call, outcome in zip(plan.calls, outcomes, strict=True):
+        if outcome.report is None or outcome.report.status not in ("ok", "partial"):
+            continue
+        if outcome.ranked is not None:
+            lists.append(outcome.ranked)
+        else:
+            structured[call.query.leg] += outcome.items
     reports = [outcome.report for outcome in outcomes if outcome.report is not None]
     return Harvest(
-        lists=tuple([outcome.ranked for _, outcome in answered if outcome.ranked is not None]),
-        facts=items(FACTS),
-        facets=items(FACETS),
-        entities=items(ENTITIES),
+        lists=tuple(lists),
+        facts=tuple(structured[FACTS]),
+        facets=tuple(structured[FACETS]),
+        entities=tuple(structured[ENTITIES]),
         reports=(*reports, *skipped),
     )
 

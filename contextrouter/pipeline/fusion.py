@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain, zip_longest
 
 from contextrouter.model import Envelope
@@ -52,13 +53,23 @@ class _List:
     def add_to(self, scores: list[float] | dict[int, float], weight: float, rag: Rag) -> None:
         """Add what the list, with this weight, gives to each of its documents."""
         if rag.hybrid_fusion == "rrf":
-            for rank, number in enumerate(self.row, 1):
+            for number, share in zip(self.row, _reciprocal(weight, rag.rrf_k, len(self.row)), strict=False):
                 if number is not None:
-                    scores[number] += weight / (rag.rrf_k + rank)
+                    scores[number] += share
         else:
             for number, value in zip(self.row, self.normalized(), strict=True):
                 if number is not None:
                     scores[number] += weight * value
+
+
+def _reciprocal(weight: float, k: float, size: int) -> tuple[float, ...]:
+    """Return what the ranks from 1 to `size`, or further, of a list of this weight give."""
+    return _shares(weight, k, 1 << size.bit_length())
+
+
+@lru_cache(maxsize=64)
+def _shares(weight: float, k: float, size: int) -> tuple[float, ...]:
+    return tuple([weight / (k + rank) for rank in range(1, size + 1)])
 
 
 def fuse(
@@ -80,16 +91,16 @@ def fuse(
     lists = _lists_of(envelopes) if isinstance(envelopes, Candidates) else _lists_in(envelopes)
     _weigh(lists, rag, profiles or {}, question)
     counting = [entry for entry in lists if entry.weight > 0 and entry.source_weight > 0]
-    scores, most = _sum(counting, rag, len(envelopes))
-    best_first = sorted(_by_best_rank(counting, sources), key=scores.__getitem__, reverse=True)
+    scores, maximum = _sum(counting, rag, len(envelopes))
+    best_first = sorted(_order_by_best_rank(counting, sources), key=scores.__getitem__, reverse=True)
     unranked: list[int] = []
     if len(best_first) < len(envelopes):
         ranked = set(best_first)
         unranked = [number for number in range(len(envelopes)) if number not in ranked]
     if isinstance(envelopes, Candidates):
         dropped = ScoredCandidates(envelopes, unranked, [0.0] * len(envelopes), {}, NO_WEIGHT)
-        return Ranking(ScoredCandidates(envelopes, best_first, scores, most), dropped)
-    live = [_rescored(envelopes[number], scores[number], most) for number in best_first]
+        return Ranking(ScoredCandidates(envelopes, best_first, scores, maximum), dropped)
+    live = [_rescore(envelopes[number], scores[number], maximum) for number in best_first]
     return Ranking(live, Dropped([envelopes[number] for number in unranked], NO_WEIGHT))
 
 
@@ -132,8 +143,8 @@ def _lists_in(envelopes: Sequence[Envelope]) -> list[_List]:
     return lists
 
 
-def _rescored(envelope: Envelope, score: float, most: Mapping[str, float]) -> Envelope:
-    possible = sum([most.get(source, 0.0) for source in sorted({p.source for p in envelope.provenance})])
+def _rescore(envelope: Envelope, score: float, maximum: Mapping[str, float]) -> Envelope:
+    possible = sum([maximum.get(source, 0.0) for source in sorted({p.source for p in envelope.provenance})])
     return envelope.scored(score, min(1.0, score / possible) if possible else 0.0)
 
 
@@ -173,7 +184,7 @@ def _sum(lists: Sequence[_List], rag: Rag, size: int) -> tuple[list[float], dict
     for entry in lists:
         by_source.setdefault(entry.source, []).append(entry)
     scores = [0.0] * size
-    most: dict[str, float] = {}
+    maximum: dict[str, float] = {}
     best = 1.0 / (rag.rrf_k + 1) if rag.hybrid_fusion == "rrf" else 1.0
     flat = rag.levels == 1 or len(by_source) == 1
     for source, own in by_source.items():
@@ -188,8 +199,8 @@ def _sum(lists: Sequence[_List], rag: Rag, size: int) -> tuple[list[float], dict
             total = source_weight
             for number, value in _second_level(own, source_weight, rag):
                 scores[number] += value
-        most[source] = total * best
-    return scores, most
+        maximum[source] = total * best
+    return scores, maximum
 
 
 def _second_level(lists: Sequence[_List], weight: float, rag: Rag) -> Iterable[tuple[int, float]]:
@@ -201,17 +212,17 @@ def _second_level(lists: Sequence[_List], weight: float, rag: Rag) -> Iterable[t
         total = sum([entry.weight for entry in lists])
         return [(number, weight * value / total) for number, value in within.items()]
     shares = []
-    rank, last = 0, -1.0
+    rank, previous = 0, -1.0
     for position, number in enumerate(sorted(within, key=within.__getitem__, reverse=True), 1):
-        if within[number] != last:
-            rank, last = position, within[number]
+        if within[number] != previous:
+            rank, previous = position, within[number]
         shares.append((number, weight / (rag.rrf_k + rank)))
     return shares
 
 
-def _by_best_rank(lists: Sequence[_List], sources: Sequence[str]) -> list[int]:
+def _order_by_best_rank(lists: Sequence[_List], sources: Sequence[str]) -> list[int]:
     """The documents of the lists by best rank, then the order of the sources, then the names of the lists."""
-    place = {name: index for index, name in enumerate(sources)}
-    ordered = sorted(lists, key=lambda entry: (place.get(entry.source, len(place)), entry.source))
+    position = {name: index for index, name in enumerate(sources)}
+    ordered = sorted(lists, key=lambda entry: (position.get(entry.source, len(position)), entry.source))
     by_rank = chain.from_iterable(zip_longest(*[entry.row for entry in ordered]))
     return [number for number in dict.fromkeys(by_rank) if number is not None]

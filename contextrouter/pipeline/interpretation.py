@@ -5,6 +5,8 @@ other.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import compress
+from operator import attrgetter, is_not
 from typing import Any
 
 from contextrouter.errors import PluginError, RequestRefused
@@ -86,6 +88,8 @@ _TYPES: dict[str, tuple[type | tuple[type, ...], str]] = {
     "confidence": ((int, float), "a number"),
     "attributes": (Mapping, "a mapping"),
 }
+_FIELDS = (*_TEXTS, *_TYPES)
+_values = attrgetter(*_FIELDS)
 
 
 def _check_types(intent: object, before: Intent) -> Intent:
@@ -94,13 +98,9 @@ def _check_types(intent: object, before: Intent) -> Intent:
     """
     if not isinstance(intent, Intent):
         raise TypeError(f"interpret() returned {type(intent).__name__}, not Intent")
-    if intent is before:
-        return intent
     changes = {}
-    for name in (*_TEXTS, *_TYPES):
+    for name in compress(_FIELDS, map(is_not, _values(intent), _values(before))):
         value = getattr(intent, name)
-        if value is getattr(before, name):
-            continue
         if name in _TYPES:
             types, wanted = _TYPES[name]
             if not isinstance(value, types):
@@ -120,5 +120,7 @@ def _with_distinct_queries(intent: Intent, question: str, request: Request, limi
     for query in intent.queries:
         if stripped := query.strip():
             distinct.setdefault(stripped.casefold(), stripped)
-    queries = tuple(distinct.values())[:limit]
-    return intent.replace(question=question, queries=queries, kind=request.mode or intent.kind)
+    queries, kind = tuple(distinct.values())[:limit], request.mode or intent.kind
+    if (intent.question, intent.queries, intent.kind) == (question, queries, kind):
+        return intent
+    return intent.replace(question=question, queries=queries, kind=kind)

@@ -52,14 +52,14 @@ async def rank(
             await engine.ensure_open("stage", name, deadline)
             live, lost = await _apply((name, stage, keys), live, context, deadline)
         except Exception as error:
-            why = (
+            reason = (
                 "timed out"
                 if isinstance(error, TimeoutError)
                 else mask(f"{type(error).__name__}: {error}", engine.secrets)
             )
             if keys.on_error == "raise":
-                raise StageError(f"Stage {name!r} failed: {why}", plugin=name, kind="stage") from error
-            note = f"failed: {why}"
+                raise StageError(f"Stage {name!r} failed: {reason}", plugin=name, kind="stage") from error
+            note = f"failed: {reason}"
             live, lost = _keep(name, live, keys)
         dropped.extend(lost)
         gated = stage.withholds_facts and had > 0 and not live
@@ -85,20 +85,20 @@ async def _apply(
     returned: Sequence[Envelope] = ()
     if head:
         async with deadline.within(keys.timeout).timeout():
-            returned = await stage.apply(tuple(head), _with_seal(name, context, seal))
+            returned = await stage.apply(tuple(head), _stage_view(name, context, seal))
     went_on, lost = _check_returned(name, head, list(returned), sealed, context.scope)
-    kept, cut = _keep(name, went_on + tail, keys)
-    return kept, lost + cut
+    live_now, cut = _keep(name, went_on + tail, keys)
+    return live_now, lost + cut
 
 
-def _with_seal(name: str, context: StageContext, seal: Callable[..., Envelope | None]) -> StageContext:
+def _stage_view(name: str, context: StageContext, seal: Callable[..., Envelope | None]) -> StageContext:
     scores = partial(context.scores, name, context.scope) if context.scores else None
     return msgspec.structs.replace(context, seal=seal, scores=scores)
 
 
 def _check_returned(
     name: str,
-    given: Sequence[Envelope],
+    before: Sequence[Envelope],
     returned: Sequence[Envelope],
     sealed: Mapping[int, Envelope],
     scope: Scope | None,
@@ -106,11 +106,11 @@ def _check_returned(
     """Sort what a stage returned into live and lost. Provenance is the router's seal: it can be carried on,
     not made.
     """
-    there = {_text(envelope) for envelope in given} if sealed else set()
-    known = {id(envelope.provenance): envelope for envelope in given}
+    texts = {_text(envelope) for envelope in before} if sealed else set()
+    before_by_seal = {id(envelope.provenance): envelope for envelope in before}
     live: list[Envelope] = []
     lost: list[Envelope] = []
-    seen: set[int] = set()
+    returned_seals: set[int] = set()
     for envelope in returned:
         if not isinstance(envelope, Envelope):
             raise ContractError(
@@ -118,26 +118,28 @@ def _check_returned(
                 law="stages return envelopes",
                 plugin=name,
             )
-        mark = id(envelope.provenance)
-        if mark in seen:
+        seal_id = id(envelope.provenance)
+        if seal_id in returned_seals:
             raise ContractError("apply() returned an envelope twice", law="no envelope twice", plugin=name)
-        if mark not in known and mark not in sealed:
+        if seal_id not in before_by_seal and seal_id not in sealed:
             raise ContractError(
                 "apply() returned an envelope the router did not seal",
                 law="documents enter through seal()",
                 plugin=name,
             )
-        seen.add(mark)
-        if mark in sealed and _text(envelope) in there:
+        returned_seals.add(seal_id)
+        if seal_id in sealed and _text(envelope) in texts:
             envelope = envelope.drop(f"{name}: brought in what was there already")
-        elif mark in known and envelope.document is not known[mark].document:
+        elif seal_id in before_by_seal and envelope.document is not before_by_seal[seal_id].document:
             _check_document(name, envelope.document, scope)
         if not math.isfinite(envelope.score):
             raise ContractError(
                 f"apply() returned the score {envelope.score!r}", law="scores are finite", plugin=name
             )
         (live if envelope.dropped is None else lost).append(envelope)
-    lost.extend(envelope.drop(name) for mark, envelope in known.items() if mark not in seen)
+    lost.extend(
+        envelope.drop(name) for seal_id, envelope in before_by_seal.items() if seal_id not in returned_seals
+    )
     return live, lost
 
 
@@ -160,9 +162,9 @@ def _check_document(name: str, document: Document, scope: Scope | None) -> None:
         )
 
 
-def _keep(name: str, live: list[Envelope], own: StageKeys) -> tuple[list[Envelope], list[Envelope]]:
-    if own.keep is None or len(live) <= own.keep:
+def _keep(name: str, live: list[Envelope], keys: StageKeys) -> tuple[list[Envelope], list[Envelope]]:
+    if keys.keep is None or len(live) <= keys.keep:
         return live, []
-    return live[: own.keep], [
-        envelope.drop(f"{name}: not among the best {own.keep}") for envelope in live[own.keep :]
+    return live[: keys.keep], [
+        envelope.drop(f"{name}: not among the best {keys.keep}") for envelope in live[keys.keep :]
     ]

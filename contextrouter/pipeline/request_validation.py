@@ -1,42 +1,44 @@
-"""Request validation: the fields of a request, which callers write by hand, held to their types."""
+"""Request validation: what callers write by hand is held to its types: request fields, days of a period."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Set
+from datetime import date
 from math import isfinite
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from contextrouter.errors import RequestRefused
 
 _NAMES = ("sources", "legs", "kinds")
 
 
-def checked(request: Any) -> dict[str, Any]:
+def normalize_fields(request: Any) -> dict[str, Any]:
     """Fields of a Request that are right in another form: lists of names as tuples. Raises RequestRefused for
     what is wrong.
     """
     if _bare(request):
         return {}
     if not isinstance(request.question, str):
-        raise RequestRefused(f"Request.question is a text, not {_said(request.question)}.")
+        raise RequestRefused(f"Request.question is a text, not {_describe(request.question)}.")
     deadline = request.deadline
     if deadline is not None and not (
         isinstance(deadline, int | float) and deadline > 0 and isfinite(deadline)
     ):
         raise RequestRefused(f"The deadline is {deadline!r} seconds from now. Give a number above 0.")
     if request.mode is not None and not isinstance(request.mode, str):
-        raise RequestRefused(f"Request.mode is the name of a route, not {_said(request.mode)}.")
+        raise RequestRefused(f"Request.mode is the name of a route, not {_describe(request.mode)}.")
     if request.scope is not None and not hasattr(request.scope, "allows"):
-        raise RequestRefused(f"Request.scope is a Scope, not {_said(request.scope)}.")
+        raise RequestRefused(f"Request.scope is a Scope, not {_describe(request.scope)}.")
     if not isinstance(request.history, tuple | list) or not all(
-        isinstance(said, Mapping) for said in request.history
+        isinstance(turn, Mapping) for turn in request.history
     ):
         raise RequestRefused(
-            f"Request.history is a list of mappings with role and content, not {_said(request.history)}."
+            f"Request.history is a list of mappings with role and content, not {_describe(request.history)}."
         )
     for name in ("profile", "filters"):
         if not isinstance(getattr(request, name), Mapping):
-            raise RequestRefused(f"Request.{name} is a mapping, not {_said(getattr(request, name))}.")
+            raise RequestRefused(f"Request.{name} is a mapping, not {_describe(getattr(request, name))}.")
     changes: dict[str, Any] = (
         {} if isinstance(request.history, tuple) else {"history": tuple(request.history)}
     )
@@ -47,7 +49,7 @@ def checked(request: Any) -> dict[str, Any]:
         listed = isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping)
         if not listed or not all(isinstance(item, str) for item in value):
             hint = f" Write ({value!r},)." if isinstance(value, str) else ""
-            raise RequestRefused(f"Request.{name} is a list of names, not {_said(value)}.{hint}")
+            raise RequestRefused(f"Request.{name} is a list of names, not {_describe(value)}.{hint}")
         if not isinstance(value, tuple):
             changes[name] = tuple(sorted(value)) if isinstance(value, Set) else tuple(value)
     return changes
@@ -70,5 +72,17 @@ def _bare(request: Any) -> bool:
     )
 
 
-def _said(value: object) -> str:
+def _describe(value: object) -> str:
     return f"{type(value).__name__} {value!r:.80}"
+
+
+def check_period(start: object, end: object, zone: Any) -> None:
+    """Raise ValueError for values that are no day, moment or time zone."""
+    for name, value in (("start", start), ("end", end)):
+        if value is not None and not isinstance(value, date):  # a datetime is a date
+            raise ValueError(f"Period.{name} is a date, a datetime or None, not {_describe(value)}.")
+    try:
+        ZoneInfo(zone)
+    except (KeyError, ValueError, OSError, TypeError):
+        hint = "Use a name such as 'Europe/Berlin'."
+        raise ValueError(f"Period.zone {zone!r:.80} is not a time zone. {hint}") from None

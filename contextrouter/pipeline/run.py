@@ -206,12 +206,14 @@ async def run(
         if fallback is None or fallback in tried:
             break
         tried.add(fallback)
-        again = request.replace(mode=fallback)
+        fallback_request = request.replace(mode=fallback)
         try:
-            after = await Run(again, deadline, engine, on_report=on_report, embedding=embedding).context()
+            after = await Run(
+                fallback_request, deadline, engine, on_report=on_report, embedding=embedding
+            ).context()
         except AllSourcesFailed as error:  # the first route was answered, with nothing: that stands
             return context.replace(coverage=(*context.coverage, *error.reports))
-        context = _joined(context, after)
+        context = _join(context, after)
     return context
 
 
@@ -230,16 +232,16 @@ def _outcome(intent: Intent, harvest: Harvest, result: Assembled) -> str:
     return "empty" if intent.should_search else "not_searched"
 
 
-def _joined(before: Context, after: Context) -> Context:
+def _join(before: Context, after: Context) -> Context:
     """Return the context of a fallback route, with what the route before it asked, cost and lost."""
     called = tuple(report for report in before.coverage if report.status != "skipped")
     names = {report.source for report in called}
-    rest = tuple(r for r in after.coverage if r.status != "skipped" or r.source not in names)
-    first, second = before.usage, after.usage
-    usage = second.replace(
-        calls=first.calls + second.calls,
-        hits=first.hits + second.hits,
-        seconds=first.seconds + second.seconds,
+    others = tuple(r for r in after.coverage if r.status != "skipped" or r.source not in names)
+    before_usage, after_usage = before.usage, after.usage
+    usage = after_usage.replace(
+        calls=before_usage.calls + after_usage.calls,
+        hits=before_usage.hits + after_usage.hits,
+        seconds=before_usage.seconds + after_usage.seconds,
     )
     trace = after.trace.replace(steps=(*before.trace.steps, *after.trace.steps))
-    return after.replace(coverage=(*called, *rest), usage=usage, trace=trace)
+    return after.replace(coverage=(*called, *others), usage=usage, trace=trace)

@@ -21,8 +21,8 @@ def select(ranked: Sequence[Envelope], rag: Rag) -> Ranking:
     live, dropped = split(ranked)
     if rag.general_retrieval_enabled:
         count = rag.general_retrieval_final_count
-        rest, reason = live[count:], f"selection: not among the best {count}"
-        cut = rest.dropped(reason) if isinstance(rest, ScoredCandidates) else Dropped(rest, reason)
+        beyond, reason = live[count:], f"selection: not among the best {count}"
+        cut = beyond.dropped(reason) if isinstance(beyond, ScoredCandidates) else Dropped(beyond, reason)
         return Ranking(live[:count], [*cut, *dropped] if dropped else cut)
     taken: dict[str, int] = {}
     selected, over = [], []

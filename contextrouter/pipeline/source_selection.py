@@ -37,7 +37,7 @@ async def select_sources(plan: Plan, engine: Engine, deadline: Deadline) -> Plan
     calls = []
     for call in plan.calls:
         reason = reasons.get(call.source, "") if call in calls_for_hits else ""
-        if reason and (reason == NOTHING or _by_meaning(call, engine.sources)):
+        if reason and (reason == NOTHING or _searches_by_meaning(call, engine.sources)):
             excluded[f"{call.source}/{call.query.leg}"] = f"{reason} ([selection] sources)"
         else:
             calls.append(call)
@@ -48,49 +48,49 @@ NOTHING = "no word of the question occurs in it"
 
 
 def unpromising(
-    told: Mapping[str, TermStatistics], selection: Selection, texts: Iterable[str]
+    statistics_by_source: Mapping[str, TermStatistics], selection: Selection, texts: Iterable[str]
 ) -> dict[str, str]:
     """Source -> why it is unlikely to help, of those that reported statistics; none when nobody promises
     anything.
     """
-    promised = promises(told)
-    whole = sum(promised.values())
-    if not whole:
+    promised = promises(statistics_by_source)
+    total_promise = sum(promised.values())
+    if not total_promise:
         return {}
     # A character of a script without spaces also stands for terms that it begins, and those were not counted.
     certain = not any(
         term.endswith(query_syntax.FURTHEST) for text in texts for term in query_syntax.parse(text).terms
     )
     reasons: dict[str, str] = {}
-    held = 0.0
-    for place, name in enumerate(sorted(promised, key=lambda name: -promised[name])):
+    covered = 0.0
+    for position, name in enumerate(sorted(promised, key=lambda name: -promised[name])):
         if not promised[name] and certain:
             reasons[name] = NOTHING
-        elif place >= selection.fewest and held >= selection.recall * whole:
+        elif position >= selection.fewest and covered >= selection.recall * total_promise:
             reasons[name] = (
-                f"unlikely to help: {promised[name] / whole:.1%} of what the question's words promise"
+                f"unlikely to help: {promised[name] / total_promise:.1%} of what the question's words promise"
             )
-        held += promised[name]
+        covered += promised[name]
     return reasons
 
 
-def promises(told: Mapping[str, TermStatistics]) -> dict[str, float]:
+def promises(statistics_by_source: Mapping[str, TermStatistics]) -> dict[str, float]:
     """What each source promises: (Σ idf² · n ÷ (n + 2))² over the terms, n the documents that have one."""
     frequencies: dict[str, dict[str, int]] = {}
-    for name, statistics in told.items():
+    for name, statistics in statistics_by_source.items():
         for word, frequency in statistics.frequencies.items():
             for term in analysis.analyse(word):
-                own = frequencies.setdefault(term, {})
-                own[name] = max(frequency, own.get(name, 0))
-    total = sum([statistics.documents for statistics in told.values()])
-    promised = dict.fromkeys(told, 0.0)
-    for own in frequencies.values():
-        rarity = bm25.weight(total, sum(own.values())) ** 2
-        for name, frequency in own.items():
+                by_source = frequencies.setdefault(term, {})
+                by_source[name] = max(frequency, by_source.get(name, 0))
+    total = sum([statistics.documents for statistics in statistics_by_source.values()])
+    promised = dict.fromkeys(statistics_by_source, 0.0)
+    for by_source in frequencies.values():
+        rarity = bm25.weight(total, sum(by_source.values())) ** 2
+        for name, frequency in by_source.items():
             promised[name] += rarity * frequency / (frequency + HALF)
     return {name: promise**2 for name, promise in promised.items()}
 
 
-def _by_meaning(call: Call, sources: Mapping[str, Source | FactSource]) -> bool:
+def _searches_by_meaning(call: Call, sources: Mapping[str, Source | FactSource]) -> bool:
     source = sources[call.source]
     return isinstance(source, Source) and call.query.leg in source.vector_legs

@@ -40,10 +40,10 @@ class StatisticsCache:
         """Return source -> its statistics of `words` in `scope`, for those of `names` that answer in time."""
         now = monotonic()
         reporting = [name for name in names if name in self._sources]
-        missing = {name: self._missing((name, scope), words, now) for name in reporting}
+        unknown_words = {name: self._missing((name, scope), words, now) for name in reporting}
         try:
             async with deadline.within(PATIENCE).timeout(), asyncio.TaskGroup() as group:
-                for name, new in missing.items():
+                for name, new in unknown_words.items():
                     if new or (name, scope) not in self._kept:
                         group.create_task(self._ask(name, new, scope, now))
         except TimeoutError:

@@ -8,14 +8,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
-from typing import Any, Protocol, cast, runtime_checkable
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from enum import Enum
+from typing import Any, cast
 
-from contextrouter.contracts import KINDS, Embedder, FactSource, Generator, Interpreter, Plugin, Source, Stage
+from contextrouter.contracts import (
+    KINDS,
+    Embedder,
+    FactSource,
+    Generator,
+    Interpreter,
+    Plugin,
+    Source,
+    Stage,
+    SupportsModel,
+)
 from contextrouter.errors import ContractError, MissingDependency, PluginError, Problem, SettingsError
 from contextrouter.runtime.masking import mask
 from contextrouter.runtime.registry import Registry
 from contextrouter.settings import GIVEN, Instance, Settings
+from contextrouter.settings.switches import check_switch
 
 log = logging.getLogger("contextrouter")
 
@@ -37,17 +50,28 @@ _TOGETHER = (
 Key = tuple[str, str]
 
 
-@runtime_checkable
-class SupportsModel(Protocol):
-    """A store that notes which embedder's model filled it, and refuses the vectors of another."""
+class State(Enum):
+    """How far a plugin is opened."""
 
-    embedder: str | None
+    CLOSED = "closed"  # not opened yet, its open() failed, or closed again
+    OPEN = "open"  # a store in this state does not know yet whose vectors it gets
+    READY = "ready"
 
-    async def embedded_by(self, model: str, dimensions: int) -> None:
-        """Say whose vectors come from now on, and how long they are. Raises SourceError when others filled
-        the store.
-        """
-        ...
+
+class _Closed(AbstractSet[Key]):
+    """The plugins that are closed, at any moment."""
+
+    def __init__(self, states: Mapping[Key, State]) -> None:
+        self._states = states
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._states and self._states[cast(Key, key)] is State.CLOSED
+
+    def __iter__(self) -> Iterator[Key]:
+        return (key for key, state in self._states.items() if state is State.CLOSED)
+
+    def __len__(self) -> int:
+        return list(self._states.values()).count(State.CLOSED)
 
 
 class Instances:
@@ -59,8 +83,8 @@ class Instances:
         self.settings, self.registry = settings, registry
         self.given = {(kind, name): plugin for kind, named in given.items() for name, plugin in named.items()}
         self.all: dict[Key, Plugin] = {}
-        self.closed: set[Key] = set()
-        self._untold: set[Key] = set()  # open, and not told yet which embedder fills it
+        self._states: dict[Key, State] = {}
+        self.closed: AbstractSet[Key] = _Closed(self._states)
         self._opening: dict[Key, asyncio.Task[None]] = {}
         self._opened: list[Key] = []
         self._building: list[Key] = []
@@ -72,7 +96,7 @@ class Instances:
 
     def _add(self, key: Key, plugin: Plugin) -> None:
         self.all[key] = plugin
-        self.closed.add(key)
+        self._states[key] = State.CLOSED
 
     def build(self, instance: Instance) -> Plugin:
         """Return the plugin of one instance, those it names built before it. Raises SettingsError with the
@@ -87,6 +111,8 @@ class Instances:
                     f" {KINDS[instance.kind].__name__}.",
                     law="kind",
                 )
+            if isinstance(plugin, Stage):
+                check_switch(plugin, f"stage {instance.name!r}")
             return plugin
         if instance.use == GIVEN:
             raise SettingsError(
@@ -94,13 +120,8 @@ class Instances:
             )
         if key in self._building:
             circle = " -> ".join(name for _, name in [*self._building[self._building.index(key) :], key])
-            raise SettingsError(
-                [
-                    self._placed(
-                        instance, f"it names itself in a circle: {circle}. Take one of the names away."
-                    )
-                ]
-            )
+            message = f"it names itself in a circle: {circle}. Take one of the names away."
+            raise SettingsError([self._problem(instance, message)])
         self._building.append(key)
         try:
             for option, kind in instance.references.items():
@@ -109,7 +130,7 @@ class Instances:
         except (SettingsError, PluginError) as error:
             if isinstance(error, SettingsError) and all(problem.key for problem in error.problems):
                 raise  # its place is known
-            raise SettingsError([self._placed(instance, str(error))]) from error
+            raise SettingsError([self._problem(instance, str(error))]) from error
         finally:
             self._building.pop()
 
@@ -118,14 +139,12 @@ class Instances:
             return
         if other in self.given:
             self._add(other, self.given[other])
-        elif (
-            named := self.settings.instances(other[0]).get(other[1])
-        ) is not None:  # even disabled it serves who names it
-            self._add(other, self.build(named))
+        elif (instance := self.settings.instances(other[0]).get(other[1])) is not None:
+            self._add(other, self.build(instance))  # even disabled it serves who names it
         elif other == ("embedder", "default"):
             self._add_default_embedder()
 
-    def _placed(self, instance: Instance, message: str) -> Problem:
+    def _problem(self, instance: Instance, message: str) -> Problem:
         key = f"{instance.kind}s.{instance.name}"
         return self.settings.problem(key, mask(message.removeprefix(f"{key}: "), self.settings.secrets))
 
@@ -145,12 +164,11 @@ class Instances:
     @property
     def sources(self) -> dict[str, Source | FactSource]:
         """Sources by name, in the order of the settings."""
-        found = {}
-        for name, instance in self.settings.sources.items():
-            plugin = self.all.get((instance.kind, name))
-            if plugin is not None:
-                found[name] = cast("Source | FactSource", plugin)
-        return found
+        return {
+            name: cast("Source | FactSource", self.all[instance.kind, name])
+            for name, instance in self.settings.sources.items()
+            if (instance.kind, name) in self.all
+        }
 
     @property
     def embedders(self) -> dict[str, Embedder]:
@@ -179,14 +197,14 @@ class Instances:
         installation.
         """
         self._opened.clear()
-        self.closed.update(self.all)
+        self._states.update(dict.fromkeys(self.all, State.CLOSED))
         clock = asyncio.get_running_loop().time
         until = clock() + self.settings.rag.timeout_seconds
         for kinds in _TOGETHER:
-            begun = {key: self._begin(key) for key in self.all if key[0] in kinds}
-            if begun:
-                await asyncio.wait(begun.values(), timeout=max(0.0, until - clock()))
-            for key, task in begun.items():
+            tasks = {key: self._begin(key) for key in self.all if key[0] in kinds}
+            if tasks:
+                await asyncio.wait(tasks.values(), timeout=max(0.0, until - clock()))
+            for key, task in tasks.items():
                 if not task.done():
                     log.warning("%s %r is still being opened; who needs it waits for it.", *key)
                     continue
@@ -203,7 +221,7 @@ class Instances:
         Who stops waiting does not stop the opening: the next to ask finds it further on.
         """
         key = (kind, name)
-        if key not in self.closed and key not in self._untold and self.closed.isdisjoint(self._needs(key)):
+        if self._states[key] is State.READY and self.closed.isdisjoint(self._needs(key)):
             return
         task = self._begin(key)
         try:
@@ -219,11 +237,11 @@ class Instances:
         """The one task that opens this plugin now."""
         task = self._opening.get(key)
         if task is None or task.done():
-            task = self._opening[key] = asyncio.get_running_loop().create_task(self._open(key))
-            task.add_done_callback(lambda done: self._begun(key, done))
+            task = self._opening[key] = asyncio.get_running_loop().create_task(self._make_ready(key))
+            task.add_done_callback(lambda done: self._forget(key, done))
         return task
 
-    def _begun(self, key: Key, task: asyncio.Task[None]) -> None:
+    def _forget(self, key: Key, task: asyncio.Task[None]) -> None:
         if self._opening.get(key) is task:
             del self._opening[key]
         if not task.cancelled():
@@ -233,62 +251,53 @@ class Instances:
         """What this plugin works with. Of one made by hand nothing is known; it may work with any generator
         made by hand.
         """
+        kind, name = key
         if key in self.given:
-            return (
-                [of for of in self.given if of[0] == "generator"]
-                if key[0] in ("interpreter", "stage")
-                else []
-            )
-        instance = self.settings.instances(key[0]).get(key[1])
-        return (
-            [(kind, instance.options[option]) for option, kind in instance.references.items()]
-            if instance
-            else []
-        )
+            generators = [other for other in self.given if other[0] == "generator" and other in self.all]
+            return generators if kind in ("interpreter", "stage") else []
+        instance = self.settings.instances(kind).get(name)
+        if instance is None:
+            return []
+        return [(other, instance.options[option]) for option, other in instance.references.items()]
 
-    async def _open(self, key: Key) -> None:
+    async def _make_ready(self, key: Key) -> None:
         for other in self._needs(key):
             try:
                 await self.ready(*other)
             except Exception as error:  # it may be of use without, and says so itself where it is not
-                log.debug(
-                    "%s %r is opened without %s %r: %s",
-                    *key,
-                    *other,
-                    mask(repr(error), self.settings.secrets),
-                )
-        if key in self.closed:
+                why = mask(repr(error), self.settings.secrets)
+                log.debug("%s %r is opened without %s %r: %s", *key, *other, why)
+        if self._states[key] is State.CLOSED:
             await self.all[key].open()
-            self.closed.discard(key)
+            self._states[key] = State.OPEN
             self._opened.append(key)
-            self._untold.add(key)
             if key[0] == "embedder":
                 await self._tell_stores(key[1])
-        if key in self._untold:
-            await self._tell(key)
+        if self._states[key] is State.OPEN:
+            await self._tell_model(key)
 
     async def _tell_stores(self, embedder: str) -> None:
-        for key in [key for key in self._untold if getattr(self.all[key], "embedder", None) == embedder]:
+        """Tell the open stores that wait for this embedder its model."""
+        for key in [key for key, plugin in self.all.items() if getattr(plugin, "embedder", None) == embedder]:
             try:
-                await self._tell(key)
+                if self._states[key] is State.OPEN:
+                    await self._tell_model(key)
             except Exception as error:
-                log.warning(
-                    "%s %r refuses embedder %r: %s", *key, embedder, mask(str(error), self.settings.secrets)
-                )
+                why = mask(str(error), self.settings.secrets)
+                log.warning("%s %r refuses embedder %r: %s", *key, embedder, why)
 
-    async def _tell(self, key: Key) -> None:
-        """Tell a store whose vectors it will get. One that refuses them says so here once, and stays open for
-        its other legs.
+    async def _tell_model(self, key: Key) -> None:
+        """Tell an open store the model whose vectors it will get, once its embedder is open.
+
+        A store that refuses the model says so here once, and is ready for its other legs.
         """
         plugin = self.all[key]
-        if isinstance(plugin, SupportsModel) and plugin.embedder in self.embedders:
-            if ("embedder", plugin.embedder) in self.closed:
-                # the embedder, once open, has it told; the legs that need no vector do not wait for that
-                return
+        if not isinstance(plugin, SupportsModel) or plugin.embedder not in self.embedders:
+            self._states[key] = State.READY
+        elif ("embedder", plugin.embedder) not in self.closed:
             embedder = self.embedders[plugin.embedder]
-            self._untold.discard(key)
+            self._states[key] = State.READY
             await plugin.embedded_by(embedder.model, embedder.dimensions)
-        self._untold.discard(key)
 
     async def aclose(self) -> None:
         """Close what was opened, last first. One that fails to close does not keep the others open."""
@@ -297,11 +306,10 @@ class Instances:
             task.cancel()
         if opening:
             await asyncio.wait(opening, timeout=CLOSE_SECONDS)
-        self._untold.clear()
         errors = []
         while self._opened:
             key = self._opened.pop()
-            self.closed.add(key)
+            self._states[key] = State.CLOSED
             try:
                 await self.all[key].aclose()
             except Exception as error:

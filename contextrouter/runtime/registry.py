@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from contextrouter.contracts import KINDS, Plugin
+from contextrouter.contracts import KINDS, Plugin, Stage
 from contextrouter.errors import (
     ContextRouterError,
     ContractError,
@@ -28,6 +28,7 @@ from contextrouter.errors import (
     SettingsError,
 )
 from contextrouter.settings import Instance, schema
+from contextrouter.settings.switches import check_switch
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -59,7 +60,7 @@ class Registry:
         self._classes: dict[tuple[str, str], type[Plugin]] = {}
 
     def _find_files(self) -> dict[str, Path]:
-        found: dict[str, Path] = {}
+        files: dict[str, Path] = {}
         for folder in self.paths:
             if not folder.is_dir():
                 raise SettingsError(
@@ -68,8 +69,8 @@ class Registry:
                 )
             for path in sorted(folder.glob("*.py")):
                 if path.stem.isidentifier() and not path.stem.startswith("_"):
-                    found.setdefault(path.stem, path)
-        return found
+                    files.setdefault(path.stem, path)
+        return files
 
     def entries(self, kind: str) -> dict[str, EntryPoint]:
         """Entry points of one kind, by name."""
@@ -120,7 +121,7 @@ class Registry:
                         f"{kind} plugin {use!r} is taken from {self._files[use].name}, not from"
                         f" {entry.value}."
                     )
-                return self._checked(cls, kind, use)
+                return self._check(cls, kind, use)
         if entry is None:
             if (kind, use) in FIRST_PARTY:
                 raise MissingDependency(
@@ -128,14 +129,14 @@ class Registry:
                 )
             raise PluginNotFound(use, kind, self.names(kind))
         try:
-            found = entry.load()
+            cls = entry.load()
         except ContextRouterError:
             raise
         except (Exception, SystemExit) as error:  # a module may end the program; it is not to end ours
             raise PluginError(
                 f"{kind} plugin {use!r} ({entry.value}) cannot be imported: {error!r}.", plugin=use, kind=kind
             ) from error
-        return self._checked(found, kind, use)
+        return self._check(cls, kind, use)
 
     def _one_class(self, stem: str, kind: str) -> type[Plugin] | None:
         contract = KINDS[kind]
@@ -182,7 +183,7 @@ class Registry:
             ) from error
         return module
 
-    def _checked(self, cls: Any, kind: str, use: str) -> type[Plugin]:
+    def _check(self, cls: Any, kind: str, use: str) -> type[Plugin]:
         if not (isinstance(cls, type) and issubclass(cls, KINDS[kind])):
             raise ContractError(
                 f"{kind} plugin {use!r} is not a subclass of {KINDS[kind].__name__}.",
@@ -198,6 +199,8 @@ class Registry:
                 plugin=use,
                 kind=kind,
             )
+        if issubclass(cls, Stage):
+            check_switch(cls, f"stage plugin {use!r}")
         schema.of_constructor(cls, kind)
         return cls
 
@@ -220,18 +223,18 @@ class Registry:
                     if local
                     else (entry.value if entry else f"extra {FIRST_PARTY[kind, name]}")
                 )
-                lines.append(self._listed(kind, name, origin))
+                lines.append(self._line(kind, name, origin))
         for stem, path in self._files.items():
             try:
-                found = [kind for kind in KINDS if self._one_class(stem, kind)]
-                problem = "" if found else "it defines no plugin class"
+                kinds = [kind for kind in KINDS if self._one_class(stem, kind)]
+                problem = "" if kinds else "it defines no plugin class"
             except ContextRouterError as error:
                 problem = str(error)
             if problem:
                 lines.append(Listed(kind="?", name=stem, origin=path.name, problem=problem))
         return lines
 
-    def _listed(self, kind: str, name: str, origin: str) -> Listed:
+    def _line(self, kind: str, name: str, origin: str) -> Listed:
         try:
             cls = self.load(kind, name)
         except ContextRouterError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,63 +12,28 @@ import msgspec
 import tomli
 
 from contextrouter.errors import Problem, SettingsError
-from contextrouter.runtime.masking import is_secret, mask
+from contextrouter.runtime.masking import is_secret
+from contextrouter.settings.problems import Key, Problems, dotted_key
 from contextrouter.settings.suggestions import nearest
 from contextrouter.settings.toml_locations import locate
 
 PREFIX = "CONTEXTROUTER_"
 _VARIABLE = re.compile(r"\$\$|\$\{([^}]*)\}")
 
-Key = tuple[Any, ...]
-
 
 class Reading:
-    """One reading of settings: where each value came from, and what is wrong with it."""
+    """One reading of settings: the tree of their values, and the problems met on the way."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.environ = environ
+        self.problems = Problems()
         self.file = ""
         self.folder = Path()
-        self.lines: Mapping[Key, int] = {}
-        self.origin: dict[Key, str] = {}
-        self.problems: list[Problem] = []
-        self.warnings: list[str] = []
-        self.secrets: list[str] = []
-        self.not_found: list[tuple[str, str, Sequence[str]]] = []
-
-    def problem(self, key: Key, message: str) -> None:
-        """Note that the value at `key` is wrong."""
-        origin = self.origin_of(key)
-        line = self._line(key) if origin.startswith(self.file) and self.file else None
-        where = self.file if line or not origin else origin
-        self.problems.append(Problem(message, key=".".join(map(str, key)), file=where, line=line))
-
-    def told(self) -> list[Problem]:
-        """The problems in the order of the file. None shows a secret, wherever one was put."""
-        shown = [
-            Problem(mask(p.message, self.secrets), key=p.key, file=p.file, line=p.line) for p in self.problems
-        ]
-        return sorted(shown, key=lambda problem: (problem.line or 0, problem.key))
-
-    def _line(self, key: Key) -> int | None:
-        while key:
-            if key in self.lines:
-                return self.lines[key]
-            key = key[:-1]
-        return 1 if self.file else None
-
-    def origin_of(self, key: Key) -> str:
-        """Where the value at `key`, or the nearest table around it, was set."""
-        while key:
-            if key in self.origin:
-                return self.origin[key]
-            key = key[:-1]
-        return self.file
 
     def parse(self, source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(source, Mapping):
             self.file = ""
-            tree: dict[str, Any] = _copied(source)
+            tree: dict[str, Any] = _plain(source)
             self._mark(tree, (), "call")
             return tree
         path = Path(source)
@@ -89,39 +54,39 @@ class Reading:
             at = getattr(error, "lineno", None)
             message = getattr(error, "msg", str(error))
             raise SettingsError([Problem(f"not valid TOML: {message}.", file=self.file, line=at)]) from None
-        self.lines = locate(text)
-        for key, line in self.lines.items():
-            self.origin[key] = f"{self.file}:{line}"
+        self.problems.root = f"{self.file}:1"
+        for key, line in locate(text).items():
+            self.problems.origins[dotted_key(key)] = f"{self.file}:{line}"
         return tree
 
     def _mark(self, value: Any, key: Key, origin: str) -> None:
         if key:
-            self.origin[key] = origin
+            self.problems.origins[dotted_key(key)] = origin
         if isinstance(value, dict):
             for name, inner in value.items():
                 self._mark(inner, (*key, name), origin)
 
-    def add_environment(self, tree: dict[str, Any], known: Sequence[str]) -> None:
+    def add_environment(self, tree: dict[str, Any], sections: Collection[str]) -> None:
         """Lay `CONTEXTROUTER_<SECTION>__<KEY>` over the file; warn of variables that name nothing."""
         for variable, raw in sorted(self.environ.items()):
             if not variable.startswith(PREFIX):
                 continue
             key = tuple(variable[len(PREFIX) :].lower().split("__"))
-            if len(key) < 2 or key[0] not in known or not all(key):
-                close = nearest(key[0].split("_")[0], known)
+            if len(key) < 2 or key[0] not in sections or not all(key):
+                close = nearest(key[0].split("_")[0], sections)
                 hint = f" Write {PREFIX}{close.upper()}__<KEY>, with two underscores." if close else ""
-                self.warnings.append(
+                self.problems.warn(
                     f"environment variable {variable} sets nothing: it names no section.{hint}"
                 )
                 continue
             self._put(tree, key, _from_text(raw), f"environment variable {variable}")
 
     def add_overrides(self, tree: dict[str, Any], overrides: Mapping[str, Any]) -> None:
-        """Lay call arguments over everything: nested tables, or dotted (or `__`-joined) names."""
+        """Lay call arguments over everything: nested tables, or dotted_key (or `__`-joined) names."""
         for name, value in overrides.items():
-            self._put(tree, tuple(re.split(r"\.|__", name)), _copied(value), "call")
+            self._put(tree, tuple(re.split(r"\.|__", name)), _plain(value), "call")
 
-    def _put(self, tree: dict[str, Any], key: Key, value: Any, origin: str) -> None:
+    def _put(self, tree: dict[str, Any], key: tuple[str, ...], value: Any, origin: str) -> None:
         if isinstance(value, dict) and not (len(key) > 1 and value == {}):
             for name, inner in value.items():
                 self._put(tree, (*key, name), inner, origin)
@@ -131,13 +96,13 @@ class Reading:
         for index, name in enumerate(key[:-1]):
             inner = table.setdefault(name, {})
             if not isinstance(inner, dict):
-                self.problems.append(
-                    Problem(f"{origin} sets a key below {'.'.join(key[: index + 1])}, which is not a table.")
+                self.problems.add_unlocated(
+                    f"{origin} sets a key below {dotted_key(key[: index + 1])}, which is not a table."
                 )
                 return
             table = inner
         table[key[-1]] = value
-        self.origin[key] = origin
+        self.problems.origins[dotted_key(key)] = origin
 
     def resolve(self, value: Any, key: Key, secret: bool = False) -> Any:
         """Put in `${NAME}` from the environment, and for secrets `file:PATH`; remember both as secrets."""
@@ -152,7 +117,7 @@ class Reading:
             try:
                 value = path.read_text("utf-8").strip()
             except (OSError, UnicodeDecodeError) as error:
-                self.problem(
+                self.problems.add(
                     key,
                     f"secret file {str(path)!r} cannot be read: {getattr(error, 'strerror', None) or error}.",
                 )
@@ -160,7 +125,7 @@ class Reading:
         else:
             value = _VARIABLE.sub(lambda m: self._variable(m, key, secret), value)
         if secret and value:
-            self.secrets.append(value)
+            self.problems.secrets.append(value)
         return value
 
     def _variable(self, match: re.Match[str], key: Key, secret: bool) -> str:
@@ -168,22 +133,22 @@ class Reading:
         if name is None:
             return "$"
         if name not in self.environ:
-            self.problem(
+            self.problems.add(
                 key, f"environment variable {name!r} is not set. Set it, or write $$ for a plain dollar sign."
             )
             return ""
         value = self.environ[name]
         if value and (secret or is_secret(name)):
-            self.secrets.append(value)
+            self.problems.secrets.append(value)
         return value
 
 
-def _copied(value: Any) -> Any:
+def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {str(k): _copied(v) for k, v in value.items()}
+        return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, msgspec.Struct):
-        return _copied(msgspec.structs.asdict(value))
-    return [_copied(v) for v in value] if isinstance(value, list | tuple | set | frozenset) else value
+        return _plain(msgspec.structs.asdict(value))
+    return [_plain(v) for v in value] if isinstance(value, list | tuple | set | frozenset) else value
 
 
 def _from_text(raw: str) -> Any:

@@ -18,7 +18,7 @@ import msgspec
 from contextrouter.contracts import KINDS, FilePath, Plugin, router_keys
 from contextrouter.errors import ContractError
 from contextrouter.runtime.masking import is_secret
-from contextrouter.settings.suggestions import nearest
+from contextrouter.settings.suggestions import did_you_mean
 
 
 class _Required:
@@ -152,13 +152,11 @@ def convert(value: Any, field: Field) -> Any:
         message = str(error).replace(" - at `$", " at `").replace(" `$`", "")
         allowed = choices(field.type)
         if allowed:
-            message = f"{_shown(value)} is not allowed. Allowed values: {', '.join(map(repr, allowed))}."
-            if isinstance(value, str) and (close := nearest(value, map(str, allowed))):
-                message = (
-                    f"{value!r} is not allowed. Did you mean {close!r}? Allowed values:"
-                    f" {', '.join(map(repr, allowed))}."
-                )
-            raise ValueError(message) from None
+            hint = did_you_mean(value, map(str, allowed)) if isinstance(value, str) else ""
+            listed = ", ".join(map(repr, allowed))
+            raise ValueError(
+                f"{_description(value)} is not allowed.{hint} Allowed values: {listed}."
+            ) from None
         shown = "" if field.secret or isinstance(value, dict | list) else f", not {value!r}"
         raise ValueError(message[0].lower() + message[1:] + shown + ".") from None
     except TypeError as error:
@@ -171,7 +169,7 @@ def _finite(value: Any) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
 
 
-def _shown(value: Any) -> str:
+def _description(value: Any) -> str:
     return repr(value) if isinstance(value, str | int | float | bool) else f"a {type(value).__name__}"
 
 

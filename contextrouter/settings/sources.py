@@ -1,20 +1,16 @@
-"""What can only be said of settings once their sources are made; and settings joined with instances made by
-hand.
-"""
+"""Checks legs and weights once the sources exist: only a source itself knows its legs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
-from contextrouter.contracts import FACTS, FactSource, Plugin, Source
+from contextrouter.contracts import FACTS, FactSource, Source
 from contextrouter.errors import Problem, SettingsError
-from contextrouter.settings import CALIBRATED, GIVEN, NAME, Instance, Settings, keys_of
-from contextrouter.settings.suggestions import nearest
+from contextrouter.settings import CALIBRATED, Settings
+from contextrouter.settings.suggestions import unknown
 
-_SOURCES = ("provider", "connector", "fact")
 Sources = Mapping[str, Source | FactSource]
 
 
@@ -37,7 +33,7 @@ def check_sources(settings: Settings, sources: Sources) -> Settings:
     silent = [
         name
         for name, source in sources.items()
-        if isinstance(source, Source) and not _asked(settings, name, source)
+        if isinstance(source, Source) and not _searchable_legs(settings, name, source)
     ]
     if silent and len(silent) == len(lists) and not problems:
         message = (
@@ -49,14 +45,14 @@ def check_sources(settings: Settings, sources: Sources) -> Settings:
         raise SettingsError(problems)
     if not silent:
         return settings
-    said = [
+    warnings = [
         f"source {name!r} has no leg besides 'text', and is never searched while [rag] enable_fts = false."
         for name in silent
     ]
-    return msgspec.structs.replace(settings, warnings=(*settings.warnings, *said))
+    return msgspec.structs.replace(settings, warnings=(*settings.warnings, *warnings))
 
 
-def _asked(settings: Settings, name: str, source: Source) -> set[str]:
+def _searchable_legs(settings: Settings, name: str, source: Source) -> set[str]:
     """The legs of a source that a question may be asked on."""
     legs = settings.sources[name].keys.legs
     off = () if settings.rag.enable_fts else ("text",)
@@ -71,7 +67,7 @@ def _source_legs(settings: Settings, sources: Sources) -> list[Problem]:
         instance, has = settings.sources[name], tuple(source.legs)
         for leg in instance.keys.legs or ():
             if leg not in has:
-                message = f"{leg!r} is no leg of this source. Its legs: {', '.join(has)}."
+                message = unknown(f"{leg!r} is no leg of this source", leg, has, "Its legs")
                 problems.append(settings.problem(f"{instance.kind}s.{name}.legs", message))
     return problems
 
@@ -86,99 +82,40 @@ def _weighed_legs(settings: Settings, sources: Sources) -> list[Problem]:
     }
     if own:
         own |= {f"{CALIBRATED}.text", *(f"{CALIBRATED}.{key.partition('.')[2]}" for key in own)}
-    known = own | {key.partition(".")[2] for key in own}
+    legs = own | {key.partition(".")[2] for key in own}
     problems = []
     for leg in settings.rag.leg_weights:
-        if known and leg not in known:
-            message = f"no source has this leg.{_hint(leg, known)} Legs: {', '.join(sorted(known))}."
+        if legs and leg not in legs:
+            message = unknown("no source has this leg", leg, sorted(legs), "Legs")
             problems.append(settings.problem(f"rag.leg_weights.{leg}", message))
     return problems
 
 
 def _route_legs(settings: Settings, sources: Sources) -> list[Problem]:
     """Legs of a route that no source has, and routes whose legs none of their sources has."""
-    known = {
+    every_leg = {
         leg
         for source in sources.values()
         for leg in (source.legs if isinstance(source, Source) else (FACTS,))
     }
     problems = []
     for name, route in settings.routes.items():
-        unknown = [leg for leg in route.legs or () if known and leg not in known]
-        for leg in unknown:
-            message = f"no source has a leg {leg!r}.{_hint(leg, known)} Legs: {', '.join(sorted(known))}."
+        missing = [leg for leg in route.legs or () if every_leg and leg not in every_leg]
+        for leg in missing:
+            message = unknown(f"no source has a leg {leg!r}", leg, sorted(every_leg), "Legs")
             problems.append(settings.problem(f"routes.{name}.legs", message))
         on_route = {n: source for n, source in sources.items() if route.sources is None or n in route.sources}
-        if unknown or not route.legs or any(isinstance(source, FactSource) for source in on_route.values()):
+        if missing or not route.legs or any(isinstance(source, FactSource) for source in on_route.values()):
             continue
         legs = set().union(
-            *(_asked(settings, n, source) for n, source in on_route.items() if isinstance(source, Source))
+            *(
+                _searchable_legs(settings, n, source)
+                for n, source in on_route.items()
+                if isinstance(source, Source)
+            )
         )
         if on_route and legs.isdisjoint(route.legs):
             may = ", ".join(sorted(legs)) or "none"
             message = f"no source of this route is asked on any of {list(route.legs)!r}. It may ask: {may}."
             problems.append(settings.problem(f"routes.{name}.legs", message))
     return problems
-
-
-def _hint(name: str, known: set[str]) -> str:
-    close = nearest(name, known)
-    return f" Did you mean {close!r}?" if close else ""
-
-
-def with_given(settings: Settings, given: Mapping[str, Mapping[str, Plugin]]) -> Settings:
-    """Settings in which the instances made by hand stand beside the others and run: those that no list names
-    are appended to it.
-
-    Raises SettingsError for names that are not allowed, or that the settings give to something else.
-    """
-    problems: list[Problem] = []
-    changes: dict[str, Any] = {}
-    for kind, named in given.items():
-        have = dict(settings.instances(kind))
-        for name in named:
-            problems += _clashes(settings, given, kind, name)
-            have.setdefault(name, Instance(kind=kind, name=name, use=GIVEN, keys=keys_of(kind)()))
-        if named:
-            changes[f"{kind}s"] = have
-    if problems:
-        raise SettingsError(problems)
-    rag = settings.rag
-    listed = {"interpreter": rag.interpreters, "stage": rag.stages}
-    more = {
-        f"{kind}s": (*names, *(n for n in given.get(kind, {}) if n not in names))
-        for kind, names in listed.items()
-    }
-    return (
-        msgspec.structs.replace(settings, rag=msgspec.structs.replace(rag, **more), **changes)
-        if changes
-        else settings
-    )
-
-
-def _clashes(
-    settings: Settings, given: Mapping[str, Mapping[str, Plugin]], kind: str, name: str
-) -> list[Problem]:
-    key = f"{kind}s.{name}"
-    if not NAME.match(name):
-        return [
-            Problem(
-                f"name {name!r} is not allowed; use small letters, digits and underscores, a letter first.",
-                key=key,
-            )
-        ]
-    for other in _SOURCES if kind in _SOURCES else (kind,):
-        instance = settings.instances(other).get(name)
-        if other != kind and name in given.get(other, {}):
-            return [
-                Problem(
-                    f"two instances made by hand, a {kind} and a {other}, have the name {name!r}.", key=key
-                )
-            ]
-        if instance is not None and (instance.use != GIVEN or other != kind):
-            message = (
-                f"an instance made by hand has the name {name!r} too; names are unique. Give one of them"
-                " another."
-            )
-            return [settings.problem(f"{other}s.{name}", message)]
-    return []

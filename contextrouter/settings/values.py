@@ -7,7 +7,7 @@ Defaults < file < environment (`CONTEXTROUTER_<SECTION>__<KEY>`) < call argument
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 from msgspec import Meta
@@ -15,6 +15,7 @@ from msgspec import Meta
 from contextrouter.contracts import KINDS, FilePath
 from contextrouter.errors import Problem
 from contextrouter.model import CALIBRATED as CALIBRATED
+from contextrouter.settings.problems import origin_of, problem_at
 
 Weight = Annotated[float, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=0)]
@@ -38,7 +39,7 @@ class Rag(msgspec.Struct, frozen=True, kw_only=True):
     # What makes answers better at a price; without it what withholds still runs.
     use_enhancements: bool = True  # all of these, and every stage but gate, quality and floor
     enable_multi_query: bool = True
-    enable_reranker: bool = True  # stages `centrality`
+    enable_reranker: bool = True  # stages `centrality`, and no other reranker
     enable_multidoc: bool = True  # stages `neighbours`
     enable_cross_encoder: bool = True
     enable_fewshot: bool = True  # [chat] examples
@@ -84,9 +85,14 @@ class Rag(msgspec.Struct, frozen=True, kw_only=True):
         """How many queries are made of a question."""
         return self.max_retrieval_queries if self.use_enhancements and self.enable_multi_query else 1
 
+    @property
+    def providers(self) -> tuple[str, ...] | None:
+        """Names of the providers that run; None: all that are defined."""
+        return (self.provider,) if isinstance(self.provider, str) else self.provider
+
     def runs(self, switch: str) -> bool:
-        """Whether what has this switch is on; what has none always is."""
-        return not switch or (self.use_enhancements and bool(getattr(self, switch, True)))
+        """Whether the stages with this switch run; without a switch they always do."""
+        return not switch or (self.use_enhancements and bool(getattr(self, switch)))
 
     def quota(self, kind: str) -> tuple[str, int]:
         """The quota that documents of `kind` share, and its size."""
@@ -375,19 +381,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """A problem with the value at a dotted key, and where that, or the nearest table around it, was
         set.
         """
-        at, origin = key, self.origins.get(key, "")
-        while at and not origin:
-            at = at.rpartition(".")[0]
-            origin = self.origins.get(at, "")
-        file, _, line = origin.rpartition(":")
-        if line.isdigit():
-            return Problem(message, key=key, file=file, line=int(line))
-        return Problem(message, key=key, file="" if origin == "call" else origin)
+        origin = origin_of(self.origins, key)
+        return problem_at("" if origin == "call" else origin, key, message)
 
     def instances(self, kind: str) -> Mapping[str, Instance]:
         """The instances of one kind, by name."""
-        found: Mapping[str, Instance] = getattr(self, f"{kind}s")
-        return found
+        return cast("Mapping[str, Instance]", getattr(self, f"{kind}s"))
 
     def for_route(self, kind: str) -> tuple[Rag, Route]:
         """`[rag]` as it is for questions of this kind, and the route itself."""

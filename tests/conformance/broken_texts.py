@@ -68,6 +68,11 @@ class NeedsOne(Changing):
         return [each.scored(each.score / best) for each in envelopes]
 
 
+@breaks("switch_is_a_key_of_rag")
+class HasASwitchThatIsNone(Reversing):
+    switch = "enable_rerankers"
+
+
 @breaks("time_is_the_request_s")
 class LooksAtTheClock(Changing):
     def changed(self, envelopes: list[Envelope]) -> Any:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
-from contextrouter.contracts import StageContext
+from contextrouter.contracts import Stage, StageContext
+from contextrouter.errors import ContractError
 from contextrouter.model import Envelope
+from contextrouter.settings.switches import check_switch
 from contextrouter.testing import measure, texts
 from contextrouter.testing.builders import stage_context
 from contextrouter.testing.exercise import odd_documents
@@ -108,6 +110,15 @@ async def time_is_the_request_s(subject: Subject) -> None:
                 raise Broken(f"it called {readings[0]}")
 
 
+@law
+async def switch_is_a_key_of_rag(subject: Subject) -> None:
+    """`switch` is a true-or-false key of `[rag]`, or "": then no key turns the stage off."""
+    try:
+        check_switch(cast(Stage, subject.make()), subject.cls.__name__)
+    except ContractError as error:
+        raise Broken(str(error)) from None
+
+
 LAWS: tuple[Law, ...] = (
     answers_are_envelopes,
     nothing_enters_unsealed,
@@ -116,6 +127,7 @@ LAWS: tuple[Law, ...] = (
     numbers_are_finite,
     nothing_in_nothing_out,
     time_is_the_request_s,
+    switch_is_a_key_of_rag,
 )
 
 

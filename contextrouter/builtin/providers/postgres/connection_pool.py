@@ -115,12 +115,12 @@ class Pool:
                 self._opening, self._loop = asyncio.Lock(), loop
             async with self._opening:  # of holders that open at once, one connects
                 if self._pool is None:
-                    self._pool = await self._connected()
+                    self._pool = await self._connect()
         self._holders = tuple({*self._holders, id(holder)})
 
     async def aclose(self, holder: object) -> None:
         """Let go. The connections end when no other holder has them."""
-        self._holders = tuple(each for each in self._holders if each != id(holder))
+        self._holders = tuple(item for item in self._holders if item != id(holder))
         if self._holders or self._pool is None:
             return
         pool, self._pool, self._opening = self._pool, None, None
@@ -151,17 +151,17 @@ class Pool:
         Raises SourceTimeout when that passes, SourceError for whatever else the database or the way to it
         refuses.
         """
-        left = self._longest if deadline is None else min(self._longest, deadline - monotonic())
+        remaining = self._longest if deadline is None else min(self._longest, deadline - monotonic())
         if self._pool is None:
             raise SourceError("Postgres store is not open; call open() first.")
         if self._loop is not asyncio.get_running_loop():
             raise SourceError("Postgres pool is open in another event loop; make an instance per loop.")
-        if left <= 0:
+        if remaining <= 0:
             raise SourceTimeout("Deadline had passed before Postgres was asked; allow the source more time.")
-        whole = not write or deadline is not None
+        in_transaction = not write or deadline is not None
         try:
-            async with asyncio.timeout(left if whole else None) as limit:
-                async with self._connection(left if whole else 0.0, scope, write) as connection:
+            async with asyncio.timeout(remaining if in_transaction else None) as limit:
+                async with self._connection(remaining if in_transaction else 0.0, scope, write) as connection:
                     yield connection
         except TimeoutError as error:
             if limit.expired():
@@ -184,17 +184,19 @@ class Pool:
             return missing
 
     @asynccontextmanager
-    async def _connection(self, left: float, scope: Scope | None, write: bool) -> AsyncIterator[Connection]:
+    async def _connection(
+        self, remaining: float, scope: Scope | None, write: bool
+    ) -> AsyncIterator[Connection]:
         import asyncpg
 
         pool = self._pool
         try:
-            connection, begun = await self._begun(pool, left, scope, write)
+            connection, started = await self._start(pool, remaining, scope, write)
             try:
                 yield connection
-                await begun.commit()
+                await started.commit()
             except BaseException:
-                await _taken_back(connection, begun)
+                await _give_back(connection, started)
                 raise
             finally:
                 await pool.release(connection)
@@ -213,17 +215,17 @@ class Pool:
             asyncpg.InterfaceError,
             asyncpg.InternalClientError,
             asyncpg.PostgresConnectionError,
-            *_gone(),
+            *_is_disconnected(),
             OSError,
         ) as error:
             raise SourceError(
-                f"Connection to Postgres failed: {_said(error)}; it is made again at the next question."
+                f"Connection to Postgres failed: {_describe(error)}; it is made again at the next question."
             ) from error
         except asyncpg.PostgresError as error:
-            raise SourceError(f"Postgres refused: {_said(error)}.") from error
+            raise SourceError(f"Postgres refused: {_describe(error)}.") from error
 
-    async def _begun(
-        self, pool: Any, left: float, scope: Scope | None, write: bool
+    async def _start(
+        self, pool: Any, remaining: float, scope: Scope | None, write: bool
     ) -> tuple[Connection, Transaction]:
         """A connection with a transaction begun. One that is gone is made again, for as long as one may be
         waited for.
@@ -235,19 +237,20 @@ class Pool:
 
         end = monotonic() + self._wait
         while True:
-            connection = begun = None
+            connection = started = None
             try:
                 connection = await pool.acquire(timeout=max(end - monotonic(), 0.001))
-                begun = connection.transaction(readonly=not write)
-                await begun.start()
-                await connection.execute(_SETTINGS, self._path, f"{int(left * 1000)}ms", *_walls(scope))
-                return connection, begun
+                started = connection.transaction(readonly=not write)
+                await started.start()
+                await connection.execute(_SETTINGS, self._path, f"{int(remaining * 1000)}ms", *_walls(scope))
+                return connection, started
             except BaseException as error:
                 if connection is not None:
-                    await _taken_back(connection, begun)
+                    await _give_back(connection, started)
                     await pool.release(connection)
                 lost = isinstance(
-                    error, (asyncpg.InterfaceError, asyncpg.PostgresConnectionError, *_gone(), OSError)
+                    error,
+                    (asyncpg.InterfaceError, asyncpg.PostgresConnectionError, *_is_disconnected(), OSError),
                 )
                 if (
                     not lost
@@ -258,14 +261,14 @@ class Pool:
                     raise
             await asyncio.sleep(_PAUSE)
 
-    async def _connected(self) -> Any:
+    async def _connect(self) -> Any:
         try:
             import asyncpg
         except ImportError as error:
             raise MissingDependency("asyncpg", "postgres") from error
         dsn = self.dsn or os.environ.get("DATABASE_URL") or ""
         if dsn.startswith(embedded.PREFIX):
-            dsn = await self._embedded(dsn.removeprefix(embedded.PREFIX))
+            dsn = await self._use_embedded(dsn.removeprefix(embedded.PREFIX))
         self._address = dsn
         pool = None
         try:
@@ -291,11 +294,11 @@ class Pool:
             if pool is not None:
                 pool.terminate()
             raise SourceError(
-                f"Postgres cannot be reached: {_said(error)}; check dsn, DATABASE_URL or PG*."
+                f"Postgres cannot be reached: {_describe(error)}; check dsn, DATABASE_URL or PG*."
             ) from error
         return pool
 
-    async def _embedded(self, folder: str) -> str:
+    async def _use_embedded(self, folder: str) -> str:
         threads = Threads(1, "contextrouter-pg")
         try:
             return await threads.run(embedded.start, folder)
@@ -308,9 +311,9 @@ class Pool:
             await self._find_extension(connection)
 
     async def _find_extension(self, connection: Connection) -> None:
-        found = dict(await connection.fetch(_EXTENSIONS))
-        self.extension, self.ranks = found.get("vector", "public"), "pg_textsearch" in found
-        self._path = ", ".join(dict.fromkeys([f'"{self.schema}"', self.extension, *found.values()]))
+        versions = dict(await connection.fetch(_EXTENSIONS))
+        self.extension, self.ranks = versions.get("vector", "public"), "pg_textsearch" in versions
+        self._path = ", ".join(dict.fromkeys([f'"{self.schema}"', self.extension, *versions.values()]))
 
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[Connection]:
@@ -331,31 +334,31 @@ class Pool:
             finally:
                 await connection.close(timeout=self._wait)
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
-            raise SourceError(f"Postgres refused: {_said(error)}.") from error
+            raise SourceError(f"Postgres refused: {_describe(error)}.") from error
 
 
 class NoStore(SourceError):
     """The database holds no store yet."""
 
 
-def _gone() -> tuple[type[Exception], ...]:
+def _is_disconnected() -> tuple[type[Exception], ...]:
     """What a server says that stops, crashed or starts."""
     import asyncpg
 
     return (asyncpg.AdminShutdownError, asyncpg.CrashShutdownError, asyncpg.CannotConnectNowError)
 
 
-async def _taken_back(connection: Connection, begun: Transaction | None) -> None:
+async def _give_back(connection: Connection, started: Transaction | None) -> None:
     """Roll back; a connection that cannot is closed, so that none with something open goes back to the
     pool.
     """
     import asyncpg
 
-    if begun is None:
+    if started is None:
         return
     undone = False
     try:
-        await begun.rollback()
+        await started.rollback()
         undone = True
     except Exception as error:
         log.debug("rolling back failed: %r", error)  # what led to it is what is told
@@ -375,18 +378,18 @@ def _walls(scope: Scope | None) -> tuple[str, str]:
     """
     if scope is None:
         return "on", "{}"
-    seen = {
+    visible_labels = {
         "tenants": [scope.tenant or "", SHARED],
         "compartments": sorted(scope.compartments),
         "levels": scope.levels(),
     }
     text = msgspec.json.encode(
-        {key: [clean(each) for each in labels] for key, labels in seen.items()}
+        {key: [clean(item) for item in labels] for key, labels in visible_labels.items()}
     ).decode()
     return "off", text
 
 
-def _said(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     """The first line of what an error says: details may quote rows."""
     lines = str(error.args[0] if error.args else error).splitlines() or [type(error).__name__]
     return mask(lines[0]).rstrip(".") or type(error).__name__

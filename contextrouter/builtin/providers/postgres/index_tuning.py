@@ -55,10 +55,10 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     definition: str
 
 
-def check_range(name: str, value: int, least: int, most: int) -> None:
+def check_range(name: str, value: int, minimum: int, maximum: int) -> None:
     """Raise ValueError where a value is out of range."""
-    if not least <= value <= most:
-        raise ValueError(f"{name} {value!r} is out of range; give {least} to {most}.")
+    if not minimum <= value <= maximum:
+        raise ValueError(f"{name} {value!r} is out of range; give {minimum} to {maximum}.")
 
 
 def lists_for(rows: int) -> int:
@@ -66,52 +66,52 @@ def lists_for(rows: int) -> int:
     return max(1, min(MOST_LISTS, round(math.sqrt(rows))))
 
 
-def change(leg: str, rows: int, size: int, found: str, valid: bool, wanted: Wanted) -> Change | None:
+def change(leg: str, rows: int, size: int, current: str, valid: bool, target: Wanted) -> Change | None:
     """What to do about the index of a leg, from its definition as Postgres prints it ("": there is none);
     None: nothing.
     """
-    definition = _definition(rows, wanted)
-    if not size or not definition or size > MOST_DIMENSIONS[wanted.precision]:
-        why = _why_none(rows, size, wanted)
-        return Change(leg=leg, reason=f"{why}: the index goes", definition="") if found else None
-    if not found:
+    definition = _definition(rows, target)
+    if not size or not definition or size > MOST_DIMENSIONS[target.precision]:
+        reason = _reason_for_none(rows, size, target)
+        return Change(leg=leg, reason=f"{reason}: the index goes", definition="") if current else None
+    if not current:
         return Change(leg=leg, reason="there is no index", definition=definition)
     if not valid:
         return Change(leg=leg, reason="building the index broke off", definition=definition)
-    if f"USING {wanted.index} " not in found or f"{wanted.precision}_cosine_ops" not in found:
+    if f"USING {target.index} " not in current or f"{target.precision}_cosine_ops" not in current:
         return Change(
             leg=leg,
-            reason=f"the settings ask for {wanted.index} over {wanted.precision}",
+            reason=f"the settings ask for {target.index} over {target.precision}",
             definition=definition,
         )
-    if wanted.index == "ivfflat":
-        lists, right = _options(found).get("lists", 100), lists_for(rows)
+    if target.index == "ivfflat":
+        lists, right = _options(current).get("lists", 100), lists_for(rows)
         if max(lists / right, right / lists) <= DRIFT:
             return None
         return Change(
             leg=leg, reason=f"{rows} rows want {right} lists, the index has {lists}", definition=definition
         )
-    given = {"m": 16, "ef_construction": 64} | _options(found)
-    if (given["m"], given["ef_construction"]) == (wanted.m, wanted.ef_construction):
+    options = {"m": 16, "ef_construction": 64} | _options(current)
+    if (options["m"], options["ef_construction"]) == (target.m, target.ef_construction):
         return None
-    why = f"the settings ask for m = {wanted.m}, ef_construction = {wanted.ef_construction}"
-    return Change(leg=leg, reason=why, definition=definition)
+    reason = f"the settings ask for m = {target.m}, ef_construction = {target.ef_construction}"
+    return Change(leg=leg, reason=reason, definition=definition)
 
 
-def _definition(rows: int, wanted: Wanted) -> str:
-    if wanted.index == "hnsw":
-        return f"hnsw WITH (m = {wanted.m}, ef_construction = {wanted.ef_construction})"
-    return f"ivfflat WITH (lists = {lists_for(rows)})" if wanted.index == "ivfflat" and rows >= FEW else ""
+def _definition(rows: int, target: Wanted) -> str:
+    if target.index == "hnsw":
+        return f"hnsw WITH (m = {target.m}, ef_construction = {target.ef_construction})"
+    return f"ivfflat WITH (lists = {lists_for(rows)})" if target.index == "ivfflat" and rows >= FEW else ""
 
 
-def _why_none(rows: int, size: int, wanted: Wanted) -> str:
+def _reason_for_none(rows: int, size: int, target: Wanted) -> str:
     if not size:
         return "there are no vectors"
-    if wanted.index == "none":
+    if target.index == "none":
         return "the settings ask for none"
-    if size > MOST_DIMENSIONS[wanted.precision]:
-        return f"{wanted.precision} with {size} dimensions cannot be indexed"
-    return f"{rows} rows are too few for {wanted.index}"
+    if size > MOST_DIMENSIONS[target.precision]:
+        return f"{target.precision} with {size} dimensions cannot be indexed"
+    return f"{rows} rows are too few for {target.index}"
 
 
 def _options(definition: str) -> dict[str, int]:
@@ -119,17 +119,17 @@ def _options(definition: str) -> dict[str, int]:
     return {name: int(value) for name, value in _OPTION.findall(options)}
 
 
-def first_indexes(size: int, wanted: Wanted) -> list[str]:
+def first_indexes(size: int, target: Wanted) -> list[str]:
     """Statements for the indexes that an empty store begins with: HNSW needs no rows to learn from."""
-    definition = _definition(0, wanted)
-    indexable = bool(definition) and size <= MOST_DIMENSIONS[wanted.precision]
-    return [index_sql(leg, size, definition, wanted.precision) for leg in LEGS if indexable]
+    definition = _definition(0, target)
+    indexable = bool(definition) and size <= MOST_DIMENSIONS[target.precision]
+    return [index_sql(leg, size, definition, target.precision) for leg in LEGS if indexable]
 
 
-async def changes(connection: Connection, wanted: Wanted, *, ranks: bool = False) -> list[Change]:
+async def changes(connection: Connection, target: Wanted, *, ranks: bool = False) -> list[Change]:
     """What should change for the present number of rows; `ranks`: pg_textsearch is there to be used."""
     size = int(await schema.note(connection, "dimensions") or 0)
-    found = []
+    needed = []
     for leg in LEGS:
         rows = await connection.fetchval(f"SELECT count(*) FROM chunks WHERE {leg} IS NOT NULL")
         row = await connection.fetchrow(
@@ -137,19 +137,19 @@ async def changes(connection: Connection, wanted: Wanted, *, ranks: bool = False
             " WHERE indexrelid = to_regclass($1)",
             f"chunks_{leg}_near",
         )
-        found.append(
-            change(leg, rows, size, row["definition"] if row else "", row["valid"] if row else True, wanted)
+        needed.append(
+            change(leg, rows, size, row["definition"] if row else "", row["valid"] if row else True, target)
         )
     valid = await connection.fetchval(
         "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('chunks_words')"
     )
     if ranks and not valid:
-        why = "pg_textsearch is there and not used" if valid is None else "building the index broke off"
-        found.append(Change(leg="text", reason=why, definition=_RANKED))
-    return [each for each in found if each is not None]
+        reason = "pg_textsearch is there and not used" if valid is None else "building the index broke off"
+        needed.append(Change(leg="text", reason=reason, definition=_RANKED))
+    return [item for item in needed if item is not None]
 
 
-async def apply(pool: Pool, given: list[Change], wanted: Wanted) -> None:
+async def apply(pool: Pool, needed: list[Change], target: Wanted) -> None:
     """Make the changes one after the other, each built beside the old index; searches and writes go on
     meanwhile.
 
@@ -158,38 +158,38 @@ async def apply(pool: Pool, given: list[Change], wanted: Wanted) -> None:
     async with pool.transaction() as connection:
         size = int(await schema.note(connection, "dimensions") or 0)
     async with pool.alone() as connection:
-        for each in given:
-            for statement in _statements(pool, each, size, wanted.precision):
+        for item in needed:
+            for statement in _statements(pool, item, size, target.precision):
                 await connection.execute(statement)
         await connection.execute(f'ANALYZE "{pool.schema}".chunks')
 
 
-def _statements(pool: Pool, given: Change, size: int, precision: str) -> list[Any]:
-    place, name = f'"{pool.schema}"', f"chunks_{given.leg}_near"
-    if given.leg == "text":
-        _, _, options = given.definition.partition(" ")
-        column = f"words text GENERATED ALWAYS AS ({place}.counted_words(terms)) STORED"
+def _statements(pool: Pool, needed: Change, size: int, precision: str) -> list[Any]:
+    schema_name, name = f'"{pool.schema}"', f"chunks_{needed.leg}_near"
+    if needed.leg == "text":
+        _, _, options = needed.definition.partition(" ")
+        column = f"words text GENERATED ALWAYS AS ({schema_name}.counted_words(terms)) STORED"
         return [
-            f"DROP INDEX CONCURRENTLY IF EXISTS {place}.chunks_words",
-            f"ALTER TABLE {place}.chunks ADD COLUMN IF NOT EXISTS {column}",
-            f"CREATE INDEX CONCURRENTLY chunks_words ON {place}.chunks USING bm25 (words) {options}",
+            f"DROP INDEX CONCURRENTLY IF EXISTS {schema_name}.chunks_words",
+            f"ALTER TABLE {schema_name}.chunks ADD COLUMN IF NOT EXISTS {column}",
+            f"CREATE INDEX CONCURRENTLY chunks_words ON {schema_name}.chunks USING bm25 (words) {options}",
         ]
-    if not given.definition:
-        return [f"DROP INDEX CONCURRENTLY IF EXISTS {place}.{name}"]
+    if not needed.definition:
+        return [f"DROP INDEX CONCURRENTLY IF EXISTS {schema_name}.{name}"]
     if size < 1:
         raise SourceError("Store has no vectors to index; ingest with an embedder first.")
     sql = index_sql(
-        given.leg,
+        needed.leg,
         size,
-        given.definition,
+        needed.definition,
         precision,
         f"{name}_new",
-        at=(place, pool.extension),
+        at=(schema_name, pool.extension),
         concurrently=True,
     )
     return [
-        f"DROP INDEX CONCURRENTLY IF EXISTS {place}.{name}_new",
+        f"DROP INDEX CONCURRENTLY IF EXISTS {schema_name}.{name}_new",
         sql,
-        f"DROP INDEX CONCURRENTLY IF EXISTS {place}.{name}",
-        f"ALTER INDEX {place}.{name}_new RENAME TO {name}",
+        f"DROP INDEX CONCURRENTLY IF EXISTS {schema_name}.{name}",
+        f"ALTER INDEX {schema_name}.{name}_new RENAME TO {name}",
     ]

@@ -49,7 +49,7 @@ class IngestLock:
 
     async def release(self) -> None:
         """Give it back, if it is ours."""
-        held, self._held = self._held, None
-        if held is not None:
+        lock, self._held = self._held, None
+        if lock is not None:
             with suppress(SourceError):  # the connection is gone, and the lock with it
-                await held.aclose()
+                await lock.aclose()

@@ -22,14 +22,15 @@ if TYPE_CHECKING:
 async def fetch(connection: Connection, ids: Sequence[str], scope: Scope | None) -> list[Document]:
     """Whole documents by id, or chunks by theirs, that may be seen, in the order asked."""
     values = Values()
-    asked = values.bound([clean(id) for id in dict.fromkeys(ids)], "text[]")
-    whole, part = visible(scope, "d", values) or "true", visible(scope, "c", values) or "true"
+    ids_sql = values.bound([clean(id) for id in dict.fromkeys(ids)], "text[]")
+    of_document, of_chunk = visible(scope, "d", values) or "true", visible(scope, "c", values) or "true"
     rows = await connection.fetch(
-        f"WITH asked AS (SELECT id, place FROM unnest({asked}) WITH ORDINALITY AS a (id, place)) SELECT"
+        f"WITH asked AS (SELECT id, place FROM unnest({ids_sql}) WITH ORDINALITY AS a (id, place)) SELECT"
         " a.place, 0 AS part, d.tenant, coalesce(nullif(d.payload, ''), (SELECT c.payload FROM chunks c"
         " WHERE c.owner = d.tenant AND c.document = d.id ORDER BY c.place LIMIT 1)) AS payload FROM asked a"
-        f" JOIN documents d ON d.id = a.id WHERE {whole} UNION ALL SELECT a.place, 1, c.tenant, c.payload"
-        f" FROM asked a JOIN chunks c ON c.id = a.id WHERE c.document <> c.id AND {part} ORDER BY 1, 2, 3",
+        f" JOIN documents d ON d.id = a.id WHERE {of_document} UNION ALL SELECT a.place, 1, c.tenant,"
+        f" c.payload FROM asked a JOIN chunks c ON c.id = a.id WHERE c.document <> c.id AND {of_chunk} ORDER"
+        " BY 1, 2, 3",
         *values,
     )
     return [document(row["payload"]) for row in rows if row["payload"] is not None]
@@ -58,13 +59,13 @@ async def neighbours(
 ) -> list[Hit]:
     """The first chunk of each document linked with `ids`, either way; the score is the number of links."""
     values = Values()
-    asked = values.bound([clean(id) for id in dict.fromkeys(ids)], "text[]")
+    ids_sql = values.bound([clean(id) for id in dict.fromkeys(ids)], "text[]")
     start, goal = visible(scope, "d", values) or "true", visible(scope, "n", values) or "true"
     chunk = visible(scope, "c", values) or "true"
     shared = values.bound(SHARED, "text")
     rows = await connection.fetch(
-        f"WITH given AS (SELECT d.tenant, d.id, d.url FROM documents d WHERE (d.id = ANY ({asked}) OR"
-        f" (d.tenant, d.id) IN (SELECT owner, document FROM chunks WHERE id = ANY ({asked}))) AND {start}),"
+        f"WITH given AS (SELECT d.tenant, d.id, d.url FROM documents d WHERE (d.id = ANY ({ids_sql}) OR"
+        f" (d.tenant, d.id) IN (SELECT owner, document FROM chunks WHERE id = ANY ({ids_sql}))) AND {start}),"
         " linked (tenant, id, seeker) AS (  SELECT t.tenant, t.id, g.tenant FROM given g JOIN links l ON"
         " (l.tenant, l.document) = (g.tenant, g.id)   JOIN documents t ON t.id = l.target  UNION ALL SELECT"
         " t.tenant, t.id, g.tenant FROM given g JOIN links l ON (l.tenant, l.document) = (g.tenant, g.id)  "
@@ -83,29 +84,29 @@ async def neighbours(
 
 
 async def facets(
-    connection: Connection, query: Query, asked: WebQuery, dimensions: Sequence[str]
+    connection: Connection, query: Query, web_query: WebQuery, dimensions: Sequence[str]
 ) -> list[Facet]:
     """How many admitted documents have each value of each dimension, most first."""
-    found: list[Facet] = []
+    facets: list[Facet] = []
     for dimension in dict.fromkeys(dimensions):
         values = Values()
         column = dimension in COLUMNS
         start = "" if column else values.bound(beginning(dimension), "text")
-        each = f"(SELECT c.{dimension} AS value)" if column else "unnest(c.filters)"
-        wanted = "f.value <> ''" if column else f"starts_with(f.value, {start})"
-        condition = admitted(query, asked, values)
+        source = f"(SELECT c.{dimension} AS value)" if column else "unnest(c.filters)"
+        rule = "f.value <> ''" if column else f"starts_with(f.value, {start})"
+        condition = admitted(query, web_query, values)
         rows = await connection.fetch(
             "SELECT f.value, count(DISTINCT (c.owner, c.document)) AS many FROM chunks c CROSS JOIN LATERAL"
-            f" {each} f (value) WHERE {wanted}{' AND ' + condition if condition else ''} GROUP BY f.value",
+            f" {source} f (value) WHERE {rule}{' AND ' + condition if condition else ''} GROUP BY f.value",
             *values,
         )
         counts = sorted(
             (-row["many"], row["value"] if column else value_of(row["value"], dimension)) for row in rows
         )
-        found.extend(
+        facets.extend(
             Facet(dimension=dimension, value=value.lstrip("\x1f"), count=-many) for many, value in counts
         )
-    return found
+    return facets
 
 
 async def stats(connection: Connection) -> dict[str, int | str]:

@@ -203,7 +203,7 @@ class Postgres(Provider):
         async with self.pool.transaction(write=True) as connection:
             await schema.keep_note(connection, "text_search", self._words.note)
             self._words.refuse_others(await schema.note(connection, "text_search"))
-            first = await write.sized(connection, rows, *self._model)
+            first = await write.note_dimensions(connection, rows, *self._model)
             if first:
                 for sql in index_tuning.first_indexes(first, self._wanted):
                     await connection.execute(sql)
@@ -298,7 +298,7 @@ class Postgres(Provider):
         where any suffices.
         """
         async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
-            self._words.refuse_others(await schema.note(connection, "text_search", missing=self._words.note))
+            self._words.refuse_others(await schema.note(connection, "text_search", default=self._words.note))
             asked = await self._words.parsed(connection, query.text)
             return await lookup.facets(connection, query, asked, dimensions)
 

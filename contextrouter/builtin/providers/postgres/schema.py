@@ -131,12 +131,12 @@ async def version(connection: Connection) -> int:
     """
     if await connection.fetchval("SELECT to_regclass('meta')") is None:
         return 0
-    found = int(await note(connection, "schema") or 0)
-    if found > VERSION:
+    version_number = int(await note(connection, "schema") or 0)
+    if version_number > VERSION:
         raise SourceError(
-            f"Store has schema version {found}, this contextrouter knows {VERSION}; upgrade contextrouter."
+            f"Store has schema version {version_number}, this contextrouter knows {VERSION}; upgrade contextrouter."
         )
-    return found
+    return version_number
 
 
 async def migrate(pool: Pool) -> list[int]:
@@ -145,7 +145,7 @@ async def migrate(pool: Pool) -> list[int]:
 
     Raises SourceError when the database lacks pgvector, or the role the right to create.
     """
-    made: list[int] = []
+    applied: list[int] = []
     async with pool.transaction(write=True) as connection:
         await connection.execute("SELECT pg_advisory_xact_lock($1, hashtext($2))", LOCK, pool.schema)
         if not await connection.fetchval(
@@ -161,16 +161,16 @@ async def migrate(pool: Pool) -> list[int]:
             if number == 0:
                 await set_note(connection, "store", uuid.uuid4().hex)
             await set_note(connection, "schema", str(number + 1))
-            made.append(number + 1)
-    if made:
+            applied.append(number + 1)
+    if applied:
         await pool.refresh()
-    return made
+    return applied
 
 
-async def note(connection: Connection, key: str, missing: str = "") -> str:
+async def note(connection: Connection, key: str, default: str = "") -> str:
     """A value from `meta`; `missing` where there is none yet."""
-    found = await connection.fetchval("SELECT value FROM meta WHERE key = $1", key)
-    return missing if found is None else str(found)
+    value = await connection.fetchval("SELECT value FROM meta WHERE key = $1", key)
+    return default if value is None else str(value)
 
 
 async def keep_note(connection: Connection, key: str, value: str) -> None:

@@ -32,7 +32,7 @@ _MOST_SEARCH = 1_000  # what hnsw.ef_search may be at most
 async def search(
     connection: Connection,
     query: Query,
-    asked: WebQuery,
+    web_query: WebQuery,
     words: Words,
     model: tuple[str, int],
     *,
@@ -47,11 +47,11 @@ async def search(
         raise SourceError(
             f"Leg {query.leg!r} needs a query vector and got none; set `embedder` to a defined embedder."
         )
-    known, size, definition, few, filled = await _prepared(
-        connection, query, asked, exact_below, max(ef_search, query.limit)
+    stored_model, size, definition, few, filled = await _prepare(
+        connection, query, web_query, exact_below, max(ef_search, query.limit)
     )
-    refuse(known, size, *model)
-    if asked.required or asked.excluded:
+    refuse(stored_model, size, *model)
+    if web_query.required or web_query.excluded:
         words.refuse_others(filled)
     try:
         vector = unit(query.vector)
@@ -65,18 +65,18 @@ async def search(
             f"use the embedder the store was filled with, or build it again with {REBUILD}."
         )
     if few:
-        return await _exact(connection, query, asked, vector)
+        return await _exact(connection, query, web_query, vector)
     precision = "halfvec" if "halfvec_cosine_ops" in definition else "vector"
-    found = await _near(connection, query, asked, vector, precision, size)
-    return found if len(found) >= query.limit else await _exact(connection, query, asked, vector)
+    rows = await _near(connection, query, web_query, vector, precision, size)
+    return rows if len(rows) >= query.limit else await _exact(connection, query, web_query, vector)
 
 
 def values_of(sent: bytes) -> Sequence[float]:
     """A vector as pgvector sends it: two counts of 16 bits, then float32, big-endian."""
-    held = array("f", sent[4:])
+    values = array("f", sent[4:])
     if byteorder == "little":
-        held.byteswap()
-    return held
+        values.byteswap()
+    return values
 
 
 def index_sql(
@@ -103,8 +103,8 @@ def index_sql(
     )
 
 
-async def _prepared(
-    connection: Connection, query: Query, asked: WebQuery, most: int, ef_search: int
+async def _prepare(
+    connection: Connection, query: Query, web_query: WebQuery, maximum: int, ef_search: int
 ) -> tuple[str, int, str, bool, str | None]:
     """Model and length of the vectors stored, the leg's index ("": none), whether to measure all, and the
     store's words.
@@ -115,11 +115,11 @@ async def _prepared(
     """
     values = Values()
     name = values.bound(f"chunks_{query.leg}_near", "text")
-    condition = admitted(query, asked, values)
+    condition = admitted(query, web_query, values)
     few = "(SELECT coalesce(sum(chunks), 0) <= {0} FROM counts)"
     if condition:
         few = f"(SELECT count(*) <= {{0}} FROM (SELECT FROM chunks c WHERE {condition} LIMIT {{0}} + 1) s)"
-    few = few.format(values.bound(most, "bigint"))
+    few = few.format(values.bound(maximum, "bigint"))
     searched = values.bound(str(min(_MOST_SEARCH, ef_search)), "text")
     sort = (
         "set_config('enable_sort', 'off', true)" if not condition else "NULL"
@@ -138,33 +138,40 @@ async def _prepared(
     return row["model"] or "", int(row["size"] or 0), row["definition"] or "", row["few"], row["filled"]
 
 
-async def _exact(connection: Connection, query: Query, asked: WebQuery, vector: Sequence[float]) -> list[Any]:
+async def _exact(
+    connection: Connection, query: Query, web_query: WebQuery, vector: Sequence[float]
+) -> list[Any]:
     values = Values()
-    condition = admitted(query, asked, values)
+    condition = admitted(query, web_query, values)
     column = _column(query.leg)
-    found: list[Any] = await connection.fetch(
+    rows: list[Any] = await connection.fetch(
         f"SELECT payload, {_SCORE}, vector_send({column}) AS sent FROM (SELECT c.id, c.tenant, c.payload,"
         f" {column}, round((c.{column} <=> {values.bound(vector, 'real[]')}::vector) * 1e6) / 1e6 AS distance"
         f" FROM chunks c WHERE c.{column} IS NOT NULL{' AND ' + condition if condition else ''} ORDER BY"
         f" distance, id, tenant LIMIT {values.bound(query.limit, 'bigint')}) s ORDER BY distance, id, tenant",
         *values,
     )
-    return found
+    return rows
 
 
 async def _near(
-    connection: Connection, query: Query, asked: WebQuery, vector: Sequence[float], precision: str, size: int
+    connection: Connection,
+    query: Query,
+    web_query: WebQuery,
+    vector: Sequence[float],
+    precision: str,
+    size: int,
 ) -> list[Any]:
     """By the index: ordered by the bare operator, as it must be to be used; distances are taken of the
     vectors themselves.
     """
     values = Values()
-    condition = admitted(query, asked, values)
+    condition = admitted(query, web_query, values)
     column = _column(query.leg)
     near = values.bound(vector, "real[]")
     limit = values.bound(query.limit, "bigint")
     wider = f"{limit} * 2" if precision == "halfvec" else limit
-    found: list[Any] = await connection.fetch(
+    rows: list[Any] = await connection.fetch(
         f"SELECT payload, {_SCORE}, vector_send({column}) AS sent FROM (SELECT id, tenant, payload, {column},"
         f" round(({column} <=> {near}::vector) * 1e6) / 1e6 AS distance FROM (SELECT c.id, c.tenant,"
         f" c.payload, c.{column} FROM chunks c WHERE c.{column} IS NOT"
@@ -172,7 +179,7 @@ async def _near(
         f" {near}::{precision}({size}) LIMIT {wider}) n) s ORDER BY distance, id, tenant LIMIT {limit}",
         *values,
     )
-    return found
+    return rows
 
 
 _PROBES = (

@@ -77,22 +77,22 @@ def prepare(entry: Entry, legs: Sequence[str], words: Way | None = None) -> Rows
     if not document.id:
         raise IngestError("Document without an id cannot be stored; give it one.")
     try:
-        return _prepared(entry, legs, words)
+        return _prepare_one(entry, legs, words)
     except UnicodeEncodeError as error:
-        what = "holds a lone surrogate, which is no character; decode its text with errors='replace'"
-        raise IngestError(f"Document {document.id!r} {what}.", document=document.id) from error
+        problem = "holds a lone surrogate, which is no character; decode its text with errors='replace'"
+        raise IngestError(f"Document {document.id!r} {problem}.", document=document.id) from error
     except (ValueError, TypeError, OverflowError) as error:
         raise IngestError(f"Document {document.id!r} {error}.", document=document.id) from error
 
 
-def _prepared(entry: Entry, legs: Sequence[str], words: Way | None) -> Rows:
+def _prepare_one(entry: Entry, legs: Sequence[str], words: Way | None) -> Rows:
     document = entry.document
     chunks = labelled(document, entry.chunks)
     aligned(entry, legs)
     marks = (
         mark
-        for each in (document, *chunks)
-        for mark in (each.id, each.tenant, each.compartment, each.sensitivity)
+        for part in (document, *chunks)
+        for mark in (part.id, part.tenant, part.compartment, part.sensitivity)
     )
     if any("\x00" in (mark or "") for mark in marks):
         raise ValueError("has an id or a label with a NUL in it, which Postgres cannot hold; leave it out")
@@ -119,7 +119,9 @@ def _prepared(entry: Entry, legs: Sequence[str], words: Way | None) -> Rows:
         ),
         links=tuple((*owner, clean(link)) for link in dict.fromkeys(document.links) if link),
         facts=tuple((*owner, n, *_fact(fact, document)) for n, fact in enumerate(entry.facts)),
-        dimensions=tuple({len(v) for held in vectors for v in held.values() if v is not None}),
+        dimensions=tuple(
+            {len(v) for vectors_of_leg in vectors for v in vectors_of_leg.values() if v is not None}
+        ),
     )
 
 
@@ -140,11 +142,11 @@ def index_terms(chunk: Document, stemmed: Stemmed | None = None) -> tuple[str, i
             places.setdefault(lexeme(term), []).append(f"{position}{weight}")
         position += _GAP
     parts, size = [], 0
-    for term, held in places.items():
-        size += len(term.encode()) + 2 * min(len(held), _MOST_PLACES) + 8
+    for term, positions in places.items():
+        size += len(term.encode()) + 2 * min(len(positions), _MOST_PLACES) + 8
         if size > _MOST_BYTES:
             break
-        parts.append(f"{term}:{','.join(held[:_MOST_PLACES])}")
+        parts.append(f"{term}:{','.join(positions[:_MOST_PLACES])}")
     return " ".join(parts), analysis.length(fields)
 
 
@@ -186,38 +188,40 @@ def _fact(fact: Fact, document: Document) -> tuple[Any, ...]:
     )
 
 
-async def upsert(connection: Connection, given: Iterable[Rows]) -> None:
+async def upsert(connection: Connection, entries: Iterable[Rows]) -> None:
     """Put documents in place of what they were. Call inside a write transaction; of two with one id the later
     one counts.
     """
-    rows = [row for _, row in sorted({(each.tenant, each.id): each for each in given}.items())]
+    rows = [row for _, row in sorted({(entry.tenant, entry.id): entry for entry in entries}.items())]
     if not rows:
         return
-    await connection.executemany(_DOCUMENT, [each.document for each in rows])  # locked in order: no deadlock
-    counts = await _remove_parts(connection, [each.tenant for each in rows], [each.id for each in rows])
-    chunks = [chunk for each in rows for chunk in each.chunks]
+    await connection.executemany(
+        _DOCUMENT, [entry.document for entry in rows]
+    )  # locked in order: no deadlock
+    counts = await _remove_parts(connection, [entry.tenant for entry in rows], [entry.id for entry in rows])
+    chunks = [chunk for entry in rows for chunk in entry.chunks]
     await connection.executemany(_CHUNK, chunks)
-    await connection.executemany(_LINK, [link for each in rows for link in each.links])
-    await connection.executemany(_FACT, [fact for each in rows for fact in each.facts])
+    await connection.executemany(_LINK, [link for entry in rows for link in entry.links])
+    await connection.executemany(_FACT, [fact for entry in rows for fact in entry.facts])
     for chunk in chunks:
         _count(counts, chunk[4:7], 1, chunk[8])
-    for each in rows:
-        _count(counts, (each.tenant, "", ""), 0, 0)
+    for entry in rows:
+        _count(counts, (entry.tenant, "", ""), 0, 0)
     await _note_counts(connection, counts)
 
 
 async def delete(connection: Connection, ids: Sequence[str], tenant: str) -> int:
     """Remove documents of a tenant; return how many there were."""
     sql = "SELECT id FROM documents WHERE tenant = $1 AND id = ANY ($2::text[]) ORDER BY id FOR UPDATE"
-    found = [row["id"] for row in await connection.fetch(sql, tenant, list(ids))]
-    if found:
-        counts = await _remove_parts(connection, [tenant] * len(found), found)
+    existing = [row["id"] for row in await connection.fetch(sql, tenant, list(ids))]
+    if existing:
+        counts = await _remove_parts(connection, [tenant] * len(existing), existing)
         await connection.execute(
-            "DELETE FROM documents WHERE tenant = $1 AND id = ANY ($2::text[])", tenant, found
+            "DELETE FROM documents WHERE tenant = $1 AND id = ANY ($2::text[])", tenant, existing
         )
         _count(counts, (tenant, "", ""), 0, 0)
         await _note_counts(connection, counts)
-    return len(found)
+    return len(existing)
 
 
 async def clear(connection: Connection, store: str) -> None:
@@ -234,21 +238,21 @@ async def refuse_other_model(connection: Connection, model: str, dimensions: int
     """Raise SourceError when the store was filled by another embedding model, or with vectors of another
     length.
     """
-    found = dict(await connection.fetch("SELECT key, value FROM meta WHERE key IN ('model', 'dimensions')"))
-    refuse(found.get("model", ""), int(found.get("dimensions", 0)), model, dimensions)
+    notes = dict(await connection.fetch("SELECT key, value FROM meta WHERE key IN ('model', 'dimensions')"))
+    refuse(notes.get("model", ""), int(notes.get("dimensions", 0)), model, dimensions)
 
 
-def refuse(known: str, size: int, model: str, dimensions: int) -> None:
+def refuse(stored_model: str, size: int, model: str, dimensions: int) -> None:
     """Raise SourceError when the model and length of the vectors stored are not those of the settings."""
-    if (known and model and known != model) or (size and dimensions and size != dimensions):
+    if (stored_model and model and stored_model != model) or (size and dimensions and size != dimensions):
         raise SourceError(
-            f"Store was filled by the embedding model {known or 'unknown'!r} with {size} dimensions, the"
-            f" settings name {model or 'unknown'!r} with {dimensions}; name the former as its `embedder`, or"
-            f" run {schema.REBUILD}."
+            f"Store was filled by the embedding model {stored_model or 'unknown'!r} with {size} dimensions,"
+            f" the settings name {model or 'unknown'!r} with {dimensions}; name the former as its `embedder`,"
+            f" or run {schema.REBUILD}."
         )
 
 
-async def sized(connection: Connection, rows: Sequence[Rows], model: str, dimensions: int) -> int:
+async def note_dimensions(connection: Connection, rows: Sequence[Rows], model: str, dimensions: int) -> int:
     """Hold the first vectors' length and model for all that come later; return the length when these are the
     first, else 0.
     """
@@ -262,24 +266,24 @@ async def sized(connection: Connection, rows: Sequence[Rows], model: str, dimens
         return 0
     size = every[0][0]
     await refuse_other_model(connection, model, size)
-    known = await schema.note(connection, "dimensions")
-    if known and (await schema.note(connection, "model") or not model):
+    stored_dimensions = await schema.note(connection, "dimensions")
+    if stored_dimensions and (await schema.note(connection, "model") or not model):
         return 0
     await connection.execute(
         "SELECT pg_advisory_xact_lock($1, hashtext(current_schema() || ':vectors'))", schema.LOCK
     )
     await refuse_other_model(connection, model, size)  # another process may have been first
-    known = await schema.note(connection, "dimensions")
+    stored_dimensions = await schema.note(connection, "dimensions")
     await schema.set_note(connection, "dimensions", str(size))
     if model:
         await schema.set_note(connection, "model", model)
-    return 0 if known else size
+    return 0 if stored_dimensions else size
 
 
 def _count(counts: _Counts, labels: tuple[str, str, str], chunks: int, length: int) -> None:
-    held = counts.setdefault(labels, [0, 0])
-    held[0] += chunks
-    held[1] += length
+    count = counts.setdefault(labels, [0, 0])
+    count[0] += chunks
+    count[1] += length
 
 
 async def _remove_parts(connection: Connection, tenants: Sequence[str], ids: Sequence[str]) -> _Counts:
@@ -304,5 +308,5 @@ async def _note_counts(connection: Connection, counts: _Counts) -> None:
         "INSERT INTO counts AS t VALUES ($1, $2, $3, $4, $5, 1) ON CONFLICT (tenant, compartment,"
         " sensitivity) DO UPDATE SET chunks = t.chunks + excluded.chunks, length = t.length +"
         " excluded.length, generation = t.generation + 1",
-        [(*labels, *held) for labels, held in sorted(counts.items())],
+        [(*labels, *count) for labels, count in sorted(counts.items())],
     )

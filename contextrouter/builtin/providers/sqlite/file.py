@@ -263,20 +263,25 @@ class StoreFile:
             raise SourceError(self._meaning(error)) from error
 
     def _meaning(self, error: Exception) -> str:
-        said, where = str(error), str(self.location)
-        if "locked" in said or "busy" in said:
-            waited = f"was locked by another writer for {self._busy_timeout} s ({said})"
-            return f"Store {where!r} {waited}; raise `busy_timeout` or write less at once."
-        if "not a database" in said or "malformed" in said or "encrypted" in said:
+        message, location = str(error), str(self.location)
+        if "locked" in message or "busy" in message:
+            waited = f"was locked by another writer for {self._busy_timeout} s ({message})"
+            return f"Store {location!r} {waited}; raise `busy_timeout` or write less at once."
+        if "not a database" in message or "malformed" in message or "encrypted" in message:
             remedy = f"restore a copy, or remove it and run {schema.REBUILD}"
-            return f"Store {where!r} is damaged or no SQLite file ({said}); {remedy}."
-        if isinstance(error, OSError) or "unable to open" in said or "readonly" in said or "full" in said:
+            return f"Store {location!r} is damaged or no SQLite file ({message}); {remedy}."
+        if (
+            isinstance(error, OSError)
+            or "unable to open" in message
+            or "readonly" in message
+            or "full" in message
+        ):
             return (
-                f"Store {where!r} cannot be used ({said}); check the path, its permissions and the free"
+                f"Store {location!r} cannot be used ({message}); check the path, its permissions and the free"
                 " space."
             )
         return (
-            f"Store {where!r} failed ({said}); check the file with `PRAGMA integrity_check`, or run"
+            f"Store {location!r} failed ({message}); check the file with `PRAGMA integrity_check`, or run"
             f" {schema.REBUILD}."
         )
 

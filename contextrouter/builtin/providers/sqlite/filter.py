@@ -26,10 +26,10 @@ class Condition(NamedTuple):
     sql: str = ""
     values: tuple[Any, ...] = ()
 
-    def __and__(self, other: Condition) -> Condition:
-        if not (self.sql and other.sql):
-            return self if self.sql else other
-        return Condition(f"{self.sql} AND {other.sql}", self.values + other.values)
+    def __and__(self, condition: Condition) -> Condition:
+        if not (self.sql and condition.sql):
+            return self if self.sql else condition
+        return Condition(f"{self.sql} AND {condition.sql}", self.values + condition.values)
 
     @property
     def where(self) -> str:
@@ -40,9 +40,9 @@ class Condition(NamedTuple):
 EVERYTHING = Condition()
 
 
-def admitted(query: Query, asked: WebQuery) -> Condition:
+def admitted(query: Query, web_query: WebQuery) -> Condition:
     """Scope, period, labels, filters, phrases and negations of a query."""
-    condition = visible(query.scope, "c") & period_condition(query.period) & phrase_condition(asked)
+    condition = visible(query.scope, "c") & period_condition(query.period) & phrase_condition(web_query)
     if query.labels:
         condition &= metadata_condition({"labels": query.labels})
     return condition & metadata_condition(query.filters)
@@ -65,11 +65,11 @@ def period_condition(period: Period | None) -> Condition:
     if period is None:
         return EVERYTHING
     condition = Condition("c.updated_at IS NOT NULL")
-    first, last = map(microseconds, period.bounds())
-    if first is not None:
-        condition &= Condition("c.updated_at >= ?", (first,))
-    if last is not None:
-        condition &= Condition("c.updated_at < ?", (last,))
+    start, end = map(microseconds, period.bounds())
+    if start is not None:
+        condition &= Condition("c.updated_at >= ?", (start,))
+    if end is not None:
+        condition &= Condition("c.updated_at < ?", (end,))
     return condition
 
 
@@ -90,14 +90,14 @@ def metadata_condition(filters: Mapping[str, Any]) -> Condition:
     return condition
 
 
-def phrase_condition(asked: WebQuery) -> Condition:
+def phrase_condition(web_query: WebQuery) -> Condition:
     """Chunks with a phrase of each required group and with no excluded one."""
     condition = EVERYTHING
-    if asked.required:
-        groups = " AND ".join(f"({_alternatives(group)})" for group in asked.required)
+    if web_query.required:
+        groups = " AND ".join(f"({_alternatives(group)})" for group in web_query.required)
         condition &= Condition("c.number IN (SELECT rowid FROM terms WHERE terms MATCH ?)", (groups,))
-    if asked.excluded:
-        without = _alternatives(asked.excluded)
+    if web_query.excluded:
+        without = _alternatives(web_query.excluded)
         condition &= Condition("c.number NOT IN (SELECT rowid FROM terms WHERE terms MATCH ?)", (without,))
     return condition
 
@@ -106,5 +106,5 @@ def _alternatives(group: tuple[Phrase, ...]) -> str:
     """FTS5 syntax for any of the phrases. Terms hold letters, digits and marks only: nothing in them can end
     a quotation.
     """
-    written = (" ".join(phrase) for phrase in group)
-    return " OR ".join(f'"{p[:-1]}" *' if p.endswith(FURTHEST) else f'"{p}"' for p in written)
+    phrases = (" ".join(phrase) for phrase in group)
+    return " OR ".join(f'"{p[:-1]}" *' if p.endswith(FURTHEST) else f'"{p}"' for p in phrases)

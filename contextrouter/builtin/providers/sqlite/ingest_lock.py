@@ -31,9 +31,9 @@ class IngestLock:
 
     async def release(self) -> None:
         """Give it back, if it is ours."""
-        held, self._held = self._held, None
-        if held is not None:
-            await asyncio.to_thread(held.close)
+        lock, self._held = self._held, None
+        if lock is not None:
+            await asyncio.to_thread(lock.close)
 
     def _take(self) -> str:
         if self._held is not None:

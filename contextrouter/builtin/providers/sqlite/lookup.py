@@ -40,15 +40,15 @@ def ranked(
 
 def fetch(connection: sqlite3.Connection, ids: Sequence[str], scope: Scope | None) -> list[Document]:
     """Whole documents by id, or chunks by theirs, that may be seen, in the order asked."""
-    whole, part = visible(scope, "d"), visible(scope, "c")
+    of_document, of_chunk = visible(scope, "d"), visible(scope, "c")
     rows = connection.execute(
         "WITH asked (id, place) AS (SELECT value, key FROM json_each(?)) SELECT a.place, 0, d.tenant,"
         " coalesce(nullif(d.payload, ''), (SELECT t.payload FROM chunks c JOIN texts t ON t.chunk = c.number"
-        f" WHERE c.document = d.number)) FROM asked a JOIN documents d ON d.id = a.id WHERE {whole.where}"
-        " UNION ALL SELECT a.place, 1, c.tenant, t.payload FROM asked a JOIN chunks c ON c.id = a.id JOIN"
-        " texts t ON t.chunk = c.number JOIN documents o ON o.number = c.document WHERE o.id <> c.id AND"
-        f" {part.where} ORDER BY 1, 2, 3",
-        (listed(ids), *whole.values, *part.values),
+        " WHERE c.document = d.number)) FROM asked a JOIN documents d ON d.id = a.id WHERE"
+        f" {of_document.where} UNION ALL SELECT a.place, 1, c.tenant, t.payload FROM asked a JOIN chunks c ON"
+        " c.id = a.id JOIN texts t ON t.chunk = c.number JOIN documents o ON o.number = c.document WHERE"
+        f" o.id <> c.id AND {of_chunk.where} ORDER BY 1, 2, 3",
+        (listed(ids), *of_document.values, *of_chunk.values),
     )
     return [document(stored) for _, _, _, stored in rows]
 
@@ -102,7 +102,7 @@ def neighbours(
 
 def facets(connection: sqlite3.Connection, condition: Condition, dimensions: Sequence[str]) -> list[Facet]:
     """How many admitted documents have each value of each dimension, most first."""
-    found: list[Facet] = []
+    facets: list[Facet] = []
     for dimension in dict.fromkeys(dimensions):
         if dimension in COLUMNS:
             counted = connection.execute(
@@ -110,7 +110,7 @@ def facets(connection: sqlite3.Connection, condition: Condition, dimensions: Seq
                 f" <> '' AND {condition.where} GROUP BY value ORDER BY many DESC, value",
                 condition.values,
             )
-            found.extend(Facet(dimension=dimension, value=value, count=many) for value, many in counted)
+            facets.extend(Facet(dimension=dimension, value=value, count=many) for value, many in counted)
             continue
         rows = connection.execute(
             "SELECT v.value, count(DISTINCT c.document) AS many FROM filter_values v JOIN filters f ON"
@@ -118,10 +118,10 @@ def facets(connection: sqlite3.Connection, condition: Condition, dimensions: Seq
             " GROUP BY v.value ORDER BY many DESC, v.value",
             (dimension, *condition.values),
         )
-        found.extend(
+        facets.extend(
             Facet(dimension=dimension, value=value.lstrip("\x1f"), count=many) for value, many in rows
         )
-    return found
+    return facets
 
 
 NOTHING: dict[str, int | str] = dict.fromkeys(

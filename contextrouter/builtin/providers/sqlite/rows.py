@@ -42,19 +42,19 @@ def numbers(connection: sqlite3.Connection, sql: str, values: Sequence[Any] = ()
     return [np.fromstring(text, dtype=np.int64, sep=",") if text else np.zeros(0, np.int64) for text in row]
 
 
-def best(found: Numbers, scores: Scores, limit: int, decimals: int) -> list[tuple[int, float]]:
+def best(chunks: Numbers, scores: Scores, limit: int, decimals: int) -> list[tuple[int, float]]:
     """The `limit` best of (number, score, rounded), and those tied with the last of them, best first.
 
     Rounding makes equal what differs by the order of summation only.
     """
     np = numpy()
     if len(scores) > limit:
-        least = np.partition(scores, len(scores) - limit)[len(scores) - limit]
-        chosen = np.flatnonzero(scores >= least - 10.0**-decimals)
-        found, scores = found[chosen], scores[chosen]
+        threshold = np.partition(scores, len(scores) - limit)[len(scores) - limit]
+        chosen = np.flatnonzero(scores >= threshold - 10.0**-decimals)
+        chunks, scores = chunks[chosen], scores[chosen]
     scores = np.round(scores.astype(np.float64), decimals)
     order = np.argsort(-scores, kind="stable")[: limit + _TIED]
-    ranked = list(zip(found[order].tolist(), scores[order].tolist(), strict=True))
+    ranked = list(zip(chunks[order].tolist(), scores[order].tolist(), strict=True))
     return ranked[:limit] + [pair for pair in ranked[limit:] if pair[1] == ranked[limit - 1][1]]
 
 
@@ -96,20 +96,20 @@ class AdmittedChunks:
         np = numpy()
         key = (store, condition)
         with self._lock:
-            asked, admitted = self._known.get(key, (0, np.zeros(0, np.int64)))
-        last = connection.execute("SELECT coalesce(max(number), 0) FROM chunks").fetchone()[0]
-        if asked < last:
+            newest, admitted = self._known.get(key, (0, np.zeros(0, np.int64)))
+        highest = connection.execute("SELECT coalesce(max(number), 0) FROM chunks").fetchone()[0]
+        if newest < highest:
             sql = f"SELECT group_concat(c.number) FROM chunks c WHERE c.number > ? AND {condition.where}"
-            new = np.sort(numbers(connection, sql, (asked, *condition.values))[0])
-            asked, admitted = last, np.concatenate((admitted, new))
-        self._remember(key, asked, admitted)
+            new = np.sort(numbers(connection, sql, (newest, *condition.values))[0])
+            newest, admitted = highest, np.concatenate((admitted, new))
+        self._remember(key, newest, admitted)
         return admitted  # type: ignore[no-any-return]  # numpy is loaded late, so its results have no types
 
-    def _remember(self, key: tuple[str, Condition], asked: int, admitted: Numbers) -> None:
+    def _remember(self, key: tuple[str, Condition], newest: int, admitted: Numbers) -> None:
         with self._lock:
             before = self._known.pop(key, (0, admitted))
-            self._known[key] = (asked, admitted) if asked >= before[0] else before
-            for other in [other for other in self._known if other[0] != key[0]]:
-                del self._known[other]
+            self._known[key] = (newest, admitted) if newest >= before[0] else before
+            for stale in [stale for stale in self._known if stale[0] != key[0]]:
+                del self._known[stale]
             while len(self._known) > _REMEMBERED:
                 del self._known[next(iter(self._known))]

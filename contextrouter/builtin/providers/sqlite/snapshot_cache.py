@@ -23,7 +23,8 @@ S = TypeVar("S")
 
 
 class SnapshotCache(ABC, Generic[S]):
-    """One value, computed from a store and kept for all threads. `at()` brings it to a reader's snapshot.
+    """One value, computed from a store and kept for all threads. `read_at()` brings it to a reader's
+    snapshot.
 
     Chunk numbers grow and are never used again, so after a write only new chunks need a look. A value is
     never changed once it is handed out. `keys` are the entries of `meta` whose change makes it void.
@@ -36,13 +37,13 @@ class SnapshotCache(ABC, Generic[S]):
         self._origin: tuple[str, ...] = ()
         self._value: S | None = None
 
-    def at(self, connection: sqlite3.Connection) -> S:
+    def read_at(self, connection: sqlite3.Connection) -> S:
         """The value for the snapshot of `connection`."""
         origin = tuple(schema.text(connection, key) for key in self.keys)
         with self._lock:
             if self._value is None or self._origin != origin:
                 self._value, self._origin = self.first(connection), origin
-            self._value = self.updated(connection, self._value)
+            self._value = self.update(connection, self._value)
             return self._value
 
     def forget(self) -> None:
@@ -55,7 +56,7 @@ class SnapshotCache(ABC, Generic[S]):
         """The value before any chunk is read."""
 
     @abstractmethod
-    def updated(self, connection: sqlite3.Connection, value: S) -> S:
+    def update(self, connection: sqlite3.Connection, value: S) -> S:
         """The value with what is new in the snapshot of `connection`."""
 
 
@@ -78,18 +79,18 @@ class ChunkLengths(SnapshotCache[Lengths]):
         """No length yet."""
         return Lengths(0, numpy().zeros(0))
 
-    def updated(self, connection: sqlite3.Connection, value: Lengths) -> Lengths:
+    def update(self, connection: sqlite3.Connection, value: Lengths) -> Lengths:
         """The lengths of chunks behind the last known are added."""
-        base, known = value
+        base, values = value
         lowest = connection.execute("SELECT coalesce(min(number), 0) FROM chunks").fetchone()[0]
-        if not len(known) or 0 < lowest < base:  # nothing is read, or only of a snapshot after this one
-            base, known = lowest, known[:0]
+        if not len(values) or 0 < lowest < base:  # nothing is read, or only of a snapshot after this one
+            base, values = lowest, values[:0]
         sql = "SELECT group_concat(number), group_concat(length) FROM chunks WHERE number >= ?"
-        new, lengths = numbers(connection, sql, (base + len(known),))
+        new, lengths = numbers(connection, sql, (base + len(values),))
         if not len(new):
             return value
         grown = numpy().zeros(int(new.max()) + 1 - base)
-        grown[: len(known)] = known
+        grown[: len(values)] = values
         grown[new - base] = lengths
         return Lengths(base, grown)
 
@@ -122,28 +123,28 @@ class LabelCounts(SnapshotCache[_LabelCounts]):
         """What `scope` shows in the snapshot of `connection`."""
         total, length = schema.number(connection, "chunks"), schema.number(connection, "length")
         if scope is not None:
-            by_tenant = self.at(connection).by_tenant
+            by_tenant = self.read_at(connection).by_tenant
             counts = [
                 (count, terms)
                 for tenant in {scope.tenant or "", SHARED}
                 for labels, count, terms in by_tenant.get(tenant, {}).values()
                 if scope.allows(labels)
             ]
-            shown, terms = sum([count for count, _ in counts]), sum([terms for _, terms in counts])
-            if shown < total:
-                return VisibleChunks(shown, terms / shown if shown else 0.0, visible(scope, "c"))
+            chunks, terms = sum([count for count, _ in counts]), sum([terms for _, terms in counts])
+            if chunks < total:
+                return VisibleChunks(chunks, terms / chunks if chunks else 0.0, visible(scope, "c"))
         return VisibleChunks(total, length / total if total else 0.0, EVERYTHING)
 
     def first(self, connection: sqlite3.Connection) -> _LabelCounts:
         """Nothing counted."""
         return _LabelCounts(0, {})
 
-    def updated(self, connection: sqlite3.Connection, value: _LabelCounts) -> _LabelCounts:
+    def update(self, connection: sqlite3.Connection, value: _LabelCounts) -> _LabelCounts:
         """The chunks behind the last one are counted, too."""
-        last = connection.execute("SELECT coalesce(max(number), 0) FROM chunks").fetchone()[0]
-        if value.last > last:  # the snapshot is older than the one that was counted
+        highest = connection.execute("SELECT coalesce(max(number), 0) FROM chunks").fetchone()[0]
+        if value.last > highest:  # the snapshot is older than the one that was counted
             value = self.first(connection)
-        if value.last == last:
+        if value.last == highest:
             return value
         rows = connection.execute(
             "SELECT tenant, compartment, sensitivity, count(*), sum(length) FROM chunks WHERE number > ?"
@@ -156,4 +157,4 @@ class LabelCounts(SnapshotCache[_LabelCounts]):
             counts = by_tenant.setdefault(tenant, {})
             _, count_before, length_before = counts.get((compartment, sensitivity), (labels, 0, 0))
             counts[compartment, sensitivity] = (labels, count_before + count, length_before + length)
-        return _LabelCounts(last, by_tenant)
+        return _LabelCounts(highest, by_tenant)

@@ -69,7 +69,7 @@ class TextIndex:
         np = numpy()
         with stop.finishing():
             shown = self._label_counts.visible(connection, scope)
-            lengths = self._lengths.at(connection)
+            lengths = self._lengths.read_at(connection)
         store, average = schema.text(connection, "store"), shown.average_length or 1.0
         chunks, scores = [np.zeros(0, np.int64)], [np.zeros(0)]
         for found, frequencies in self._read(connection, store, terms, shown, stop):

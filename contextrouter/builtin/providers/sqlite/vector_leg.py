@@ -66,7 +66,7 @@ class _Codes(NamedTuple):
 
 def code(vector: Rows) -> bytes:
     """A unit vector at eight bits: the scale, float32 little-endian, and one int8 per dimension."""
-    levels, scale = _quantised(vector)
+    levels, scale = _quantise(vector)
     return numpy().array(scale, "<f4").tobytes() + levels.tobytes()  # type: ignore[no-any-return]  # numpy is loaded late, so its results have no types
 
 
@@ -88,7 +88,7 @@ class CodeIndex(SnapshotCache[_Codes]):
         """
         np = numpy()
         with stop.finishing():
-            codes = self.at(connection)
+            codes = self.read_at(connection)
         if len(codes.numbers) == len(codes.dead):
             return Nearest([], {})
         if codes.values.shape[1] != len(vector):
@@ -105,12 +105,12 @@ class CodeIndex(SnapshotCache[_Codes]):
                     codes.numbers, connection, schema.text(connection, "store"), condition
                 )
             rough = rough[admitted]
-        chosen = _nominated(rough, limit, step)
-        found = codes.numbers[chosen if admitted is None else admitted[chosen]]
-        rows = self._exact(connection, found, len(vector))
+        chosen = _nominate(rough, limit, step)
+        chunks = codes.numbers[chosen if admitted is None else admitted[chosen]]
+        rows = self._exact(connection, chunks, len(vector))
         scores = np.clip(rows.astype(np.float64) @ vector.astype(np.float64), -1.0, 1.0)
-        vectors: dict[int, Vector] = dict(zip(found.tolist(), rows, strict=True))
-        return Nearest(best(found, scores, limit, 6), vectors)
+        vectors: dict[int, Vector] = dict(zip(chunks.tolist(), rows, strict=True))
+        return Nearest(best(chunks, scores, limit, 6), vectors)
 
     def vectors_of(self, connection: sqlite3.Connection, chunks: Sequence[int]) -> dict[int, Vector]:
         """The vectors of these chunks, where they have one."""
@@ -124,13 +124,13 @@ class CodeIndex(SnapshotCache[_Codes]):
             for chunk, blob in connection.execute(sql, (json.dumps(list(chunks)),))
         }
 
-    def _exact(self, connection: sqlite3.Connection, found: Numbers, dimensions: int) -> Any:
+    def _exact(self, connection: sqlite3.Connection, chunks: Numbers, dimensions: int) -> Any:
         """The vectors of chunks, from the table, one row each; `found` ascends."""
         sql = (
             f"SELECT {self._leg} FROM vectors WHERE chunk IN (SELECT value FROM json_each(?)) ORDER BY chunk"
         )
-        blobs = connection.execute(sql, (json.dumps(found.tolist()),)).fetchall()
-        return _rows(b"".join(blob for (blob,) in blobs), len(found), dimensions * 4, dimensions).view("<f4")
+        blobs = connection.execute(sql, (json.dumps(chunks.tolist()),)).fetchall()
+        return _rows(b"".join(blob for (blob,) in blobs), len(chunks), dimensions * 4, dimensions).view("<f4")
 
     def first(self, connection: sqlite3.Connection) -> _Codes:
         """No code."""
@@ -139,7 +139,7 @@ class CodeIndex(SnapshotCache[_Codes]):
         codes = np.zeros((0, schema.number(connection, "dimensions")), np.int8)
         return _Codes(-1, none, codes, np.zeros(0, "<f4"), none, _columns())
 
-    def updated(self, connection: sqlite3.Connection, value: _Codes) -> _Codes:
+    def update(self, connection: sqlite3.Connection, value: _Codes) -> _Codes:
         """The codes known, less those of chunks that are gone, and the new ones."""
         generation = schema.number(connection, "generation")
         if generation < value.generation:
@@ -151,33 +151,35 @@ class CodeIndex(SnapshotCache[_Codes]):
         np = numpy()
         _, chunks, codes, scales, dead, columns = value
         if len(chunks):
-            dead = np.union1d(dead, _removed(connection, value.generation, chunks))
+            dead = np.union1d(dead, _find_removed(connection, value.generation, chunks))
         if len(dead) > len(chunks) // 10:
             alive = np.ones(len(chunks), bool)
             alive[dead] = False
             chunks, codes, scales, dead = chunks[alive], codes[alive], scales[alive], dead[:0]
             columns = _columns()
-        last = int(value.numbers[-1]) if len(value.numbers) else 0
-        added = self._new(connection, last, codes.shape[1])
+        newest = int(value.numbers[-1]) if len(value.numbers) else 0
+        added = self._new(connection, newest, codes.shape[1])
         if len(added[0]):
             pairs = zip(columns, (chunks, codes, scales), added, strict=True)
             chunks, codes, scales = (column.appended(old, new) for column, old, new in pairs)
         return _Codes(generation, chunks, codes, scales, dead, columns)
 
-    def _new(self, connection: sqlite3.Connection, last: int, dimensions: int) -> tuple[Numbers, Codes, Rows]:
-        """Numbers, codes and scales of the chunks behind `last`."""
+    def _new(
+        self, connection: sqlite3.Connection, newest: int, dimensions: int
+    ) -> tuple[Numbers, Codes, Rows]:
+        """Numbers, codes and scales of the chunks behind `newest`."""
         np = numpy()
-        found: list[int] = []
+        numbers_read: list[int] = []
         parts: list[bytes] = []
         cursor = connection.execute(
-            f"SELECT chunk, code FROM {self._leg}_codes WHERE chunk > ? ORDER BY chunk", (last,)
+            f"SELECT chunk, code FROM {self._leg}_codes WHERE chunk > ? ORDER BY chunk", (newest,)
         )
         while batch := cursor.fetchmany(_BATCH):
-            found.extend(number for number, _ in batch)
+            numbers_read.extend(number for number, _ in batch)
             parts.append(b"".join(code for _, code in batch))
-        rows = _rows(b"".join(parts), len(found), dimensions + _SCALE, dimensions)
+        rows = _rows(b"".join(parts), len(numbers_read), dimensions + _SCALE, dimensions)
         scales = np.ascontiguousarray(rows[:, :_SCALE]).view("<f4")[:, 0]
-        return np.array(found, dtype=np.int64), rows[:, _SCALE:].view(np.int8), scales
+        return np.array(numbers_read, dtype=np.int64), rows[:, _SCALE:].view(np.int8), scales
 
 
 def _columns() -> tuple[_Column, ...]:
@@ -204,7 +206,7 @@ class _Column:
         return self._space[:end]
 
 
-def _quantised(vector: Rows) -> tuple[Codes, float]:
+def _quantise(vector: Rows) -> tuple[Codes, float]:
     """A unit vector as int8 levels, and the scale at which they come nearest to it."""
     np = numpy()
     levels = np.rint(vector * (127.0 / np.abs(vector).max()))
@@ -214,7 +216,7 @@ def _quantised(vector: Rows) -> tuple[Codes, float]:
 def _scan(codes: _Codes, vector: Rows) -> tuple[Rows, float]:
     """Cosines of all rows, nearly; and how far apart the codes may put two that are equal."""
     np = numpy()
-    levels, scale = _quantised(vector)
+    levels, scale = _quantise(vector)
     # Not with `out`: up to simsimd 6.5 that takes a reference from None each time, and in the end the
     # interpreter dies of it.
     rough = np.asarray(simsimd().cdist(levels[None], codes.values, "dot", out_dtype="float32"))[0]
@@ -226,14 +228,14 @@ def _scan(codes: _Codes, vector: Rows) -> tuple[Rows, float]:
     return rough, DEVIATIONS * ((widest**2 + scale**2) / 12.0) ** 0.5
 
 
-def _nominated(rough: Rows, limit: int, step: float) -> Numbers:
+def _nominate(rough: Rows, limit: int, step: float) -> Numbers:
     """Places of the `limit` best and of all that could be among them, ascending; none that is gone (minus
     infinity).
     """
     np = numpy()
     if len(rough) > limit:
-        last = np.partition(rough, len(rough) - limit)[len(rough) - limit]
-        chosen = np.flatnonzero((rough >= last - step) & (rough > -np.inf))
+        threshold = np.partition(rough, len(rough) - limit)[len(rough) - limit]
+        chosen = np.flatnonzero((rough >= threshold - step) & (rough > -np.inf))
     else:
         chosen = np.flatnonzero(rough > -np.inf)
     if len(chosen) > limit + _MOST:
@@ -241,22 +243,22 @@ def _nominated(rough: Rows, limit: int, step: float) -> Numbers:
     return chosen  # type: ignore[no-any-return]  # numpy is loaded late, so its results have no types
 
 
-def _removed(connection: sqlite3.Connection, generation: int, known: Numbers) -> Numbers:
-    """Places in `known` of the chunks removed since a generation: from the log, or, where that was cut, by
-    looking at all.
+def _find_removed(connection: sqlite3.Connection, generation: int, chunks: Numbers) -> Numbers:
+    """Positions in `chunks` of the chunks removed since a generation: from the log, or, where that was cut,
+    by looking at all.
     """
     np = numpy()
     if generation >= schema.number(connection, "log"):
         gone = numbers(
             connection, "SELECT group_concat(chunk) FROM removed WHERE generation > ?", (generation,)
         )[0]
-        places = np.searchsorted(known, gone)
-        places = places[places < len(known)]
-        return places[np.isin(known[places], gone)]  # type: ignore[no-any-return]  # numpy is loaded late, so its results have no types
+        places = np.searchsorted(chunks, gone)
+        places = places[places < len(chunks)]
+        return places[np.isin(chunks[places], gone)]  # type: ignore[no-any-return]  # numpy is loaded late, so its results have no types
     live = numbers(
-        connection, "SELECT group_concat(number) FROM chunks WHERE number <= ?", (int(known[-1]),)
+        connection, "SELECT group_concat(number) FROM chunks WHERE number <= ?", (int(chunks[-1]),)
     )[0]
-    return np.flatnonzero(~np.isin(known, live, assume_unique=True))  # type: ignore[no-any-return]  # numpy is loaded late, so its results have no types
+    return np.flatnonzero(~np.isin(chunks, live, assume_unique=True))  # type: ignore[no-any-return]  # numpy is loaded late, so its results have no types
 
 
 def _rows(data: bytes, count: int, width: int, dimensions: int) -> Any:

@@ -73,8 +73,8 @@ def prepare(entry: Entry, legs: Sequence[str]) -> Rows:
             facts=tuple(_fact(fact, document) for fact in entry.facts),
         )
     except UnicodeEncodeError as error:
-        what = "holds a lone surrogate, which is no character; decode its text with errors='replace'"
-        raise IngestError(f"Document {document.id!r} {what}.", document=document.id) from error
+        problem = "holds a lone surrogate, which is no character; decode its text with errors='replace'"
+        raise IngestError(f"Document {document.id!r} {problem}.", document=document.id) from error
     except (ValueError, TypeError, OverflowError) as error:
         raise IngestError(f"Document {document.id!r} {error}.", document=document.id) from error
 
@@ -103,10 +103,10 @@ def name_key(name: str) -> str:
 def upsert(connection: sqlite3.Connection, rows: Iterable[Rows], model: str, dimensions: int) -> None:
     """Put documents in place of what they were. Call inside a write transaction."""
     reanalyse(connection)
-    for each in rows:
-        _sized(connection, each, model, dimensions)
-        _remove(connection, each.tenant, each.id)
-        _insert(connection, each)
+    for row in rows:
+        _check_sizes(connection, row, model, dimensions)
+        _remove(connection, row.tenant, row.id)
+        _insert(connection, row)
     _next(connection)
 
 
@@ -160,28 +160,30 @@ def refuse_other_model(connection: sqlite3.Connection, model: str, dimensions: i
     length.
     """
     if not is_of_model(connection, model, dimensions):
-        known, size = schema.text(connection, "model"), schema.number(connection, "dimensions")
+        stored_model, size = schema.text(connection, "model"), schema.number(connection, "dimensions")
         raise SourceError(
-            f"Store was filled by the embedding model {known or 'unknown'!r} with {size} dimensions, the"
-            f" settings name {model or 'unknown'!r} with {dimensions}; name the former as its `embedder`, or"
-            f" run {schema.REBUILD}."
+            f"Store was filled by the embedding model {stored_model or 'unknown'!r} with {size} dimensions,"
+            f" the settings name {model or 'unknown'!r} with {dimensions}; name the former as its `embedder`,"
+            f" or run {schema.REBUILD}."
         )
 
 
 def is_of_model(connection: sqlite3.Connection, model: str, dimensions: int) -> bool:
     """Whether nothing says that another model than `model` filled the store."""
-    known, size = schema.text(connection, "model"), schema.number(connection, "dimensions")
-    return not ((known and model and known != model) or (size and dimensions and size != dimensions))
+    stored_model, size = schema.text(connection, "model"), schema.number(connection, "dimensions")
+    return not (
+        (stored_model and model and stored_model != model) or (size and dimensions and size != dimensions)
+    )
 
 
 def _vectors(entry: Entry, number: int) -> dict[str, tuple[bytes, bytes]]:
-    found: dict[str, tuple[bytes, bytes]] = {}
+    encoded: dict[str, tuple[bytes, bytes]] = {}
     for leg, vectors in entry.vectors.items():
         vector: Vector | None = vectors[number]
         row = None if vector is None else unit_array(vector)
         if row is not None:
-            found[leg] = (row.tobytes(), code(row))
-    return found
+            encoded[leg] = (row.tobytes(), code(row))
+    return encoded
 
 
 def _chunk(chunk: Document, vectors: Mapping[str, tuple[bytes, bytes]]) -> ChunkRows:
@@ -217,7 +219,7 @@ def _fact(fact: Fact, document: Document) -> tuple[Any, ...]:
     )
 
 
-def _sized(connection: sqlite3.Connection, rows: Rows, model: str, dimensions: int) -> None:
+def _check_sizes(connection: sqlite3.Connection, rows: Rows, model: str, dimensions: int) -> None:
     """Hold the first vectors' length and model for all that come later."""
     for chunk in rows.chunks:
         for exact, _ in chunk.vectors.values():
@@ -235,15 +237,15 @@ def _sized(connection: sqlite3.Connection, rows: Rows, model: str, dimensions: i
 
 
 def _remove(connection: sqlite3.Connection, tenant: str, id: str) -> bool:
-    found = connection.execute(
+    existing = connection.execute(
         "SELECT number FROM documents WHERE tenant = ? AND id = ?", (tenant, id)
     ).fetchone()
-    if found is None:
+    if existing is None:
         return False
     chunks = connection.execute(
         "SELECT c.number, c.length, t.payload FROM chunks c JOIN texts t ON t.chunk = c.number WHERE"
         " c.document = ?",
-        found,
+        existing,
     ).fetchall()
     for number, length, stored in chunks:
         values = (number, *terms(document(stored)))
@@ -259,8 +261,8 @@ def _remove(connection: sqlite3.Connection, tenant: str, id: str) -> bool:
     schema.add(connection, "chunks", -len(chunks))
     schema.add(connection, "removed", len(chunks))
     for table in ("chunks", "links", "facts"):
-        connection.execute(f"DELETE FROM {table} WHERE document = ?", found)
-    connection.execute("DELETE FROM documents WHERE number = ?", found)
+        connection.execute(f"DELETE FROM {table} WHERE document = ?", existing)
+    connection.execute("DELETE FROM documents WHERE number = ?", existing)
     return True
 
 

@@ -1,0 +1,205 @@
+"""The abilities a plugin may have beside its kind, such as being filled, crawled or counted: a protocol each.
+
+A plugin has an ability when it has the methods; nothing is registered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Protocol, runtime_checkable
+
+import msgspec
+
+from contextrouter.contracts.kinds import Completion, Writing
+from contextrouter.model import Document, Entity, Facet, Fact, Hit, Query, Vector
+from contextrouter.scope import Scope
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One document on its way into a store, with all that was made of it.
+
+    `vectors` maps a vector leg to one vector (or None) per chunk. `fingerprint` stands for the document's
+    content and for how it was cut: equal fingerprints mean nothing has to be done again. Facts without labels
+    take the document's.
+    """
+
+    document: Document
+    chunks: Sequence[Document]
+    vectors: Mapping[str, Sequence[Vector | None]] = {}
+    facts: Sequence[Fact] = ()
+    fingerprint: str = ""
+
+
+@runtime_checkable
+class SupportsUpsert(Protocol):
+    """A store that can be filled. Each document is replaced whole, atomically, by `(tenant, id)`."""
+
+    embedder: str | None
+    vector_legs: Sequence[str]
+
+    async def upsert(self, entries: Sequence[Entry]) -> None:
+        """Put each entry's chunks and facts in place of what its document had before. Returns when they are
+        durable.
+        """
+        ...
+
+    async def fingerprints(self, tenant: str | None = None) -> Mapping[str, str]:
+        """Document id -> the fingerprint it was stored with."""
+        ...
+
+    async def delete(self, ids: Sequence[str], tenant: str | None = None) -> int:
+        """Remove documents, their chunks and facts; return how many documents there were."""
+        ...
+
+
+@runtime_checkable
+class SupportsModel(Protocol):
+    """A store that notes which embedder's model filled it, and refuses the vectors of another."""
+
+    embedder: str | None
+
+    async def embedded_by(self, model: str, dimensions: int) -> None:
+        """Say whose vectors come from now on, and how long they are. Raises SourceError when others filled
+        the store.
+        """
+        ...
+
+
+@runtime_checkable
+class SupportsTenants(Protocol):
+    """A store that knows whose documents it holds, so that ingestion finds what it put under another tenant
+    before.
+    """
+
+    async def tenants(self) -> Sequence[str | None]:
+        """Return every tenant that has a document, each once; None stands for documents without a tenant."""
+        ...
+
+
+@runtime_checkable
+class SupportsVectors(Protocol):
+    """A store that gives back the vectors it holds, so that what did not change in a changed document is not
+    embedded again.
+    """
+
+    async def embedded(
+        self, ids: Sequence[str], tenant: str | None, model: str
+    ) -> Sequence[tuple[Document, Mapping[str, Vector]]]:
+        """Return the chunks of documents, each with its vectors by leg; nothing when another model filled the
+        store.
+        """
+        ...
+
+
+@runtime_checkable
+class SupportsCrawl(Protocol):
+    """A source whose documents can be listed for ingestion."""
+
+    def crawl(self) -> AsyncIterator[Document]:
+        """Yield every document, whole."""
+        ...
+
+
+@runtime_checkable
+class SupportsFetch(Protocol):
+    """A source that can return documents by id."""
+
+    async def fetch(self, ids: Sequence[str], scope: Scope | None = None) -> Sequence[Document]:
+        """Return those that exist and may be seen, in the order asked."""
+        ...
+
+
+@runtime_checkable
+class SupportsNeighbours(Protocol):
+    """A source that knows which documents link to which."""
+
+    async def neighbours(self, ids: Sequence[str], limit: int, scope: Scope | None = None) -> Sequence[Hit]:
+        """Return documents linked with `ids`, either way, strongest first."""
+        ...
+
+
+@runtime_checkable
+class SupportsFacets(Protocol):
+    """A source that can count instead of list."""
+
+    async def facets(self, query: Query, dimensions: Sequence[str]) -> Sequence[Facet]:
+        """Return counts over everything that matches, before any limit."""
+        ...
+
+
+@runtime_checkable
+class SupportsEntities(Protocol):
+    """A fact source that knows entities and their attributes."""
+
+    async def entities(self, query: Query) -> Sequence[Entity]:
+        """Return the entities the query names."""
+        ...
+
+
+@runtime_checkable
+class SupportsGraph(Protocol):
+    """A fact source that knows how entities hang together. Of the query, scope, period, limit and deadline
+    count.
+    """
+
+    async def path(self, start: str, goal: str, query: Query, *, hops: int = 4) -> Sequence[Fact]:
+        """Return the facts of a shortest way between two names, in order; nothing when there is none of
+        `hops` facts at most.
+        """
+        ...
+
+    async def related(self, name: str, query: Query) -> Sequence[Entity]:
+        """Return the entities that facts link with a name, those of most facts first; attributes say how and
+        how well linked.
+        """
+        ...
+
+
+@runtime_checkable
+class SupportsVersion(Protocol):
+    """A source that can say cheaply whether its content changed."""
+
+    async def version(self) -> str:
+        """Return a string that changes whenever an answer could."""
+        ...
+
+
+@runtime_checkable
+class SupportsInspect(Protocol):
+    """A connector that can show what it makes of one address."""
+
+    def inspect(self, url: str) -> AsyncIterator[tuple[str, str]]:
+        """Yield each step's name and what is to be seen of it. Raises SourceError when nothing comes of the
+        address.
+        """
+        ...
+
+
+@runtime_checkable
+class SupportsWriting(Protocol):
+    """A generator that can be told how to write, and says in the end what it cost."""
+
+    def write(
+        self, messages: Sequence[Mapping[str, str]], writing: Writing
+    ) -> AsyncIterator[str | Completion]:
+        """Yield the answer in pieces, and last the Completion."""
+        ...
+
+
+class TermStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """What a source reports of its index: how many documents, how long, and in how many each term occurs."""
+
+    documents: int
+    average_length: float
+    frequencies: Mapping[str, int]
+
+
+@runtime_checkable
+class SupportsStatistics(Protocol):
+    """A source that reports term statistics."""
+
+    async def statistics(self, terms: Sequence[str], scope: Scope | None = None) -> TermStatistics:
+        """Return the statistics of `terms` over the documents that `scope` allows, and no other; None: over
+        all.
+        """
+        ...

@@ -1,0 +1,214 @@
+"""Checks the tables of plugin instances, `[<kind>s.<name>]`, against their plugins' constructors.
+
+Adds the instances that lists name without a table, and those that a program hands over.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from contextrouter.contracts import Plugin
+from contextrouter.errors import ContextRouterError, PluginNotFound, Problem, SettingsError
+from contextrouter.settings import schema
+from contextrouter.settings.problems import Key
+from contextrouter.settings.reading import Reading
+from contextrouter.settings.sections import is_table, table_values
+from contextrouter.settings.suggestions import unknown
+from contextrouter.settings.values import TABLES, Instance, Settings, keys_of
+
+GIVEN = "(made by hand)"
+NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
+_SOURCES = ("provider", "connector", "fact")
+
+
+class PluginSchemas(Protocol):
+    """What reading settings needs to know of plugins."""
+
+    def schema(self, kind: str, use: str) -> schema.Schema | None:
+        """The keys of a plugin; None when it exists but its package is not installed. Raises
+        ContextRouterError.
+        """
+        ...
+
+    def has(self, kind: str, use: str) -> bool:
+        """Whether a name of a kind is registered, at the price of importing at most the plugin of that
+        name.
+        """
+        ...
+
+    def names(self, kind: str) -> Sequence[str]:
+        """The registered names of a kind."""
+        ...
+
+
+class Tables(NamedTuple):
+    """What the tables of instances are checked with."""
+
+    reading: Reading
+    plugins: PluginSchemas
+    by_hand: Mapping[str, Collection[str]]  # kind -> names of instances made by hand
+    timezone: str  # of [rag]
+
+
+def read_instances(tables: Tables, tree: Mapping[str, Any]) -> dict[str, dict[str, Instance]]:
+    """The instances by table and name; those made by hand that no table configures behind the others."""
+    instances: dict[str, dict[str, Instance]] = {}
+    for table, kind in TABLES.items():
+        of_table = instances[table] = {}
+        for name, value in tree.get(table, {}).items():
+            instance = _instance(tables, table, name, value)
+            if instance is not None:
+                of_table[name] = instance
+        for name in tables.by_hand.get(kind, ()):
+            of_table.setdefault(name, _by_hand(kind, name))
+    return instances
+
+
+def _by_hand(kind: str, name: str) -> Instance:
+    return Instance(kind=kind, name=name, use=GIVEN, keys=keys_of(kind)())
+
+
+def _instance(tables: Tables, table: str, name: str, value: Any) -> Instance | None:
+    key, kind, problems = (table, name), TABLES[table], tables.reading.problems
+    if not NAME.match(name):
+        problems.add(key, _not_allowed(name))
+    if not is_table(key, value, problems):
+        return None
+    if name in tables.by_hand.get(kind, ()):
+        if "use" in value:
+            message = f"{kind} {name!r} is made by hand, so this names nothing. Take it away."
+            problems.add((*key, "use"), message)
+        return _from_table(tables, kind, name, GIVEN, value, {})
+    use = value.get("use", name)
+    if not isinstance(use, str):
+        problems.add((*key, "use"), "the name of a registered plugin is expected.")
+        return None
+    return _from_plugin(tables, kind, name, use, value)
+
+
+def _not_allowed(name: str) -> str:
+    return f"name {name!r} is not allowed; use small letters, digits and underscores, a letter first."
+
+
+def _from_plugin(tables: Tables, kind: str, name: str, use: str, value: Mapping[str, Any]) -> Instance | None:
+    """An instance of a registered plugin, its table checked against the plugin's own constructor."""
+    key, problems = (f"{kind}s", name), tables.reading.problems
+    try:
+        fields = tables.plugins.schema(kind, use)
+    except PluginNotFound as error:
+        sentence = f"{kind} plugin {use!r} is not registered"
+        message = unknown(sentence, use, error.known, f"Registered {kind} plugins", quote="`")
+        problems.add_unregistered((*key, "use") if "use" in value else key, message, error)
+        return None
+    except ContextRouterError as error:
+        if value.get("enabled", True):
+            problems.add(key, str(error))
+        return None
+    if fields is None:  # its package is missing, which open() says; its keys cannot be checked
+        own = schema.of_struct(keys_of(kind))
+        fields = {option: schema.Field(type=Any, default=None) for option in value if option not in own}
+    return _from_table(tables, kind, name, use, value, fields)
+
+
+def _from_table(
+    tables: Tables, kind: str, name: str, use: str, value: Mapping[str, Any], fields: schema.Schema
+) -> Instance:
+    key, origins = (f"{kind}s", name), tables.reading.problems.origins
+    own = schema.of_struct(keys_of(kind))
+    values = table_values(tables.reading, key, value, {**own, **fields})
+    references = {n: f.reference for n, f in fields.items() if f.reference and values.get(n) is not None}
+    keys = keys_of(kind)(**{n: v for n, v in values.items() if n in own})
+    options = {n: v for n, v in values.items() if n not in own}
+    if "timezone" in fields and "timezone" not in value and "rag.timezone" in origins:
+        options["timezone"] = tables.timezone  # days are meant in one zone, unless a table names its own
+        origins[f"{kind}s.{name}.timezone"] = origins["rag.timezone"]
+    return Instance(kind=kind, name=name, use=use, keys=keys, options=options, references=references)
+
+
+def add_listed(tables: Tables, settings: Settings, declared: Mapping[str, Collection[str]]) -> Settings:
+    """Add the instances that a list names without a table: a registered plugin with its defaults."""
+    for kind, name, key in _names_in_lists(settings):
+        table = f"{kind}s"
+        instances = settings.instances(kind)
+        if name in declared[kind] or name in instances:
+            continue
+        if not tables.plugins.has(kind, name):
+            names = sorted({*instances, *tables.plugins.names(kind)})
+            message = unknown(f"{name!r} names no {kind}", name, names, "Known")
+            tables.reading.problems.add(key, message)
+            continue
+        instance = _from_plugin(tables, kind, name, name, {})
+        if instance is not None:
+            settings = msgspec.structs.replace(settings, **{table: {**instances, name: instance}})
+    return settings
+
+
+def _names_in_lists(settings: Settings) -> Iterator[tuple[str, str, Key]]:
+    """Kind, name and key of every instance that a list names."""
+    rag = settings.rag
+    lists: list[tuple[str, Sequence[str], Key]] = [
+        ("provider", rag.providers or (), ("rag", "provider")),
+        ("interpreter", rag.interpreters, ("rag", "interpreters")),
+        ("stage", rag.stages, ("rag", "stages")),
+    ]
+    for name, route in settings.routes.items():
+        lists.append(("stage", route.stages or (), ("routes", name, "stages")))
+    for name, job in settings.ingest.items():
+        lists.append(("transform", job.transforms, ("ingest", name, "transforms")))
+    for kind, names, key in lists:
+        for name in names:
+            yield kind, name, key
+
+
+def with_given(settings: Settings, given: Mapping[str, Mapping[str, Plugin]]) -> Settings:
+    """Settings in which the instances made by hand stand beside the others and run: those that no list names
+    are appended to it.
+
+    Raises SettingsError for names that are not allowed, or that the settings give to something else.
+    """
+    problems: list[Problem] = []
+    changes: dict[str, Any] = {}
+    for kind, plugins in given.items():
+        instances = dict(settings.instances(kind))
+        for name in plugins:
+            problem = _clash(settings, given, kind, name)
+            if problem is not None:
+                problems.append(problem)
+            instances.setdefault(name, _by_hand(kind, name))
+        if plugins:
+            changes[f"{kind}s"] = instances
+    if problems:
+        raise SettingsError(problems)
+    if not changes:
+        return settings
+    rag = settings.rag
+    lists = {"interpreter": rag.interpreters, "stage": rag.stages}
+    longer = {
+        f"{kind}s": (*names, *(name for name in given.get(kind, {}) if name not in names))
+        for kind, names in lists.items()
+    }
+    return msgspec.structs.replace(settings, rag=msgspec.structs.replace(rag, **longer), **changes)
+
+
+def _clash(
+    settings: Settings, given: Mapping[str, Mapping[str, Plugin]], kind: str, name: str
+) -> Problem | None:
+    key = f"{kind}s.{name}"
+    if not NAME.match(name):
+        return Problem(_not_allowed(name), key=key)
+    for other in _SOURCES if kind in _SOURCES else (kind,):
+        instance = settings.instances(other).get(name)
+        if other != kind and name in given.get(other, {}):
+            message = f"two instances made by hand, a {kind} and a {other}, have the name {name!r}."
+            return Problem(message, key=key)
+        if instance is not None and (instance.use != GIVEN or other != kind):
+            message = (
+                f"an instance made by hand has the name {name!r} too; names are unique. Give one of them"
+                " another."
+            )
+            return settings.problem(f"{other}s.{name}", message)
+    return None

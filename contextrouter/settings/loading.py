@@ -1,0 +1,111 @@
+"""Loads settings: merges file, environment and call, checks every table, raises all problems at once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from contextrouter.settings.instances import PluginSchemas, Tables, add_listed, read_instances
+from contextrouter.settings.names import check_repeated, check_source_names, check_unlisted
+from contextrouter.settings.problems import Problems
+from contextrouter.settings.reading import Reading
+from contextrouter.settings.references import (
+    Declared,
+    check_access_key_names,
+    check_chat,
+    check_disabled_sources,
+    check_references,
+)
+from contextrouter.settings.routes import check_routes, check_source_legs
+from contextrouter.settings.sections import (
+    SECTIONS,
+    TOP_LEVEL,
+    check_access_keys,
+    check_rag,
+    check_top_level,
+    named_sections,
+    plugin_folders,
+    section,
+)
+from contextrouter.settings.switches import check_rerankers
+from contextrouter.settings.values import TABLES, Settings
+
+PluginsAt = Callable[[Sequence[Path]], PluginSchemas]
+"""From folders to the plugins in them, and all others that are installed."""
+
+
+def load(
+    source: str | Path | Mapping[str, Any],
+    plugins_at: PluginsAt,
+    *,
+    overrides: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] | None = None,
+    given: Mapping[str, Collection[str]] | None = None,
+) -> tuple[Settings, PluginSchemas]:
+    """Return the settings in `source` (a file, or a mapping of tables) and the plugins they may use.
+
+    `given` has, by kind, the names of instances made by hand, which the settings may name and weigh.
+    Raises SettingsError with every problem found.
+    """
+    reading = Reading(os.environ if environ is None else environ)
+    tree = reading.parse(source)
+    reading.add_environment(tree, TOP_LEVEL)
+    reading.add_overrides(tree, overrides or {})
+    reading.problems.raise_any()
+    loaded = _build(reading, tree, plugins_at, given or {})
+    reading.problems.raise_any()
+    return loaded
+
+
+def _build(
+    reading: Reading, tree: dict[str, Any], plugins_at: PluginsAt, by_hand: Mapping[str, Collection[str]]
+) -> tuple[Settings, PluginSchemas]:
+    problems = reading.problems
+    check_top_level(tree, problems)
+    sections = {name: section(reading, (name,), tree.get(name, {}), cls) for name, cls in SECTIONS.items()}
+    plugins = plugins_at(plugin_folders(reading, sections["plugins"].paths))
+    tables = Tables(reading, plugins, by_hand, sections["rag"].timezone)
+    instances: dict[str, Any] = read_instances(tables, tree)
+    named: dict[str, Any] = named_sections(reading, tree)
+    settings = Settings(
+        **sections,
+        **instances,
+        **named,
+        path=str(reading.folder / reading.file) if reading.file else "",
+        secrets=tuple(dict.fromkeys(problems.secrets)),
+        fingerprint=_fingerprint([sections, instances, named]),
+    )
+    declared = {kind: {*tree.get(table, {}), *by_hand.get(kind, ())} for table, kind in TABLES.items()}
+    settings = add_listed(tables, settings, declared)
+    _check(
+        settings, {kind: {*names, *settings.instances(kind)} for kind, names in declared.items()}, problems
+    )
+    settings = msgspec.structs.replace(settings, origins=problems.origins, warnings=tuple(problems.warnings))
+    return settings, plugins
+
+
+def _fingerprint(values: Any) -> str:
+    plain = msgspec.to_builtins(values, enc_hook=str)
+    return hashlib.sha256(json.dumps(plain, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _check(settings: Settings, declared: Declared, problems: Problems) -> None:
+    """What no single table shows: names that must exist, be unique, and fit together."""
+    check_source_names(settings, problems)
+    check_unlisted(settings, problems)
+    check_source_legs(settings, problems)
+    check_references(settings, declared, problems)
+    check_routes(settings, declared, problems)
+    check_repeated(settings, problems)
+    check_rag(settings.rag, problems)
+    check_disabled_sources(settings, problems)
+    check_rerankers(settings, problems)
+    check_access_keys(settings, problems)
+    check_access_key_names(settings, declared, problems)
+    check_chat(settings, declared, problems)

@@ -1,0 +1,86 @@
+"""Collects what is wrong or doubtful in settings. Every problem carries the file and line of its value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from contextrouter.errors import PluginNotFound, Problem, SettingsError
+from contextrouter.runtime.masking import mask
+
+Key = tuple[str | int, ...]
+
+
+def dotted_key(key: Key) -> str:
+    """A key as settings files write it: `rag.rrf_k`."""
+    return ".".join(map(str, key))
+
+
+def origin_of(origins: Mapping[str, str], key: str, root: str = "") -> str:
+    """Where the value at a dotted key, or the nearest table around it, was set; else `root`."""
+    while key:
+        if key in origins:
+            return origins[key]
+        key = key.rpartition(".")[0]
+    return root
+
+
+def problem_at(origin: str, key: str, message: str) -> Problem:
+    """A problem with the value at a dotted key that was set at `origin`, such as "settings.toml:4"."""
+    file, _, line = origin.rpartition(":")
+    if line.isdigit():
+        return Problem(message, key=key, file=file, line=int(line))
+    return Problem(message, key=key, file=origin)
+
+
+class Problems:
+    """The problems and warnings of one reading of settings.
+
+    `origins` maps a dotted key to where its value was set: a line of the file, an environment variable, or
+    "call". `root` is the origin of what was set nowhere.
+    """
+
+    def __init__(self) -> None:
+        self.origins: dict[str, str] = {}
+        self.root = ""
+        self.secrets: list[str] = []
+        self.warnings: list[str] = []
+        self._problems: list[Problem] = []
+        self._unregistered: list[PluginNotFound] = []
+
+    def origin(self, key: Key) -> str:
+        """Where the value at `key`, or the nearest table around it, was set."""
+        return origin_of(self.origins, dotted_key(key), self.root)
+
+    def add(self, key: Key, message: str) -> None:
+        """Note that the value at `key` is wrong."""
+        self._problems.append(problem_at(self.origin(key), dotted_key(key), message))
+
+    def add_unlocated(self, message: str) -> None:
+        """Note a problem that no single value has."""
+        self._problems.append(Problem(message))
+
+    def add_unregistered(self, key: Key, message: str, error: PluginNotFound) -> None:
+        """Note that `key` names a plugin that is not registered."""
+        self.add(key, message)
+        self._unregistered.append(error)
+
+    def warn(self, message: str) -> None:
+        """Note what works but is doubtful."""
+        self.warnings.append(message)
+
+    def raise_any(self) -> None:
+        """Raise SettingsError with all problems, in the order of the file. No message shows a secret.
+
+        Raises PluginNotFound when the only problem is a plugin that is not registered.
+        """
+        if not self._problems:
+            return
+        masked = [
+            Problem(mask(p.message, self.secrets), key=p.key, file=p.file, line=p.line)
+            for p in self._problems
+        ]
+        problems = sorted(masked, key=lambda problem: (problem.line or 0, problem.key))
+        if len(problems) == 1 and self._unregistered:
+            error = self._unregistered[0]
+            raise PluginNotFound(error.use, error.kind, error.known, problem=problems[0])
+        raise SettingsError(problems)

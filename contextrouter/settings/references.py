@@ -1,0 +1,83 @@
+"""Checks that every name in settings stands for something that is defined: sources, stores, generators."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from contextrouter.settings.problems import Key, Problems, dotted_key
+from contextrouter.settings.suggestions import unknown
+from contextrouter.settings.values import TABLES, Settings
+
+Declared = Mapping[str, Collection[str]]
+"""Kind -> names that stand in a table or a list, also those whose table is wrong: one fault is said once."""
+
+
+def source_names(declared: Declared) -> list[str]:
+    """The names of all sources, sorted."""
+    return sorted({*declared["provider"], *declared["connector"], *declared["fact"]})
+
+
+def check_source(key: Key, name: str, declared: Declared, problems: Problems) -> None:
+    """Note a source that is not defined."""
+    names = source_names(declared)
+    if name not in names:
+        problems.add(key, unknown(f"{name!r} names no source", name, names, "Defined"))
+
+
+def check_references(settings: Settings, declared: Declared, problems: Problems) -> None:
+    """Options of plugins that name other instances, and stores of ingestion jobs."""
+    for table, kind in TABLES.items():
+        for name, instance in settings.instances(kind).items():
+            for option, other in instance.references.items():
+                target = instance.options[option]
+                if (other, target) != ("embedder", "default"):  # made when no table defines it
+                    _check_instance((table, name, option), other, target, declared, problems)
+    for name, job in settings.ingest.items():
+        _check_instance(("ingest", name, "to"), "provider", job.to, declared, problems)
+
+
+def _check_instance(key: Key, kind: str, name: str, declared: Declared, problems: Problems) -> None:
+    names = declared[kind]
+    if name not in names:
+        message = unknown(f"{name!r} names no {kind}", name, sorted(names), f"Defined {kind}s")
+        problems.add(key, message)
+
+
+def check_access_key_names(settings: Settings, declared: Declared, problems: Problems) -> None:
+    """Sources and generators that access keys name."""
+    for name, key in settings.keys.items():
+        for source in key.sources or ():
+            check_source(("keys", name, "sources"), source, declared, problems)
+        if key.generator is not None:
+            _check_generator(("keys", name, "generator"), key.generator, declared, problems)
+
+
+def check_chat(settings: Settings, declared: Declared, problems: Problems) -> None:
+    """Generators that `[chat]` names."""
+    chat = settings.chat
+    _check_generator(("chat", "synthesis_model"), chat.synthesis_model, declared, problems)
+    for name in chat.models:
+        _check_generator(("chat", "models"), name, declared, problems)
+    for compartment, name in chat.compartment_generators.items():
+        _check_generator(("chat", "compartment_generators", compartment), name, declared, problems)
+
+
+def _check_generator(key: Key, name: str, declared: Declared, problems: Problems) -> None:
+    names = sorted({"extractive", *declared["generator"]})
+    if name not in names:
+        problems.add(key, unknown(f"{name!r} names no generator", name, names, "Defined"))
+
+
+def check_disabled_sources(settings: Settings, problems: Problems) -> None:
+    """Sources that a list names although their tables say `enabled = false`."""
+    lists: dict[Key, tuple[str, ...]] = {("rag", "provider"): settings.rag.providers or ()}
+    lists |= {("routes", name, "sources"): route.sources or () for name, route in settings.routes.items()}
+    every = {**settings.providers, **settings.connectors, **settings.facts}
+    for key, names in lists.items():
+        disabled = [name for name in names if name in every and not every[name].keys.enabled]
+        for name in disabled:
+            sentence = f"source {name!r} is named and says enabled = false"
+            if len(disabled) == len(names):
+                problems.add(key, f"{sentence}, so nothing is left to ask. Enable it, or name another.")
+            else:
+                problems.warn(f"{dotted_key(key)}: {sentence}; the others are asked.")

@@ -1,0 +1,181 @@
+"""Checks the tables of a settings file against their schema: unknown keys, types, ranges of values."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from contextrouter.settings import schema
+from contextrouter.settings.problems import Key, Problems, dotted_key
+from contextrouter.settings.reading import Reading
+from contextrouter.settings.suggestions import unknown
+from contextrouter.settings.values import (
+    TABLES,
+    AccessKey,
+    Cache,
+    Chat,
+    Job,
+    Limits,
+    Mcp,
+    Plugins,
+    Rag,
+    Route,
+    Selection,
+    Serve,
+    Settings,
+)
+
+SECTIONS: Mapping[str, type[msgspec.Struct]] = {
+    "rag": Rag,
+    "cache": Cache,
+    "limits": Limits,
+    "plugins": Plugins,
+    "selection": Selection,
+    "serve": Serve,
+    "chat": Chat,
+    "mcp": Mcp,
+}
+NAMED: Mapping[str, type[msgspec.Struct]] = {"routes": Route, "ingest": Job, "keys": AccessKey}
+TOP_LEVEL = (*SECTIONS, *NAMED, *TABLES)
+
+
+def check_top_level(tree: dict[str, Any], problems: Problems) -> None:
+    """Note unknown tables and keys at the top of the file; take out what is no table."""
+    for name, value in list(tree.items()):
+        if name not in TOP_LEVEL:
+            _add_unknown(problems, (name,), TOP_LEVEL, "table" if isinstance(value, dict) else "key")
+        elif not is_table((name,), value, problems):
+            del tree[name]
+
+
+def is_table(key: Key, value: Any, problems: Problems) -> bool:
+    """Whether `value` is a table; what is not is noted."""
+    if not isinstance(value, dict):
+        problems.add(key, f"a table is expected: write [{dotted_key(key)}].")
+    return isinstance(value, dict)
+
+
+def section(reading: Reading, key: Key, table: dict[str, Any], cls: type[msgspec.Struct]) -> Any:
+    """The section of one table; None when a required key is missing."""
+    values = table_values(reading, key, table, schema.of_struct(cls))
+    attributes = {field.encode_name: field.name for field in msgspec.structs.fields(cls)}
+    try:
+        return cls(**{attributes[name]: value for name, value in values.items()})
+    except TypeError:
+        return None  # a required key is missing, and has been reported
+
+
+def named_sections(reading: Reading, tree: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The sections of which there may be several, by table and name: routes, jobs and access keys."""
+    sections: dict[str, dict[str, Any]] = {}
+    for table, cls in NAMED.items():
+        every = {
+            name: section(reading, (table, name), value, cls)
+            for name, value in tree.get(table, {}).items()
+            if is_table((table, name), value, reading.problems)
+        }
+        sections[table] = {name: value for name, value in every.items() if value is not None}
+    return sections
+
+
+def table_values(
+    reading: Reading, key: Key, table: Mapping[str, Any], fields: schema.Schema
+) -> dict[str, Any]:
+    """Check every value of a table; return those that are right."""
+    values = {}
+    for name, value in table.items():
+        at = (*key, name)
+        if name not in fields:
+            _add_unknown(reading.problems, at, list(fields), "key")
+            continue
+        resolved = reading.resolve(value, at, fields[name].secret)
+        try:
+            values[name] = _convert(reading, at, resolved, fields[name])
+        except ValueError as error:
+            reading.problems.add(at, str(error))
+    for name, field in fields.items():
+        if field.default is schema.REQUIRED and name not in table:
+            message = f"key {name!r} is missing; it takes a {schema.type_name(field.type)}."
+            reading.problems.add(key, message)
+    return values
+
+
+def _convert(reading: Reading, key: Key, value: Any, field: schema.Field) -> Any:
+    try:
+        result = schema.convert(value, field)
+    except ValueError:
+        origin = reading.problems.origin(key)
+        if not origin.startswith("environment variable ") or isinstance(value, str | dict | list):
+            raise
+        text = reading.environ.get(origin.rsplit(" ", 1)[1], "")
+        result = schema.convert(text, field)  # "007" for a text is a text
+    if not field.is_path or not reading.file:
+        return result
+    if isinstance(result, str):
+        return _absolute(reading, result)
+    return type(result)(_absolute(reading, path) for path in result)
+
+
+def _absolute(reading: Reading, path: str) -> str:
+    return str(reading.folder / Path(path).expanduser()) if path else path
+
+
+def _add_unknown(problems: Problems, key: Key, names: Collection[str], what: str) -> None:
+    message = unknown(f"unknown {what}", str(key[-1]), names, f"Known {what}s", quote="`")
+    problems.add(key, message)
+
+
+def plugin_folders(reading: Reading, paths: Sequence[str]) -> list[Path]:
+    """The folders of plugins that exist. One that does not is a problem among the others, and hides none."""
+    folders = []
+    for index, path in enumerate(paths):
+        folder = reading.folder / path
+        if folder.is_dir():
+            folders.append(folder)
+        else:
+            message = (
+                f"plugin folder {str(folder)!r} does not exist. Make it, or mend the path; it is relative to"
+                " the settings file."
+            )
+            reading.problems.add(("plugins", "paths", index), message)
+    return folders
+
+
+def check_rag(rag: Rag, problems: Problems) -> None:
+    """Values of `[rag]` that no type can refuse."""
+    weights = (rag.hybrid_vector_weight, rag.hybrid_text_weight, *rag.leg_weights.values())
+    if rag.hybrid_fusion == "weighted" and not any(weights):
+        message = (
+            "it and hybrid_text_weight are both 0, so no score is left. Give one of them a weight above 0."
+        )
+        problems.add(("rag", "hybrid_vector_weight"), message)
+    try:
+        ZoneInfo(rag.timezone)
+    except (KeyError, ValueError, OSError):
+        message = f"{rag.timezone!r} is not a time zone. Use a name such as 'Europe/Berlin'."
+        problems.add(("rag", "timezone"), message)
+
+
+def check_access_keys(settings: Settings, problems: Problems) -> None:
+    """Every access key says what it may see: without a scope one sees nothing, and by accident too much."""
+    hashes: dict[str, str] = {}
+    for name, key in settings.keys.items():
+        at = ("keys", name)
+        if not key.unrestricted and key.ceiling is None:
+            message = (
+                "the key says not what it may see. Set ceiling (and compartments), or unrestricted = true."
+            )
+            problems.add(at, message)
+        if key.unrestricted and (key.ceiling or key.compartments or key.tenant):
+            message = (
+                "unrestricted = true leaves no meaning to tenant, compartments and ceiling; leave them out."
+            )
+            problems.add(at, message)
+        if key.hash in hashes:
+            message = f"the hash is also that of key {hashes[key.hash]!r}; make one for each."
+            problems.add((*at, "hash"), message)
+        hashes[key.hash] = name

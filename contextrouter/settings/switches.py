@@ -1,0 +1,46 @@
+"""Checks the switches of ranking stages: the keys of `[rag]`, such as `enable_reranker`."""
+
+from __future__ import annotations
+
+import msgspec
+
+from contextrouter.contracts import Stage
+from contextrouter.errors import ContractError
+from contextrouter.settings.names import stage_lists
+from contextrouter.settings.problems import Problems, dotted_key
+from contextrouter.settings.suggestions import unknown
+from contextrouter.settings.values import Rag, Settings
+
+SWITCHES = tuple(field.name for field in msgspec.structs.fields(Rag) if field.type is bool)
+"""The keys of `[rag]` that are true or false."""
+_OTHER_RERANKERS = {"llm": "", "api": "", "similarity": "", "cross_encoder": "enable_cross_encoder"}
+"""Stages that rerank, and that `enable_reranker` does not switch -> their own switch."""
+
+
+def check_switch(stage: type[Stage] | Stage, what: str) -> None:
+    """Raise ContractError when the `switch` of a stage names no key of `[rag]`: nothing could turn it off."""
+    if stage.switch and stage.switch not in SWITCHES:
+        sentence = f"{what} has the switch {stage.switch!r}, which is no true-or-false key of [rag]"
+        message = unknown(sentence, stage.switch, SWITCHES, "Switches")
+        raise ContractError(message, law="switch", kind="stage")
+
+
+def check_rerankers(settings: Settings, problems: Problems) -> None:
+    """Warn of rerankers that run although `enable_reranker = false`: it switches `centrality` alone."""
+    rag = settings.rag
+    if rag.enable_reranker or not rag.use_enhancements:
+        return
+    lists: dict[str, list[str]] = {}
+    for key, names in stage_lists(settings).items():
+        for name in dict.fromkeys(names):
+            lists.setdefault(name, []).append(dotted_key(key))
+    for name, keys in lists.items():
+        stage = settings.stages.get(name)
+        if stage is None or not stage.keys.enabled or stage.use not in _OTHER_RERANKERS:
+            continue
+        if rag.runs(_OTHER_RERANKERS[stage.use]):
+            problems.warn(
+                f"[rag] enable_reranker = false switches off `centrality` alone: stage {name!r} still runs."
+                f" To turn it off, set [stages.{name}] enabled = false, or take it out of"
+                f" {' and '.join(keys)}."
+            )
