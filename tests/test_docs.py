@@ -283,12 +283,12 @@ def test_every_table_of_a_page_renders(page: Path):
     stray = [n + 1 for n, line in enumerate(source) if line.lstrip().startswith("|") and n not in rendered]
     assert stray == [], f"{page.name}: rows without a header"
     for start, end in tables:
-        where = f"{page.name}:{start + 1}"
+        label = f"{page.name}:{start + 1}"
         width = len(CELLS.findall(source[start]))
-        assert start == 0 or not source[start - 1].strip(), f"{where}: no blank line above"
-        assert re.search(r"\w", source[start]), f"{where}: a header without a name"
+        assert start == 0 or not source[start - 1].strip(), f"{label}: no blank line above"
+        assert re.search(r"\w", source[start]), f"{label}: a header without a name"
         uneven = [n + 1 for n in range(start, end) if len(CELLS.findall(source[n])) != width]
-        assert uneven == [], f"{where}: rows of another width than the header"
+        assert uneven == [], f"{label}: rows of another width than the header"
 
 
 def test_every_settings_table_names_its_columns():
