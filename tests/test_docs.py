@@ -20,6 +20,7 @@ import pytest
 import tomli
 from example import ROOT, CommandLine, filled
 from hostile import ALLOWED, FEED, PAGE, Hostile, send
+from markdown_it import MarkdownIt
 
 from contextrouter import ContextRouter, errors
 from contextrouter.cli.exit_codes import EXIT_CODES
@@ -32,6 +33,7 @@ from contextrouter.settings.values import OtherKeys
 PAGES = [ROOT / "README.md", ROOT / "plugins" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 STRUCTS = [*SECTIONS.values(), *NAMED.values(), SourceKeys, StageKeys, InterpreterKeys, OtherKeys, FactKeys]
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
+CELLS = re.compile(r"(?<!\\)\|")
 MEASURED = re.compile(r"\b\d+(\.\d+)? (ms|s|tokens)\b")
 
 
@@ -263,6 +265,51 @@ def test_every_module_has_a_heading_in_the_architecture():
     assert [
         name for name in (*modules, *folders) if not re.search(rf"^### `{name}(\.py|/)` — .+\?$", page, re.M)
     ] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_every_table_of_a_page_renders(page: Path):
+    """A table has a blank line above it, a header with a name, and as many cells in each row as in the header.
+
+    Renderers differ in the rest: some join a table to the paragraph above, some drop a cell too many.
+    """
+    source = page.read_text("utf-8").splitlines()
+    tokens = MarkdownIt("commonmark").enable("table").parse("\n".join(source))
+    tables = [token.map for token in tokens if token.type == "table_open" and token.map is not None]
+    fences = [
+        token.map for token in tokens if token.type in ("fence", "code_block") and token.map is not None
+    ]
+    rendered = {number for start, end in (*tables, *fences) for number in range(start, end)}
+    stray = [n + 1 for n, line in enumerate(source) if line.lstrip().startswith("|") and n not in rendered]
+    assert stray == [], f"{page.name}: rows without a header"
+    for start, end in tables:
+        label = f"{page.name}:{start + 1}"
+        width = len(CELLS.findall(source[start]))
+        assert start == 0 or not source[start - 1].strip(), f"{label}: no blank line above"
+        assert re.search(r"\w", source[start]), f"{label}: a header without a name"
+        uneven = [n + 1 for n in range(start, end) if len(CELLS.findall(source[n])) != width]
+        assert uneven == [], f"{label}: rows of another width than the header"
+
+
+def test_every_settings_table_names_its_columns():
+    """Each plugin of the settings page has a table of its own, or shares one, and every column has a name."""
+    tokens = (
+        MarkdownIt("commonmark").enable("table").parse((ROOT / "docs" / "settings.md").read_text("utf-8"))
+    )
+    headers: dict[str, list[str]] = {}
+    heading, cells = "", []
+    for number, token in enumerate(tokens):
+        if token.type == "heading_open":
+            heading = tokens[number + 1].content
+        elif token.type == "thead_open":
+            cells = headers[heading] = []
+        elif token.type == "th_open":
+            cells.append(tokens[number + 1].content)
+    assert {name: row for name, row in headers.items() if row != ["key", "type", "default", "meaning"]} == {}
+    titles = " ".join(headers)
+    registry = Registry([ROOT / "plugins"])
+    plugins = [(kind, name) for kind in KINDS for name in registry.names(kind) if registry.schema(kind, name)]
+    assert [(kind, name) for kind, name in plugins if f"`{name}`" not in titles] == []
 
 
 def test_links_between_pages_lead_somewhere():

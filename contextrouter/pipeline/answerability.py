@@ -50,7 +50,7 @@ def judged(question: str, envelopes: Sequence[Any], *, searched: bool = True) ->
     The more words a question has, the fewer of them stand together in one text. "strong": the share reaches
     `NEEDED`; "none": it does not even reach `LEAST`, and no leg by meaning found anything; else "weak".
     `confidence` is how many of as many questions with and without an answer had one at that share. All are
-    fitted to judged collections; docs/ranking.md has the figures.
+    fitted to judged collections; docs/ranking-measurements.md has the figures.
     """
     if not searched:
         return Answerability(level="skipped", confidence=0.0, reason="the question needs no search")
