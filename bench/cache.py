@@ -1,8 +1,8 @@
-"""What the cache costs: a hit in memory with its key, a hit on disk beside plain diskcache, `route` cached
-beside computed.
+"""Cost of the cache: a hit in memory with its key, a hit on disk beside plain diskcache, `route` cached beside
+computed.
 
-CPU time (user + system) of this process, interleaved with the floor, medians of the rounds. Exits 1 above a
-limit.
+Measured is CPU time (user + system) of this process, in turn with the floor; printed are medians of the
+rounds. Exits 1 above a limit.
 
     python bench/cache.py [rounds]
 """
@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, date, datetime
 from time import process_time, time
+from typing import Any
 
 import diskcache
 
@@ -32,7 +33,7 @@ CALLS = 500
 
 
 class Library(Connector):
-    """Thirty documents of a thousand characters, at hand."""
+    """Thirty documents of a thousand characters, in memory."""
 
     def __init__(self, name: str) -> None:
         text = "machine learning for beginners " * 33
@@ -49,7 +50,7 @@ class Library(Connector):
 
 
 def per_call(function: Callable[[], object], calls: int = CALLS) -> float:
-    """CPU microseconds of one call."""
+    """Return CPU microseconds of one call."""
     started = process_time()
     for _ in range(calls):
         function()
@@ -57,14 +58,15 @@ def per_call(function: Callable[[], object], calls: int = CALLS) -> float:
 
 
 async def per_await(function: Callable[[], Awaitable[object]], calls: int) -> float:
-    """CPU microseconds of one awaited call."""
+    """Return CPU microseconds of one awaited call."""
     started = process_time()
     for _ in range(calls):
         await function()
     return (process_time() - started) / calls * 1e6
 
 
-async def awaited(router: ContextRouter, request: Callable[[int], Request], calls: int) -> float:
+async def per_route(router: ContextRouter, request: Callable[[int], Request], calls: int) -> float:
+    """Return CPU microseconds of one `route`."""
     started = process_time()
     for index in range(calls):
         await router.route(request(index))
@@ -76,7 +78,7 @@ def median(rows: Sequence[Sequence[float]], column: int) -> float:
 
 
 async def memory(rounds: int) -> tuple[float, float, float, Context]:
-    """Microseconds of a hit by key and `get`, of a cached `route`, of one that computes; and an answer."""
+    """Return microseconds of a hit by key, of a cached `route`, and of a computed one; and an answer."""
     sources = {name: Library(name) for name in ("a", "b", "c", "d", "e")}
     async with ContextRouter(connectors=sources) as router:
         answer = await router.route(QUESTION)
@@ -89,65 +91,81 @@ async def memory(rounds: int) -> tuple[float, float, float, Context]:
         assert hit() is not None
         rows = []
         for turn in range(rounds):
-            fresh = await awaited(
+            fresh = await per_route(
                 router, lambda index, turn=turn: QUESTION.replace(question=f"{turn} {index}?"), 20
             )
             await router.route(QUESTION)
-            rows.append((per_call(hit), await awaited(router, lambda _: QUESTION, CALLS), fresh))
+            rows.append((per_call(hit), await per_route(router, lambda _: QUESTION, CALLS), fresh))
     return median(rows, 0), median(rows, 1), median(rows, 2), answer
 
 
+Pair = tuple[Callable[[], Awaitable[object]], Callable[[], Awaitable[object]], int]
+"""Our function, the one of plain diskcache, and how often each is called in a round."""
+
+
 async def disk(rounds: int, answer: Context) -> list[tuple[str, float, float, float]]:
-    """Microseconds of ours and of plain diskcache, and their ratio within a round: for the same bytes, and an
-    answer as object.
+    """Return microseconds of our disk tier and of plain diskcache, and their ratio within a round.
+
+    Both read the same bytes, and then an answer as an object.
     """
     body, key = codec.encoded(answer), b"k" * 400
-    entry, at = seal(key, body, expires=time() + 3600), keys.address(key)
+    entry = seal(key, body, expires=time() + 3600)
     with tempfile.TemporaryDirectory() as folder, diskcache.Cache(folder + "/plain") as plain:
         tier = DiskTier(folder, namespace="ours", max_bytes=10**9)
         await tier.open()
-        await tier.put(at, entry, 3600)
-        small = keys.address(b"small")
-        await tier.put(small, entry[:4000], 3600)
-        plain.set(small.hex(), entry[:4000], expire=3600)
-        plain.set(at.hex(), entry, expire=3600)
-        plain.set("object", codec.decoded(body), expire=3600)
-
-        async def ours() -> Context:
-            found = unseal(await tier.get(at) or b"", key)
-            assert found is not None
-            return codec.decoded(found[0])
-
-        async def theirs(name: str) -> object:
-            return plain.get(name)
-
-        assert (await ours()).text == answer.text
-        pairs = [
-            (lambda: tier.get(small), lambda: theirs(small.hex()), CALLS),
-            (lambda: tier.get(at), lambda: theirs(at.hex()), CALLS),
-            (ours, lambda: theirs("object"), CALLS // 10),
-        ]
-        rows: list[list[float]] = []
-        for turn in range(rounds):
-            row: list[float] = []
-            for one, other, calls in pairs:
-                first, second = (
-                    (one, other) if turn % 2 else (other, one)
-                )  # whoever is second finds the machine warm
-                both = await per_await(first, calls), await per_await(second, calls)
-                a, b = both if turn % 2 else both[::-1]
-                row += (a, b, a / b)
-            rows.append(row)
+        pairs = await fill(tier, plain, key, entry)
+        rows = [await measure_pairs(pairs, ours_first=turn % 2 == 1) for turn in range(rounds)]
         await tier.aclose()
     size = f"{len(entry):,} bytes, {len(pickle.dumps(codec.decoded(body))):,} pickled"
+    names = (
+        "entry from disk / plain diskcache (4,000 bytes)",
+        f"entry from disk / plain diskcache ({size})",
+        "answer from disk, checked and decoded / plain diskcache, unpickled",
+    )
     return [
-        (what, *[median(rows, column + at) for at in range(3)])
-        for column, what in (
-            (0, "entry from disk / plain diskcache (4,000 bytes)"),
-            (3, f"entry from disk / plain diskcache ({size})"),
-            (6, "answer from disk, checked and decoded / plain diskcache, unpickled"),
-        )
+        (name, median(rows, column), median(rows, column + 1), median(rows, column + 2))
+        for name, column in zip(names, range(0, 9, 3), strict=True)
     ]
+
+
+async def fill(tier: DiskTier, plain: diskcache.Cache, key: bytes, entry: bytes) -> list[Pair]:
+    """Store the same in both caches, and return the functions that read it: few bytes, all bytes, an answer."""
+    large, small = keys.address(key), keys.address(b"small")
+    for address, data in ((small, entry[:4000]), (large, entry)):
+        await tier.put(address, data, 3600)
+        plain.set(address.hex(), data, expire=3600)
+
+    async def read_answer() -> Context:
+        unsealed = unseal(await tier.get(large) or b"", key)
+        assert unsealed is not None
+        return codec.decoded(unsealed[0])
+
+    async def read_plain(name: str) -> Any:
+        return plain.get(name)
+
+    answer = await read_answer()
+    plain.set("object", answer, expire=3600)
+    assert (await read_plain("object")).text == answer.text
+    return [
+        (lambda: tier.get(small), lambda: read_plain(small.hex()), CALLS),
+        (lambda: tier.get(large), lambda: read_plain(large.hex()), CALLS),
+        (read_answer, lambda: read_plain("object"), CALLS // 10),
+    ]
+
+
+async def measure_pairs(pairs: Sequence[Pair], *, ours_first: bool) -> list[float]:
+    """Return for each pair our microseconds, those of plain diskcache, and their ratio.
+
+    The order matters, because the second call finds the machine warm.
+    """
+    row: list[float] = []
+    for ours, plain, calls in pairs:
+        if ours_first:
+            a, b = await per_await(ours, calls), await per_await(plain, calls)
+        else:
+            b, a = await per_await(plain, calls), await per_await(ours, calls)
+        row += (a, b, a / b)
+    return row
 
 
 def line(what: str, value: float, floor: float, ratio: float, limit: str) -> None:

@@ -1,20 +1,21 @@
-"""Ingestion: how much a second, what a change costs, and whether chunks are found as well as whole documents
-and fixed windows.
+"""Ingestion benchmark: throughput, the cost of a change, and retrieval of chunks beside whole documents and
+fixed windows.
 
     [BENCH_DATA=folder] python bench/ingestion.py [--quick]
 
-The documents of this package, and of the collection chunker-docs where BENCH_DATA has it, are ingested into a
-`sqlite` store: cut alone, cut with key phrases, and with the default embedder. Then again, after a paragraph
-was changed, and after a file was removed. Of the collections kgpacks-faq and multihop-rag-500, three stores
-are filled: with chunks as `chunk` makes them, with whole documents, and with windows of 512 tokens that share
-50; each answers the same questions by its legs for text and vectors. Measured is nDCG@10 over documents, each
-as good as its best chunk. Documents of kgpacks-faq are short, so its sources are also joined to one Markdown
-file each, of some 8,000 tokens: there it counts how often what is found first, 2,000 tokens of it, holds the
-answer.
+The documents of this package, and of the collection chunker-docs if BENCH_DATA has it, are ingested into a
+`sqlite` store: with `chunk` alone, with key phrases, and with the default embedder. The run is repeated: with
+nothing changed, with one changed paragraph, and with one removed file.
 
-Exits 1 when the second run embeds or writes anything, a changed paragraph embeds more than two chunks, a
-removed file stays, or chunks are worse than either: the 95 % interval of the difference (paired bootstrap)
-lies below 0.
+For each of the collections kgpacks-faq and multihop-rag-500, three stores are filled: with chunks of `chunk`,
+with whole documents, and with windows of 512 tokens that overlap by 50. Each answers the same questions by its
+legs for text and vectors. Measured is nDCG@10 over documents; a document has the rank of its best chunk. The
+documents of kgpacks-faq are short. So its sources are also joined, each to one Markdown file of some 8,000
+tokens; there the measure is how often the top 2,000 tokens of the results contain the answer.
+
+Exits 1 if the second run embeds or writes anything, if a changed paragraph embeds more than two chunks, if a
+removed file stays, or if chunks are worse than whole documents or windows: the 95 % interval of the difference
+(paired bootstrap) lies below 0.
 """
 
 from __future__ import annotations
@@ -52,20 +53,20 @@ TARGET, OVERLAP, DEPTH, BUDGET, SAMPLES = 512, 50, 100, 2_000, 5_000
 
 
 class Windows(Transform):
-    """Windows of a fixed number of tokens, whatever stands at their ends."""
+    """Windows of a fixed number of tokens, without regard to sentences."""
 
     async def transform(self, document: Document) -> Sequence[Document]:
-        found = tokens.spans(document.content)
-        starts = range(0, max(len(found) - OVERLAP, 1), TARGET - OVERLAP)
-        cuts = [(found[at][0], found[min(at + TARGET, len(found)) - 1][1]) for at in starts] if found else []
+        spans = tokens.spans(document.content)
+        starts = range(0, max(len(spans) - OVERLAP, 1), TARGET - OVERLAP) if spans else ()
+        windows = [(spans[start][0], spans[start : start + TARGET][-1][1]) for start in starts]
         return [
-            document.replace(id=f"{document.id}#{n}", content=document.content[a:b])
-            for n, (a, b) in enumerate(cuts)
+            document.replace(id=f"{document.id}#{number}", content=document.content[begin:end])
+            for number, (begin, end) in enumerate(windows)
         ]
 
 
-class Given:
-    """Lists documents."""
+class Listing:
+    """A source that lists these documents."""
 
     def __init__(self, documents: Sequence[Document]) -> None:
         self.documents = documents
@@ -75,27 +76,27 @@ class Given:
             yield document
 
 
-Once = tuple[Report, float, float]
+Timing = tuple[Report, float, float]
 """A report, CPU seconds of this process, wall seconds."""
 
 
-async def once(
+async def time_run(
     folder: Path, store: Sqlite, transforms: Sequence[Transform], embedder: Embedder | None
-) -> Once:
-    """One run over a folder."""
+) -> Timing:
+    """Ingest a folder once."""
     if embedder is not None:
         await store.embedded_by(embedder.model, embedder.dimensions)
     source = Files(path=str(folder), max_files=1_000_000)
     await source.open()
     cpu, wall = process_time(), perf_counter()
     report = await ingest(source, store, transforms, embedder, origin="bench")
-    taken = process_time() - cpu, perf_counter() - wall
+    cpu, wall = process_time() - cpu, perf_counter() - wall
     await source.aclose()
-    return report, *taken
+    return report, cpu, wall
 
 
-async def speeds(folder: Path, at: Path, embedder: Embedder) -> None:
-    """Print documents and chunks a second with less and more to do."""
+async def speeds(folder: Path, stores: Path, embedder: Embedder) -> None:
+    """Print documents and chunks per second, for three lists of transforms."""
     print(
         f"{'':<34}{'documents':>10}{'chunks':>8}{'tokens':>10}{'CPU s':>8}{'wall s':>8}{'documents/s':>13}{'chunks/s':>10}"
     )
@@ -104,9 +105,9 @@ async def speeds(folder: Path, at: Path, embedder: Embedder) -> None:
         ("chunk, keywords", [Chunk(), Keywords()], False),
         ("chunk, keywords, static embedder", [Chunk(), Keywords()], True),
     ):
-        store = Sqlite(path=str(at / f"{len(name)}.db"), embedder="default" if with_vectors else None)
+        store = Sqlite(path=str(stores / f"{len(name)}.db"), embedder="default" if with_vectors else None)
         await store.open()
-        report, cpu, wall = await once(folder, store, transforms, embedder if with_vectors else None)
+        report, cpu, wall = await time_run(folder, store, transforms, embedder if with_vectors else None)
         await store.aclose()
         print(
             f"{name:<34}{report.documents:>10}{report.chunks:>8}{report.tokens:>10}{cpu:>8.2f}{wall:>8.2f}"
@@ -114,59 +115,59 @@ async def speeds(folder: Path, at: Path, embedder: Embedder) -> None:
         )
 
 
-async def changes(folder: Path, at: Path, embedder: Embedder) -> list[str]:
-    """Run again over the same, over a changed and over a removed file; what was not as it should be."""
-    store = Sqlite(path=str(at / "changes.db"))
+async def changes(folder: Path, stores: Path, embedder: Embedder) -> list[str]:
+    """Repeat a run with nothing changed, with a changed file and with a removed file; return the faults."""
+    store = Sqlite(path=str(stores / "changes.db"))
     await store.open()
     transforms = [Chunk(), Keywords()]
-    first, _, _ = await once(folder, store, transforms, embedder)
-    before, wrong = await store.version(), []
-    second, _, wall = await once(folder, store, transforms, embedder)
+    initial, _, _ = await time_run(folder, store, transforms, embedder)
+    version, faults = await store.version(), []
+    second, _, wall = await time_run(folder, store, transforms, embedder)
     print(
         f"again: {second.unchanged} unchanged, {second.embedded} embedded, {second.documents} written,"
         f" {wall:.2f} s"
     )
-    if second.embedded or second.documents or second.deleted or await store.version() != before:
-        wrong.append("a second run did something")
+    if second.embedded or second.documents or second.deleted or await store.version() != version:
+        faults.append("a second run did something")
     page = folder / "docs" / "ingestion.md"
     text = page.read_text("utf-8")
     page.write_text(
         text.replace("A store is filled by jobs.", "A store is filled by jobs, one after the other.", 1),
         "utf-8",
     )
-    third, _, _ = await once(folder, store, transforms, embedder)
+    third, _, _ = await time_run(folder, store, transforms, embedder)
     print(
         f"one paragraph changed: {third.changed} changed, {third.chunks} chunks, {third.embedded} texts"
         " embedded"
     )
     if third.changed != 1 or not 1 <= third.embedded <= 4:
-        wrong.append(f"a changed paragraph embedded {third.embedded} texts")
+        faults.append(f"a changed paragraph embedded {third.embedded} texts")
     page.unlink()
-    fourth, _, _ = await once(folder, store, transforms, embedder)
-    left = [id for id in await store.fingerprints() if id.endswith("ingestion.md")]
+    fourth, _, _ = await time_run(folder, store, transforms, embedder)
+    remaining = [id for id in await store.fingerprints() if id.endswith("ingestion.md")]
     print(
-        f"one file removed: {fourth.deleted} removed, {fourth.embedded} embedded; {len(first.skipped)}"
+        f"one file removed: {fourth.deleted} removed, {fourth.embedded} embedded; {len(initial.skipped)}"
         " problems were reported"
     )
-    if left or fourth.deleted != 1:
-        wrong.append("a removed file stayed")
+    if remaining or fourth.deleted != 1:
+        faults.append("a removed file stayed")
     await store.aclose()
-    return wrong
+    return faults
 
 
-Found = dict[str, list[Document]]
-"""Question -> chunks, best first; their parents' ids are those of the collection."""
+Results = dict[str, list[Document]]
+"""Question -> chunks, best first. Their parents have the ids of the collection."""
 
 
-async def ranked(
-    collection: Collection, documents: Sequence[Document], way: Sequence[Transform], at: Path
-) -> Found:
-    """What is found for each judged question."""
-    store, embedder = Sqlite(path=str(at)), Static()
+async def search_all(
+    collection: Collection, documents: Sequence[Document], transforms: Sequence[Transform], path: Path
+) -> Results:
+    """Fill a store with the documents, and return the results of each judged question."""
+    store, embedder = Sqlite(path=str(path)), Static()
     await store.open()
     await embedder.open()
     await store.embedded_by(embedder.model, embedder.dimensions)
-    await ingest(Given(documents), store, way, embedder, origin="c")
+    await ingest(Listing(documents), store, transforms, embedder, origin="c")
     rag = {
         "cache_enabled": False,
         "token_budget": 0,
@@ -174,20 +175,20 @@ async def ranked(
         "general_retrieval_final_count": DEPTH,
         "timeout_seconds": 60.0,
     }
-    found = {}
+    results = {}
     async with ContextRouter(
         {"rag": rag}, providers={"store": store}, embedders={"default": embedder}
     ) as router:
         for question in collection.judged:
             context = await router.route(question.text, legs=["text", "vector"])
-            found[question.id] = [envelope.document for envelope in context.envelopes]
-    return found
+            results[question.id] = [envelope.document for envelope in context.envelopes]
+    return results
 
 
-def gains(found: Found, collection: Collection) -> dict[str, float]:
-    """nDCG@10 of each question over documents, each at the rank of its best chunk."""
+def score_ranking(results: Results, collection: Collection) -> dict[str, float]:
+    """Return nDCG@10 of each question over documents; a document has the rank of its best chunk."""
     values = {}
-    for question, hits in found.items():
+    for question, hits in results.items():
         grades = collection.grades[question]
         order = list(dict.fromkeys((hit.parent or hit.id).partition(":")[2] for hit in hits))[:10]
         ideal = sorted((grade for grade in grades.values() if grade > 0), reverse=True)[:10]
@@ -199,47 +200,43 @@ def _discounted(grades: Sequence[int]) -> float:
     return sum(grade / math.log2(rank + 2) for rank, grade in enumerate(grades))
 
 
-def holds(found: Found, collection: Collection, texts: dict[str, str]) -> dict[str, float]:
-    """Whether the first 2,000 tokens of what was found hold the text of a relevant document; whole ones are
-    cut there.
-    """
+def score_answers(results: Results, collection: Collection, texts: dict[str, str]) -> dict[str, float]:
+    """Return 1 for each question whose top 2,000 tokens of results contain the text of a relevant document."""
     values = {}
-    for question, hits in found.items():
-        left, shown = BUDGET, []
+    for question, hits in results.items():
+        budget, parts = BUDGET, []
         for hit in hits:
-            shown.append(tokens.truncate(hit.content, left))
-            left -= tokens.count(shown[-1])
-            if left <= 0:
+            parts.append(tokens.truncate(hit.content, budget))
+            budget -= tokens.count(parts[-1])
+            if budget <= 0:
                 break
-        read = "\n".join(shown)
+        text = "\n".join(parts)
         relevant = [
             texts[id] for id, grade in collection.grades[question].items() if grade > 0 and id in texts
         ]
-        values[question] = float(any(text in read for text in relevant))
+        values[question] = float(any(passage in text for passage in relevant))
     return values
 
 
-def compared(name: str, values: dict[str, dict[str, float]]) -> list[str]:
-    """Print the means, and the differences of chunks to the others; where they are worse."""
-    means = {way: float(np.mean(list(each.values()))) for way, each in values.items()}
-    worse, said = [], []
-    for other in ("whole", "windows"):
-        difference = np.array([values["chunks"][q] - values[other][q] for q in sorted(values["chunks"])])
+def compare(name: str, values: dict[str, dict[str, float]]) -> list[str]:
+    """Print the means, and the differences of chunks to the others; return where chunks are worse."""
+    means = {store: float(np.mean(list(by_question.values()))) for store, by_question in values.items()}
+    worse, differences = [], []
+    for rival in ("whole", "windows"):
+        difference = np.array([values["chunks"][q] - values[rival][q] for q in sorted(values["chunks"])])
         picks = np.random.default_rng(7).integers(0, len(difference), (SAMPLES, len(difference)))
         low, high = np.quantile(difference[picks].mean(axis=1), (0.025, 0.975))
-        said.append(f"{difference.mean():+.4f} [{low:+.4f}, {high:+.4f}] to {other}")
+        differences.append(f"{difference.mean():+.4f} [{low:+.4f}, {high:+.4f}] to {rival}")
         if high < 0:
-            worse.append(f"{name}: chunks are worse than {other}")
-    row = "  ".join(f"{way} {mean:.4f}" for way, mean in means.items())
-    print(f"{name:<44}{len(values['chunks']):>5} questions   {row}   {'; '.join(said)}")
+            worse.append(f"{name}: chunks are worse than {rival}")
+    row = "  ".join(f"{store} {mean:.4f}" for store, mean in means.items())
+    print(f"{name:<44}{len(values['chunks']):>5} questions   {row}   {'; '.join(differences)}")
     return worse
 
 
-async def retrieval(data: Path, at: Path, *, quick: bool) -> list[str]:
-    """Hold chunks against whole documents and fixed windows on the collections there are; where they are
-    worse.
-    """
-    ways: dict[str, Sequence[Transform]] = {"chunks": [Chunk()], "whole": [], "windows": [Windows()]}
+async def retrieval(data: Path, folder: Path, *, quick: bool) -> list[str]:
+    """Compare chunks with whole documents and fixed windows on the collections; return where chunks are worse."""
+    transforms: dict[str, Sequence[Transform]] = {"chunks": [Chunk()], "whole": [], "windows": [Windows()]}
     worse: list[str] = []
     for name in ("multihop-rag-500", "kgpacks-faq"):
         if not (data / name).is_dir():
@@ -247,46 +244,48 @@ async def retrieval(data: Path, at: Path, *, quick: bool) -> list[str]:
         collection = read(data / name)
         if quick:
             collection.questions = collection.questions[::10]
-        asked = {
-            w: await ranked(collection, collection.documents, way, at / f"{name}-{w}.db")
-            for w, way in ways.items()
+        results = {
+            store: await search_all(collection, collection.documents, steps, folder / f"{name}-{store}.db")
+            for store, steps in transforms.items()
         }
-        worse += compared(f"{name}, nDCG@10", {way: gains(found, collection) for way, found in asked.items()})
+        values = {store: score_ranking(hits, collection) for store, hits in results.items()}
+        worse += compare(f"{name}, nDCG@10", values)
         if name == "kgpacks-faq":
-            joined = books(collection)
-            asked = {
-                w: await ranked(collection, joined, way, at / f"books-{w}.db") for w, way in ways.items()
+            joined = join_sources(collection)
+            results = {
+                store: await search_all(collection, joined, steps, folder / f"books-{store}.db")
+                for store, steps in transforms.items()
             }
             texts = {document.id: document.content for document in collection.documents}
-            answered = {way: holds(found, collection, texts) for way, found in asked.items()}
-            worse += compared(f"{name} joined, answer in {BUDGET:,} tokens", answered)
+            values = {store: score_answers(hits, collection, texts) for store, hits in results.items()}
+            worse += compare(f"{name} joined, answer in {BUDGET:,} tokens", values)
     return worse
 
 
-def books(collection: Collection) -> list[Document]:
-    """One Markdown file for each source, a section for each title."""
-    made = []
+def join_sources(collection: Collection) -> list[Document]:
+    """Return one Markdown file for each source, with a section for each title."""
+    files = []
     for name, documents in collection.sources.items():
         sections: defaultdict[str, list[str]] = defaultdict(list)
         for document in documents:
             sections[document.title].append(document.content)
         text = "\n\n".join(f"## {title}\n\n" + "\n\n".join(texts) for title, texts in sections.items())
-        made.append(
+        files.append(
             Document(id=name, title=name, content=f"# {name}\n\n{text}\n", media_type="text/markdown")
         )
-    return made
+    return files
 
 
-def gathered(data: Path | None, at: Path) -> Path:
-    """A copy of the documents that are ingested: these may be changed."""
-    folder = at / "documents"
+def copy_documents(data: Path | None, target: Path) -> Path:
+    """Return a folder with a copy of the documents, because the benchmark changes some."""
+    folder = target / "documents"
     shutil.copytree(HERE.parent / "docs", folder / "docs")
     shutil.copytree(
         HERE.parent / "contextrouter", folder / "code", ignore=shutil.ignore_patterns("__pycache__", "data")
     )
-    for each in corpora.unpacked(data, BUILD) if data else ():
-        if each.name == "chunker-docs":
-            shutil.copytree(each, folder / each.name)
+    for collection in corpora.unpacked(data, BUILD) if data else ():
+        if collection.name == "chunker-docs":
+            shutil.copytree(collection, folder / collection.name)
     return folder
 
 
@@ -298,20 +297,20 @@ async def main() -> int:
     embedder = Static()
     await embedder.open()
     with tempfile.TemporaryDirectory() as name:
-        at = Path(name)
-        folder = gathered(None if quick else data, at)
-        await speeds(folder, at, embedder)
-        wrong = await changes(folder, at, embedder)
+        stores = Path(name)
+        folder = copy_documents(None if quick else data, stores)
+        await speeds(folder, stores, embedder)
+        faults = await changes(folder, stores, embedder)
         if data:
-            wrong += await retrieval(data, at, quick=quick)
+            faults += await retrieval(data, stores, quick=quick)
     await embedder.aclose()
-    found = (
+    retrieved = (
         "chunks are no worse than whole documents or windows"
         if data
         else "retrieval is measured with BENCH_DATA"
     )
-    print("; ".join(wrong) or f"a second run did nothing, a change only what changed; {found}")
-    return 1 if wrong else 0
+    print("; ".join(faults) or f"a second run did nothing, a change only what changed; {retrieved}")
+    return 1 if faults else 0
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from contextrouter.evaluation import (
     tune,
 )
 from contextrouter.evaluation.retrieval import OVERRIDES, name_of
-from contextrouter.evaluation.tuning import Case, Trial, bare
+from contextrouter.evaluation.tuning import Case, Trial, undo_later_steps
 from contextrouter.pipeline import explanation
 from contextrouter.testing import Fixed, Legs, Ones, doc, envelope, hits
 
@@ -331,10 +331,12 @@ async def test_fusing_again_as_it_is_set_gives_the_order_of_the_router_and_anoth
     ]
     async with ContextRouter(settings) as router:
         answers = await ask(router, judged, whole=True)
-        trial = Trial(router, [Case(answer=bare(each), named=frozenset({"one1"})) for each in answers], "RR")
+        names = frozenset({"one1"})
+        cases = [Case(answer=undo_later_steps(answer), names=names) for answer in answers]
+        trial = Trial(router, cases, "RR")
     for answer, case in zip(answers, trial.cases, strict=True):
-        assert case.again(trial.base, trial.profiles, trial.sources).ranked == answer.ranked
+        assert case.rank(trial.base, trial.profiles, trial.sources).ranked == answer.ranked
     plain = Rag(calibrate_weight=0.0, leg_weights=trial.base.leg_weights)
-    orders = [case.again(plain, trial.profiles, trial.sources).ranked for case in trial.cases]
+    orders = [case.rank(plain, trial.profiles, trial.sources).ranked for case in trial.cases]
     assert orders != [answer.ranked for answer in answers]
     assert "calibrate_weight" in trial.keys

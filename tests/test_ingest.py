@@ -18,7 +18,7 @@ from contextrouter.builtin.transforms.chunking import Chunk
 from contextrouter.contracts import Embedder, Entry, SupportsUpsert, Transform
 from contextrouter.errors import IngestError
 from contextrouter.ingest import Report, ingest
-from contextrouter.ingest.preparation import configuration, fingerprint, labelled, leg_text, prepare
+from contextrouter.ingest.preparation import apply_labels, configuration, fingerprint, leg_text, prepare
 from contextrouter.model import Document, Fact, Query, Vector
 
 
@@ -437,14 +437,14 @@ async def test_metadata_of_a_stranger_under_the_name_of_facts_is_reported_and_no
 def test_labels_fill_gaps_and_only_tighten(
     own: Mapping[str, Any], given: Mapping[str, str], made: Mapping[str, str]
 ) -> None:
-    document = labelled(Document(content="x", **own), given)
+    document = apply_labels(Document(content="x", **own), given)
     assert {name: getattr(document, name) for name in made} == made
 
 
 @pytest.mark.parametrize("name", ["tenant", "compartment"])
 def test_a_document_of_another_tenant_or_compartment_than_its_job_s_is_refused(name: str) -> None:
     with pytest.raises(IngestError, match=f"names the {name} 'own', the job 'other'"):
-        labelled(Document(content="x", **{name: "own"}), {name: "other"})
+        apply_labels(Document(content="x", **{name: "own"}), {name: "other"})
 
 
 async def test_a_chunk_is_never_labelled_looser_than_its_document() -> None:

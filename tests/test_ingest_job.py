@@ -32,8 +32,9 @@ from contextrouter.cli.ingest import bar, keep_up
 from contextrouter.contracts import Connector, Embedder, Entry, Transform
 from contextrouter.errors import IngestError, SettingsError, SourceError
 from contextrouter.ingest import Report, SupportsSize, SupportsTurns, ingest, run, watch
-from contextrouter.ingest.document_queue import AHEAD, Room
-from contextrouter.ingest.job import Run
+from contextrouter.ingest.document_queue import AHEAD, CharacterBudget
+from contextrouter.ingest.job import JobRun
+from contextrouter.ingest.job_options import JobOptions, JobPlugins
 from contextrouter.ingest.preparation import AT_ONCE, prepare
 from contextrouter.ingest.store_lock import turn
 from contextrouter.model import Document, Hit, Query, Vector
@@ -158,11 +159,12 @@ async def test_chunks_of_one_document_are_with_a_transform_several_at_once_and_s
 
 async def test_what_is_in_work_is_bounded_by_length_and_a_longer_document_is_in_work_alone() -> None:
     store = Shut(free=True)
-    job = Run(store, [], None, {}, "x", 64, False, False, None)
-    job.room = Room(10)
-    await job.through(Pages("a" * 4, "b" * 4, "c" * 4, "d" * 30, "e" * 10, "f"))
+    source = Pages("a" * 4, "b" * 4, "c" * 4, "d" * 30, "e" * 10, "f")
+    job = JobRun(JobPlugins(source, store, [], None), JobOptions(origin="x"))
+    job.budget = CharacterBudget(10)
+    await job.execute()
     assert store.calls == [["x:p0", "x:p1"], ["x:p2"], ["x:p3"], ["x:p4"], ["x:p5"]]
-    assert job.room.used == 0
+    assert job.budget.used == 0
 
 
 async def test_the_report_counts_what_was_added_changed_and_cut(tmp_path: Path) -> None:

@@ -1,6 +1,4 @@
-"""`contextrouter eval` and `contextrouter tune`: how good are the answers, and what would make them
-better?
-"""
+"""`contextrouter eval` and `contextrouter tune`: measure answers on judged questions, and tune settings."""
 
 from __future__ import annotations
 
@@ -20,6 +18,7 @@ from contextrouter.evaluation import (
     Compared,
     Judged,
     Tuned,
+    abstention,
     ask,
     compare,
     measure,
@@ -27,8 +26,7 @@ from contextrouter.evaluation import (
     read,
     save,
 )
-from contextrouter.evaluation import abstention as abstained
-from contextrouter.evaluation import tune as tuned
+from contextrouter.evaluation import tune as tune_fusion
 from contextrouter.evaluation.measures import quantile
 from contextrouter.evaluation.retrieval import OVERRIDES
 from contextrouter.evaluation.tuning import FOLDS
@@ -53,9 +51,9 @@ Metrics = Annotated[
 Depth = Annotated[
     int, typer.Option("--depth", metavar="NUMBER", help="How many documents of each answer are judged.")
 ]
-Save = Annotated[str, typer.Option("--save", metavar="FOLDER", help="Keep each run there, in TREC format.")]
+Save = Annotated[str, typer.Option("--save", metavar="FOLDER", help="Save each run there, in TREC format.")]
 Picture = Annotated[str, typer.Option("--picture", metavar="FILE", help="Draw the metrics as bars.")]
-Metric = Annotated[str, typer.Option("--metric", metavar="NAME", help="What is made better.")]
+Metric = Annotated[str, typer.Option("--metric", metavar="NAME", help="The metric to improve.")]
 
 
 @command
@@ -71,27 +69,29 @@ async def evaluate(
 ) -> int:
     """Measure answers on judged questions, and compare settings. Exits 1 when nothing relevant is found."""
     judged, metrics = read(judgements, queries), tuple(metric or METRICS)
-    measure([], metrics)  # what is missing or misspelt is said before anything is asked
+    measure([], metrics)  # raises for a missing package or unknown metric before any question is asked
     runs: dict[str, list[Asked]] = {}
     for path in settings or [options.DEFAULT]:
-        runs[path] = await _asked(path, judged, {"general_retrieval_final_count": max(1, depth)})
+        runs[path] = await _ask(path, judged, {"general_retrieval_final_count": max(1, depth)})
         if save_in:
             save(Path(save_in) / f"{Path(path).stem}.run", runs[path], Path(path).stem)
     values = {path: measure(answers, metrics) for path, answers in runs.items()}
-    told = {path: _told(answers, values[path]) for path, answers in runs.items()}
-    first, *others = runs
+    summaries = {path: _summarize(answers, values[path]) for path, answers in runs.items()}
+    baseline, *paths = runs
     against = {
-        path: {name: compare(values[path][name], values[first][name]) for name in metrics} for path in others
+        path: {name: compare(values[path][name], values[baseline][name]) for name in metrics}
+        for path in paths
     }
     if picture_at:
-        picture(Path(picture_at), {path: found["means"] for path, found in told.items()})
+        picture(Path(picture_at), {path: summary["means"] for path, summary in summaries.items()})
     if as_json:
         terminal.print_json(
-            {path: {**found, "against_first": against.get(path)} for path, found in told.items()}
+            {path: {**summary, "against_first": against.get(path)} for path, summary in summaries.items()}
         )
     else:
-        _show(judged, told, against)
-    return OK if any(mean > 0 for found in told.values() for mean in found["means"].values()) else NOTHING
+        _show(judged, summaries, against)
+    means = [mean for summary in summaries.values() for mean in summary["means"].values()]
+    return OK if any(mean > 0 for mean in means) else NOTHING
 
 
 @command
@@ -105,14 +105,14 @@ async def tune(
     """Try other weights and k on judged questions, and say what they would gain. Changes nothing."""
     judged = read(judgements, queries)
     measure([], [metric])
-    answers = await _asked(
+    answers = await _ask(
         settings, judged, {"general_retrieval_final_count": 1_000_000, "stages": []}, whole=True
     )
-    found = tuned(_router(settings, {}), answers, metric)
+    result = tune_fusion(_router(settings, {}), answers, metric)
     if as_json:
-        terminal.print_json(found)
+        terminal.print_json(result)
     else:
-        _show_tuned(settings, found)
+        _show_tuning(settings, result)
     return OK
 
 
@@ -122,147 +122,148 @@ def _router(path: str, rag: Mapping[str, Any]) -> ContextRouter:
     return router
 
 
-async def _asked(
+async def _ask(
     path: str, judged: Sequence[Judged], rag: Mapping[str, Any], *, whole: bool = False
 ) -> list[Asked]:
     async with _router(path, rag) as router:
         return await ask(router, judged, whole=whole)
 
 
-def _told(answers: Sequence[Asked], values: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
-    """All that is said of one run."""
-    seconds = [each.seconds for each in answers]
+def _summarize(answers: Sequence[Asked], values: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
+    """Return the figures of one run."""
+    seconds = [answer.seconds for answer in answers]
     kinds: dict[str, list[str]] = {}
-    for each in answers:
-        if each.question.counts and each.question.kind:
-            kinds.setdefault(each.question.kind, []).append(each.question.id)
+    for answer in answers:
+        if answer.question.counts and answer.question.kind:
+            kinds.setdefault(answer.question.kind, []).append(answer.question.id)
     relevant: Counter[str] = Counter()
-    shown: Counter[str] = Counter()
+    among_best: Counter[str] = Counter()
     coverage: dict[str, Counter[str]] = {}
-    for each in answers:
-        best = list(zip(each.ranked, each.sources, strict=True))[:10]
-        shown.update(source for _, source in best)
-        relevant.update(source for name, source in best if each.question.relevant.get(name, 0) > 0)
-        for source, counts in each.statuses.items():
+    for answer in answers:
+        best = list(zip(answer.ranked, answer.sources, strict=True))[:10]
+        among_best.update(source for _, source in best)
+        relevant.update(source for name, source in best if answer.question.relevant.get(name, 0) > 0)
+        for source, counts in answer.statuses.items():
             coverage.setdefault(source, Counter()).update(counts)
     return {
-        "means": {name: fmean(found.values()) if found else 0.0 for name, found in values.items()},
+        "means": {name: fmean(by_id.values()) if by_id else 0.0 for name, by_id in values.items()},
         "kinds": {
             kind: (
-                {name: fmean([found[id] for id in ids]) for name, found in values.items()}
+                {name: fmean([by_id[id] for id in ids]) for name, by_id in values.items()}
                 | {"questions": len(ids)}
             )
             for kind, ids in sorted(kinds.items())
         },
         "sources": {
-            source: {"among_best_10": shown[source], "relevant": relevant[source]} for source in sorted(shown)
+            source: {"among_best_10": among_best[source], "relevant": relevant[source]}
+            for source in sorted(among_best)
         },
         "coverage": {source: dict(counts) for source, counts in sorted(coverage.items())},
         "seconds": {"p50": quantile(seconds, 0.5), "p99": quantile(seconds, 0.99)},
         "abstention": {
-            "below_strong": abstained(answers, "weak", "none", "skipped"),
-            "none": abstained(answers, "none", "skipped"),
+            "below_strong": abstention(answers, "weak", "none", "skipped"),
+            "none": abstention(answers, "none", "skipped"),
         },
     }
 
 
 def _show(
     judged: Sequence[Judged],
-    told: Mapping[str, Mapping[str, Any]],
+    summaries: Mapping[str, Mapping[str, Any]],
     against: Mapping[str, Mapping[str, Compared]],
 ) -> None:
-    counting, without = sum(each.counts for each in judged), sum(not each.answerable for each in judged)
+    counting = sum(question.counts for question in judged)
+    unanswerable = sum(not question.answerable for question in judged)
     terminal.say(
-        f"{terminal.count(len(judged), 'question')}, {counting} with relevant documents, {without} without an"
-        " answer."
+        f"{terminal.count(len(judged), 'question')}, {counting} with relevant documents, {unanswerable}"
+        " without an answer."
     )
-    metrics = list(next(iter(told.values()))["means"])
-    made = terminal.table("settings", *map(terminal.right, (*metrics, "p50", "p99")))
-    for path, found in told.items():
-        times = [terminal.milliseconds(found["seconds"][share]) for share in ("p50", "p99")]
-        terminal.row(made, path, *[f"{found['means'][name]:.3f}" for name in metrics], *times)
-    terminal.show(made, indent=0)
+    metrics = list(next(iter(summaries.values()))["means"])
+    table = terminal.table("settings", *map(terminal.right, (*metrics, "p50", "p99")))
+    for path, summary in summaries.items():
+        times = [terminal.milliseconds(summary["seconds"][share]) for share in ("p50", "p99")]
+        terminal.row(table, path, *[f"{summary['means'][name]:.3f}" for name in metrics], *times)
+    terminal.show(table, indent=0)
     for path, differences in against.items():
         terminal.heading(
             f"{path} against the first",
             "Mean difference, its 95 % interval, and how often chance alone does as much.",
         )
-        made = terminal.table(
+        table = terminal.table(
             "metric",
             terminal.right("difference"),
             terminal.right("from"),
             terminal.right("to"),
             terminal.right("p"),
         )
-        for name, each in differences.items():
-            terminal.row(
-                made, name, f"{each.mean:+.3f}", f"{each.low:+.3f}", f"{each.high:+.3f}", f"{each.p:.3f}"
-            )
-        terminal.show(made)
-    for path, found in told.items():
-        _show_one(path, found, metrics)
+        for name, difference in differences.items():
+            signed = [f"{value:+.3f}" for value in (difference.mean, difference.low, difference.high)]
+            terminal.row(table, name, *signed, f"{difference.p:.3f}")
+        terminal.show(table)
+    for path, summary in summaries.items():
+        _show_run(path, summary, metrics)
     if counting < FEW:
         terminal.out.print()
         terminal.say((f"With fewer than {FEW} questions most differences are chance.", "yellow"))
 
 
-def _show_one(path: str, found: Mapping[str, Any], metrics: Sequence[str]) -> None:
+def _show_run(path: str, summary: Mapping[str, Any], metrics: Sequence[str]) -> None:
     terminal.heading(path)
-    if found["kinds"]:
-        made = terminal.table("kind", terminal.right("questions"), *map(terminal.right, metrics))
-        for kind, values in found["kinds"].items():
-            terminal.row(made, kind, values["questions"], *[f"{values[name]:.3f}" for name in metrics])
-        terminal.show(made)
+    if summary["kinds"]:
+        table = terminal.table("kind", terminal.right("questions"), *map(terminal.right, metrics))
+        for kind, values in summary["kinds"].items():
+            terminal.row(table, kind, values["questions"], *[f"{values[name]:.3f}" for name in metrics])
+        terminal.show(table)
         terminal.out.print()
-    made = terminal.table("source", terminal.right("among the best 10"), terminal.right("relevant"), "calls")
-    for source in sorted({*found["sources"], *found["coverage"]}):
-        counts = found["sources"].get(source, {"among_best_10": 0, "relevant": 0})
+    table = terminal.table("source", terminal.right("among the best 10"), terminal.right("relevant"), "calls")
+    for source in sorted({*summary["sources"], *summary["coverage"]}):
+        counts = summary["sources"].get(source, {"among_best_10": 0, "relevant": 0})
         calls = ", ".join(
-            f"{count} {status}" for status, count in sorted(found["coverage"].get(source, {}).items())
+            f"{count} {status}" for status, count in sorted(summary["coverage"].get(source, {}).items())
         )
-        terminal.row(made, source, counts["among_best_10"], counts["relevant"], calls)
-    terminal.show(made)
+        terminal.row(table, source, counts["among_best_10"], counts["relevant"], calls)
+    terminal.show(table)
     terminal.out.print()
-    made = terminal.table("abstaining", terminal.right("right"), terminal.right("wrong"))
-    for name, (right, wrong) in found["abstention"].items():
+    table = terminal.table("abstaining", terminal.right("right"), terminal.right("wrong"))
+    for name, (right, wrong) in summary["abstention"].items():
         terminal.row(
-            made,
+            table,
             name.replace("_", " "),
             *["–" if share is None else f"{share:.0%}" for share in (right, wrong)],
         )
-    terminal.show(made)
+    terminal.show(table)
 
 
-def _show_tuned(path: str, found: Tuned) -> None:
-    terminal.say(
-        f"{found.metric} {found.before:.3f} over {terminal.count(found.questions, 'question')} as it is set."
-    )
-    if not found.changes:
+def _show_tuning(path: str, result: Tuned) -> None:
+    questions = terminal.count(result.questions, "question")
+    terminal.say(f"{result.metric} {result.before:.3f} over {questions} as it is set.")
+    if not result.changes:
         terminal.say("Nothing that was tried is better: keep what is set.")
     else:
         terminal.heading(path, "What was best on all questions.")
         terminal.say("[rag]", indent=2)
-        for key, before, after in found.changes:
+        for key, before, after in result.changes:
             terminal.say((f"-{key} = {_toml(before)}", "red"), indent=2)
             terminal.say((f"+{key} = {_toml(after)}", "green"), indent=2)
     terminal.out.print()
-    if found.questions < 2 * FOLDS:
+    if result.questions < 2 * FOLDS:
         terminal.say(
             (
                 f"With fewer than {2 * FOLDS} questions nothing can be checked; this promises nothing.",
                 "yellow",
             )
         )
-    elif found.changes:
-        gain = found.gain
-        sure = "" if gain.low > 0 else " It may be nothing: keep what is set, or judge more questions."
+    elif result.changes:
+        gain = result.gain
+        doubt = "" if gain.low > 0 else " It may be nothing: keep what is set, or judge more questions."
         interval = f"95 % interval {gain.low:+.3f} to {gain.high:+.3f}"
         terminal.say(
-            f"Expected gain {gain.mean:+.3f}, {interval}, on questions that took no part in the choice.{sure}"
+            f"Expected gain {gain.mean:+.3f}, {interval}, on questions that took no part in the choice."
+            f"{doubt}"
         )
-    if found.minimum > 0:
+    if result.minimum > 0:
         terminal.say(
-            f"99 % of the relevant documents found reach a normalised score of {found.minimum:g}:"
+            f"99 % of the relevant documents found reach a normalised score of {result.minimum:g}:"
             " [stages.floor] minimum."
         )
 

@@ -25,33 +25,39 @@ from contextrouter.ingest.jobs import OnProgress
 from contextrouter.router import ContextRouter
 from contextrouter.serialization import plain
 
-SHOWN = 20
-"""Documents of each kind that a dry run names."""
+MOST_LISTED = 20
+"""Documents of each kind of change that a dry run names."""
 Names = Annotated[
     list[str] | None, typer.Argument(metavar="[NAME]...", help="Jobs to run; none: all.", show_default=False)
 ]
 
 Rebuild = Annotated[
-    bool, typer.Option("--rebuild", help="Do unchanged documents again; needed after a change of embedder.")
+    bool,
+    typer.Option("--rebuild", help="Process unchanged documents, too; needed after a change of embedder."),
 ]
 Forget = Annotated[
     list[str] | None,
     typer.Option(
         "--forget",
         metavar="NAME",
-        help="Run no job; remove what a job of this name left in stores. May be repeated.",
+        help="Run no job; remove the documents of a former job of this name. May be repeated.",
     ),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done; embed and store nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="List the changes; embed and store nothing.")]
 
 
 Watch = Annotated[
-    bool, typer.Option("--watch", help="Go on: run jobs again when their source changes, until Ctrl-C.")
+    bool,
+    typer.Option("--watch", help="Keep running: run jobs again when their source changes, until Ctrl-C."),
 ]
-Every = Annotated[float, typer.Option("--every", metavar="SECONDS", min=0.1, help="How often --watch looks.")]
+Every = Annotated[
+    float, typer.Option("--every", metavar="SECONDS", min=0.1, help="How often --watch checks.")
+]
 Wait = Annotated[
     float,
-    typer.Option("--wait", metavar="SECONDS", min=0.0, help="How long another run may be filling the store."),
+    typer.Option(
+        "--wait", metavar="SECONDS", min=0.0, help="How long to wait while another run fills the store."
+    ),
 ]
 
 
@@ -68,7 +74,7 @@ async def ingest(
     as_json: options.AsJson = False,
 ) -> int:
     """Bring stores in line with their sources: the ingestion jobs of the settings. Only what changed is
-    done.
+    processed.
     """
     if origins and (names or rebuild or watching):
         raise SettingsError("--forget runs no job; leave out the names of jobs, --rebuild and --watch.")
@@ -76,9 +82,8 @@ async def ingest(
         raise SettingsError("--watch stores what changes; leave out --rebuild and --dry-run.")
     async with options.opened(settings) as router:
         if origins:
-            show_forgotten(
-                await forget(router, origins, dry_run=dry_run, wait=wait), dry_run=dry_run, as_json=as_json
-            )
+            removed = await forget(router, origins, dry_run=dry_run, wait=wait)
+            show_removed(removed, dry_run=dry_run, as_json=as_json)
             return OK
         if watching:
             return await keep_up(router, names or (), every=every, wait=wait, as_json=as_json)
@@ -87,23 +92,23 @@ async def ingest(
                 router, names or (), rebuild=rebuild, dry_run=dry_run, wait=wait, progress=progress
             )
         await warn_of_leftovers(router)
-    told(reports, dry_run=dry_run, as_json=as_json)
+    print_reports(reports, dry_run=dry_run, as_json=as_json)
     return INGESTION if any(report.skipped for report in reports.values()) else OK
 
 
 async def keep_up(
     router: ContextRouter, names: Sequence[str], *, every: float, wait: float, as_json: bool
 ) -> int:
-    """Run jobs whenever their source changes, and report what they did, until the command is interrupted."""
+    """Run jobs whenever their source changes, and print their reports, until the command is interrupted."""
     with suppress(asyncio.CancelledError):  # Ctrl-C is how this ends
         async with aclosing(watch(router, names, every=every, wait=wait)) as changes:
             async for reports in changes:
-                told(reports, dry_run=False, as_json=as_json)
+                print_reports(reports, dry_run=False, as_json=as_json)
     return OK
 
 
-def told(reports: Mapping[str, Report], *, dry_run: bool, as_json: bool) -> None:
-    """Print the reports, for people or for programs."""
+def print_reports(reports: Mapping[str, Report], *, dry_run: bool, as_json: bool) -> None:
+    """Print the reports as tables or as JSON."""
     if as_json:
         terminal.print_json({name: plain(report) for name, report in reports.items()})
     else:
@@ -111,37 +116,34 @@ def told(reports: Mapping[str, Report], *, dry_run: bool, as_json: bool) -> None
 
 
 async def warn_of_leftovers(router: ContextRouter) -> None:
-    """Say, on stderr, what stores hold of jobs that are no more."""
+    """Warn, on stderr, of documents whose job no longer exists."""
     try:
-        left = await leftovers(router)
+        orphans = await leftovers(router)
     except IngestError as error:
         terminal.note(str(error), "warning")
         return
-    for each in left:
-        what = (
-            f"Store {each.store!r} holds {each.documents} documents of {each.origin!r}, which no job keeps up"
-            " to date"
-        )
+    for orphan in orphans:
+        origin = orphan.origin
         terminal.note(
-            f"{what}; remove them with `contextrouter ingest --forget {each.origin}`, or define the job"
-            " again.",
+            f"Store {orphan.store!r} holds {orphan.documents} documents of {origin!r}, which no job keeps up"
+            f" to date; remove them with `contextrouter ingest --forget {origin}`, or define the job again.",
             "warning",
         )
 
 
-def show_forgotten(gone: Sequence[Leftover], *, dry_run: bool, as_json: bool) -> None:
-    """Print what was removed, or would be."""
+def show_removed(removed: Sequence[Leftover], *, dry_run: bool, as_json: bool) -> None:
+    """Print how many documents were removed, or would be."""
     if as_json:
-        terminal.print_json([plain(each) for each in gone])
+        terminal.print_json([plain(group) for group in removed])
         return
-    done = "would be" if dry_run else "were"
-    for each in gone:
-        terminal.say(f"{each.documents} documents of {each.origin!r} {done} removed from {each.store!r}.")
+    verb = "would be" if dry_run else "were"
+    for group in removed:
+        terminal.say(f"{group.documents} documents of {group.origin!r} {verb} removed from {group.store!r}.")
 
 
 @contextmanager
 def bar(*, quiet: bool = False) -> Iterator[OnProgress]:
-    """Yield what shows progress: a line per job on stderr, only when that is a terminal."""
+    """Yield a function that shows progress: a line per job on stderr, if stderr is a terminal."""
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -172,13 +174,13 @@ def bar(*, quiet: bool = False) -> Iterator[OnProgress]:
 
 
 def show(reports: Mapping[str, Report], *, dry_run: bool = False) -> None:
-    """Print a line per job, what they came to, and what was left out."""
+    """Print a line per job, the sums, and the documents that were skipped."""
     numbers = {"added": "added", "changed": "changed", "unchanged": "unchanged", "removed": "deleted"}
     numbers |= {name: name for name in ("chunks", "facts", "tokens")}
-    made = terminal.table("job", *map(terminal.right, numbers))
+    table = terminal.table("job", *map(terminal.right, numbers))
     for name, report in reports.items():
-        terminal.row(made, name, *(f"{getattr(report, number):,}" for number in numbers.values()))
-    terminal.show(made, indent=0)
+        terminal.row(table, name, *(f"{getattr(report, number):,}" for number in numbers.values()))
+    terminal.show(table, indent=0)
     problems = sum(len(report.skipped) for report in reports.values())
     seconds = sum(report.seconds for report in reports.values())
     embedded = terminal.count(sum(report.embedded for report in reports.values()), "text")
@@ -190,15 +192,15 @@ def show(reports: Mapping[str, Report], *, dry_run: bool = False) -> None:
             show_changes(report)
         terminal.say(("Nothing was stored: this was a dry run.", "yellow"))
     for report in reports.values():
-        for what, why in report.skipped:
-            terminal.say((f"{what}: ", "yellow"), why)
+        for id, reason in report.skipped:
+            terminal.say((f"{id}: ", "yellow"), reason)
 
 
 def show_changes(report: Report) -> None:
-    """Print what a dry run found, the first of each kind."""
+    """Print the changes that a dry run found; of each kind only some."""
     for kind in ("added", "changed", "removed"):
-        ids = [id for what, id in report.changes if what == kind]
-        for id in ids[:SHOWN]:
+        ids = [id for change, id in report.changes if change == kind]
+        for id in ids[:MOST_LISTED]:
             terminal.say((f"{kind:<8} ", "dim"), id)
-        if len(ids) > SHOWN:
-            terminal.say((f"{kind:<8} ", "dim"), f"{len(ids) - SHOWN} more; --json lists them all")
+        if len(ids) > MOST_LISTED:
+            terminal.say((f"{kind:<8} ", "dim"), f"{len(ids) - MOST_LISTED} more; --json lists them all")

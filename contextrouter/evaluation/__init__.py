@@ -1,7 +1,7 @@
-"""How good are the answers, and which settings make them better? Measured on questions somebody judged.
+"""Evaluation of retrieval: measure answers on judged questions, compare settings, and tune them.
 
-`judged` reads them, `asking` asks a router, `measures` counts and compares, `runs` keeps, `tuning` tries
-other settings.
+`judgements` reads the questions, `retrieval` asks a router, `measures` computes metrics and compares runs,
+`trec_runs` saves and draws runs, `tuning` tries other settings.
 """
 
 from contextrouter.evaluation.judgements import Judged, read

@@ -1,21 +1,22 @@
-"""Judged questions: which documents answer which question, from a file somebody wrote."""
+"""Relevance judgements (qrels): read from a file which documents answer which question."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from contextrouter.errors import Problem, SettingsError
 from contextrouter.scope import SENSITIVITIES, Scope
 
+T = TypeVar("T")
 _KEYS = ("id", "question", "text", "relevant", "kind", "answerable", "tenant", "compartments", "ceiling")
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
-    """A question and the documents that answer it, each with a grade: what `name_of` calls it."""
+    """A question, and the grade of each document that answers it. `retrieval.name_of` names the documents."""
 
     id: str
     question: str
@@ -26,43 +27,42 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def counts(self) -> bool:
-        """Whether ranking can be judged by it."""
+        """Whether the question can measure a ranking: it has a relevant document."""
         return self.answerable and any(grade > 0 for grade in self.relevant.values())
 
 
 def read(path: str, queries: str = "") -> list[Judged]:
-    """The questions of a file. Raises SettingsError with every line that is wrong, or when there are none.
+    """Return the questions of a file. Raises SettingsError with every wrong line, or without questions.
 
-    A name that ends in `.jsonl` holds lines of {"question", "relevant"}: ids, or ids with grades. Beside them
-    may stand "id", "kind", "answerable", and "tenant", "compartments", "ceiling" of who asks. Any other file
-    is TREC's: question, 0, document, grade (or without the 0), and `queries` has the questions: lines of id,
-    tab, text, or of {"id", "text"}.
+    A `.jsonl` file has lines of {"question", "relevant"}; `relevant` are ids, or ids with grades. Optional:
+    "id", "kind", "answerable", and the caller's "tenant", "compartments" and "ceiling".
+
+    Any other file is in TREC's format: question, 0, document, grade (the 0 is optional). Then the file
+    `queries` has the questions: lines of id, tab, text, or of {"id", "text"}.
     """
-    lines = _lines(path)
+    lines = _read_lines(path)
     if path.endswith(".jsonl"):
         if queries:
             raise SettingsError(f"{path} has its questions in itself; leave the file of queries out.")
-        return _found(
-            _each(path, lines, lambda number, line: _judged(number, msgspec.json.decode(line))), path
-        )
+        return _check_ids(_parse(path, lines, _parse_judgement), path)
     if not queries:
         raise SettingsError(
             f"{path} holds judgements by the id of a question; name the file of queries, or use a .jsonl"
             " file."
         )
     grades: dict[str, dict[str, int]] = {}
-    for question, document, grade in _each(path, lines, _grade):
+    for question, document, grade in _parse(path, lines, _parse_grade):
         if question:
             grades.setdefault(question, {})[document] = grade
-    texts = dict(_each(queries, _lines(queries), _query))
-    if missing := [name for name in grades if name not in texts]:
-        raise SettingsError(f"{queries} has no question {missing[0]!r}, which {path} judges.")
-    return _found(
-        [Judged(id=name, question=texts[name], relevant=found) for name, found in grades.items()], path
+    texts = dict(_parse(queries, _read_lines(queries), _parse_query))
+    if absent := [name for name in grades if name not in texts]:
+        raise SettingsError(f"{queries} has no question {absent[0]!r}, which {path} judges.")
+    return _check_ids(
+        [Judged(id=id, question=texts[id], relevant=relevant) for id, relevant in grades.items()], path
     )
 
 
-def _lines(path: str) -> list[tuple[int, str]]:
+def _read_lines(path: str) -> list[tuple[int, str]]:
     try:
         text = Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -70,30 +70,33 @@ def _lines(path: str) -> list[tuple[int, str]]:
     return [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
 
 
-def _each(path: str, lines: list[tuple[int, str]], read: Any) -> list[Any]:
-    found, problems = [], []
+def _parse(path: str, lines: list[tuple[int, str]], parse_line: Callable[[int, str], T]) -> list[T]:
+    """Return the parsed lines. Raises SettingsError with every line that cannot be parsed."""
+    results: list[T] = []
+    problems: list[Problem] = []
     for number, line in lines:
         try:
-            found.append(read(number, line))
+            results.append(parse_line(number, line))
         except (msgspec.DecodeError, ValueError, TypeError) as error:
             problems.append(Problem(str(error), file=path, line=number))
     if problems:
         raise SettingsError(problems)
-    return found
+    return results
 
 
-def _found(judged: list[Judged], path: str) -> list[Judged]:
+def _check_ids(judged: list[Judged], path: str) -> list[Judged]:
     if not judged:
         raise SettingsError(f"{path} judges no question.")
-    seen: set[str] = set()
-    for each in judged:
-        if each.id in seen:
-            raise SettingsError(f"{path} has the id {each.id!r} twice.")
-        seen.add(each.id)
+    ids: set[str] = set()
+    for question in judged:
+        if question.id in ids:
+            raise SettingsError(f"{path} has the id {question.id!r} twice.")
+        ids.add(question.id)
     return judged
 
 
-def _judged(number: int, row: Any) -> Judged:
+def _parse_judgement(number: int, line: str) -> Judged:
+    row = msgspec.json.decode(line)
     if not isinstance(row, dict):
         raise ValueError("a line is an object with `question` and `relevant`")
     if unknown := set(row) - {*_KEYS}:
@@ -121,17 +124,17 @@ def _judged(number: int, row: Any) -> Judged:
     )
 
 
-def _grade(number: int, line: str) -> tuple[str, str, int]:
+def _parse_grade(number: int, line: str) -> tuple[str, str, int]:
     cells = line.split("\t") if "\t" in line else line.split()
     if len(cells) not in (3, 4):
         raise ValueError("a line is question, 0, document and grade, or question, document and grade")
     question, document, grade = cells[0], cells[-2], cells[-1]
     if number == 1 and not grade.lstrip("-").replace(".", "").isdigit():
-        return "", "", 0  # the head line
+        return "", "", 0  # a header line has no grade
     return question, document, int(float(grade))
 
 
-def _query(number: int, line: str) -> tuple[str, str]:
+def _parse_query(number: int, line: str) -> tuple[str, str]:
     name, _, text = line.partition("\t")
     if line.lstrip().startswith("{"):
         row = msgspec.json.decode(line, type=dict[str, Any])

@@ -1,4 +1,4 @@
-"""From ranked documents to figures, and from two sets of figures to what their difference is worth."""
+"""Retrieval metrics (nDCG, recall, MRR), and the significance of the difference between two runs."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ _SEED = 7
 
 
 class Compared(msgspec.Struct, frozen=True, kw_only=True):
-    """The mean difference over the same questions, its 95 % interval by paired bootstrap, and the chance to
-    see as large a one if the two were alike (paired randomisation test).
+    """The difference of two runs over the same questions.
+
+    `mean` is the mean difference, `low` and `high` its 95 % interval by paired bootstrap. `p` is the
+    probability of such a difference if the runs were equally good (paired randomisation test).
     """
 
     mean: float
@@ -28,7 +30,8 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def measure(answers: Sequence[Asked], metrics: Sequence[str] = METRICS) -> dict[str, dict[str, float]]:
-    """Metric -> id of the question -> value, over questions that rank something; one without an answer has 0.
+    """Return metric -> id of the question -> value, for the questions with a relevant document. A question
+    that finds nothing has 0.
 
     Raises MissingDependency without the extra `eval`, SettingsError for a metric that `ir-measures` does not
     know.
@@ -42,12 +45,12 @@ def measure(answers: Sequence[Asked], metrics: Sequence[str] = METRICS) -> dict[
         try:
             parsed.append(ir_measures.parse_measure(name))
         except (ValueError, NameError, AssertionError, KeyError) as error:
-            known = ", ".join(METRICS)
+            examples = ", ".join(METRICS)
             raise SettingsError(
-                f"Metric {name!r} is none that ir-measures knows ({error}); such as {known}."
+                f"Metric {name!r} is none that ir-measures knows ({error}); such as {examples}."
             ) from None
-    counting = [each for each in answers if each.question.counts]
-    values = {name: {each.question.id: 0.0 for each in counting} for name in metrics}
+    counting = [answer for answer in answers if answer.question.counts]
+    values = {name: {answer.question.id: 0.0 for answer in counting} for name in metrics}
     if not counting:
         return values
     qrels = [
@@ -60,17 +63,16 @@ def measure(answers: Sequence[Asked], metrics: Sequence[str] = METRICS) -> dict[
         for a in counting
         for rank, name in enumerate(a.ranked, 1)
     ]
-    for found in ir_measures.iter_calc(parsed, qrels, run):
-        for name, wanted in zip(metrics, parsed, strict=True):
-            if wanted == found.measure:
-                values[name][found.query_id] = float(found.value)
+    for result in ir_measures.iter_calc(parsed, qrels, run):
+        for name, metric in zip(metrics, parsed, strict=True):
+            if metric == result.measure:
+                values[name][result.query_id] = float(result.value)
     return values
 
 
-def compare(one: Mapping[str, float], other: Mapping[str, float]) -> Compared:
-    """`one` against `other`, over the questions both have."""
-    both = sorted(set(one) & set(other))
-    differences = [one[id] - other[id] for id in both]
+def compare(values: Mapping[str, float], baseline: Mapping[str, float]) -> Compared:
+    """Compare a metric's values with a baseline, over the questions that both have."""
+    differences = [values[id] - baseline[id] for id in sorted(set(values) & set(baseline))]
     if not differences:
         return Compared(mean=0.0, low=0.0, high=0.0, p=1.0)
     chance, mean, count = random.Random(_SEED), fmean(differences), len(differences)  # noqa: S311 - no secret hangs on it
@@ -84,17 +86,17 @@ def compare(one: Mapping[str, float], other: Mapping[str, float]) -> Compared:
 
 
 def abstention(answers: Sequence[Asked], *levels: str) -> tuple[float | None, float | None]:
-    """Of the questions without an answer, and of those with one, the share whose answerability is one of
-    `levels`.
+    """Return the share of answers whose answerability is one of `levels`: of the questions without an answer,
+    and of those with one. None if there is no such question.
     """
     shares: list[float | None] = []
     for answerable in (False, True):
-        found = [each.level in levels for each in answers if each.question.answerable is answerable]
-        shares.append(fmean(found) if found else None)
+        abstained = [answer.level in levels for answer in answers if answer.question.answerable is answerable]
+        shares.append(fmean(abstained) if abstained else None)
     return shares[0], shares[1]
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The value that this share does not exceed."""
+    """Return the value that this share of the values does not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0

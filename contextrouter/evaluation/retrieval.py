@@ -1,35 +1,35 @@
-"""Every judged question put to a router."""
+"""Retrieval for evaluation: ask a router every judged question and note the ranked documents."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from time import perf_counter
 
 import msgspec
 
 from contextrouter.errors import AllSourcesFailed
 from contextrouter.evaluation.judgements import Judged
-from contextrouter.model import Document, Envelope, Request
+from contextrouter.model import Document, Envelope, Request, SourceReport
 from contextrouter.router import ContextRouter
 from contextrouter.settings import CALIBRATED
 
 OVERRIDES = {"general_retrieval_enabled": True, "token_budget": 0, "cache_enabled": False}
-"""What is set otherwise while ranking is judged: the best of all kinds, whole, and every question answered
-anew.
+"""Settings for evaluation: rank documents of all kinds, cut none for tokens, and answer nothing from the
+cache.
 """
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one question: names of documents, best first, each once, and the source of each."""
+    """The answer to one question: the names of the documents, best first, each once, and their sources."""
 
     question: Judged
     ranked: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     seconds: float = 0.0
     level: str = "none"
-    statuses: dict[str, dict[str, int]] = {}  # source -> how its calls ended
-    found: tuple[Envelope, ...] = ()  # everything, what was not selected behind what was
+    statuses: dict[str, dict[str, int]] = {}  # source -> status of its calls -> how many
+    found: tuple[Envelope, ...] = ()  # all envelopes: the selected, then the dropped
 
 
 async def ask(
@@ -39,56 +39,57 @@ async def ask(
     *,
     whole: bool = False,
 ) -> list[Asked]:
-    """Ask one question after the other. Documents are named as the judgements name them: see `name_of`.
+    """Ask one question after the other. Documents have the names of the judgements: see `name_of`.
 
-    A question whose every source failed found nothing. `whole` keeps the envelopes as well, for `tune`.
+    If all sources of a question fail, its answer is empty. `whole` keeps the envelopes as well, for `tune`.
     """
-    named = frozenset(name for each in judged for name in each.relevant)
+    names = frozenset(name for question in judged for name in question.relevant)
     answers = []
-    for number, each in enumerate(judged, 1):
-        started = perf_counter()
-        try:
-            context = await router.route(Request(question=each.question, scope=each.scope))
-            took = perf_counter() - started
-            envelopes, reports, level = context.envelopes, context.coverage, context.answerability.level
-            found = (*envelopes, *context.trace.dropped)
-        except AllSourcesFailed as error:
-            took, envelopes, reports, level, found = (
-                perf_counter() - started,
-                (),
-                tuple(error.reports),
-                "none",
-                (),
-            )
-        best: dict[str, str] = {}
-        for envelope in envelopes:
-            best.setdefault(name_of(envelope.document, named), source_of(envelope))
-        statuses: dict[str, Counter[str]] = {}
-        for report in reports:
-            statuses.setdefault(report.source, Counter())[report.status] += 1
-        made = Asked(
-            question=each,
-            ranked=tuple(best),
-            sources=tuple(best.values()),
-            seconds=took,
-            level=level,
-            found=tuple(found) if whole else (),
-            statuses={name: dict(counts) for name, counts in statuses.items()},
-        )
-        answers.append(made)
+    for number, question in enumerate(judged, 1):
+        answers.append(await _ask_one(router, question, names, whole=whole))
         progress(number)
     return answers
 
 
-def name_of(document: Document, named: Set[str]) -> str:
-    """What the judgements call a document: its id, what it was cut from, with or without the job's name, its
-    URL or title.
+async def _ask_one(router: ContextRouter, question: Judged, names: Set[str], *, whole: bool) -> Asked:
+    start = perf_counter()
+    try:
+        context = await router.route(Request(question=question.question, scope=question.scope))
+    except AllSourcesFailed as error:
+        return Asked(
+            question=question, seconds=perf_counter() - start, statuses=_count_statuses(error.reports)
+        )
+    seconds = perf_counter() - start
+    sources: dict[str, str] = {}
+    for envelope in context.envelopes:
+        sources.setdefault(name_of(envelope.document, names), source_of(envelope))
+    return Asked(
+        question=question,
+        ranked=tuple(sources),
+        sources=tuple(sources.values()),
+        seconds=seconds,
+        level=context.answerability.level,
+        found=(*context.envelopes, *context.trace.dropped) if whole else (),
+        statuses=_count_statuses(context.coverage),
+    )
+
+
+def _count_statuses(reports: Iterable[SourceReport]) -> dict[str, dict[str, int]]:
+    statuses: dict[str, Counter[str]] = {}
+    for report in reports:
+        statuses.setdefault(report.source, Counter())[report.status] += 1
+    return {name: dict(counts) for name, counts in statuses.items()}
+
+
+def name_of(document: Document, names: Set[str]) -> str:
+    """Return which of the `names` in the judgements stands for a document: its id, URL or title, or its
+    parent's id with or without the job's name. Without any of them, return its id.
     """
-    whole = document.parent or document.id
-    names = (document.id, document.parent, whole.partition(":")[2], document.url, document.title)
-    return next((name for name in names if name and name in named), document.id or document.url)
+    parent = document.parent or document.id
+    candidates = (document.id, document.parent, parent.partition(":")[2], document.url, document.title)
+    return next((name for name in candidates if name and name in names), document.id or document.url)
 
 
 def source_of(envelope: Envelope) -> str:
-    """The source that ranked a document best."""
+    """Return the source that ranked a document best."""
     return next((seal.source for seal in envelope.provenance if seal.source != CALIBRATED), "")

@@ -1,4 +1,4 @@
-"""A run kept in TREC's format, and a picture of several."""
+"""Save a run in TREC's format, and draw the metrics of several runs as a bar chart."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from contextrouter.evaluation.retrieval import Asked
 
 
 def save(path: Path, answers: Sequence[Asked], tag: str) -> None:
-    """Write question, Q0, document, rank, score and tag, a line each; spaces in names become underscores."""
+    """Write one line per document: question, Q0, document, rank, score, tag. Spaces in names become `_`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = [
-        f"{_word(each.question.id)} Q0 {_word(name)} {rank} {1.0 / rank:.6f} {_word(tag)}"
-        for each in answers
-        for rank, name in enumerate(each.ranked, 1)
+        f"{_word(answer.question.id)} Q0 {_word(name)} {rank} {1.0 / rank:.6f} {_word(tag)}"
+        for answer in answers
+        for rank, name in enumerate(answer.ranked, 1)
     ]
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
@@ -25,7 +25,7 @@ def _word(text: str) -> str:
 
 
 def picture(path: Path, means: Mapping[str, Mapping[str, float]]) -> None:
-    """Draw the means by name and metric as bars, into a file of the kind its name says (PNG, SVG, PDF).
+    """Draw the means by name and metric as bars, into a file whose suffix names its format (PNG, SVG, PDF).
 
     Raises MissingDependency without the extra `plot`.
     """
@@ -34,14 +34,14 @@ def picture(path: Path, means: Mapping[str, Mapping[str, float]]) -> None:
         from matplotlib.figure import Figure
     except ImportError:
         raise MissingDependency("matplotlib", "plot", what="A picture") from None
-    metrics = list(dict.fromkeys(metric for found in means.values() for metric in found))
+    metrics = list(dict.fromkeys(metric for values in means.values() for metric in values))
     figure = Figure(figsize=(1.6 + 1.4 * len(metrics), 3.6), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     width = 0.8 / max(1, len(means))
-    for number, (name, found) in enumerate(means.items()):
-        places = [at - 0.4 + width * (number + 0.5) for at in range(len(metrics))]
-        bars = axes.bar(places, [found.get(metric, 0.0) for metric in metrics], width * 0.95, label=name)
+    for number, (name, values) in enumerate(means.items()):
+        positions = [index - 0.4 + width * (number + 0.5) for index in range(len(metrics))]
+        bars = axes.bar(positions, [values.get(metric, 0.0) for metric in metrics], width * 0.95, label=name)
         axes.bar_label(bars, fmt="%.3f", fontsize=7)
     axes.set_xticks(range(len(metrics)), metrics)
     axes.set_ylim(0, 1.08)

@@ -1,6 +1,4 @@
-"""Which settings of the fusion would rank better? Tried on what a router found once, and checked on questions
-kept apart.
-"""
+"""Tuning of the fusion: try other weights and k on saved answers, and cross-validate the choice."""
 
 from __future__ import annotations
 
@@ -25,18 +23,16 @@ GRID: Mapping[str, tuple[float, ...]] = {
     "derived_query_weight": (0.0, 0.01, 0.1, 1.0),
     "calibrate_weight": (0.0, 3.0, 10.0, 30.0),
 }
-LEAST = 0.002
-"""A smaller gain on the questions that chose it is not worth another value."""
-KEPT = 0.99
-"""Share of the relevant documents found that a cut-off keeps."""
+SMALLEST_GAIN = 0.002
+"""A value with a smaller gain on the training questions is not chosen."""
+RECALL = 0.99
+"""The share of the found relevant documents that a cut-off must keep."""
 
 
 class Tuned(msgspec.Struct, frozen=True, kw_only=True):
-    """What tuning came to: `changes` of `[rag]` as (key, before, after), and their gain on questions that did
-    not choose them.
+    """The result of tuning: `changes` of `[rag]` as (key, before, after), and their `gain` on test questions.
 
-    `minimum` is the largest normalised score below which no more than a hundredth of the relevant documents
-    found stands.
+    `minimum` is a cut-off of the normalised score: at most 1 % of the found relevant documents have less.
     """
 
     metric: str
@@ -48,29 +44,27 @@ class Tuned(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """A question with all that was found, sealed with the lists that found it."""
+    """A question with all envelopes that the sources found."""
 
     answer: Asked
-    named: frozenset[str]
+    names: frozenset[str]  # of documents in the judgements
 
-    def again(self, rag: Rag, profiles: Mapping[str, Mapping[str, float]], sources: Sequence[str]) -> Asked:
-        """The question as other settings would have answered it, before stages."""
-        ranked = dict.fromkeys(name_of(e.document, self.named) for e in self.fused(rag, profiles, sources))
+    def rank(self, rag: Rag, profiles: Mapping[str, Mapping[str, float]], sources: Sequence[str]) -> Asked:
+        """Return the answer that other settings would give, before stages."""
+        ranked = dict.fromkeys(name_of(e.document, self.names) for e in self.fuse(rag, profiles, sources))
         return msgspec.structs.replace(self.answer, ranked=tuple(ranked), sources=())
 
-    def fused(
+    def fuse(
         self, rag: Rag, profiles: Mapping[str, Mapping[str, float]], sources: Sequence[str]
     ) -> list[Envelope]:
-        """What it found, fused anew, without what counts for nothing."""
-        found = [_weighed(envelope, rag.calibrate_weight) for envelope in self.answer.found]
-        fused = fuse(
-            found, rag, profiles=profiles, sources=sources, question=self.answer.question.question.strip()
-        )
-        return [envelope for envelope in fused if envelope.dropped is None]
+        """Return the envelopes, fused with other settings, without those that the fusion drops."""
+        envelopes = [_set_calibrated_weight(envelope, rag.calibrate_weight) for envelope in self.answer.found]
+        question = self.answer.question.question.strip()
+        ranking = fuse(envelopes, rag, profiles=profiles, sources=sources, question=question)
+        return [envelope for envelope in ranking if envelope.dropped is None]
 
 
-def _weighed(envelope: Envelope, weight: float) -> Envelope:
-    """The same with another weight of the calibrated lists."""
+def _set_calibrated_weight(envelope: Envelope, weight: float) -> Envelope:
     seals = envelope.provenance
     if all(seal.source != CALIBRATED or seal.weight == weight for seal in seals):
         return envelope
@@ -88,50 +82,54 @@ def tune(
     """Try weights and k on the answers of `router`, one key at a time, and check the choice by
     cross-validation.
 
-    The answers are those of `ask`, of a router whose settings keep everything that was found. Raises what
-    `measure` raises.
+    `answers` come from `ask` with `whole`, and from settings that drop nothing. Raises what `measure` raises.
     """
-    named = frozenset(name for each in answers for name in each.question.relevant)
-    cases = [Case(answer=bare(each), named=named) for each in answers if each.question.counts]
+    names = frozenset(name for answer in answers for name in answer.question.relevant)
+    cases = [
+        Case(answer=undo_later_steps(answer), names=names) for answer in answers if answer.question.counts
+    ]
     trial = Trial(router, cases, metric)
     order = list(range(len(cases)))
     random.Random(FOLDS).shuffle(order)  # noqa: S311 - no secret hangs on it
-    folds = [order[at::FOLDS] for at in range(FOLDS)] if len(cases) >= 2 * FOLDS else []
-    held: dict[str, float] = {}
+    folds = [order[start::FOLDS] for start in range(FOLDS)] if len(cases) >= 2 * FOLDS else []
+    tested: dict[str, float] = {}
     for number, fold in enumerate(folds, 1):
-        chosen = trial.best([at for at in order if at not in fold])
-        held |= trial.values(chosen, fold)
+        chosen = trial.best([index for index in order if index not in fold])
+        tested |= trial.values(chosen, fold)
         progress(number)
     base = trial.values(trial.base, order)
     best = trial.best(order)
     progress(len(folds) + 1)
     changes = [(key, getattr(trial.base, key), getattr(best, key)) for key in trial.keys]
-    weighed = {
+    weights = {
         leg: weight
         for leg, weight in best.leg_weights.items()
-        if leg in trial.given or weight != trial.legs[leg]
+        if leg in trial.set_weights or weight != trial.legs[leg]
     }
-    if weighed != trial.given:
-        changes.append(("leg_weights", trial.given, weighed))
+    if weights != trial.set_weights:
+        changes.append(("leg_weights", trial.set_weights, weights))
     return Tuned(
         metric=metric,
         questions=len(cases),
         before=sum(base.values()) / len(base) if base else 0.0,
-        gain=compare(held, {id: base[id] for id in held}),
+        gain=compare(tested, {id: base[id] for id in tested}),
         changes=tuple(change for change in changes if change[1] != change[2]),
         minimum=trial.minimum(best, order),
     )
 
 
-def bare(answer: Asked) -> Asked:
-    """Without what later steps did: only documents that sources found, alive again."""
-    found = [envelope.replace(dropped=None, signals={}) for envelope in answer.found if envelope.provenance]
-    found = [envelope for envelope in found if all(seal.leg != "stage" for seal in envelope.provenance)]
-    return msgspec.structs.replace(answer, found=tuple({id(e.provenance): e for e in found}.values()))
+def undo_later_steps(answer: Asked) -> Asked:
+    """Return the answer as it was before the fusion: all documents of the sources, none of the stages."""
+    envelopes = [
+        envelope.replace(dropped=None, signals={})
+        for envelope in answer.found
+        if envelope.provenance and all(seal.leg != "stage" for seal in envelope.provenance)
+    ]
+    return msgspec.structs.replace(answer, found=tuple({id(e.provenance): e for e in envelopes}.values()))
 
 
 class Trial:
-    """Cases of one router, and what other settings would make of them."""
+    """The cases of one router, and their metric with other settings."""
 
     def __init__(self, router: ContextRouter, cases: Sequence[Case], metric: str) -> None:
         self.cases, self.metric = cases, metric
@@ -147,11 +145,11 @@ class Trial:
         )
         rag = router.settings.rag
         legs = sorted({seal.leg for seal in seals})
-        self.given = dict(rag.leg_weights)
-        some = {seal.leg: seal.source for seal in seals}
+        self.set_weights = dict(rag.leg_weights)
+        source = {seal.leg: seal.source for seal in seals}  # one source of each leg
         self.legs = {
-            leg: leg_weight(some[leg], leg, rag, self.profiles.get(some[leg], {})) for leg in legs
-        } | self.given
+            leg: leg_weight(source[leg], leg, rag, self.profiles.get(source[leg], {})) for leg in legs
+        } | self.set_weights
         self.base = msgspec.structs.replace(rag, leg_weights=self.legs)
         several = len({seal.query for seal in seals}) > 1
         used = {
@@ -161,62 +159,63 @@ class Trial:
         }
         self.keys = [key for key, needed in used.items() if needed]
         self.tuned_legs = legs[1:] if "text" not in legs else [leg for leg in legs if leg != "text"]
-        self.known: dict[bytes, dict[str, float]] = {}
+        self._measured: dict[bytes, dict[str, float]] = {}
 
-    def values(self, rag: Rag, places: Sequence[int]) -> dict[str, float]:
-        """The metric of each question; everything is measured once and kept."""
+    def values(self, rag: Rag, indexes: Sequence[int]) -> dict[str, float]:
+        """Return question id -> metric. Each combination of settings is measured once."""
         key = msgspec.json.encode(
             (rag.rrf_k, rag.derived_query_weight, rag.calibrate_weight, sorted(rag.leg_weights.items()))
         )
-        if key not in self.known:
-            answers = [case.again(rag, self.profiles, self.sources) for case in self.cases]
-            self.known[key] = measure(answers, [self.metric])[self.metric]
-        found = self.known[key]
-        return {id: found[id] for id in [self.cases[at].answer.question.id for at in places]}
+        if key not in self._measured:
+            answers = [case.rank(rag, self.profiles, self.sources) for case in self.cases]
+            self._measured[key] = measure(answers, [self.metric])[self.metric]
+        values = self._measured[key]
+        return {id: values[id] for id in [self.cases[index].answer.question.id for index in indexes]}
 
-    def best(self, places: Sequence[int]) -> Rag:
-        """The best settings for these questions, one key at a time; of equal ones those that are set."""
-        best, score = self.base, self._mean(self.base, places)
+    def best(self, indexes: Sequence[int]) -> Rag:
+        """Return the best settings for these questions, one key at a time. If two are equal, the present one
+        wins.
+        """
+        best, score = self.base, self._mean(self.base, indexes)
         for _ in range(ROUNDS):
             before = best
-            for made in self._alternatives:
-                for rag in made(best):
-                    found = self._mean(rag, places)
-                    if found > score + LEAST:
-                        best, score = rag, found
+            for vary in self._variations:
+                for rag in vary(best):
+                    mean = self._mean(rag, indexes)
+                    if mean > score + SMALLEST_GAIN:
+                        best, score = rag, mean
             if best is before:
                 break
         return best
 
     @property
-    def _alternatives(self) -> list[Callable[[Rag], list[Rag]]]:
-        def of_key(key: str) -> Callable[[Rag], list[Rag]]:
+    def _variations(self) -> list[Callable[[Rag], list[Rag]]]:
+        def vary_key(key: str) -> Callable[[Rag], list[Rag]]:
             return lambda rag: [msgspec.structs.replace(rag, **{key: value}) for value in GRID[key]]
 
-        def of_leg(leg: str) -> Callable[[Rag], list[Rag]]:
+        def vary_leg(leg: str) -> Callable[[Rag], list[Rag]]:
             return lambda rag: [
                 msgspec.structs.replace(rag, leg_weights={**rag.leg_weights, leg: weight})
                 for weight in WEIGHTS
             ]
 
-        return [*map(of_leg, self.tuned_legs), *map(of_key, self.keys)]
+        return [*map(vary_leg, self.tuned_legs), *map(vary_key, self.keys)]
 
-    def _mean(self, rag: Rag, places: Sequence[int]) -> float:
-        values = self.values(rag, places)
+    def _mean(self, rag: Rag, indexes: Sequence[int]) -> float:
+        values = self.values(rag, indexes)
         return sum(values.values()) / len(values) if values else 0.0
 
-    def minimum(self, rag: Rag, places: Sequence[int]) -> float:
-        """The largest cut-off of the normalised score, in hundredths, that keeps the relevant documents
-        found.
+    def minimum(self, rag: Rag, indexes: Sequence[int]) -> float:
+        """Return the largest cut-off of the normalised score, in hundredths, that keeps the relevant
+        documents.
         """
         scores: list[float] = []
-        for case in [self.cases[at] for at in places]:
+        for case in [self.cases[index] for index in indexes]:
             relevant = {name for name, grade in case.answer.question.relevant.items() if grade > 0}
-            fused = case.fused(rag, self.profiles, self.sources)
             scores += [
                 envelope.normalized
-                for envelope in fused
-                if name_of(envelope.document, case.named) in relevant
+                for envelope in case.fuse(rag, self.profiles, self.sources)
+                if name_of(envelope.document, case.names) in relevant
             ]
         scores.sort()
-        return int(scores[int((1 - KEPT) * len(scores))] * 100) / 100 if scores else 0.0
+        return int(scores[int((1 - RECALL) * len(scores))] * 100) / 100 if scores else 0.0

@@ -1,4 +1,4 @@
-"""Fills a store from a source: crawl, transform, embed, upsert; again only what changed."""
+"""Ingestion fills a store from a source: crawl, transform, embed, upsert. It repeats only what changed."""
 
 from contextrouter.ingest.document_versions import SupportsVersions
 from contextrouter.ingest.job import ingest

@@ -1,4 +1,4 @@
-"""Documents in work: so many at once, and no more of them than memory is meant for."""
+"""The queue between the reader of a source and the storer, and the memory limit for documents in work."""
 
 from __future__ import annotations
 
@@ -6,66 +6,80 @@ import asyncio
 from collections.abc import Sequence
 
 from contextrouter.contracts import Entry, Transform
+from contextrouter.ingest.changes import Change
 from contextrouter.ingest.preparation import prepare
-from contextrouter.model import Document
 from contextrouter.text import tokens
 
 AHEAD = 4
-"""How many documents are cut and enriched at once, while others are embedded and stored."""
-ROOM = 8_000_000
-"""Characters of documents that are in work at once; a longer document is in work alone."""
-_QUICK = 20_000  # characters whose tokens are counted faster than a thread is woken
+"""How many documents are chunked and enriched at once, while others are embedded and stored."""
+MOST_CHARACTERS = 8_000_000
+"""Characters of the documents that are in work at once. A longer document is in work alone."""
+_QUICK = 20_000  # the tokens of so many characters are counted faster than a thread starts
 
 
-class Prepared:
-    """What became of one document: an entry, or why there is none."""
+class PreparedDocument:
+    """The result of the transforms for one document: an entry, or the reason why there is none."""
 
-    __slots__ = ("document", "entry", "failure", "known", "problems", "tokens")
+    __slots__ = ("change", "entry", "failure", "problems", "tokens")
 
-    def __init__(self, document: Document, known: bool) -> None:
-        self.document, self.known = document, known
+    def __init__(self, change: Change) -> None:
+        self.change = change
         self.entry: Entry | None = None
         self.problems: list[str] = []
         self.failure = ""
         self.tokens = 0
 
-    async def by(self, transforms: Sequence[Transform], mark: str) -> Prepared:
-        """Cut and enrich the document. Its failure must not end the run: it is kept as `failure`."""
-        try:
-            self.entry, self.problems = await prepare(self.document, transforms, mark)
-            self.tokens = await _count(self.entry)
-        except Exception as error:
-            self.failure = f"{type(error).__name__}: {error}"
-        return self
+
+class Flush:
+    """Message of the reader: store the documents that are ready, because the next one needs their memory."""
 
 
-async def _count(entry: Entry) -> int:
-    """The tokens of an entry's chunks."""
+class End:
+    """Message of the reader: no more documents come. Store those that are ready and stop."""
+
+
+Message = asyncio.Task[PreparedDocument] | Flush | End
+"""The reader sends a document that a task prepares, or one of two orders."""
+DocumentQueue = asyncio.Queue[Message]
+
+
+async def prepare_document(change: Change, transforms: Sequence[Transform]) -> PreparedDocument:
+    """Chunk and enrich one document. If this fails, the result has the `failure` and no entry."""
+    result = PreparedDocument(change)
+    try:
+        result.entry, result.problems = await prepare(change.document, transforms, change.fingerprint)
+        result.tokens = await _count_tokens(result.entry)
+    except Exception as error:  # the run goes on; the document is skipped, its stored version stays
+        result.failure = f"{type(error).__name__}: {error}"
+    return result
+
+
+async def _count_tokens(entry: Entry) -> int:
     texts = [chunk.content for chunk in entry.chunks]
     if sum(map(len, texts)) <= _QUICK:
         return sum(map(tokens.count, texts))
     return await asyncio.to_thread(lambda: sum(map(tokens.count, texts)))
 
 
-class Room:
-    """Characters that are free for documents. One task takes, others give back."""
+class CharacterBudget:
+    """The characters of documents that may be in work at once. One task acquires, others release them."""
 
-    def __init__(self, size: int = ROOM) -> None:
+    def __init__(self, size: int = MOST_CHARACTERS) -> None:
         self.size, self.used = size, 0
-        self._freed = asyncio.Event()
+        self._released = asyncio.Event()
 
     def fits(self, length: int) -> bool:
-        """Whether a document of this length can come into work now."""
+        """Return whether a document of this length can start now. Without others in work any can."""
         return not self.used or self.used + length <= self.size
 
-    async def take(self, length: int) -> None:
-        """Wait until it can, and count it."""
+    async def acquire(self, length: int) -> None:
+        """Wait until a document of this length can start, and count it."""
         while not self.fits(length):
-            self._freed.clear()
-            await self._freed.wait()
+            self._released.clear()
+            await self._released.wait()
         self.used += length
 
-    def give(self, length: int) -> None:
-        """It is out of work."""
+    def release(self, length: int) -> None:
+        """Count a document of this length no more."""
         self.used -= length
-        self._freed.set()
+        self._released.set()

@@ -1,8 +1,8 @@
-"""Documents that need not be parsed: the source knows them by a version, and the store has what was made of
-it.
+"""Incremental ingestion without parsing: a source names the version of each document, and the store knows the
+version it was made from.
 
-A document is stored with `FINGERPRINT.MAKER.VERSION`: what it says, what it was labelled and cut with, and
-its source's version.
+The store keeps `FINGERPRINT.RECIPE.VERSION` with each document: a digest of its content and labels, a digest
+of how it is labelled, chunked and embedded, and the source's version.
 """
 
 from __future__ import annotations
@@ -15,72 +15,68 @@ from contextrouter.contracts import SupportsCrawl
 from contextrouter.model import Document
 
 Listed = tuple[str, str, Document | None]
-"""Id, version, and the document; None in its place where it is known by that version. "": without a
-version.
-"""
+"""Id, version ("": none), and the document; None if the store already has this version."""
 
 
 @runtime_checkable
 class SupportsVersions(Protocol):
-    """A source that can tell, without parsing a document, that it is what it was."""
+    """A source that can tell, without parsing a document, that the document did not change."""
 
     def crawl_since(self, known: Mapping[str, str]) -> AsyncIterator[Listed]:
-        """Yield every document as `crawl` does, with its version; None for one whose version is that in
-        `known`.
+        """Yield every document as `crawl` does, with its version. Yield None instead of a document whose
+        version is the one in `known`.
 
-        A version is a word without dots. Documents that something was wrong with come with the version "":
-        they are read, and reported, each time.
+        A version is a word without dots. A document with a problem has the version "": it is read, and its
+        problem reported, each time.
         """
         ...
 
 
-def maker(made_by: str, labels: Mapping[str, str]) -> str:
-    """A digest of how documents are cut and labelled, for comparing."""
-    return sha256(repr((made_by, sorted(labels.items()))).encode()).hexdigest()[:16]
+def recipe_digest(configuration: str, labels: Mapping[str, str]) -> str:
+    """Return a digest of how documents are chunked, embedded and labelled."""
+    return sha256(repr((configuration, sorted(labels.items()))).encode()).hexdigest()[:16]
 
 
-def marked(fingerprint: str, maker: str, version: str) -> str:
-    """The fingerprint that a document is stored with."""
-    return f"{fingerprint}.{maker}.{version}" if version else fingerprint
+def format_fingerprint(content: str, recipe: str, version: str) -> str:
+    """Return the fingerprint that a document is stored with."""
+    return f"{content}.{recipe}.{version}" if version else content
 
 
-def said(stored: str) -> str:
-    """Of a stored fingerprint what stands for the document's text and for how it was cut."""
+def content_fingerprint(stored: str) -> str:
+    """Return the part of a stored fingerprint that stands for the content and how it is processed."""
     return stored.partition(".")[0]
 
 
-def versions(
-    stored: Mapping[str | None, Mapping[str, str]], origin: str, maker: str
+def read_versions(
+    stored: Mapping[str | None, Mapping[str, str]], origin: str, recipe: str
 ) -> tuple[dict[str, str], dict[str, str | None]]:
-    """Id -> version, and id -> tenant, of an origin's documents that were made the same way; none that two
-    tenants have.
+    """Return id -> version, and id -> tenant, of the stored documents of an origin that have this recipe.
+
+    A document that two tenants have is left out: its version does not tell whose it is.
     """
-    known: dict[str, str] = {}
-    owner: dict[str, str | None] = {}
-    twice: set[str] = set()
-    for tenant, marks in stored.items():
-        for id, mark in marks.items():
-            begin, _, own = id.partition(":")
-            parts = mark.split(".")
-            if begin == origin and len(parts) == 3 and parts[1] == maker:
-                twice |= {own} & owner.keys()
-                known[own], owner[own] = parts[2], tenant
-    return {id: version for id, version in known.items() if id not in twice}, owner
+    versions: dict[str, str] = {}
+    tenants: dict[str, str | None] = {}
+    duplicates: set[str] = set()
+    for tenant, fingerprints in stored.items():
+        for stored_id, fingerprint in fingerprints.items():
+            prefix, _, id = stored_id.partition(":")
+            parts = fingerprint.split(".")
+            if prefix == origin and len(parts) == 3 and parts[1] == recipe:
+                duplicates |= {id} & tenants.keys()
+                versions[id], tenants[id] = parts[2], tenant
+    return {id: version for id, version in versions.items() if id not in duplicates}, tenants
 
 
-async def listed(
-    source: SupportsCrawl, known: Mapping[str, str], *, every: bool
-) -> AsyncGenerator[Listed, None]:
-    """Every document of a source; with `every` all of them whole. Closing it closes the source's own
-    generator.
+async def list_documents(source: SupportsCrawl, versions: Mapping[str, str]) -> AsyncGenerator[Listed, None]:
+    """Yield every document of a source, without content where its version is the one in `versions`.
+
+    Closing this generator closes the source's own.
     """
     crawl: AsyncIterator[Listed] | AsyncIterator[Document]
-    crawl = (
-        source.crawl_since({} if every else known) if isinstance(source, SupportsVersions) else source.crawl()
-    )
+    crawl = source.crawl_since(versions) if isinstance(source, SupportsVersions) else source.crawl()
     try:
-        async for each in crawl:
-            yield (each.id, "", each) if isinstance(each, Document) else each
+        async for item in crawl:
+            yield (item.id, "", item) if isinstance(item, Document) else item
     finally:
         if isinstance(crawl, AsyncGenerator):
             await crawl.aclose()

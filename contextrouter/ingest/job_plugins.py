@@ -1,4 +1,4 @@
-"""From the names in an ingestion job to plugins that are open."""
+"""Open the plugins that an ingestion job names: source, store, transforms and embedder."""
 
 from __future__ import annotations
 
@@ -9,22 +9,21 @@ from typing import Any, cast
 
 from contextrouter.contracts import Embedder, Plugin, SupportsCrawl, SupportsUpsert, Transform
 from contextrouter.errors import ContextRouterError, IngestError, SettingsError
+from contextrouter.ingest.job_options import JobPlugins
 from contextrouter.router import ContextRouter
 from contextrouter.settings import Instance, Job
 
-Parts = tuple[SupportsCrawl, SupportsUpsert, list[Transform], Embedder | None]
-
 
 class Wiring:
-    """From the names in a job to plugins that are open; what is opened here is closed with `stack`."""
+    """The open plugins of a router, and those opened here for jobs. `stack` closes the latter."""
 
     def __init__(self, router: ContextRouter, stack: AsyncExitStack) -> None:
         self.router, self.stack = router, stack
         self.settings, self.instances = router.settings, router.instances
-        self.own: dict[tuple[str, str], Plugin] = {}
+        self.opened: dict[tuple[str, str], Plugin] = {}
 
-    async def parts(self, name: str, job: Job) -> Parts:
-        """Everything a job works with. Raises SettingsError for what does not fit."""
+    async def plugins(self, name: str, job: Job) -> JobPlugins:
+        """Return the plugins of a job. Raises SettingsError if one of them does not fit."""
         source = await self.source(name, job)
         if not isinstance(source, SupportsCrawl):
             raise SettingsError(
@@ -38,12 +37,13 @@ class Wiring:
             )
         embedder = await self._embedder(store.embedder) if store.embedder else None
         transforms = [
-            cast(Transform, await self.plugin(self.settings.transforms[each])) for each in job.transforms
+            cast(Transform, await self.plugin(self.settings.transforms[transform]))
+            for transform in job.transforms
         ]
-        return source, store, transforms, embedder
+        return JobPlugins(source, store, transforms, embedder)
 
     async def source(self, name: str, job: Job) -> Plugin:
-        """What a job reads: a connector or provider by name, else a path, as `files` reads it."""
+        """Return the source of a job: a connector or provider of this name, else `files` for this path."""
         for kind in ("connector", "provider"):
             instance = self.settings.instances(kind).get(job.source)
             if instance is not None:
@@ -56,10 +56,10 @@ class Wiring:
         folder = Path(self.settings.path).parent if self.settings.path else Path()
         path = folder / Path(job.source).expanduser()
         if not path.exists():
-            known = ", ".join(self.settings.connectors) or "none"
+            connectors = ", ".join(self.settings.connectors) or "none"
             raise SettingsError(
-                f"ingest.{name}.from: {job.source!r} is neither a connector ({known}) nor a path that exists"
-                f" ({str(path)!r})."
+                f"ingest.{name}.from: {job.source!r} is neither a connector ({connectors}) nor a path"
+                f" that exists ({str(path)!r})."
             )
         return str(path)
 
@@ -69,28 +69,26 @@ class Wiring:
             return self.instances.embedders[name]
         instance = self.settings.embedders.get(name)
         if instance is None and name != "default":
-            known = ", ".join(self.settings.embedders) or "none"
-            raise SettingsError(f"Embedder {name!r} is not defined. Defined embedders: {known}.")
+            defined = ", ".join(self.settings.embedders) or "none"
+            raise SettingsError(f"Embedder {name!r} is not defined. Defined embedders: {defined}.")
         return cast(Embedder, await self.plugin(instance or _instance("embedder", name, "static", {})))
 
     async def plugin(self, instance: Instance) -> Plugin:
-        """The open plugin of an instance. A disabled one does not serve questions, yet can be ingested
-        from.
-        """
+        """Return the open plugin of an instance. A disabled one answers no questions, but jobs can use it."""
         key = (instance.kind, instance.name)
         try:
             if key in self.instances.all:
                 await self.instances.ready(*key)
                 return self.instances.all[key]
-            if key not in self.own:
+            if key not in self.opened:
                 plugin = self.instances.build(instance)
                 self.stack.push_async_callback(plugin.aclose)
                 await plugin.open()
-                self.own[key] = plugin
-            return self.own[key]
+                self.opened[key] = plugin
+            return self.opened[key]
         except ContextRouterError:
             raise
-        except Exception as error:
+        except Exception as error:  # no job runs yet: nothing was stored or removed
             raise IngestError(
                 f"{instance.kind.capitalize()} {instance.name!r} cannot be opened: {error}"
             ) from error

@@ -1,6 +1,4 @@
-"""The ingestion jobs of a settings file: which source, through what, into which store. `job` does each of
-them.
-"""
+"""Run the ingestion jobs of a settings file: each reads a source and fills a store."""
 
 from __future__ import annotations
 
@@ -11,7 +9,8 @@ from typing import Protocol, runtime_checkable
 
 from contextrouter.contracts import SupportsUpsert
 from contextrouter.errors import IngestError, SettingsError
-from contextrouter.ingest.job import Run
+from contextrouter.ingest.job import JobRun
+from contextrouter.ingest.job_options import JobOptions
 from contextrouter.ingest.job_plugins import Wiring
 from contextrouter.ingest.preparation import LABELS
 from contextrouter.ingest.report import Report
@@ -26,7 +25,7 @@ OnProgress = Callable[[str, Report], None]
 
 @runtime_checkable
 class SupportsClear(Protocol):
-    """A store that can be emptied, to be filled again from nothing."""
+    """A store that can be emptied, so that it is filled from the beginning."""
 
     async def clear(self) -> None:
         """Remove everything, and forget which embedder filled the store."""
@@ -46,43 +45,48 @@ async def run(
     """Run the `[ingest.<name>]` jobs called `names` (none: all), in the order of the settings, and return a
     report for each.
 
-    `router` is a router, or the path of a settings file. `rebuild` takes unchanged documents, too; a store
-    all of whose jobs run is emptied first, which is how its embedder can be changed. `dry_run` embeds and
-    stores nothing. `wait` is for how many seconds another run may be filling a store before this one gives
-    up.
+    `router` is a router, or the path of a settings file. `rebuild` processes unchanged documents, too. It
+    empties a store first if all jobs of that store run; so the embedder of a store can be changed. `dry_run`
+    embeds and stores nothing. If another run fills a store, this one waits up to `wait` seconds.
 
-    Raises SettingsError for a name, source or store that does not fit, IngestError when a source, embedder or
+    Raises SettingsError for a name, source or store that does not fit; IngestError if a source, embedder or
     store fails.
     """
     if not isinstance(router, ContextRouter):
-        async with ContextRouter.from_toml(router) as opened:
+        async with ContextRouter.from_toml(router) as open_router:
             return await run(
-                opened, names, rebuild=rebuild, dry_run=dry_run, batch=batch, wait=wait, progress=progress
+                open_router,
+                names,
+                rebuild=rebuild,
+                dry_run=dry_run,
+                batch=batch,
+                wait=wait,
+                progress=progress,
             )
     await router.open()
-    jobs = chosen(router, names)
+    jobs = select_jobs(router, names)
     reports: dict[str, Report] = {}
     async with AsyncExitStack() as stack:
         wiring = Wiring(router, stack)
-        parts = {name: await wiring.parts(name, job) for name, job in jobs.items()}
-        stores = {jobs[name].to: store for name, (_, store, _, _) in parts.items()}
+        plugins = {name: await wiring.plugins(name, job) for name, job in jobs.items()}
+        stores = {job.to: plugins[name].store for name, job in jobs.items()}
         if not dry_run:
             for name, store in sorted(stores.items()):
                 await stack.enter_async_context(turn(store, name, wait))
         if rebuild and not dry_run:
             await _clear(router, jobs, stores)
-        for name, (source, store, transforms, embedder) in parts.items():
-            labels = {label: value for label in LABELS if (value := getattr(jobs[name], label))}
-            one = Run(
-                store, transforms, embedder, labels, name, batch, dry_run, rebuild, _named(progress, name)
-            )
-            reports[name] = await one.through(source)
+        for name, job in jobs.items():
+            labels = {label: value for label in LABELS if (value := getattr(job, label))}
+            options = JobOptions(origin=name, labels=labels, batch=batch, dry_run=dry_run, rebuild=rebuild)
+            job_run = JobRun(plugins[name], options, _job_progress(progress, name))
+            reports[name] = await job_run.execute()
     return reports
 
 
-def chosen(router: ContextRouter, names: Sequence[str]) -> dict[str, Job]:
-    """The jobs called `names`, all without any, in the order of the settings. Raises SettingsError for a name
-    that is none.
+def select_jobs(router: ContextRouter, names: Sequence[str]) -> dict[str, Job]:
+    """Return the jobs called `names` (none: all), in the order of the settings.
+
+    Raises SettingsError for a name that no job has.
     """
     jobs = router.settings.ingest
     if not jobs:
@@ -99,15 +103,15 @@ def chosen(router: ContextRouter, names: Sequence[str]) -> dict[str, Job]:
 async def _clear(
     router: ContextRouter, jobs: Mapping[str, Job], stores: Mapping[str, SupportsUpsert]
 ) -> None:
-    """Empty the stores whose every job runs: others would lose what a job that does not run has put there."""
+    """Empty the stores whose jobs all run. Another store would lose the documents of jobs that do not run."""
     for name, store in stores.items():
-        every = {job for job, settings in router.settings.ingest.items() if settings.to == name}
-        if every <= jobs.keys() and isinstance(store, SupportsClear):
+        filling = {job for job, settings in router.settings.ingest.items() if settings.to == name}
+        if filling <= jobs.keys() and isinstance(store, SupportsClear):
             try:
                 await store.clear()
-            except Exception as error:
+            except Exception as error:  # no job ran yet: stores before this one are empty, others as before
                 raise IngestError(f"Store {name!r} cannot be emptied: {error}") from error
 
 
-def _named(progress: OnProgress | None, name: str) -> Callable[[Report], None] | None:
+def _job_progress(progress: OnProgress | None, name: str) -> Callable[[Report], None] | None:
     return None if progress is None else lambda report: progress(name, report)

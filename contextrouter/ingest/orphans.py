@@ -1,7 +1,7 @@
-"""What stores hold of jobs that are no more.
+"""Orphans: documents in a store whose ingestion job no longer exists.
 
-A job that was renamed, taken out, or given another store leaves its documents behind, and they are still
-found.
+A job that was renamed, removed, or pointed at another store leaves its documents behind. Searches still find
+them. Deletion of documents that a source no longer has is in `deletion`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from contextrouter.settings.suggestions import unknown
 
 
 class Leftover(msgspec.Struct, frozen=True, kw_only=True):
-    """Documents in a store that a job put there and no job of the settings keeps up to date."""
+    """Documents in a store that a job stored and that no job of the settings updates."""
 
     store: str
     origin: str  # the name the job had
@@ -32,73 +32,71 @@ class Leftover(msgspec.Struct, frozen=True, kw_only=True):
 
 @runtime_checkable
 class _Store(SupportsUpsert, SupportsTenants, Protocol):
-    """A store that can be looked through."""
+    """A store whose documents can be listed."""
 
 
 async def leftovers(router: ContextRouter | str | Path) -> list[Leftover]:
-    """What the stores of the settings hold of jobs that do not fill them, by store and origin.
+    """Return the orphans in the stores of the settings, by store and origin.
 
-    Passed over are stores that cannot say whose documents they hold, disabled ones that no job fills, and
-    documents that were put in by hand. Raises IngestError for a store that cannot be opened or read.
+    Left out are stores that cannot tell whose documents they hold, disabled stores that no job fills, and
+    documents that no job stored. Raises IngestError for a store that cannot be opened or read.
     """
     if not isinstance(router, ContextRouter):
-        async with ContextRouter.from_toml(router) as opened:
-            return await leftovers(opened)
+        async with ContextRouter.from_toml(router) as open_router:
+            return await leftovers(open_router)
     await router.open()
-    found: list[Leftover] = []
+    orphans: list[Leftover] = []
     async with AsyncExitStack() as stack:
         async for name, store in _stores(router, stack):
             counts: Counter[str] = Counter()
-            async for _, ids in _left(router, name, store):
+            async for _, ids in _list_orphans(router, name, store):
                 counts.update(id.partition(":")[0] for id in ids)
-            found += (
+            orphans += (
                 Leftover(store=name, origin=origin, documents=counts[origin]) for origin in sorted(counts)
             )
-    return found
+    return orphans
 
 
 async def forget(
     router: ContextRouter | str | Path, origins: Sequence[str], *, dry_run: bool = False, wait: float = 60.0
 ) -> list[Leftover]:
-    """Remove what jobs called `origins` left in stores that no job of that name fills, under every tenant;
-    return what it was.
+    """Remove the orphans of the jobs called `origins`, under every tenant, and return them.
 
-    `dry_run` only says what would be removed. `wait` is for how many seconds a run may be filling a store.
-    Raises SettingsError for an origin that left nothing, before anything is removed; IngestError when a store
-    fails.
+    `dry_run` removes nothing. If a run fills a store, this waits up to `wait` seconds. Raises SettingsError
+    for an origin without orphans, before anything is removed; IngestError if a store fails.
     """
     if not isinstance(router, ContextRouter):
-        async with ContextRouter.from_toml(router) as opened:
-            return await forget(opened, origins, dry_run=dry_run, wait=wait)
-    every = await leftovers(router)
+        async with ContextRouter.from_toml(router) as open_router:
+            return await forget(open_router, origins, dry_run=dry_run, wait=wait)
+    orphans = await leftovers(router)
     for origin in origins:
-        _check(origin, router, sorted({each.origin for each in every}))
+        _check_origin(origin, router, sorted({orphan.origin for orphan in orphans}))
     if not dry_run:
         async with AsyncExitStack() as stack:
             async for name, store in _stores(router, stack):
                 async with turn(store, name, wait):
-                    async for tenant, ids in _left(router, name, store):
+                    async for tenant, ids in _list_orphans(router, name, store):
                         await _remove(
                             name, store, tenant, [id for id in ids if id.partition(":")[0] in origins]
                         )
-    return [each for each in every if each.origin in origins]
+    return [orphan for orphan in orphans if orphan.origin in origins]
 
 
-def _check(origin: str, router: ContextRouter, known: Sequence[str]) -> None:
-    if origin in known:
+def _check_origin(origin: str, router: ContextRouter, origins: Sequence[str]) -> None:
+    if origin in origins:
         return
     job = router.settings.ingest.get(origin)
-    why = (
+    reason = (
         f"; what it put into {job.to!r} is kept up to date by the job of that name, which has to go first"
         if job
         else ""
     )
-    sentence = f"Origin {origin!r} left nothing in a store{why}"
-    raise SettingsError(unknown(sentence, origin, known, "Left over", none="nothing"))
+    sentence = f"Origin {origin!r} left nothing in a store{reason}"
+    raise SettingsError(unknown(sentence, origin, origins, "Left over", none="nothing"))
 
 
 async def _stores(router: ContextRouter, stack: AsyncExitStack) -> AsyncIterator[tuple[str, _Store]]:
-    """The stores that can be looked through, open."""
+    """Yield the stores whose documents can be listed, with their names. They are open."""
     wiring = Wiring(router, stack)
     filled = {job.to for job in router.settings.ingest.values()}
     for name, instance in router.settings.providers.items():
@@ -108,22 +106,25 @@ async def _stores(router: ContextRouter, stack: AsyncExitStack) -> AsyncIterator
                 yield name, store
 
 
-async def _left(
+async def _list_orphans(
     router: ContextRouter, name: str, store: _Store
 ) -> AsyncIterator[tuple[str | None, list[str]]]:
-    """Per tenant, the ids of documents whose origin is no job that fills the store. Without a fingerprint no
-    job stored it.
+    """Yield per tenant the ids of documents whose origin is no job that fills the store.
+
+    A document without a fingerprint is left out: no job stored it.
     """
-    kept = {job for job, settings in router.settings.ingest.items() if settings.to == name}
+    filling = {job for job, settings in router.settings.ingest.items() if settings.to == name}
     try:
         for tenant in await store.tenants():
             stored = await store.fingerprints(tenant)
             ids = [
-                id for id, mark in stored.items() if mark and ":" in id and id.partition(":")[0] not in kept
+                id
+                for id, mark in stored.items()
+                if mark and ":" in id and id.partition(":")[0] not in filling
             ]
             if ids:
                 yield tenant, ids
-    except Exception as error:
+    except Exception as error:  # what was removed before stays removed
         raise IngestError(f"Store {name!r} does not say what it holds: {error}") from error
 
 
@@ -132,7 +133,7 @@ async def _remove(name: str, store: _Store, tenant: str | None, ids: Sequence[st
         return
     try:
         await store.delete(ids, tenant)
-    except Exception as error:
+    except Exception as error:  # what was removed before stays removed
         raise IngestError(
             f"Store {name!r} did not remove {len(ids)} documents: {error}", document=ids[0]
         ) from error

@@ -1,6 +1,4 @@
-"""What becomes of one document before it is embedded: labels, fingerprint, chunks, facts. No I/O but the
-transforms' own.
-"""
+"""Preparation of one document for a store: labels, fingerprint, chunks and facts. Only transforms do I/O."""
 
 from __future__ import annotations
 
@@ -25,10 +23,10 @@ LABELS = ("kind", "trust", "tenant", "compartment", "sensitivity")
 TRUSTS = ("authoritative", "reference", "volatile")
 """Levels of trust, highest first."""
 AT_ONCE = 4
-"""Chunks of a document that are with one transform at the same time."""
-_BREATH = 64
-_OWN = ("facts", "problems")  # what transforms leave in the metadata for ingestion
-# Times are left out: a file that was only touched, or copied, says what it said before.
+"""How many chunks of a document one transform processes at the same time."""
+_YIELD_EVERY = 64  # chunks
+_INTERNAL = ("facts", "problems")  # transforms hand these to ingestion in the metadata
+# Times are left out: a file that was only touched or copied has the same content.
 _HASHED = (
     "id",
     "content",
@@ -51,7 +49,7 @@ _HASHED = (
 
 
 def check_labels(labels: Mapping[str, str]) -> None:
-    """Raise ValueError for a label that documents do not have, or a level that is not known."""
+    """Raise ValueError for a label that documents do not have, or an unknown level."""
     for name, value in labels.items():
         if name not in LABELS:
             raise ValueError(f"Label {name!r} is not known; give one of {', '.join(LABELS)}.")
@@ -63,49 +61,49 @@ def check_labels(labels: Mapping[str, str]) -> None:
             )
 
 
-def labelled(document: Document, labels: Mapping[str, str]) -> Document:
-    """Fill the labels a document lacks; what it says itself may only be stricter.
+def apply_labels(document: Document, labels: Mapping[str, str]) -> Document:
+    """Fill the labels that a document lacks. Its own sensitivity and trust count only if they are stricter.
 
-    No document makes itself everybody's: the shared tenant comes from the job alone. Raises IngestError where
-    document and job name different tenants or compartments, for either would open the document to somebody
-    the other keeps out.
+    Only a job can put a document into the shared tenant, the document itself cannot. Raises IngestError if
+    document and job name different tenants or compartments: each would open the document to readers whom the
+    other keeps out.
     """
     changes: dict[str, Any] = {}
     for name in ("tenant", "compartment"):
-        own, given = getattr(document, name), labels.get(name)
+        own, label = getattr(document, name), labels.get(name)
         if own == SHARED and name == "tenant":
             own = None
-        if own and given and own != given:
+        if own and label and own != label:
             raise IngestError(
-                f"names the {name} {own!r}, the job {given!r}; take it out of one of them",
+                f"names the {name} {own!r}, the job {label!r}; take it out of one of them",
                 document=document.id,
             )
-        if (own or given) != getattr(document, name):
-            changes[name] = own or given
+        if (own or label) != getattr(document, name):
+            changes[name] = own or label
     if "kind" in labels and document.kind == "document":
         changes["kind"] = labels["kind"]
     if "sensitivity" in labels:
-        changes["sensitivity"] = _later(SENSITIVITIES, document.sensitivity, labels["sensitivity"])
+        changes["sensitivity"] = _stricter(SENSITIVITIES, document.sensitivity, labels["sensitivity"])
     if "trust" in labels:
-        changes["trust"] = _later(TRUSTS, document.trust, labels["trust"])
+        changes["trust"] = _stricter(TRUSTS, document.trust, labels["trust"])
     return document.replace(**changes) if changes else document
 
 
-def _later(levels: Sequence[str], own: str | None, given: str) -> str:
-    """The one further down the levels; a level not listed is beyond them all."""
-    if not own:
-        return given
-    if own not in levels or given not in levels:
-        return own if own not in levels else given
-    return max(own, given, key=levels.index)
+def _stricter(levels: Sequence[str], level: str | None, limit: str) -> str:
+    """Return the later one in `levels`. A level that is not listed is stricter than all of them."""
+    if not level:
+        return limit
+    if level not in levels or limit not in levels:
+        return level if level not in levels else limit
+    return max(level, limit, key=levels.index)
 
 
 def configuration(transforms: Sequence[Transform], embedder: Embedder | None, legs: Sequence[str]) -> str:
-    """Return a digest of how documents are cut and embedded: classes, constructor keywords, model, vector
+    """Return a digest of how documents are chunked and embedded: classes, constructor keywords, model, vector
     legs.
 
-    A keyword is read from the attribute of its name, with or without an underscore before it; of a plugin its
-    class and model count, of other values those that can stand in a settings file.
+    A keyword is read from the attribute of its name, with or without an underscore before it. A plugin counts
+    by its class and model. Other values count if a settings file can hold them.
     """
     steps = [
         [type(transform).__module__, type(transform).__qualname__, _keywords(transform)]
@@ -136,18 +134,16 @@ def _is_plain(value: Any) -> bool:
 
 
 def fingerprint(document: Document, made_by: str) -> str:
-    """Return SHA-256 (hex) over what a document says and is labelled with, and over how it will be cut and
-    embedded.
-    """
+    """Return SHA-256 (hex) of a document's content and labels, and of how it is chunked and embedded."""
     return _digest([made_by, {name: getattr(document, name) for name in _HASHED}])
 
 
 def _digest(value: Any) -> str:
-    return sha256(json.dumps(value, sort_keys=True, default=_encoded).encode()).hexdigest()
+    return sha256(json.dumps(value, sort_keys=True, default=_encode).encode()).hexdigest()
 
 
-def _encoded(value: Any) -> Any:
-    """JSON for what JSON lacks. Raises TypeError for values that look different in every process."""
+def _encode(value: Any) -> Any:
+    """Return JSON for types that JSON lacks. Raises TypeError for a value whose text differs by process."""
     if isinstance(value, set | frozenset):
         return sorted(map(repr, value))
     if isinstance(value, date | bytes):  # datetime is a date
@@ -160,113 +156,111 @@ def _encoded(value: Any) -> Any:
 
 
 async def prepare(document: Document, transforms: Sequence[Transform], mark: str) -> tuple[Entry, list[str]]:
-    """Run the transforms over a document and return what goes into the store, with the problems they
-    reported.
+    """Run the transforms over a document. Return the entry for the store, and the problems they reported.
+
+    `mark` is the fingerprint that the document is stored with.
     """
     chunks: Sequence[Document] = [document]
     for transform in transforms:
-        chunks = await _through(transform, chunks)
+        chunks = await _run_transform(transform, chunks)
     problems: list[str] = []
     facts: dict[tuple[Any, ...], Fact] = {}
     for chunk in chunks:
-        problems += map(str, _listed(chunk.metadata.get("problems")))
-        for fact in _listed(chunk.metadata.get("facts")):
+        problems += map(str, _metadata_list(chunk, "problems"))
+        for fact in _metadata_list(chunk, "facts"):
             if isinstance(fact, Fact):
-                facts.setdefault(
-                    (fact.subject, fact.predicate, fact.object, fact.valid_from, fact.valid_to), fact
-                )
+                key = (fact.subject, fact.predicate, fact.object, fact.valid_from, fact.valid_to)
+                facts.setdefault(key, fact)
             else:
                 problems.append(
                     f"fact {fact!r} is no Fact; the transform that made it has to return Fact objects."
                 )
-    whole = _enriched(document, chunks).replace(metadata=_without(document.metadata))
+    parent = _merge_findings(document, chunks)
+    parent = parent.replace(metadata=_drop_internal(document.metadata))
     entry = Entry(
-        document=whole, chunks=_chunks(whole, chunks), facts=tuple(facts.values()), fingerprint=mark
+        document=parent, chunks=_finish_chunks(parent, chunks), facts=tuple(facts.values()), fingerprint=mark
     )
     return entry, problems
 
 
-async def _through(transform: Transform, chunks: Sequence[Document]) -> list[Document]:
-    """What a transform makes of chunks, in their order; several are with it at once, for it may wait for a
-    model elsewhere.
+async def _run_transform(transform: Transform, chunks: Sequence[Document]) -> list[Document]:
+    """Return the results of a transform for all chunks, in their order.
+
+    Several chunks are processed at once, because a transform may wait for a remote model.
     """
-    made: list[Sequence[Document]] = [()] * len(chunks)
-    places = iter(range(len(chunks)))
-
-    async def work() -> None:
-        for place in places:
-            made[place] = await transform.transform(chunks[place])
-            if place % _BREATH == 0:
-                await asyncio.sleep(0)  # most never wait: let others have a turn
-
     if len(chunks) == 1:
         return list(await transform.transform(chunks[0]))
+    results: list[Sequence[Document]] = [()] * len(chunks)
+    positions = iter(range(len(chunks)))
+
+    async def work() -> None:
+        for index in positions:
+            results[index] = await transform.transform(chunks[index])
+            if index % _YIELD_EVERY == 0:
+                await asyncio.sleep(0)  # most transforms never wait: let other tasks run
+
     try:
         async with asyncio.TaskGroup() as group:
             for _ in range(min(AT_ONCE, len(chunks))):
                 group.create_task(work())
-    except* Exception as several:
-        raise several.exceptions[0] from several.exceptions[0].__cause__
-    return [each for documents in made for each in documents]
+    except* Exception as failures:  # nothing is kept: the caller reports the document as failed
+        raise failures.exceptions[0] from failures.exceptions[0].__cause__
+    return [document for documents in results for document in documents]
 
 
-def _enriched(document: Document, chunks: Sequence[Document]) -> Document:
-    """The document with what transforms found of it as a whole: links and labels of all chunks, the language
-    of most of them.
-    """
+def _merge_findings(document: Document, chunks: Sequence[Document]) -> Document:
+    """Return the document with the links and labels of all its chunks, and the language of most of them."""
     links = tuple(dict.fromkeys((*document.links, *(link for chunk in chunks for link in chunk.links))))
     labels = tuple(dict.fromkeys((*document.labels, *(label for chunk in chunks for label in chunk.labels))))
-    spoken = Counter(chunk.language for chunk in chunks if chunk.language)
-    language = document.language or next((code for code, _ in spoken.most_common(1)), None)
+    languages = Counter(chunk.language for chunk in chunks if chunk.language)
+    language = document.language or next((code for code, _ in languages.most_common(1)), None)
     if (links, labels, language) == (document.links, document.labels, document.language):
         return document
     return document.replace(links=links, labels=labels, language=language)
 
 
-def _listed(value: Any) -> Sequence[Any]:
-    """What metadata holds under a key, as a list: a source may have put anything there."""
+def _metadata_list(chunk: Document, key: str) -> Sequence[Any]:
+    """Return the metadata value as a list, because a source may have put anything there."""
+    value = chunk.metadata.get(key)
     return value if isinstance(value, list | tuple) else () if value is None else (value,)
 
 
-def _without(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
-    return (
-        {key: value for key, value in metadata.items() if key not in _OWN}
-        if any(k in metadata for k in _OWN)
-        else metadata
-    )
+def _drop_internal(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    if not any(key in metadata for key in _INTERNAL):
+        return metadata
+    return {key: value for key, value in metadata.items() if key not in _INTERNAL}
 
 
-def _chunks(document: Document, made: Iterable[Document]) -> tuple[Document, ...]:
-    """Give every chunk its parent, an id of its own, and labels no looser than its document's; leave out
-    blank ones.
-    """
-    chunks: list[Document] = []
-    taken = {document.id, ""}
-    for number, chunk in enumerate(chunk for chunk in made if chunk.content.strip()):
-        own = chunk.id if chunk.id not in taken else f"{document.id}#{number}"
-        while own in taken:
-            own += "'"
-        taken.add(own)
-        mine = chunk.replace(id=own, parent=document.id, metadata=_without(chunk.metadata))
-        chunks.append(mine.replace(**_tightened(chunk, document)))
-    return tuple(chunks)
+def _finish_chunks(document: Document, chunks: Iterable[Document]) -> tuple[Document, ...]:
+    """Give every chunk its parent, a unique id, and labels as strict as its document's. Drop blank chunks."""
+    result: list[Document] = []
+    ids = {document.id, ""}
+    for number, chunk in enumerate(chunk for chunk in chunks if chunk.content.strip()):
+        id = chunk.id if chunk.id not in ids else f"{document.id}#{number}"
+        while id in ids:
+            id += "'"
+        ids.add(id)
+        chunk = chunk.replace(id=id, parent=document.id, metadata=_drop_internal(chunk.metadata))
+        result.append(chunk.replace(**_strictest_labels(chunk, document)))
+    return tuple(result)
 
 
-def _tightened(chunk: Document, document: Document) -> dict[str, Any]:
-    """The labels of a chunk: its document's, or its own where they are stricter."""
+def _strictest_labels(chunk: Document, document: Document) -> dict[str, Any]:
+    """Return the labels of a chunk: those of its document, or its own where they are stricter."""
     labels: dict[str, Any] = {
         name: getattr(document, name) or getattr(chunk, name) for name in ("tenant", "compartment")
     }
     for name, levels in (("sensitivity", SENSITIVITIES), ("trust", TRUSTS)):
-        own, given = getattr(chunk, name), getattr(document, name)
-        labels[name] = _later(levels, own, given) if given else own
+        level, limit = getattr(chunk, name), getattr(document, name)
+        labels[name] = _stricter(levels, level, limit) if limit else level
     labels["untrusted"] = chunk.untrusted or document.untrusted
     return labels
 
 
 def leg_text(leg: str, chunk: Document) -> str | None:
-    """What a vector leg embeds of a chunk: its key phrases for "keywords" (None without any), else titles and
-    search text.
+    """Return the text of a chunk that a vector leg embeds.
+
+    For "keywords" these are the key phrases (None without any), else titles and search text.
     """
     if leg == "keywords":
         return ", ".join(chunk.keywords) or None

@@ -1,41 +1,68 @@
-"""What a run of ingestion says of itself, and what a source may say of what it lists."""
+"""Report and progress of an ingestion run, and how a source reports its size and problems."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
 
-Change = Literal["added", "changed", "removed"]
+ChangeKind = Literal["added", "changed", "removed"]
+_INTERVAL = 0.2  # seconds between two calls of `progress` while nothing is stored
 
 
 class Report(msgspec.Struct, kw_only=True):
-    """What a run did; in a dry run, what it would have done. `seconds` is wall time."""
+    """The counts of a run. A dry run counts what it would do. `seconds` is wall time."""
 
     documents: int = 0  # new or changed
-    added: int = 0  # of them, those the store did not have
-    changed: int = 0  # of them, those it had in another form, or made in another way
+    added: int = 0  # of `documents`, those the store did not have
+    changed: int = 0  # of `documents`, those the store had with other content, or processed in another way
     unchanged: int = 0
     deleted: int = 0
     chunks: int = 0
     facts: int = 0
     tokens: int = 0  # of the chunks
-    # texts that went to the embedder; chunks of changed documents that say what they said keep their vectors
+    # texts that went to the embedder; unchanged chunks of changed documents keep their vectors
     embedded: int = 0
-    skipped: list[tuple[str, str]] = []  # (id, reason): left out, or stored with something wrong
-    changes: list[tuple[Change, str]] = []  # (what, id), of a dry run alone
-    read: int = 0  # documents that were looked at so far
-    total: int | None = None  # how many there are to look at, where the source knows
+    skipped: list[tuple[str, str]] = []  # (id, reason): left out, or stored with a problem
+    changes: list[tuple[ChangeKind, str]] = []  # (kind, id); in a dry run only
+    read: int = 0  # documents read so far
+    total: int | None = None  # how many there are to read, if the source knows
     seconds: float = 0.0
+
+    def skip(self, id: str, reason: str) -> None:
+        """Note a document that was left out, or stored with a problem."""
+        self.skipped.append((id, reason))
+
+
+class Progress:
+    """The report of a run that goes on, and the function that receives it."""
+
+    def __init__(self, receive: Callable[[Report], None] | None) -> None:
+        self.report = Report()
+        self._receive = receive
+        self._start = self._sent = time.monotonic()
+
+    def send(self) -> None:
+        """Update the seconds and send the report."""
+        self._sent = time.monotonic()
+        self.report.seconds = self._sent - self._start
+        if self._receive:
+            self._receive(self.report)
+
+    def send_if_due(self) -> None:
+        """Send the report if the last time is some moments ago."""
+        if time.monotonic() - self._sent >= _INTERVAL:
+            self.send()
 
 
 @runtime_checkable
 class SupportsProblems(Protocol):
-    """A source that says what its last reading left out.
+    """A source that names what its last crawl left out.
 
-    `problems` are sentences; `unread` are ids of documents that exist and could not be read: what a store has
-    of them stays. An id that ends in `/` stands for all that begin with it.
+    `problems` are sentences. `unread` are the ids of documents that exist and could not be read; the store
+    keeps them. An id that ends in `/` stands for all ids that begin with it.
     """
 
     problems: Sequence[str]

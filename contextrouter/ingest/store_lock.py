@@ -1,4 +1,4 @@
-"""One run at a time fills a store: another waits, and says for whom."""
+"""The lock of a store: one ingestion run at a time fills it, another run waits."""
 
 from __future__ import annotations
 
@@ -18,37 +18,35 @@ _PAUSE = 0.1  # seconds between two attempts
 
 @runtime_checkable
 class SupportsTurns(Protocol):
-    """A store that one run at a time fills. A turn ends with the process that has it, however that ends."""
+    """A store that one run at a time fills. A turn also ends when its process ends."""
 
     async def take_turn(self) -> str:
-        """Take the turn, if nobody has it: "". Else say who has, such as "process 4711 since 10:31:02
+        """Take the turn and return "". If another has it, return who, such as "process 4711 since 10:31:02
         UTC".
         """
         ...
 
     async def end_turn(self) -> None:
-        """Let others have it."""
+        """Give the turn back."""
         ...
 
 
 @asynccontextmanager
 async def turn(store: SupportsUpsert, name: str, wait: float) -> AsyncIterator[None]:
-    """Have the store to oneself. Raises IngestError when another run has it for longer than `wait`
-    seconds.
-    """
+    """Lock the store for a run. Raises IngestError if another run has it for longer than `wait` seconds."""
     if not isinstance(store, SupportsTurns):
         yield
         return
-    end, told = time.monotonic() + wait, False
-    while who := await _taken(store, name):
-        if time.monotonic() >= end:
+    deadline, warned = time.monotonic() + wait, False
+    while owner := await _take_turn(store, name):
+        if time.monotonic() >= deadline:
             raise IngestError(
-                f"Store {name!r} is being filled by {who}, for longer than {wait:g} s; run again when it is"
+                f"Store {name!r} is being filled by {owner}, for longer than {wait:g} s; run again when it is"
                 " done, or wait longer."
             )
-        if not told:
-            _log.warning("Store %r is being filled by %s; waiting up to %g s for its end.", name, who, wait)
-            told = True
+        if not warned:
+            _log.warning("Store %r is being filled by %s; waiting up to %g s for its end.", name, owner, wait)
+            warned = True
         await asyncio.sleep(_PAUSE)
     try:
         yield
@@ -56,8 +54,8 @@ async def turn(store: SupportsUpsert, name: str, wait: float) -> AsyncIterator[N
         await store.end_turn()
 
 
-async def _taken(store: SupportsTurns, name: str) -> str:
+async def _take_turn(store: SupportsTurns, name: str) -> str:
     try:
         return await store.take_turn()
-    except Exception as error:
+    except Exception as error:  # the run did not start: nothing was stored or removed
         raise IngestError(f"Store {name!r} cannot be taken for filling: {error}") from error

@@ -1,4 +1,4 @@
-"""Transforms that have to see every document of a source before the first is worked on."""
+"""Survey of a source: some transforms have to see all documents before any document is processed."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from contextrouter.model import Document
 
 @runtime_checkable
 class SupportsSurvey(Protocol):
-    """A transform that looks over the whole source before a run, when `surveys` is true."""
+    """A transform that sees the whole source before a run, if `surveys` is true."""
 
     @property
     def surveys(self) -> bool:
-        """Whether it has to, as it is set."""
+        """Whether its settings need the survey."""
         ...
 
     def begin(self) -> None:
-        """Forget what was seen before."""
+        """Forget the documents of earlier surveys."""
         ...
 
     def survey(self, document: Document) -> None:
@@ -28,31 +28,32 @@ class SupportsSurvey(Protocol):
         ...
 
     def mark(self, document: Document) -> str:
-        """What the survey found that changes what becomes of this document; it is done again when that
-        changes. "" for nothing.
+        """Return the findings that change how this document is processed, or "".
+
+        The document is processed again when they change.
         """
         ...
 
 
 def surveying(transforms: Iterable[Transform]) -> list[SupportsSurvey]:
-    """Those of the transforms that have to see the source first."""
-    return [each for each in transforms if isinstance(each, SupportsSurvey) and each.surveys]
+    """Return the transforms that have to see the whole source first."""
+    return [
+        transform for transform in transforms if isinstance(transform, SupportsSurvey) and transform.surveys
+    ]
 
 
 async def survey(source: SupportsCrawl, surveyors: Sequence[SupportsSurvey], origin: str) -> None:
-    """Show them the whole source. Raises IngestError when it breaks off: nothing was stored or removed
-    yet.
-    """
-    for each in surveyors:
-        each.begin()
+    """Show the whole source to the transforms. Raises IngestError if the source fails."""
+    for surveyor in surveyors:
+        surveyor.begin()
     if not surveyors:
         return
     crawl = source.crawl()
     try:
         async for document in crawl:
-            for each in surveyors:
-                each.survey(document)
-    except Exception as error:
+            for surveyor in surveyors:
+                surveyor.survey(document)
+    except Exception as error:  # nothing was stored or removed yet
         raise IngestError(
             f"Source {origin!r} broke off while it was looked over, nothing was stored: {error}"
         ) from error

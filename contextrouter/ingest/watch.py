@@ -1,4 +1,4 @@
-"""Jobs that are run again whenever their source has changed."""
+"""Watch the sources of ingestion jobs, and run a job again when its source changes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from contextrouter.contracts import SupportsVersion
 from contextrouter.errors import IngestError
 from contextrouter.ingest.job_plugins import Wiring
-from contextrouter.ingest.jobs import OnProgress, chosen, run
+from contextrouter.ingest.jobs import OnProgress, run, select_jobs
 from contextrouter.ingest.report import Report
 from contextrouter.router import ContextRouter
 from contextrouter.settings import Job
@@ -28,54 +28,54 @@ async def watch(
     wait: float = 60.0,
     progress: OnProgress | None = None,
 ) -> AsyncGenerator[dict[str, Report], None]:
-    """Run the jobs, and again those whose source changed; yield the reports of each time. Never ends by
+    """Run the jobs, then run each again when its source changes; yield the reports each time. Never ends by
     itself.
 
-    Every `every` seconds sources are asked for their version (`SupportsVersion`: the files of a folder with
-    sizes and times); the jobs of one that changed, or that cannot say, run. A run that breaks off is logged
-    and tried again. Close the generator, or cancel who iterates, to end. Raises SettingsError for a name,
-    source or store that does not fit; ValueError for seconds that are not above 0.
+    Every `every` seconds each source is asked for its version (`SupportsVersion`; for a folder, the sizes and
+    times of its files). A job runs if the version changed, or if the source cannot tell. A run that fails is
+    logged and tried again. To end, close the generator or cancel the task that iterates. Raises SettingsError
+    for a name, source or store that does not fit; ValueError for seconds that are not above 0.
     """
     if not every > 0:
         raise ValueError(f"every {every!r} is no time; give seconds above 0.")
     if not isinstance(router, ContextRouter):
-        async with ContextRouter.from_toml(router) as opened:
-            async for reports in watch(opened, names, every=every, batch=batch, wait=wait, progress=progress):
+        async with ContextRouter.from_toml(router) as open_router:
+            async for reports in watch(
+                open_router, names, every=every, batch=batch, wait=wait, progress=progress
+            ):
                 yield reports
         return
     await router.open()
-    jobs = chosen(router, names)
-    known: dict[str, str] = {}
+    jobs = select_jobs(router, names)
+    done: dict[str, str] = {}  # job -> the version of its source that was ingested
     while True:
         versions = await _versions(router, jobs)
-        due = [name for name, version in versions.items() if not version or known.get(name) != version]
+        due = [name for name, version in versions.items() if not version or done.get(name) != version]
         try:
             reports = await run(router, due, batch=batch, wait=wait, progress=progress) if due else {}
         except IngestError as error:
             _log.error("Run broke off, and is tried again in %g s: %s", every, error)
         else:
-            known.update(versions)  # of before the run: what changed meanwhile is seen the next time
+            done.update(versions)  # read before the run: a change during the run counts for the next one
             if due:
                 yield reports
         await asyncio.sleep(every)
 
 
 async def _versions(router: ContextRouter, jobs: Mapping[str, Job]) -> dict[str, str]:
-    """Job -> the version of its source; "" where the source cannot say, or not now: the run says what is
-    wrong.
-    """
-    found: dict[str, str] = {}
+    """Return job -> the version of its source; "" if the source cannot tell, now or ever."""
+    versions: dict[str, str] = {}
     async with AsyncExitStack() as stack:
         wiring = Wiring(router, stack)
         for name, job in jobs.items():
             source = await wiring.source(name, job)
-            found[name] = await _version(source) if isinstance(source, SupportsVersion) else ""
-    return found
+            versions[name] = await _version(source) if isinstance(source, SupportsVersion) else ""
+    return versions
 
 
 async def _version(source: SupportsVersion) -> str:
     try:
         return await source.version()
-    except Exception as error:
+    except Exception as error:  # nothing is lost: without a version the job runs and reports the failure
         _log.debug("Source does not give its version: %s", error)
         return ""

@@ -1,0 +1,138 @@
+"""Incremental ingestion: find the documents of a source that are new or changed since the last run.
+
+A document is unchanged if the store has it with the same fingerprint: same content, same labels, same
+transforms and embedder. Unchanged documents are only counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import NamedTuple
+
+from contextrouter.errors import IngestError
+from contextrouter.ingest.document_versions import (
+    Listed,
+    SupportsVersions,
+    content_fingerprint,
+    format_fingerprint,
+    list_documents,
+    read_versions,
+    recipe_digest,
+)
+from contextrouter.ingest.job_options import JobOptions, JobPlugins
+from contextrouter.ingest.preparation import apply_labels, configuration, fingerprint
+from contextrouter.ingest.report import Progress
+from contextrouter.ingest.stored_fingerprints import StoredFingerprints
+from contextrouter.ingest.survey import survey, surveying
+from contextrouter.model import Document
+
+
+class Change(NamedTuple):
+    """A document that is new or changed."""
+
+    document: Document  # with its labels
+    fingerprint: str  # to be stored with it
+    stored: bool  # the store has another version of it
+
+
+class Changes:
+    """The comparison of a source with the store.
+
+    `seen` are the (tenant, id) of all documents that the source listed. `failure` is the exception with which
+    the source stopped before its end.
+    """
+
+    def __init__(
+        self, plugins: JobPlugins, options: JobOptions, stored: StoredFingerprints, progress: Progress
+    ) -> None:
+        self.source, self.options, self.stored, self.progress = plugins.source, options, stored, progress
+        self.report = progress.report
+        self.surveyors = surveying(plugins.transforms)
+        self.configuration = configuration(plugins.transforms, plugins.embedder, plugins.store.vector_legs)
+        self.recipe = recipe_digest(self.configuration, options.labels)
+        self.seen: set[tuple[str | None, str]] = set()
+        self.failure: Exception | None = None
+
+    async def survey(self) -> None:
+        """Show the whole source to the transforms that need it first."""
+        await survey(self.source, self.surveyors, self.options.origin)
+
+    async def read(self) -> AsyncGenerator[Change, None]:
+        """Read the whole source and yield the documents that are new or changed.
+
+        If the source fails, this ends without an exception, and `failure` has it.
+        """
+        versions: dict[str, str] = {}
+        tenants: dict[str, str | None] = {}
+        if isinstance(self.source, SupportsVersions) and not self.options.rebuild and not self.surveyors:
+            stored = await self.stored.load_all()
+            versions, tenants = read_versions(stored, self.options.origin, self.recipe)
+        listing = list_documents(self.source, versions)
+        try:
+            while (listed := await self._next(listing)) is not None:
+                self.report.read += 1
+                id, version, document = listed
+                if document is None:
+                    self.seen.add((tenants[id], self._id_in_store(id)))
+                    self.report.unchanged += 1
+                elif (change := await self._compare(document, version)) is not None:
+                    yield change
+                self.progress.send_if_due()
+        finally:
+            await listing.aclose()
+
+    async def _next(self, listing: AsyncGenerator[Listed, None]) -> Listed | None:
+        try:
+            return await anext(listing, None)
+        except Exception as error:  # the run still stores what came before, removes nothing, and reports this
+            self.failure = error
+            return None
+
+    def _id_in_store(self, id: str) -> str:
+        return f"{self.options.origin}:{id}"
+
+    async def _compare(self, document: Document, version: str) -> Change | None:
+        """Return the document as a change; None if it is unchanged, or is skipped for a problem."""
+        labelled = self._label(document)
+        if labelled is None or not self._see(labelled):
+            return None
+        stored = await self.stored.load(labelled.tenant or None)
+        content = self._fingerprint(labelled)
+        if content is None:
+            return None
+        if content_fingerprint(stored.get(labelled.id, "")) == content and not self.options.rebuild:
+            self.report.unchanged += 1
+            return None
+        return Change(
+            labelled, format_fingerprint(content, self.recipe, version), stored=labelled.id in stored
+        )
+
+    def _label(self, document: Document) -> Document | None:
+        """Return the document with the labels of the job and its id in the store."""
+        if not document.id:
+            self.report.skip(document.title or document.url or "?", "has no id")
+            return None
+        id = self._id_in_store(document.id)
+        try:
+            return apply_labels(document.replace(id=id), self.options.labels)
+        except IngestError as error:
+            self.report.skip(id, str(error))
+            return None
+
+    def _see(self, document: Document) -> bool:
+        """Note that the source lists the document. False if it listed the id before."""
+        key = (document.tenant or None, document.id)
+        if key in self.seen:
+            self.report.skip(document.id, "was listed twice; the first one was taken")
+            return False
+        self.seen.add(key)
+        return True
+
+    def _fingerprint(self, document: Document) -> str | None:
+        try:
+            surveyed = [surveyor.mark(document) for surveyor in self.surveyors]
+            recipe = (self.configuration, *surveyed) if any(surveyed) else (self.configuration,)
+            return fingerprint(document, "\n".join(recipe))
+        except Exception as error:  # the run goes on; the document is skipped, its stored version stays
+            self.report.skip(document.id, f"{type(error).__name__}: {error}")
+            return None

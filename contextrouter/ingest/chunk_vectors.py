@@ -1,0 +1,113 @@
+"""Embedding of chunks during ingestion: one vector for each chunk and vector leg.
+
+A chunk whose text the store already holds a vector for is not embedded again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from contextrouter.contracts import Embedder, Entry, SupportsModel, SupportsVectors
+from contextrouter.errors import IngestError
+from contextrouter.ingest.job_options import JobOptions, JobPlugins
+from contextrouter.ingest.preparation import leg_text
+from contextrouter.ingest.report import Report
+from contextrouter.ingest.stored_fingerprints import StoredFingerprints
+from contextrouter.model import Document, Vector
+
+VectorsByText = Mapping[tuple[str, str], Vector]
+"""(leg, text) -> vector."""
+
+
+class ChunkVectors:
+    """The embedder of a job, and the vectors that the store already has."""
+
+    def __init__(
+        self, plugins: JobPlugins, options: JobOptions, stored: StoredFingerprints, report: Report
+    ) -> None:
+        self.store, self.embedder, self.options = plugins.store, plugins.embedder, options
+        self.stored, self.report = stored, report
+
+    async def announce_model(self) -> None:
+        """Tell the store which model makes the vectors, so that it can refuse vectors of another model."""
+        if self.embedder is None or self.options.dry_run or not isinstance(self.store, SupportsModel):
+            return
+        try:
+            await self.store.embedded_by(self.embedder.model, self.embedder.dimensions)
+        except Exception as error:  # nothing was stored or removed yet
+            raise IngestError(
+                f"The store does not take vectors of {self.embedder.model!r}: {error}"
+            ) from error
+
+    async def embed(self, entries: Sequence[Entry]) -> list[Entry]:
+        """Return the entries with one vector per chunk and vector leg."""
+        vectors = await self._embed_legs(entries)
+        result: list[Entry] = []
+        start = 0
+        for entry in entries:
+            stop = start + len(entry.chunks)
+            legs = {leg: by_chunk[start:stop] for leg, by_chunk in vectors.items()}
+            result.append(msgspec.structs.replace(entry, vectors=legs))
+            start = stop
+        return result
+
+    async def _embed_legs(self, entries: Sequence[Entry]) -> Mapping[str, Sequence[Vector | None]]:
+        """Return leg -> the vectors of all chunks, in their order."""
+        if self.embedder is None:
+            return {}
+        chunks = [chunk for entry in entries for chunk in entry.chunks]
+        stored = await self._load_vectors(entries, self.embedder.model)
+        return {
+            leg: await self._embed_leg(self.embedder, leg, chunks, stored) for leg in self.store.vector_legs
+        }
+
+    async def _load_vectors(self, entries: Sequence[Entry], model: str) -> VectorsByText:
+        """Return the vectors that the store holds for the earlier versions of these documents."""
+        if self.options.rebuild or not model or not isinstance(self.store, SupportsVectors):
+            return {}
+        changed: dict[str | None, list[str]] = {}
+        for document in (entry.document for entry in entries):
+            if document.id in self.stored.by_tenant.get(document.tenant or None, ()):
+                changed.setdefault(document.tenant or None, []).append(document.id)
+        vectors: dict[tuple[str, str], Vector] = {}
+        for tenant, ids in changed.items():
+            try:
+                chunks = await self.store.embedded(ids, tenant, model)
+            except Exception as error:  # earlier batches stay stored; nothing is removed
+                raise IngestError(
+                    f"The store does not give back its vectors: {error}", document=ids[0]
+                ) from error
+            vectors.update(
+                ((leg, leg_text(leg, chunk) or ""), vector)
+                for chunk, legs in chunks
+                for leg, vector in legs.items()
+            )
+        return vectors
+
+    async def _embed_leg(
+        self, embedder: Embedder, leg: str, chunks: Sequence[Document], stored: VectorsByText
+    ) -> list[Vector | None]:
+        """Return one vector per chunk; None if the leg has no text. A call embeds at most `batch` texts."""
+        texts = [leg_text(leg, chunk) for chunk in chunks]
+        vectors = [stored.get((leg, text)) if text else None for text in texts]
+        positions = [index for index, text in enumerate(texts) if text and vectors[index] is None]
+        for start in range(0, len(positions), self.options.batch):
+            part = positions[start : start + self.options.batch]
+            try:
+                embeddings = await embedder.embed([texts[index] or "" for index in part])
+            except Exception as error:  # earlier batches stay stored; nothing is removed
+                document = chunks[part[0]].parent or ""
+                raise IngestError(
+                    f"The embedder failed at {document!r}, leg {leg!r}: {error}", document=document
+                ) from error
+            if len(embeddings) != len(part):
+                raise IngestError(
+                    f"The embedder returned {len(embeddings)} vectors for {len(part)} texts; it must return"
+                    " one each."
+                )
+            self.report.embedded += len(embeddings)
+            for index, vector in zip(part, embeddings, strict=True):
+                vectors[index] = vector
+        return vectors
