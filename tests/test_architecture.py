@@ -31,6 +31,8 @@ MOST_PARAMETERS = 6
 # Functions of the pipeline that take more. Take a name out when its function takes fewer; add none.
 # Names that several modules or packages have, and what each of them means wherever it stands.
 HOMONYMS = {
+    "abilities": "what plugins may be able to do beside their one method: the protocols, and their laws",
+    "kinds": "the kinds of plugins: the contracts, and of which kind a class is",
     "app": "the whole of a program, of its parts: of the command line, of the server",
     "bm25": "the scores of BM25: the formula, and over the documents of a live connector",
     "cache": "results that are kept: the package, and its command",
