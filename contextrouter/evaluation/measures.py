@@ -1,4 +1,6 @@
-"""From ranked documents to figures, and from two sets of figures to what their difference is worth."""
+"""Retrieval measures (nDCG, recall, average precision), and whether two sets of figures differ by more
+than chance.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Documents that need not be parsed: the source knows them by a version, and the store has what was made of
-it.
+"""Incremental ingestion without parsing: a source names the version of each document, and the store knows
+the version it was made from.
 
 A document is stored with `FINGERPRINT.MAKER.VERSION`: what it says, what it was labelled and cut with, and
 its source's version.
