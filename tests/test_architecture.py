@@ -385,7 +385,7 @@ FIELD_WORDS = {
 }
 
 
-def opening(path: Path) -> str:
+def docstring_start(path: Path) -> str:
     """Return the opening paragraph of a module's docstring, as one line."""
     text = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
     return " ".join(text.partition("\n\n")[0].split())
@@ -394,7 +394,7 @@ def opening(path: Path) -> str:
 @pytest.mark.parametrize(("word", "module"), FIELD_WORDS.items())
 def test_a_field_word_leads_to_its_module(word: str, module: str):
     """By a search in the code, and by the module's line in the tour of the architecture."""
-    assert word.casefold() in opening(ROOT / "contextrouter" / module).casefold()
+    assert word.casefold() in docstring_start(ROOT / "contextrouter" / module).casefold()
     page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     tour = [line for line in page.splitlines() if line.startswith(f"- `{module}`: ")]
     assert [word.casefold() in line.casefold() for line in tour] == [True]

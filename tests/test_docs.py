@@ -251,11 +251,11 @@ def test_the_first_screen_of_the_readme_says_what_it_is_and_how_to_set_it_up():
 def test_the_commands_of_the_quickstart_exist(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    known = subcommands(CommandLine(monkeypatch, capsys)("--help").out)
+    listed = subcommands(CommandLine(monkeypatch, capsys)("--help").out)
     for block in blocks(ROOT / "docs" / "quickstart.md"):
         for words in shell_commands(block) if block.language == "sh" else ():
             if words[0] == "contextrouter":
-                assert words[1] in known
+                assert words[1] in listed
             elif words[0] != "cd":
                 check_setup(words)
 
