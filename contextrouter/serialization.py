@@ -1,4 +1,4 @@
-"""Nouns as plain values, for JSON: what the command line and the server show of a result. Vectors are left
+"""Serialization of results to plain values and JSON, for the command line and the server. Vectors are left
 out.
 """
 

@@ -310,3 +310,97 @@ def test_whatever_switches_a_rule_off_says_why():
         for comment in suppressions(path.read_text("utf-8"))
         if not WITH_REASON.match(comment)
     ] == []
+
+
+# The words a newcomer searches for, and the module that each of them leads to.
+FIELD_WORDS = {
+    "access rule": "scope.py",
+    "admission": "pipeline/admission.py",
+    "answerability": "pipeline/answerability.py",
+    "API key": "server/auth.py",
+    "BM25": "text/bm25.py",
+    "boilerplate": "builtin/transforms/quality.py",
+    "cache invalidation": "cache/source_versions.py",
+    "cache key": "cache/keys.py",
+    "calibration": "pipeline/calibration.py",
+    "chunk overlap": "builtin/transforms/chunking/boundaries.py",
+    "circuit breaker": "pipeline/circuit_breaker.py",
+    "citation markers": "server/citation_markers.py",
+    "citation numbering": "pipeline/assembly.py",
+    "concurrency limit": "pipeline/slots.py",
+    "conditional GET": "fetch/http_cache.py",
+    "connection pool": "builtin/providers/postgres/connection_pool.py",
+    "cosine similarity": "vectors.py",
+    "cross-encoder": "builtin/stages/cross_encoder.py",
+    "deadline": "pipeline/deadline.py",
+    "decompression bomb": "fetch/body.py",
+    "deduplication": "pipeline/deduplication.py",
+    "did you mean": "settings/suggestions.py",
+    "embedding cache": "cache/embeddings.py",
+    "entry points": "runtime/registry.py",
+    "ETag": "fetch/http_cache.py",
+    "explanation": "pipeline/explanation.py",
+    "fan-out": "pipeline/fan_out.py",
+    "field mapping": "builtin/connectors/http_api/field_mapping.py",
+    "full-text search": "builtin/providers/sqlite/text_leg.py",
+    "graceful shutdown": "runtime/shutdown.py",
+    "hidden text": "builtin/connectors/pages/hidden_text.py",
+    "HTTP cache": "fetch/http_cache.py",
+    "incremental ingestion": "ingest/document_versions.py",
+    "key phrase": "builtin/transforms/keywords.py",
+    "language detection": "builtin/transforms/language.py",
+    "lifecycle": "runtime/lifecycle.py",
+    "listwise": "builtin/stages/llm.py",
+    "LRU cache": "runtime/lru.py",
+    "media type": "builtin/connectors/files/parsing/media.py",
+    "migrations": "builtin/providers/postgres/schema.py",
+    "MMR": "builtin/stages/diversity.py",
+    "named entity recognition": "builtin/transforms/entities.py",
+    "nDCG": "evaluation/measures.py",
+    "near-duplicate": "builtin/stages/diversity.py",
+    "OpenAPI": "server/openapi.py",
+    "overload": "pipeline/slots.py",
+    "personalization": "builtin/stages/profile.py",
+    "Prometheus": "server/metrics.py",
+    "prompt injection": "text/prompt_injection.py",
+    "query expansion": "builtin/interpreters/normalize.py",
+    "query rewriting": "builtin/interpreters/normalize.py",
+    "query syntax": "text/query_syntax.py",
+    "rate limit": "fetch/host_queue.py",
+    "recency": "builtin/stages/freshness.py",
+    "reciprocal rank fusion": "pipeline/fusion.py",
+    "request coalescing": "cache/single_flight.py",
+    "request validation": "pipeline/request_validation.py",
+    "reranker": "builtin/stages/cross_encoder.py",
+    "retries": "fetch/client.py",
+    "robots.txt": "fetch/robots.py",
+    "row-level security": "builtin/providers/postgres/schema.py",
+    "RRF": "pipeline/fusion.py",
+    "secret masking": "runtime/masking.py",
+    "serialization": "serialization.py",
+    "single flight": "cache/single_flight.py",
+    "source selection": "pipeline/source_selection.py",
+    "SSRF": "fetch/ssrf.py",
+    "stemming": "text/stemming.py",
+    "stop words": "text/analysis.py",
+    "tenant": "scope.py",
+    "term statistics": "pipeline/term_statistics.py",
+    "token budget": "pipeline/assembly.py",
+    "vector search": "builtin/providers/sqlite/vector_leg.py",
+    "web crawler": "builtin/connectors/web/site_crawler.py",
+}
+
+
+def docstring_start(path: Path) -> str:
+    """Return the opening paragraph of a module's docstring, as one line."""
+    text = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
+    return " ".join(text.partition("\n\n")[0].split())
+
+
+@pytest.mark.parametrize(("word", "module"), FIELD_WORDS.items())
+def test_a_field_word_leads_to_its_module(word: str, module: str):
+    """By a search in the code, and by the module's line in the tour of the architecture."""
+    assert word.casefold() in docstring_start(ROOT / "contextrouter" / module).casefold()
+    page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    tour = [line for line in page.splitlines() if line.startswith(f"- `{module}`: ")]
+    assert [word.casefold() in line.casefold() for line in tour] == [True]

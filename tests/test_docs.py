@@ -12,13 +12,14 @@ import re
 import shlex
 import shutil
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 import pytest
 import tomli
-from example import ROOT, CommandLine, filled
+from example import ROOT, CommandLine, copied, filled
 from hostile import ALLOWED, FEED, PAGE, Hostile, send
 from markdown_it import MarkdownIt
 
@@ -30,7 +31,26 @@ from contextrouter.settings import FactKeys, InterpreterKeys, SourceKeys, StageK
 from contextrouter.settings.sections import NAMED, SECTIONS
 from contextrouter.settings.values import OtherKeys
 
-PAGES = [ROOT / "README.md", ROOT / "plugins" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+README = ROOT / "README.md"
+OTHERS = [ROOT / "plugins" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [README, *OTHERS]
+PLAIN = [
+    README,
+    *(
+        ROOT / "docs" / f"{name}.md"
+        for name in (
+            "index",
+            "quickstart",
+            "architecture",
+            "data-model",
+            "pipeline",
+            "glossary",
+            "how-to-extend",
+            "contributing",
+        )
+    ),
+]
+MOST_WHAT = 3  # times in 1,000 words: a sentence that says "what" often is a riddle
 STRUCTS = [*SECTIONS.values(), *NAMED.values(), SourceKeys, StageKeys, InterpreterKeys, OtherKeys, FactKeys]
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
 CELLS = re.compile(r"(?<!\\)\|")
@@ -68,22 +88,29 @@ def folder(example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     return tmp_path
 
 
-@pytest.mark.parametrize("page", PAGES, ids=ids)
-def test_python_blocks_run_and_print_what_the_page_says(page: Path, folder: Path):
-    """A ```text block behind a Python block is its output. A page's blocks share their names."""
+def run_python(page: Path, names: dict[str, object], block: Block, output: Block | None) -> None:
+    """Run a Python block with the names of the blocks before it; compare with the text block behind it."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile("\n" * (block.line - 1) + block.text, str(page), "exec"), names)
+    if output is not None and output.language == "text":
+        assert lines(printed.getvalue()) == lines(output.text), f"{page.name}:{output.line}"
+
+
+def fresh_names() -> dict[str, object]:
+    """Return the names that a page's blocks begin with; forget plugins of the page before."""
     for module in [name for name in sys.modules if name == "plugins" or name.startswith("plugins.")]:
         del sys.modules[module]
-    names: dict[str, object] = {"__name__": "__main__"}
-    found = blocks(page)
-    for index, block in enumerate(found):
-        if block.language != "python":
-            continue
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            exec(compile("\n" * (block.line - 1) + block.text, str(page), "exec"), names)
-        following = found[index + 1] if index + 1 < len(found) else None
-        if following is not None and following.language == "text":
-            assert lines(printed.getvalue()) == lines(following.text), f"{page.name}:{following.line}"
+    return {"__name__": "__main__"}
+
+
+@pytest.mark.parametrize("page", OTHERS, ids=ids)
+def test_python_blocks_run_and_print_what_the_page_says(page: Path, folder: Path):
+    """A ```text block behind a Python block is its output. A page's blocks share their names."""
+    names = fresh_names()
+    for block, following in pairwise([*blocks(page), None]):
+        if block is not None and block.language == "python":
+            run_python(page, names, block, following)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=ids)
@@ -147,26 +174,92 @@ def lines(text: str) -> list[str]:
     return [" ".join(line.split()) for line in plain if line.strip()]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=ids)
+def run_console(page: Path, block: Block, cli: CommandLine) -> None:
+    """Run each `$ contextrouter …` of a block; a line of `…` stands for lines that are left out."""
+    for part in re.split(r"^\$ ", block.text, flags=re.M)[1:]:
+        command, _, expected = part.partition("\n")
+        name, *arguments = shlex.split(command)
+        if name == "cd":
+            cli.monkeypatch.chdir(arguments[0])
+            continue
+        assert name == "contextrouter", f"{page.name}:{block.line}"
+        ran = cli(*arguments)
+        output = lines(ran.out + ran.err)
+        for passage in re.split(r"^…$", expected, flags=re.M):
+            output = behind(lines(passage), output, f"{page.name}:{block.line}: {command}")
+
+
+@pytest.mark.parametrize("page", OTHERS, ids=ids)
 def test_console_blocks_show_what_the_commands_print(
     page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    """`$ contextrouter …` is run; a line of `…` stands for lines left out."""
     cli = CommandLine(monkeypatch, capsys)
     for block in blocks(page):
-        if block.language != "console":
-            continue
-        for part in re.split(r"^\$ ", block.text, flags=re.M)[1:]:
-            command, _, expected = part.partition("\n")
-            name, *arguments = shlex.split(command)
-            if name == "cd":
-                monkeypatch.chdir(arguments[0])
-                continue
-            assert name == "contextrouter", f"{page.name}:{block.line}"
-            ran = cli(*arguments)
-            shown = lines(ran.out + ran.err)
-            for passage in re.split(r"^…$", expected, flags=re.M):
-                shown = behind(lines(passage), shown, f"{page.name}:{block.line}: {command}")
+        if block.language == "console":
+            run_console(page, block, cli)
+
+
+def shell_commands(block: Block) -> list[list[str]]:
+    """Return the words of each command of a shell block, without comments."""
+    return [words for line in block.text.splitlines() if (words := shlex.split(line, comments=True))]
+
+
+def check_setup(words: list[str]) -> None:
+    """Check a command that sets up the environment, without running it: its target or extra exists."""
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    extras = tomli.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    match words:
+        case ["make", target]:
+            assert re.search(rf"^{re.escape(target)}:", makefile, re.M), target
+        case ["pip", "install", package]:
+            assert package[:2] + package[-1] == ".[]", package
+            assert set(package[2:-1].split(",")) <= set(extras), package
+        case [".", activate]:
+            assert activate == f"{re.search('^VENV := (.+)$', makefile, re.M)[1]}/bin/activate"
+        case _:
+            raise AssertionError(f"{shlex.join(words)}: neither run nor checked")
+
+
+def test_the_readme_can_be_typed_along_in_a_fresh_clone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    """From top to bottom, in the files of a clone, with a store that is empty at the start."""
+    cli, names = CommandLine(monkeypatch, capsys), fresh_names()
+    monkeypatch.chdir(copied(tmp_path))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for block, following in pairwise([*blocks(README), None]):
+        assert block is not None
+        if block.language == "python":
+            run_python(README, names, block, following)
+        elif block.language == "console":
+            run_console(README, block, cli)
+        elif block.language == "sh":
+            for words in shell_commands(block):
+                if words[0] == "contextrouter":
+                    assert cli(*words[1:]).code == 0, shlex.join(words)
+                else:
+                    check_setup(words)
+        else:
+            assert block.language in ("toml", "text")  # checked by the tests of TOML blocks, and as output
+    assert re.findall(r"^(?: {4}|\t)\S.*", FENCE.sub("", README.read_text("utf-8")), re.M) == []
+
+
+def test_the_first_screen_of_the_readme_says_what_it_is_and_how_to_set_it_up():
+    screen = "\n".join(README.read_text("utf-8").splitlines()[:30])
+    words = ("RAG", "hybrid search", "reranking", "make demo", "make test", "contextrouter-rag")
+    assert [word for word in words if word not in screen] == []
+
+
+def test_the_commands_of_the_quickstart_exist(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    listed = subcommands(CommandLine(monkeypatch, capsys)("--help").out)
+    for block in blocks(ROOT / "docs" / "quickstart.md"):
+        for words in shell_commands(block) if block.language == "sh" else ():
+            if words[0] == "contextrouter":
+                assert words[1] in listed
+            elif words[0] != "cd":
+                check_setup(words)
 
 
 def behind(passage: list[str], shown: list[str], where: str) -> list[str]:
@@ -257,14 +350,15 @@ def test_every_exit_code_is_documented():
     assert [code for code, meaning in EXIT_CODES.items() if f"| {code} | {meaning} |" not in page] == []
 
 
-def test_every_module_has_a_heading_in_the_architecture():
+def test_every_module_has_one_line_in_the_tour_of_the_architecture():
+    """Packages that only hold modules have a heading, or none."""
     page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     package = ROOT / "contextrouter"
-    modules = [path.stem for path in package.glob("*.py") if not path.name.startswith("__")]
+    modules = [path.relative_to(package).as_posix() for path in package.rglob("*.py")]
+    named = re.findall(r"^- `([\w/]+\.py)`: \S.*\.$", page, re.M)
+    assert sorted(named) == sorted(name for name in modules if not name.endswith("__init__.py"))
     folders = [path.name for path in package.iterdir() if (path / "__init__.py").exists()]
-    assert [
-        name for name in (*modules, *folders) if not re.search(rf"^### `{name}(\.py|/)` — .+\?$", page, re.M)
-    ] == []
+    assert [name for name in folders if not re.search(rf"^### .*`{name}/", page, re.M)] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=ids)
@@ -316,3 +410,28 @@ def test_links_between_pages_lead_somewhere():
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text("utf-8")):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_every_page_stands_in_the_index():
+    index = (ROOT / "docs" / "index.md").read_text("utf-8")
+    names = {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"}
+    assert [name for name in sorted(names) if f"]({name})" not in index] == []
+
+
+def test_modules_that_the_glossary_names_exist():
+    page = (ROOT / "docs" / "glossary.md").read_text("utf-8")
+    named = re.findall(r"`((?:\w+/)*\w+(?:\.py|/))`", page)
+    assert "fetch/ssrf.py" in named
+    assert [name for name in named if not (ROOT / "contextrouter" / name).exists()] == []
+    rows = [line for line in page.splitlines() if line.startswith("| ")]
+    assert [row for row in rows if row.count("|") != 4] == []
+
+
+@pytest.mark.parametrize("page", PLAIN, ids=ids)
+def test_pages_are_plain(page: Path):
+    """Few sentences hang on the word "what", and every line of text fits on a screen."""
+    prose = FENCE.sub("", page.read_text("utf-8"))
+    words = re.findall(r"[\w'-]+", prose.casefold())
+    asks = [word for word in words if word in ("what", "whatever")]
+    assert len(asks) <= max(MOST_WHAT * len(words) / 1000, 1)
+    assert [line for line in prose.splitlines() if len(line) > 150 and not line.startswith(("|", "!["))] == []

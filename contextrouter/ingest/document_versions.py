@@ -1,5 +1,5 @@
-"""Incremental ingestion without parsing: a source names the version of each document, and the store knows the
-version it was made from.
+"""Incremental ingestion without parsing: a source names the version of each document, and the store knows
+the version it was made from.
 
 The store keeps `FINGERPRINT.RECIPE.VERSION` with each document: a digest of its content and labels, a digest
 of how it is labelled, chunked and embedded, and the source's version.

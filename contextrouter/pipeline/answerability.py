@@ -1,4 +1,4 @@
-"""How well a context can answer its question, judged from what stands in it.
+"""Answerability: how well a context can answer its question, judged from its text.
 
 Below the nouns, one of which says it of itself when it is asked.
 """

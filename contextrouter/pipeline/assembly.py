@@ -1,4 +1,4 @@
-"""Step 8: numbered context that a language model can cite. Pure.
+"""Assembly (step 10): text with citation numbering for a language model, within the token budget. Pure.
 
 Each document is a block under `### [n] title — source — compartment`; facts follow under a heading of their
 own. The budget is in tokens. Facts may use up to a quarter of it, documents the rest and what the facts

@@ -1,4 +1,4 @@
-"""Why one document stands above another: what the two scores, lists and signals say."""
+"""Explanation of the order: why one document stands above another, by scores, lists and signals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The plugins of one router: built from settings or handed over, opened together, closed in reverse.
+"""Plugin lifecycle: the plugins of one router, built from settings or handed over, opened together, closed
+in reverse.
 
 A plugin that cannot be opened because of the outside world does not stop the start: it is tried again when it
 is needed, and reported until it works. What is wrong with the installation or the settings stops the start.

@@ -1,4 +1,5 @@
-"""Plugins: from a `use` in the settings to a class, to the schema of its table, to an instance.
+"""Plugin registry and entry points: from a `use` in the settings to a class, to the schema of its table,
+to an instance.
 
 A plugin's name is an entry point in the group `contextrouter.<kind>s`, or the stem of a module in one of
 `[plugins] paths`. Nothing is imported before a `use` names it. A broken plugin is reported by name and stops

@@ -1,4 +1,4 @@
-"""What runs while the router is closed is ended, and whoever waits for it is told why."""
+"""Graceful shutdown: ends what runs while the router is closed, and tells whoever waits why."""
 
 from __future__ import annotations
 

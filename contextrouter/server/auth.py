@@ -1,4 +1,4 @@
-"""Who asks, what they may see, and how much they may ask.
+"""Authentication by API key: who asks, what they may see, and the rate limit of each caller.
 
 A key is 256 random bits, so one round of SHA-256 keeps it: there is no dictionary to go through. Fails
 closed: where keys are set, nothing is answered without one; where none is set, only this machine is, by a

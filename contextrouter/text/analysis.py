@@ -1,4 +1,4 @@
-"""Text analysis: a text of any language into index terms. Shared by stores and calibration; pure functions
+"""Text analysis: a text of any language into index terms, and which of them are stop words. Pure functions
 that never raise.
 """
 

@@ -1,4 +1,4 @@
-"""What strangers wrote, before a language model reads it: without what no reader sees, and fenced.
+"""Prompt injection: removes hidden characters from a stranger's text and fences it for the language model.
 
 Removed are control characters, marks that turn the direction of text, and characters that are not seen and
 can spell out a hidden message (tag characters, zero-width and filler characters, runs of variation

@@ -1,5 +1,4 @@
-"""The syntax of a question: words, "phrases", OR and -exclusions, as web searches have them. Nothing a user
-writes raises.
+"""Query syntax: words, "phrases", OR and -exclusions, as web searches have them. It never raises.
 
 The text of a user is data: nothing in it is ever read as the query language of a database.
 """

@@ -1,5 +1,5 @@
-"""The interpreter that needs no model: up to three queries on different aspects of the question, entities,
-and a period.
+"""Query expansion and query rewriting without a model: up to three queries, the entities and the period of a
+question.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Any service that ranks documents over HTTP: Cohere, Jina, Voyage, a server of one's own, by the names of
-its fields.
-"""
+"""Reranker over HTTP: Cohere, Jina, Voyage or a server of your own, by the names of its fields."""
 
 from __future__ import annotations
 

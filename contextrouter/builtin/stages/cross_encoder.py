@@ -1,6 +1,4 @@
-"""A model that reads question and document together: slower than vectors, and better at telling which of the
-best is best.
-"""
+"""Cross-encoder reranker: a local model reads question and document together and scores the best again."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Maximal marginal relevance (Carbonell and Goldstein 1998): what says the same as something above goes
-further down.
-"""
+"""MMR (maximal marginal relevance, Carbonell and Goldstein 1998): near-duplicates go further down."""
 
 from __future__ import annotations
 

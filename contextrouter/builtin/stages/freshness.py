@@ -1,4 +1,6 @@
-"""Newer documents rank higher: 0.5 ** (age / half-life), as a bounded boost or as a decay with a floor."""
+"""Recency: newer documents rank higher, by 0.5 ** (age / half-life), as a bounded boost or as a decay with a
+floor.
+"""
 
 from __future__ import annotations
 

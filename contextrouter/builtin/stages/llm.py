@@ -1,4 +1,4 @@
-"""A language model puts the best few in order, all at once."""
+"""Listwise reranker: a language model puts the best few documents in order, all at once."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What fits the person who asks ranks higher: metadata against the request's profile, and tiers of
-documents.
-"""
+"""Personalization: documents rank higher that fit the request's profile, by their metadata and by tiers."""
 
 from __future__ import annotations
 

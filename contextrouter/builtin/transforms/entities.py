@@ -1,4 +1,4 @@
-"""Who and what a text names: known names, and those a spaCy model or capital letters tell."""
+"""Named entity recognition: known names in a text, and those a spaCy model or capital letters tell."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Key phrases: the entities and noun phrases of a spaCy model, or without one, runs of words between stop
-words and punctuation.
+"""Key phrase extraction: the entities and noun phrases of a spaCy model, or without one, runs of words
+between stop words and punctuation.
 
 Without a model the scoring is RAKE's (Rose, Engel, Cramer, Cowley 2010): a word scores degree / frequency, a
 phrase the sum of its words. Phrases that occur often, in the title, or written with capitals in the middle of

@@ -1,4 +1,4 @@
-"""Which language a text is written in, by py3langid."""
+"""Language detection: which language a text is written in, by py3langid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a document links to, so that stores know which documents belong together."""
+"""Link extraction: the documents that a document links to, so that stores know which belong together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leaves out what is no content: navigation, footers, and what many documents repeat."""
+"""Boilerplate removal: leaves out navigation, footers, and text that many documents repeat."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Connections to Postgres: one pool per event loop, every statement in a transaction that knows its scope and
-its deadline.
+"""Connection pool for Postgres: one pool per event loop, every statement in a transaction with its scope and
+deadline.
 
 All that is set is set for the transaction, so that a pooler in transaction mode may stand between.
 """

@@ -1,4 +1,4 @@
-"""The tables of a store in Postgres, their versions, and the wall of row-level security around them."""
+"""Tables of a store in Postgres, their versions and migrations, and the row-level security around them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # ruff: noqa: S608 - the statements are put together from fragments written here; every value is bound
-"""The text leg: candidates by the GIN index over weighted terms, scored by idf and Postgres' own saturating
-rank.
+"""Full-text search (the text leg): candidates by the GIN index over weighted terms, scored by idf and
+Postgres' own saturating rank.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 # ruff: noqa: S608 - the statements are put together from fragments written here; every value is bound
-"""The vector legs: exact where few vectors are admitted, else by an approximate index that goes on until the
-limit is full.
+"""Vector search (the vector legs): exact where few vectors are admitted, else by an approximate index that
+goes on until the limit is full.
 """
 
 from __future__ import annotations

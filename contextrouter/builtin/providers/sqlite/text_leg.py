@@ -1,5 +1,5 @@
-"""The text leg: BM25 over the postings of FTS5, with weights per field and our own k1, b and idf, which FTS5
-has fixed.
+"""Full-text search (the text leg): BM25 over the postings of FTS5, with our own weights per field, k1, b and
+idf.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 # ruff: noqa: S608 - the statements are put together from fragments written here; every value is bound
-"""The vector legs: a scan over int8 codes held in memory nominates, the float32 vectors in the file decide.
+"""Vector search (the vector legs): a scan over int8 codes held in memory nominates, the float32 vectors in
+the file decide.
 
 A code is a unit vector at eight bits a dimension, written in the transaction that writes the vector, so no
 crash can part them. Codes cost a quarter of the memory and of the scan; what they could have misplaced is

@@ -1,4 +1,5 @@
-"""Where to cut a long text: at the end of a paragraph, a sentence, a line or a word, near a number of tokens.
+"""Chunk boundaries and chunk overlap: cuts a long text at the end of a paragraph, a sentence, a line or a
+word, near a number of tokens.
 
 Positions are characters; nothing between the first and the last is left out. Pure functions.
 """
