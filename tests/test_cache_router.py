@@ -189,7 +189,8 @@ def spoken(scope: Scope | None) -> object:
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.sampled_from("qr"), scopes), min_size=2, max_size=12))
-def test_cac_07_no_scope_ever_gets_an_answer_made_for_another(asked: list[tuple[str, Scope | None]]):
+@pytest.mark.case("CAC-07")
+def test_no_scope_ever_gets_an_answer_made_for_another(asked: list[tuple[str, Scope | None]]):
     async def run() -> None:
         async with ContextRouter({"connectors": {"e": {"tenant": "*"}}}, connectors={"e": Echo()}) as router:
             for question, scope in asked:
@@ -203,7 +204,8 @@ def test_cac_07_no_scope_ever_gets_an_answer_made_for_another(asked: list[tuple[
     asyncio.run(run())
 
 
-async def test_cac_09_no_caller_can_change_what_the_next_one_gets():
+@pytest.mark.case("CAC-09")
+async def test_no_caller_can_change_what_the_next_one_gets():
     async with ContextRouter(connectors={"a": Fixed("x y")}) as router:
         made = await router.route("q")
         for context in (made, await router.route("q")):

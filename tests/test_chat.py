@@ -67,7 +67,8 @@ async def test_the_official_client_gets_a_whole_answer_with_usage_and_citations(
     assert models == ["contextrouter"]
 
 
-async def test_k38_an_answer_says_outcome_sources_entities_facts_query_type_and_tokens():
+@pytest.mark.case("K38")
+async def test_an_answer_says_outcome_sources_entities_facts_query_type_and_tokens():
     wanted, _ = made("At nine [1].")
     async with served(wanted) as ask:
         told = (await ask("/v1/chat/completions", asked())).json
@@ -133,7 +134,8 @@ async def events(wanted: ContextRouter, **more: Any) -> list[Any]:
     return [data for _, data in answer.events]
 
 
-async def test_sse_03_05_an_error_in_the_middle_is_an_error_object_and_the_stream_ends():
+@pytest.mark.case("SSE-03", "SSE-05")
+async def test_an_error_in_the_middle_is_an_error_object_and_the_stream_ends():
     wanted, _ = made("At nine", error=PluginError("The model is gone; api_key=hunter22"))
     found = await events(wanted)
     assert found[-1] == "[DONE]"
@@ -150,7 +152,8 @@ async def test_sse_03_05_an_error_in_the_middle_is_an_error_object_and_the_strea
                 pass
 
 
-async def test_sse_05_what_is_wrong_before_the_stream_begins_is_an_answer_not_a_stream():
+@pytest.mark.case("SSE-05")
+async def test_what_is_wrong_before_the_stream_begins_is_an_answer_not_a_stream():
     wanted, _ = made("x")
     async with served(wanted) as ask:
         answer = await ask("/v1/chat/completions", asked(stream=True, n=0))
@@ -160,27 +163,31 @@ async def test_sse_05_what_is_wrong_before_the_stream_begins_is_an_answer_not_a_
     assert several.json["error"]["param"] == "n"
 
 
-async def test_sse_06_every_stream_ends_with_done():
+@pytest.mark.case("SSE-06")
+async def test_every_stream_ends_with_done():
     wanted, _ = made("At nine [1].")
     assert (await events(wanted))[-1] == "[DONE]"
     assert (await events(made(chat={"no_context_text": "Nothing."}, answer=[])[0]))[-1] == "[DONE]"
 
 
-async def test_sse_07_the_reason_is_null_until_the_end():
+@pytest.mark.case("SSE-07")
+async def test_the_reason_is_null_until_the_end():
     wanted, _ = made("a", "b", "c")
     reasons = [each["choices"][0]["finish_reason"] for each in (await events(wanted))[:-1]]
     assert reasons == [None, None, None, None, "stop"]
 
 
 @pytest.mark.parametrize("cap", ["max_tokens", "max_completion_tokens"])
-async def test_sse_09_the_last_text_and_the_reason_come_apart(cap: str):
+@pytest.mark.case("SSE-09")
+async def test_the_last_text_and_the_reason_come_apart(cap: str):
     wanted, _ = made(*["word "] * 50)
     found = (await events(wanted, **{cap: 5}))[:-1]
     assert (found[-1]["choices"][0]["delta"], found[-1]["choices"][0]["finish_reason"]) == ({}, "length")
     assert "".join(each["choices"][0]["delta"].get("content", "") for each in found).split() == ["word"] * 5
 
 
-async def test_sse_10_nothing_but_chunks_is_on_the_stream_and_the_receipt_only_in_the_last():
+@pytest.mark.case("SSE-10")
+async def test_nothing_but_chunks_is_on_the_stream_and_the_receipt_only_in_the_last():
     wanted, _ = made("a [1]", "b")
     found = (await events(wanted))[:-1]
     assert {each["object"] for each in found} == {"chat.completion.chunk"}
@@ -188,7 +195,8 @@ async def test_sse_10_nothing_but_chunks_is_on_the_stream_and_the_receipt_only_i
     assert not any("usage" in each for each in found)
 
 
-async def test_c02_c03_the_last_user_message_is_searched_up_to_500_characters_and_given_whole():
+@pytest.mark.case("C02", "C03")
+async def test_the_last_user_message_is_searched_up_to_500_characters_and_given_whole():
     source = Fixed("a")
     wanted, said = made("x", connectors={"docs": source})
     long = "word " * 200
@@ -206,7 +214,8 @@ async def test_c02_c03_the_last_user_message_is_searched_up_to_500_characters_an
     assert source.queries[-1].text == long[:7]
 
 
-async def test_c21_c22_c23_the_prompt_is_system_context_citation_instructions_history():
+@pytest.mark.case("C21", "C22", "C23")
+async def test_the_prompt_is_system_context_citation_instructions_history():
     wanted, said = made(
         "x",
         chat={"system_prompt": "Be brief.", "citation_prompt": "Cite [n]."},
@@ -232,9 +241,8 @@ async def test_c21_c22_c23_the_prompt_is_system_context_citation_instructions_hi
     assert history == [*turns[1:], {"role": "user", "content": "q2\nand q3"}]
 
 
-async def test_k34_k35_k36_the_two_most_similar_examples_stand_before_the_context_and_never_the_question(
-    tmp_path: Path,
-):
+@pytest.mark.case("K34", "K35", "K36")
+async def test_the_two_most_similar_examples_stand_before_the_context_and_never_the_question(tmp_path: Path):
     lines = [
         ("When does it open?", "SELF"),
         ("When does the museum open?", "MUSEUM"),
@@ -257,7 +265,8 @@ async def test_k34_k35_k36_the_two_most_similar_examples_stand_before_the_contex
         assert "MUSEUM" not in said.seen[0][0]["content"]
 
 
-def test_k34_no_file_is_no_examples_and_a_wrong_line_is_named(tmp_path: Path):
+@pytest.mark.case("K34")
+def test_no_file_is_no_examples_and_a_wrong_line_is_named(tmp_path: Path):
     assert load_examples("") == load_examples(str(tmp_path / "none.jsonl")) == []
     path = tmp_path / "bad.jsonl"
     path.write_text('{"question": "q", "answer": "a"}\n{"question": "q"}\n')
@@ -283,7 +292,8 @@ def test_examples_are_similar_by_rare_words():
     ],
     ids=["default", "scope", "other scope", "user"],
 )
-async def test_c24_the_generator_is_the_default_or_the_scope_s_or_the_user_s(
+@pytest.mark.case("C24")
+async def test_the_generator_is_the_default_or_the_scope_s_or_the_user_s(
     more: Any, keyed: Any, expected: str
 ):
     writers = {name: Said(name) for name in ("default", "inner", "own")}
@@ -296,7 +306,8 @@ async def test_c24_the_generator_is_the_default_or_the_scope_s_or_the_user_s(
     )
 
 
-async def test_c24_a_request_names_listed_models_only_and_never_passes_by_what_binds_its_key():
+@pytest.mark.case("C24")
+async def test_a_request_names_listed_models_only_and_never_passes_by_what_binds_its_key():
     writers = {name: Said(name) for name in ("default", "other", "hidden")}
     chat = {"synthesis_model": "default", "models": ["other"], "compartment_generators": {"hr": "hidden"}}
     async with served(made(chat=chat, settings=key(), generators=writers)[0], token=KEY) as ask:
@@ -311,7 +322,8 @@ async def test_c24_a_request_names_listed_models_only_and_never_passes_by_what_b
         assert (await ask("/v1/chat/completions", {**asked(), "model": "other"})).status == 404
 
 
-async def test_t08_the_token_cap_of_the_settings_bounds_what_a_request_may_ask_for():
+@pytest.mark.case("T08")
+async def test_the_token_cap_of_the_settings_bounds_what_a_request_may_ask_for():
     wanted, _ = made(*["word "] * 50, chat={"synthesis_max_tokens": 3})
     async with served(wanted) as ask:
         told = (await ask("/v1/chat/completions", asked(max_tokens=40))).json
@@ -332,7 +344,8 @@ async def test_an_answer_ends_at_a_stop_text_however_it_is_cut():
         )
 
 
-async def test_k12_where_nothing_was_found_the_configured_answer_comes_with_its_outcome():
+@pytest.mark.case("K12")
+async def test_where_nothing_was_found_the_configured_answer_comes_with_its_outcome():
     wanted, said = made("Invented.", chat={"no_context_text": "I found nothing."}, answer=[])
     async with served(wanted) as ask:
         told = (await ask("/v1/chat/completions", asked())).json
@@ -349,7 +362,8 @@ async def test_k12_where_nothing_was_found_the_configured_answer_comes_with_its_
     assert (told["contextrouter"]["outcome"], "Cite every" in said.seen[0][0]["content"]) == ("empty", False)
 
 
-async def test_k11_k12_behind_a_gate_the_configured_answer_says_so_and_the_generator_sees_nothing_of_what_was_found():
+@pytest.mark.case("K11", "K12")
+async def test_behind_a_gate_the_configured_answer_says_so_and_the_generator_sees_nothing_of_what_was_found():
     settings = {"rag": {"interpreters": [], "cache_enabled": False, "stages": ["gate"]}}
     wanted, said = made(
         "Invented.", chat={"no_context_text": "Not sure."}, settings=settings, stages={"gate": Gate()}
@@ -366,7 +380,8 @@ async def test_k11_k12_behind_a_gate_the_configured_answer_says_so_and_the_gener
     assert (told["choices"][0]["message"]["content"], "nine" in str(said.seen)) == ("From memory.", False)
 
 
-async def test_t14_an_answer_without_citations_or_in_another_script_is_noted():
+@pytest.mark.case("T14")
+async def test_an_answer_without_citations_or_in_another_script_is_noted():
     for pieces, guard in (
         ("At nine [1].", (True, True)),
         ("At nine.", (False, True)),
@@ -378,7 +393,8 @@ async def test_t14_an_answer_without_citations_or_in_another_script_is_noted():
         assert (found["cited"], found["language"]) == guard
 
 
-async def test_t14_with_retry_such_an_answer_is_asked_for_once_more():
+@pytest.mark.case("T14")
+async def test_with_retry_such_an_answer_is_asked_for_once_more():
     class Learning(Said):
         async def stream(self, messages):
             self.pieces = ("At nine [1].",) if len(self.seen) else ("At nine.",)
@@ -405,11 +421,13 @@ async def test_t14_with_retry_such_an_answer_is_asked_for_once_more():
         ("Wann в?", "LATIN"),
     ],
 )
-def test_t11_the_script_of_a_text_is_that_of_most_of_its_letters(text: str, name: str):
+@pytest.mark.case("T11")
+def test_the_script_of_a_text_is_that_of_most_of_its_letters(text: str, name: str):
     assert script(text) == name
 
 
-async def test_cit_04_two_pieces_of_one_document_keep_their_own_numbers():
+@pytest.mark.case("CIT-04")
+async def test_two_pieces_of_one_document_keep_their_own_numbers():
     """One number per document is a way to show them, left to who shows them: each entry says its document's
     address.
     """
@@ -423,7 +441,8 @@ async def test_cit_04_two_pieces_of_one_document_keep_their_own_numbers():
     ]
 
 
-async def test_cit_05_a_number_stands_for_a_document_by_its_id_whatever_was_left_out():
+@pytest.mark.case("CIT-05")
+async def test_a_number_stands_for_a_document_by_its_id_whatever_was_left_out():
     docs = [document("kept"), document("hidden", compartment="hr"), document("last")]
     wanted, _ = made("See [2].", answer=docs, settings=key())
     async with served(wanted, token=KEY) as ask:
@@ -432,7 +451,8 @@ async def test_cit_05_a_number_stands_for_a_document_by_its_id_whatever_was_left
     assert [(each["number"], each["id"]) for each in receipt["sources"]] == [(1, "kept"), (2, "last")]
 
 
-async def test_cit_12_numbers_are_those_of_the_context_in_the_order_of_their_first_use():
+@pytest.mark.case("CIT-12")
+async def test_numbers_are_those_of_the_context_in_the_order_of_their_first_use():
     wanted, _ = made("First [3], then [1], again [3].")
     async with served(wanted) as ask:
         told = (await ask("/v1/chat/completions", asked())).json
@@ -440,7 +460,8 @@ async def test_cit_12_numbers_are_those_of_the_context_in_the_order_of_their_fir
     assert list(told["contextrouter"]["citations"]) == ["3", "1"]
 
 
-async def test_cit_13_a_number_of_a_list_or_a_link_that_the_context_lacks_is_not_cited():
+@pytest.mark.case("CIT-13")
+async def test_a_number_of_a_list_or_a_link_that_the_context_lacks_is_not_cited():
     wanted, said = made("As [1](https://x.example) and [8](https://y.example) say.")
     async with served(wanted) as ask:
         told = (await ask("/v1/chat/completions", asked())).json

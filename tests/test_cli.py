@@ -145,8 +145,9 @@ def test_usage_errors_exit_2(cli: CommandLine):
     assert cli("route", " ", "--settings", str(ROOT / "settings.toml")).code == 2
 
 
+@pytest.mark.case("CFG-10")
 def test_all_sources_failed_exits_3_and_says_how_each_did(cli: CommandLine, tmp_path: Path):
-    """CFG-10: what a failing source says is shown without its secrets, on every way out."""
+    """What a failing source says is shown without its secrets, on every way out."""
     broken(tmp_path)
     ran = cli("route", "anything", cwd=tmp_path)
     assert ran.code == 3
@@ -211,10 +212,11 @@ def test_check_reports_warnings(cli: CommandLine, tmp_path: Path):
     assert "does not run" in ran.out
 
 
+@pytest.mark.case("CFG-05")
 def test_settings_show_every_value_with_its_origin_and_mask_secrets(
     cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """CFG-05: one mapping of environment variables to keys, and a command that shows what came of it."""
+    """One mapping of environment variables to keys, and a command that shows what came of it."""
     monkeypatch.setenv("MY_KEY", "sk-very-secret-1")
     monkeypatch.setenv("CONTEXTROUTER_RAG__RRF_K", "17")
     text = (

@@ -55,7 +55,8 @@ def said(document: Document) -> list[tuple[str, str, str]]:
 # Models
 
 
-async def test_spa_03_a_model_that_is_not_installed_is_named_with_its_command_and_work_goes_on(
+@pytest.mark.case("SPA-03")
+async def test_a_model_that_is_not_installed_is_named_with_its_command_and_work_goes_on(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """E050 after a fresh install: without the model keywords are RAKE's, names go by capitals, and no

@@ -93,7 +93,8 @@ async def fetching(**options: Any) -> AsyncIterator[Fetcher]:
         ("", False),
     ],
 )
-def test_web_10_an_address_is_public_only_when_everybody_can_reach_it(address: str, public: bool) -> None:
+@pytest.mark.case("WEB-10")
+def test_an_address_is_public_only_when_everybody_can_reach_it(address: str, public: bool) -> None:
     assert is_public(address) is public
 
 
@@ -163,7 +164,8 @@ async def test_what_can_be_read_is_read(how: str) -> None:
 
 
 @pytest.mark.parametrize("number", range(len(REDIRECTS)))
-async def test_web_10_no_redirect_leads_to_an_address_that_is_not_public(number: int) -> None:
+@pytest.mark.case("WEB-10")
+async def test_no_redirect_leads_to_an_address_that_is_not_public(number: int) -> None:
     async with battlefield() as (hostile, forbidden), fetching() as fetcher:
         with pytest.raises(FetchFailed):
             await fetcher.get(f"{hostile.url}/to-{number}/page")
@@ -172,7 +174,8 @@ async def test_web_10_no_redirect_leads_to_an_address_that_is_not_public(number:
         assert forbidden.connections == 0
 
 
-async def test_web_08_a_name_whose_answer_changes_is_judged_by_the_address_that_is_connected_to(
+@pytest.mark.case("WEB-08")
+async def test_a_name_whose_answer_changes_is_judged_by_the_address_that_is_connected_to(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with Hostile() as hostile, Forbidden("127.0.0.1", port=hostile.port) as forbidden:
@@ -194,7 +197,8 @@ async def test_web_08_a_name_whose_answer_changes_is_judged_by_the_address_that_
 
 
 @pytest.mark.parametrize("how", ["gzip-bomb", "deflate-bomb", "brotli-bomb", "never-ends"])
-async def test_web_13_memory_is_bounded_whatever_a_body_would_become(how: str) -> None:
+@pytest.mark.case("WEB-13")
+async def test_memory_is_bounded_whatever_a_body_would_become(how: str) -> None:
     async with battlefield() as (hostile, _), fetching(max_bytes=1_000_000) as fetcher:
         with contextlib.suppress(FetchFailed):
             await fetcher.get(f"{hostile.url}/{how}/page")  # what is loaded once, and the bomb itself

@@ -53,7 +53,8 @@ async def test_scores_are_bm25_by_hand() -> None:
     assert hit.score == pytest.approx(log(2.0))
 
 
-async def test_c09_title_outweighs_path_outweighs_body() -> None:
+@pytest.mark.case("C09")
+async def test_title_outweighs_path_outweighs_body() -> None:
     store = Memory(
         documents=[
             {"id": "body", "title": "x", "path": ["y"], "content": "comet"},
@@ -76,7 +77,8 @@ async def test_ties_go_by_id_whatever_the_order_of_arrival() -> None:
     assert await _ids(store, "same", limit=0) == []
 
 
-async def test_c08_phrases_and_negations_hold_on_every_leg() -> None:
+@pytest.mark.case("C08")
+async def test_phrases_and_negations_hold_on_every_leg() -> None:
     store = Memory(embedder="default")
     texts = {"a": "annual report draft", "b": "annual report", "c": "report annual"}
     documents = [Document(id=id, content=text) for id, text in texts.items()]
@@ -107,7 +109,8 @@ async def test_vectors_are_compared_by_cosine() -> None:
     assert hits[0].vector == (1.0, 0.0)
 
 
-async def test_r12_missing_keywords_are_absent_not_last() -> None:
+@pytest.mark.case("R12")
+async def test_missing_keywords_are_absent_not_last() -> None:
     store = await _embedded([1.0, 0.0], None, leg="keywords")
     assert await _ids(store, "", "keywords", vector=[-1.0, 0.0]) == ["d0"]
     assert await _ids(store, "", "vector", vector=[1.0, 0.0]) == []
@@ -128,7 +131,8 @@ async def test_what_cannot_be_searched_is_said(query: Query, said: str) -> None:
         await store.search(query)
 
 
-async def test_c16_scope_is_applied_before_the_limit() -> None:
+@pytest.mark.case("C16")
+async def test_scope_is_applied_before_the_limit() -> None:
     rows: list[dict[str, Any]] = [{"id": f"h{n}", "tenant": "b"} for n in range(5)]
     rows += [{"id": "none"}, {"id": "own", "tenant": "a"}, {"id": "shared", "tenant": SHARED}]
     rows += [
@@ -144,7 +148,8 @@ async def test_c16_scope_is_applied_before_the_limit() -> None:
     assert len(await _ids(store, "budget")) == 10
 
 
-async def test_m08_period_filters_and_labels_are_applied_before_the_limit() -> None:
+@pytest.mark.case("M08")
+async def test_period_filters_and_labels_are_applied_before_the_limit() -> None:
     march, april = datetime(2024, 3, 31, 23, 59), datetime(2024, 4, 1)
     store = Memory(
         documents=[
@@ -166,7 +171,8 @@ async def test_m08_period_filters_and_labels_are_applied_before_the_limit() -> N
     assert await _ids(store, "note", labels=("work", "play")) == ["b"]
 
 
-async def test_ing_04_all_chunks_of_a_document_are_stored_and_replaced_whole() -> None:
+@pytest.mark.case("ING-04")
+async def test_all_chunks_of_a_document_are_stored_and_replaced_whole() -> None:
     store = Memory()
     document = Document(id="d", content="one two three")
     chunks = [Document(content=word) for word in ("one", "two", "three")]
@@ -260,7 +266,8 @@ async def test_an_entry_that_cannot_be_stored_is_named_and_nothing_is_changed(
     assert await _ids(store, "fine") == []
 
 
-async def test_pg_07_a_question_without_words_finds_nothing_in_texts() -> None:
+@pytest.mark.case("PG-07")
+async def test_a_question_without_words_finds_nothing_in_texts() -> None:
     store = _store("sun", "moon")
     assert [await _ids(store, text) for text in ("", "???", "-sun", "👍")] == [[], [], [], []]
 

@@ -98,13 +98,15 @@ def test_a_page_becomes_markdown_with_its_structure_and_without_its_frame() -> N
     assert list(page.links) == ["https://sea.example/home", "https://sea.example/x"]
 
 
-def test_c29_a_page_is_cut_at_its_headings() -> None:
+@pytest.mark.case("C29")
+def test_a_page_is_cut_at_its_headings() -> None:
     page = parsed(media.HTML, PAGE.encode())
     chunks = Chunk().cut(Document(id="p", content=page.text, media_type=page.media_type))
     assert [chunk.path for chunk in chunks] == [("Tides",), ("Tides", "Spring tides")]
 
 
-def test_c30_a_pdf_keeps_its_paragraphs_and_chunks_know_their_page() -> None:
+@pytest.mark.case("C30")
+def test_a_pdf_keeps_its_paragraphs_and_chunks_know_their_page() -> None:
     made = parsed(media.PDF, pdf([["First paragraph.", "Second paragraph."], ["On the other page."]]))
     assert made.text == "First paragraph.\n\nSecond paragraph.\n\nOn the other page."
     assert made.metadata["page_starts"] == [0, 37]

@@ -217,7 +217,8 @@ async def test_text_scores_are_near_bm25(store: Postgres) -> None:
         )
 
 
-async def test_c09_field_weights_are_settings() -> None:
+@pytest.mark.case("C09")
+async def test_field_weights_are_settings() -> None:
     cases: list[tuple[dict[str, Any], list[str]]] = [
         ({}, ["title", "body"]),
         ({"title_weight": 1.0, "body_weight": 3.0}, ["body", "title"]),
@@ -422,7 +423,8 @@ HOSTILE = [
 ]
 
 
-async def test_pg_01_02_05_08_11_no_text_is_a_syntax_error(store: Postgres) -> None:
+@pytest.mark.case("PG-01", "PG-02", "PG-05", "PG-08", "PG-11")
+async def test_no_text_is_a_syntax_error(store: Postgres) -> None:
     await store.upsert(
         [entry("d", "sun with moon", vector=[1.0, 0.0]), entry("e", "other", vector=[0.0, 1.0])]
     )
@@ -438,7 +440,8 @@ async def test_pg_01_02_05_08_11_no_text_is_a_syntax_error(store: Postgres) -> N
 _TEXTS = st.text(max_size=60) | st.text(alphabet="ab \"-*:()^+OR'\\&|!<>", max_size=60)
 
 
-def test_pg_02_arbitrary_text_is_asked_and_stored() -> None:
+@pytest.mark.case("PG-02")
+def test_arbitrary_text_is_asked_and_stored() -> None:
     async def ask(store: Postgres, texts: list[str]) -> None:
         for text in texts:
             await store.search(Query(text=text, leg="text"))
@@ -460,7 +463,8 @@ def test_pg_02_arbitrary_text_is_asked_and_stored() -> None:
         runner.run(context.__aexit__(None, None, None))
 
 
-async def test_pg_03_the_same_words_however_parted_find_the_same(store: Postgres) -> None:
+@pytest.mark.case("PG-03")
+async def test_the_same_words_however_parted_find_the_same(store: Postgres) -> None:
     await store.upsert([entry("dog", "dog"), entry("cat", "cat dog"), entry("bird", "bird")])
     found = [
         await store.search(Query(text=text, leg="text"))
@@ -473,7 +477,8 @@ async def test_pg_03_the_same_words_however_parted_find_the_same(store: Postgres
     )
 
 
-async def test_pg_07_stop_words_find_what_holds_them_and_never_everything(store: Postgres) -> None:
+@pytest.mark.case("PG-07")
+async def test_stop_words_find_what_holds_them_and_never_everything(store: Postgres) -> None:
     await store.upsert(
         [entry("don", "Don will just sing", vector=[1.0, 0.0]), entry("x", "tides", vector=[1.0, 0.0])]
     )
@@ -483,14 +488,16 @@ async def test_pg_07_stop_words_find_what_holds_them_and_never_everything(store:
         assert await ids(store, text) == []
 
 
-async def test_r24_whole_questions_find_what_no_chunk_holds_all_words_of(store: Postgres) -> None:
+@pytest.mark.case("R24")
+async def test_whole_questions_find_what_no_chunk_holds_all_words_of(store: Postgres) -> None:
     await store.upsert(
         [entry("a", "comets have tails of ice"), entry("b", "tides of the sea"), entry("c", "salt pans")]
     )
     assert await ids(store, "Why do comets near the sun, unlike planets, grow long tails?") == ["a"]
 
 
-async def test_c08_negated_terms_and_phrases_hold_on_every_leg(store: Postgres) -> None:
+@pytest.mark.case("C08")
+async def test_negated_terms_and_phrases_hold_on_every_leg(store: Postgres) -> None:
     near = {"vector": [1.0, 0.0]}
     await store.upsert(
         [entry("a", "red sun", vector=[1.0, 0.0]), entry("b", "sun of red", vector=[1.0, 0.1])]
@@ -538,7 +545,8 @@ async def test_very_long_chunks_are_stored_and_found(store: Postgres) -> None:
 # Scope, period, filters before the limit; vectors.
 
 
-async def test_acl_02_pg_13_pg_14_pg_25_the_limit_is_filled_from_what_qualifies() -> None:
+@pytest.mark.case("ACL-02", "PG-13", "PG-14", "PG-25")
+async def test_the_limit_is_filled_from_what_qualifies() -> None:
     """With the approximate index in use, too: it is read on until the limit is full, or all that qualify are
     measured.
     """
@@ -580,7 +588,8 @@ async def test_approximate_search_finds_nearly_what_the_exact_one_finds() -> Non
         assert shared >= 0.95 * 200, name
 
 
-async def test_pg_26_the_vector_index_is_used_and_ordered_by_the_bare_operator(
+@pytest.mark.case("PG-26")
+async def test_the_vector_index_is_used_and_ordered_by_the_bare_operator(
     store: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The plan of the very statement that the store sends reads the HNSW index, also where sorting all would
@@ -622,7 +631,8 @@ async def test_vector_hits_carry_their_unit_vector_and_cosine(store: Postgres) -
     assert [hit.vector for hit in await store.search(Query(text="z", leg="text"))] == [None]
 
 
-async def test_r12_chunks_without_keywords_are_absent_from_that_leg_alone(store: Postgres) -> None:
+@pytest.mark.case("R12")
+async def test_chunks_without_keywords_are_absent_from_that_leg_alone(store: Postgres) -> None:
     whole = Document(id="d", content="x")
     await store.upsert(
         [Entry(document=whole, chunks=[whole], vectors={"vector": [[1.0, 0.0]], "keywords": [None]})]
@@ -638,7 +648,8 @@ async def test_ties_go_by_id_whatever_the_order_of_writing(store: Postgres) -> N
     assert await ids(store, "x", limit=3) == ["a", "b", "c"]
 
 
-async def test_pg_21_a_query_vector_of_another_length_is_refused_with_both_numbers(store: Postgres) -> None:
+@pytest.mark.case("PG-21")
+async def test_a_query_vector_of_another_length_is_refused_with_both_numbers(store: Postgres) -> None:
     await store.upsert([entry("a", "x", vector=[1.0, 0.0])])
     with pytest.raises(SourceError, match="3 dimensions, the store's have 2; use the embedder"):
         await store.search(Query(text="x", leg="vector", vector=[1.0, 0.0, 0.0]))
@@ -648,7 +659,8 @@ async def test_pg_21_a_query_vector_of_another_length_is_refused_with_both_numbe
         await store.search(Query(text="x", leg="vector", vector=[float("nan"), 0.0]))
 
 
-async def test_pg_19_pg_20_another_model_is_refused_by_name_with_the_remedy(store: Postgres) -> None:
+@pytest.mark.case("PG-19", "PG-20")
+async def test_another_model_is_refused_by_name_with_the_remedy(store: Postgres) -> None:
     await store.embedded_by("static-1", 2)
     await store.upsert([entry("a", "x", vector=[1.0, 0.0])])
     other = Postgres(dsn=store.pool.dsn, schema=store.pool.schema)

@@ -119,7 +119,8 @@ async def test_a_server_that_is_away_for_good_is_said_in_time(server: Server) ->
 # Connections come back.
 
 
-async def test_pg_15_reads_that_find_nothing_give_their_connection_back() -> None:
+@pytest.mark.case("PG-15")
+async def test_reads_that_find_nothing_give_their_connection_back() -> None:
     async with opened(pool_size=2) as store:
         await store.upsert([entry(f"d{n}", "sea", vector=[1.0, float(n)]) for n in range(5)])
         for _ in range(12):
@@ -201,9 +202,8 @@ async def test_without_a_deadline_the_statement_timeout_holds(locked: Postgres) 
     await other.aclose()
 
 
-async def test_pg_23_more_questions_than_connections_wait_a_little_and_are_then_refused(
-    locked: Postgres,
-) -> None:
+@pytest.mark.case("PG-23")
+async def test_more_questions_than_connections_wait_a_little_and_are_then_refused(locked: Postgres) -> None:
     """Never more connections than the pool may have; who gets none is told so soon, not at the end of
     time.
     """
@@ -222,7 +222,8 @@ async def test_pg_23_more_questions_than_connections_wait_a_little_and_are_then_
     await given_back(locked)
 
 
-async def test_pg_23_a_server_that_takes_no_more_clients_is_said() -> None:
+@pytest.mark.case("PG-23")
+async def test_a_server_that_takes_no_more_clients_is_said() -> None:
     async with opened(embedder=None) as store:
         await store.upsert([entry("a", "sea")])
         role = schema()
@@ -238,7 +239,8 @@ async def test_pg_23_a_server_that_takes_no_more_clients_is_said() -> None:
 # Who owns a pool.
 
 
-async def test_pg_24_a_pool_ends_with_the_last_that_shares_it() -> None:
+@pytest.mark.case("PG-24")
+async def test_a_pool_ends_with_the_last_that_shares_it() -> None:
     async with opened(embedder=None) as store:
         await store.upsert([entry("a", "sea")])
         first, second = PostgresFacts(store=store), PostgresFacts(store=store)
@@ -282,7 +284,8 @@ def test_one_event_loop_owns_a_pool() -> None:
 # Poolers and replicas.
 
 
-async def test_pg_17_pg_18_nothing_of_a_transaction_outlives_it() -> None:
+@pytest.mark.case("PG-17", "PG-18")
+async def test_nothing_of_a_transaction_outlives_it() -> None:
     """No named statement, cursor, setting, lock or listener is left: what a pooler in transaction mode asks
     for.
     """

@@ -163,7 +163,8 @@ async def test_a_database_without_pgvector_or_the_right_to_create_it_is_said() -
 # Indexes that fit.
 
 
-def test_r17_lists_are_the_square_root_of_the_rows() -> None:
+@pytest.mark.case("R17")
+def test_lists_are_the_square_root_of_the_rows() -> None:
     assert [lists_for(rows) for rows in (0, 1, 1_000, 10_000, 1_000_000, 10**12)] == [
         1,
         1,

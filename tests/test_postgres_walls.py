@@ -162,7 +162,8 @@ async def _told_to(store: Postgres, entries: list[Entry], question: str, exact_b
 
 
 @pytest.mark.parametrize("exact_below", [0, 10_000])
-def test_acl_02_what_others_have_changes_nothing_of_what_a_caller_is_told(
+@pytest.mark.case("ACL-02")
+def test_what_others_have_changes_nothing_of_what_a_caller_is_told(
     exact_below: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every leg, facts, facets, entities, trace, cache and errors: the same to the last score without the

@@ -104,9 +104,8 @@ def only(body: bytes, url: str = "https://example.org/feed") -> Document:
 # The cases that users of other feed readers reported
 
 
-async def test_rss_01_a_server_that_never_answers_ends_with_the_deadline(
-    server: Server, opened: Make
-) -> None:
+@pytest.mark.case("RSS-01")
+async def test_a_server_that_never_answers_ends_with_the_deadline(server: Server, opened: Make) -> None:
     async def silent(_: web.Request) -> web.Response:
         await asyncio.sleep(30)
         raise AssertionError("not reached")
@@ -119,7 +118,8 @@ async def test_rss_01_a_server_that_never_answers_ends_with_the_deadline(
     assert time.monotonic() - begun < 20
 
 
-async def test_rss_01_a_body_that_trickles_for_ever_ends_without_a_deadline_too(
+@pytest.mark.case("RSS-01")
+async def test_a_body_that_trickles_for_ever_ends_without_a_deadline_too(
     server: Server, opened: Make
 ) -> None:
     async def trickle(request: web.Request) -> web.StreamResponse:
@@ -135,7 +135,8 @@ async def test_rss_01_a_body_that_trickles_for_ever_ends_without_a_deadline_too(
         await source.search(Query(text="zebra"))
 
 
-def test_rss_03_an_item_without_a_date_is_kept_and_undated() -> None:
+@pytest.mark.case("RSS-03")
+def test_an_item_without_a_date_is_kept_and_undated() -> None:
     document = only(rss("<title>a</title><link>https://example.org/a</link>"))
     assert document.updated_at is None
     assert "date" not in document.metadata
@@ -151,19 +152,22 @@ def test_rss_03_an_item_without_a_date_is_kept_and_undated() -> None:
         ("2018-06-25T11:41:36+02:00", datetime(2018, 6, 25, 9, 41, 36, tzinfo=UTC)),
     ],
 )
-def test_rss_04_localised_dates_are_read(text: str, moment: datetime) -> None:
+@pytest.mark.case("RSS-04")
+def test_localised_dates_are_read(text: str, moment: datetime) -> None:
     document = only(rss(f"<title>a</title><link>https://example.org/a</link><pubDate>{text}</pubDate>"))
     assert document.updated_at == moment
     assert document.metadata["date"] == text
 
 
-def test_rss_04_a_date_nobody_can_read_is_unknown_and_kept_raw() -> None:
+@pytest.mark.case("RSS-04")
+def test_a_date_nobody_can_read_is_unknown_and_kept_raw() -> None:
     document = only(rss("<title>a</title><link>https://example.org/a</link><pubDate>kesällä 2018</pubDate>"))
     assert document.updated_at is None
     assert document.metadata["date"] == "kesällä 2018"
 
 
-def test_rss_06_a_broken_byte_does_not_overrule_the_declared_charset() -> None:
+@pytest.mark.case("RSS-06")
+def test_a_broken_byte_does_not_overrule_the_declared_charset() -> None:
     text = (
         rss("<title>机器学习入门</title><link>https://example.org/a</link>")
         .decode()
@@ -174,7 +178,8 @@ def test_rss_06_a_broken_byte_does_not_overrule_the_declared_charset() -> None:
     assert document.title == "机器学习入门\ufffd"
 
 
-def test_rss_08_relative_links_become_absolute() -> None:
+@pytest.mark.case("RSS-08")
+def test_relative_links_become_absolute() -> None:
     item = "<title>a</title><link>/en/games/x</link>"
     assert only(rss(item)).url == "https://example.org/en/games/x"
     assert (
@@ -193,13 +198,15 @@ def test_rss_08_relative_links_become_absolute() -> None:
         "file:///etc/passwd",
     ],
 )
-def test_rss_08_a_link_that_cannot_be_an_http_address_drops_the_item_with_a_reason(link: str) -> None:
+@pytest.mark.case("RSS-08")
+def test_a_link_that_cannot_be_an_http_address_drops_the_item_with_a_reason(link: str) -> None:
     feed = parse_feed(rss(f"<title>a</title><link>{link}</link>"), "")
     assert feed.documents == []
     assert "cannot be made an http address" in feed.problems[-1]
 
 
-def test_rss_08_a_relative_link_in_a_local_file_without_a_site_drops_the_item() -> None:
+@pytest.mark.case("RSS-08")
+def test_a_relative_link_in_a_local_file_without_a_site_drops_the_item() -> None:
     feed = parse_feed(rss("<title>a</title><link>/x</link>", head="<title>T</title>"), "")
     assert feed.documents == []
     assert "'/x'" in feed.problems[-1]
@@ -221,7 +228,8 @@ BOMB = "<!DOCTYPE rss [" + "".join(
     ],
 )
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
-def test_rss_10_entity_declarations_are_refused_before_anything_is_parsed(prolog: str, encoding: str) -> None:
+@pytest.mark.case("RSS-10")
+def test_entity_declarations_are_refused_before_anything_is_parsed(prolog: str, encoding: str) -> None:
     text = f"{prolog}<rss version='2.0'><channel><item><title>&e7;</title></item></channel></rss>"
     begun = time.monotonic()
     with pytest.raises(ValueError, match="declares entities"):
@@ -229,7 +237,8 @@ def test_rss_10_entity_declarations_are_refused_before_anything_is_parsed(prolog
     assert time.monotonic() - begun < 20
 
 
-def test_rss_10_an_article_about_entities_and_an_old_doctype_are_no_attack() -> None:
+@pytest.mark.case("RSS-10")
+def test_an_article_about_entities_and_an_old_doctype_are_no_attack() -> None:
     doctype = (
         b'<!DOCTYPE rss PUBLIC "-//Netscape Communications//DTD RSS 0.91//EN"'
         b' "http://my.netscape.com/publish/formats/rss-0.91.dtd">'
@@ -741,9 +750,8 @@ async def test_items_are_used_while_their_pages_are_still_read(server: Server, o
         "http://0x7f.0.0.1:{}/",
     ],
 )
-async def test_web_10_private_addresses_are_refused_in_whatever_form(
-    server: Server, opened: Make, url: str
-) -> None:
+@pytest.mark.case("WEB-10")
+async def test_private_addresses_are_refused_in_whatever_form(server: Server, opened: Make, url: str) -> None:
     server.answers["/"] = ZEBRA
     source = await opened(url.format(server.url.rpartition(":")[2]), allow_private=[])
     with pytest.raises(SourceError, match="could not be fetched"):
@@ -751,7 +759,8 @@ async def test_web_10_private_addresses_are_refused_in_whatever_form(
     assert server.paths == []
 
 
-async def test_web_08_the_address_that_is_connected_to_is_the_one_that_is_checked(
+@pytest.mark.case("WEB-08")
+async def test_the_address_that_is_connected_to_is_the_one_that_is_checked(
     opened: Make, server: Server
 ) -> None:
     source = await opened(server.url + "/", allow_private=[])
@@ -783,7 +792,8 @@ async def test_a_redirect_to_anything_but_http_is_refused(server: Server, opened
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "bare"])
-async def test_web_13_a_compressed_body_is_read_and_a_bomb_is_cut_off(
+@pytest.mark.case("WEB-13")
+async def test_a_compressed_body_is_read_and_a_bomb_is_cut_off(
     server: Server, opened: Make, encoding: str
 ) -> None:
     def squeeze(data: bytes) -> bytes:

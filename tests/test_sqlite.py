@@ -172,7 +172,8 @@ def test_it_answers_as_the_store_in_memory(
     asyncio.run(compare())
 
 
-async def test_c09_field_weights_are_settings(tmp_path: Path) -> None:
+@pytest.mark.case("C09")
+async def test_field_weights_are_settings(tmp_path: Path) -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({}, "title"),
         ({"title_weight": 1.0, "body_weight": 3.0}, "body"),
@@ -241,7 +242,8 @@ HOSTILE = [
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 @pytest.mark.parametrize("leg", ["text", "vector"])
-async def test_pg_01_02_05_08_11_asy_11_no_text_is_a_syntax_error(store: Sqlite, text: str, leg: str) -> None:
+@pytest.mark.case("PG-01", "PG-02", "PG-05", "PG-08", "PG-11", "ASY-11")
+async def test_no_text_is_a_syntax_error(store: Sqlite, text: str, leg: str) -> None:
     await store.upsert([_entry("d", "sun with moon", vector=[1.0, 0.0])])
     found = await _ids(store, text, leg, vector=[1.0, 0.0])
     assert found in ([], ["d"])
@@ -252,7 +254,8 @@ async def test_pg_01_02_05_08_11_asy_11_no_text_is_a_syntax_error(store: Sqlite,
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(max_size=60) | st.text(alphabet="ab \"-*:()^+OR'", max_size=60))
-def test_pg_02_arbitrary_text_is_asked_and_stored(text: str) -> None:
+@pytest.mark.case("PG-02")
+def test_arbitrary_text_is_asked_and_stored(text: str) -> None:
     async def ask(one: Sqlite) -> None:
         await one.open()
         await one.search(Query(text=text, leg="text"))
@@ -287,7 +290,8 @@ async def test_of_many_words_the_commonest_are_left_out_beyond_twice_the_chunks(
 # Scope, period, filters before the limit.
 
 
-async def test_acl_02_pg_13_pg_25_the_limit_is_filled_from_what_qualifies(store: Sqlite) -> None:
+@pytest.mark.case("ACL-02", "PG-13", "PG-25")
+async def test_the_limit_is_filled_from_what_qualifies(store: Sqlite) -> None:
     hidden = [_entry(f"h{n:03}", "plan plan plan", vector=[1.0, 0.0], tenant="b") for n in range(300)]
     seen = [
         _entry(f"s{n}", "plan and more words", vector=[0.5, 0.5], tenant="a", compartment="hr")
@@ -369,7 +373,8 @@ async def test_concurrent_searches_during_writes_see_whole_generations(store: Sq
             await store.upsert([_entry(f"d{n}", "x", vector=[1.0, float(n)]) for n in range(20)])
 
 
-async def test_pg_21_a_query_vector_of_another_length_is_refused_with_both_numbers(store: Sqlite) -> None:
+@pytest.mark.case("PG-21")
+async def test_a_query_vector_of_another_length_is_refused_with_both_numbers(store: Sqlite) -> None:
     await store.upsert([_entry("a", "x", vector=[1.0, 0.0])])
     with pytest.raises(SourceError, match="3 dimensions, the store's have 2; use the embedder"):
         await store.search(Query(text="x", leg="vector", vector=[1.0, 0.0, 0.0]))
@@ -379,7 +384,8 @@ async def test_pg_21_a_query_vector_of_another_length_is_refused_with_both_numbe
         await store.search(Query(text="x", leg="vector", vector=[float("nan"), 0.0]))
 
 
-async def test_pg_19_pg_20_another_model_is_refused_by_name_with_the_remedy(store: Sqlite) -> None:
+@pytest.mark.case("PG-19", "PG-20")
+async def test_another_model_is_refused_by_name_with_the_remedy(store: Sqlite) -> None:
     await store.embedded_by("static-1", 2)
     await store.upsert([_entry("a", "x", vector=[1.0, 0.0])])
     other = Sqlite(path=store.path)
@@ -437,7 +443,8 @@ async def test_everything_of_a_document_comes_back(store: Sqlite) -> None:
     assert [h.document for h in await store.search(Query(text="quotes", leg="text"))] == [document]
 
 
-async def test_ing_04_chunks_are_all_stored_and_replaced_whole(store: Sqlite) -> None:
+@pytest.mark.case("ING-04")
+async def test_chunks_are_all_stored_and_replaced_whole(store: Sqlite) -> None:
     document = Document(id="d", content="one two three four five")
     chunks = [Document(content=word) for word in document.content.split()]
     fact = Fact(subject="One", predicate="precedes", object="Two")
@@ -455,7 +462,8 @@ async def test_ing_04_chunks_are_all_stored_and_replaced_whole(store: Sqlite) ->
     assert [d.content for d in await store.fetch(["d#1", "none", "d"])] == ["two", document.content]
 
 
-async def test_gra_12_nothing_of_a_deleted_document_is_left(store: Sqlite) -> None:
+@pytest.mark.case("GRA-12")
+async def test_nothing_of_a_deleted_document_is_left(store: Sqlite) -> None:
     fact = Fact(subject="a", predicate="b", object="c")
     document = Document(id="d", content="sun", links=("e",), metadata={"k": "v"})
     await store.upsert(
@@ -531,7 +539,8 @@ async def test_fetch_sees_only_what_the_scope_allows(store: Sqlite) -> None:
     assert [d.content for d in await store.fetch(["e", "d"])] == ["shared", "of a", "of b"]
 
 
-async def test_k23_neighbours_are_linked_by_id_or_url_either_way_strongest_first(store: Sqlite) -> None:
+@pytest.mark.case("K23")
+async def test_neighbours_are_linked_by_id_or_url_either_way_strongest_first(store: Sqlite) -> None:
     entries = [
         _entry("hub", "hub", links=("one", "http://x/two", "both", "missing"), url="http://x/hub"),
         _entry("one", "1"),
@@ -569,7 +578,8 @@ async def test_neighbours_of_a_chunk_are_those_of_its_document(store: Sqlite) ->
     assert [hit.document.id for hit in await store.neighbours(["e"], 5)] == ["d#0"]
 
 
-async def test_m09_facets_count_documents_over_the_period_before_any_limit(store: Sqlite) -> None:
+@pytest.mark.case("M09")
+async def test_facets_count_documents_over_the_period_before_any_limit(store: Sqlite) -> None:
     day = datetime(2024, 3, 1, tzinfo=UTC)
     await store.upsert(
         [
@@ -593,7 +603,8 @@ async def test_m09_facets_count_documents_over_the_period_before_any_limit(store
     ]
 
 
-async def test_gra_01_naive_datetimes_are_utc(store: Sqlite) -> None:
+@pytest.mark.case("GRA-01")
+async def test_naive_datetimes_are_utc(store: Sqlite) -> None:
     await store.upsert(
         [
             _entry("a", "x", updated_at=datetime(2024, 3, 31, 23)),

@@ -334,7 +334,8 @@ class TestVerdict:
             "it is no SupportsUpsert",
         )
 
-    def test_chk_21_a_mutable_default_that_instances_share_is_found(self) -> None:
+    @pytest.mark.case("CHK-21")
+    def test_a_mutable_default_that_instances_share_is_found(self) -> None:
         state, why = status(SharedDefault, "instances_share_no_state")
         assert state == "broken"
         assert why == "use changed the default of 'names', which all instances share"

@@ -81,7 +81,8 @@ async def address() -> AsyncIterator[str]:
         bouncer.close()
 
 
-async def test_pg_17_pg_18_many_clients_share_few_connections_in_transaction_mode(address: str) -> None:
+@pytest.mark.case("PG-17", "PG-18")
+async def test_many_clients_share_few_connections_in_transaction_mode(address: str) -> None:
     """Two processes' worth of pools, writes and every kind of read at once; scopes never mix."""
     name = schema()
     stores = [
