@@ -16,7 +16,8 @@ SETTINGS = {"rag": {"max_retrieval_queries": 1, "cache_enabled": False}}
 
 
 @pytest.mark.case("ASY-08")
-async def test_a_cancelled_call_in_a_thread_is_abandoned_at_once_and_its_result_thrown_away():
+async def test_a_cancelled_call_in_a_thread_is_abandoned_at_once():
+    """Its result is thrown away."""
     threads = Threads(1, "t")
     begun, go, ended = threading.Event(), threading.Event(), threading.Event()
 

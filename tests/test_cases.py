@@ -1,4 +1,4 @@
-"""The list of cases in CASES.md agrees with the case markers of the tests."""
+"""Test names are short and free of ids, and the case markers agree with the list in CASES.md."""
 
 from __future__ import annotations
 
@@ -24,6 +24,16 @@ def marked_ids() -> set[str]:
     }
 
 
+def names() -> list[str]:
+    """Every test function, methods of classes as well."""
+    return [
+        node.name
+        for tree in TREES.values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
+    ]
+
+
 def test_every_marked_case_has_a_line_and_every_line_a_test() -> None:
     lines = LINE.findall(LISTED)
     assert len(lines) == sum(line.startswith("- ") for line in LISTED.splitlines()), "a line is malformed"
@@ -32,10 +42,10 @@ def test_every_marked_case_has_a_line_and_every_line_a_test() -> None:
 
 def test_no_name_of_a_test_begins_with_an_id() -> None:
     """The marker `case` carries the id."""
-    names = [
-        f"{path.name}::{node.name}"
-        for path, tree in TREES.items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and ID.match(node.name)
-    ]
-    assert names == []
+    assert [name for name in names() if ID.match(name)] == []
+
+
+def test_names_of_tests_are_short() -> None:
+    """Words that do not fit go into the docstring."""
+    long = [name for name in names() if len(name) > 100 or name.count("_") > 14]
+    assert long == []

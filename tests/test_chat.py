@@ -363,7 +363,8 @@ async def test_where_nothing_was_found_the_configured_answer_comes_with_its_outc
 
 
 @pytest.mark.case("K11", "K12")
-async def test_behind_a_gate_the_configured_answer_says_so_and_the_generator_sees_nothing_of_what_was_found():
+async def test_behind_a_gate_the_configured_answer_says_so():
+    """The generator sees no document that was found."""
     settings = {"rag": {"interpreters": [], "cache_enabled": False, "stages": ["gate"]}}
     wanted, said = made(
         "Invented.", chat={"no_context_text": "Not sure."}, settings=settings, stages={"gate": Gate()}
@@ -461,7 +462,8 @@ async def test_numbers_are_those_of_the_context_in_the_order_of_their_first_use(
 
 
 @pytest.mark.case("CIT-13")
-async def test_a_number_of_a_list_or_a_link_that_the_context_lacks_is_not_cited():
+async def test_a_number_that_the_context_lacks_is_not_cited():
+    """The number may stand in a list or in a link."""
     wanted, said = made("As [1](https://x.example) and [8](https://y.example) say.")
     async with served(wanted) as ask:
         told = (await ask("/v1/chat/completions", asked())).json

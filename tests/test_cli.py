@@ -169,9 +169,8 @@ def test_plan_asks_nobody(cli: CommandLine, tmp_path: Path):
     assert "broken" in cli("plan", "anything at all").out
 
 
-def test_check_exits_1_for_a_store_that_is_not_there_and_0_once_it_is(
-    cli: CommandLine, tmp_path: Path, example: Path
-):
+def test_check_exits_1_while_the_store_is_absent(cli: CommandLine, tmp_path: Path, example: Path):
+    """It exits 0 once the store exists."""
     settings(
         tmp_path,
         '[providers.store]\nuse = "sqlite"\npath = "s.db"\n[ingest.all]\nfrom = "texts"\nto = "store"\n',

@@ -314,7 +314,8 @@ def test_why_above_names_scores_ranks_and_signals_for_and_against():
     assert explanation.above(one.scored(0.1), one.scored(0.2)) == "in spite of its score 0.1 against 0.2"
 
 
-async def test_fusing_again_as_it_is_set_gives_the_order_of_the_router_and_another_weight_another():
+async def test_fusing_again_gives_the_order_of_the_router():
+    """Another weight gives another order."""
     stores = {
         name: {
             "use": "memory",

@@ -329,9 +329,8 @@ async def test_a_fast_failure_is_tried_once_more_and_the_steps_say_so(how: str) 
 @pytest.mark.parametrize(
     ("how", "asked"), [("status-404", 1), ("status-429-later", 1), ("status-503", 2), ("hang-up", 2)]
 )
-async def test_only_what_may_pass_is_tried_again_and_retry_after_beyond_the_time_is_no_reason_to_wait(
-    how: str, asked: int
-) -> None:
+async def test_only_temporary_failures_are_tried_again(how: str, asked: int) -> None:
+    """A Retry-After beyond the deadline is no reason to wait."""
     async with Hostile() as hostile, fetching() as fetcher:
         begun = monotonic()
         with pytest.raises(FetchFailed) as caught:
@@ -361,7 +360,8 @@ def test_retry_after_may_be_a_date_ahead() -> None:
     assert retry_after(ahead.strftime("%a, %d %b %Y %H:%M:%S GMT")) == pytest.approx(99.5, abs=5)
 
 
-async def test_one_host_has_to_bear_so_many_exchanges_at_the_same_time_and_no_more() -> None:
+async def test_exchanges_with_one_host_are_bounded() -> None:
+    """The limit counts exchanges at the same time."""
     async with Hostile() as hostile:
 
         async def slow(writer: asyncio.StreamWriter, _: str) -> None:

@@ -123,7 +123,8 @@ def test_both_numbers_of_the_worked_example():
 
 
 @pytest.mark.case("T06")
-def test_weighted_rrf_puts_a_lexical_top_hit_below_every_semantic_one_down_to_rank_122():
+def test_weighted_rrf_puts_a_lexical_top_hit_below_semantic_ones():
+    """With weights 0.75 and 0.25 this holds down to rank 122."""
     semantic = [f"v{i}" for i in range(1, 124)]
     lists = [ranked("s", semantic, leg="vector"), ranked("s", ["only"], leg="text")]
     ranking = [name for name, _ in fused(lists, leg_weights={"vector": 0.75, "text": 0.25})]
@@ -136,7 +137,8 @@ def test_source_weights_act_at_level_2():
     assert fused(lists) == [("b", pytest.approx(3 / 61)), ("a", pytest.approx(1 / 61))]
 
 
-def test_leg_weights_by_source_and_leg_beat_those_by_leg_and_both_beat_the_profile():
+def test_leg_weights_by_source_and_leg_beat_those_by_leg():
+    """Both beat the weights of the profile."""
     lists = [ranked("s", "a", leg="vector"), ranked("s", "b", leg="text")]
     pool = dedupe(lists)
     profile = {"s": {"vector": 0.4}}
@@ -190,7 +192,7 @@ def test_raw_scores_and_ranks_stand_beside_the_fused_score():
 
 
 @pytest.mark.case("FUS-12")
-def test_equal_scores_keep_the_source_s_order_and_a_tie_of_sums_shares_its_rank():
+def test_equal_scores_keep_the_source_s_order():
     """Ruled by design: the order of hits is their rank. What ties after level 1 shares a rank at level 2."""
     lists = [ranked("s", "a b", leg="vector"), ranked("s", "b a", leg="text"), ranked("t", "z")]
     scores = dict(fused(lists))
@@ -378,7 +380,8 @@ def test_queries_made_of_the_question_weigh_little_beside_it():
     ]
 
 
-def test_where_only_queries_made_of_the_question_were_answered_they_have_the_leg_s_whole_weight():
+def test_generated_queries_alone_have_the_whole_weight_of_the_leg():
+    """They do so where the question itself got no answer."""
     lists = [ranked("s", "a", query="part"), ranked("s", "b", query="other")]
     assert [e.score for e in fuse(dedupe(lists), Rag(), question="q")] == [pytest.approx(0.5 / 61)] * 2
     result = fuse(dedupe(lists), Rag(derived_query_weight=0.0), question="q")

@@ -195,7 +195,9 @@ async def test_what_a_source_could_not_read_this_time_stays_in_the_store(tmp_pat
     await source.aclose()
 
 
-async def test_what_lies_in_a_folder_that_could_not_be_read_stays_and_its_namesakes_go() -> None:
+async def test_documents_of_an_unreadable_folder_stay() -> None:
+    """Documents of the same name elsewhere go."""
+
     class Unread(Shelf):
         problems: Sequence[str] = ()
         unread: Sequence[str] = ("sub/",)

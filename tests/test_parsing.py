@@ -291,9 +291,7 @@ def test_an_encoding_that_is_named_is_kept_to() -> None:
     assert decode(b"a\0b", "")[0] is None
 
 
-def test_boxes_of_a_pdf_that_are_equally_far_apart_are_grouped_by_their_order_not_by_their_addresses() -> (
-    None
-):
+def test_equally_distant_boxes_of_a_pdf_are_grouped_by_order() -> None:
     """A paper whose lines stood on a grid said something else in each process, and was ingested again each
     time.
     """

@@ -721,9 +721,8 @@ async def test_everything_of_a_document_comes_back(store: Postgres) -> None:
     assert [h.document for h in await store.search(Query(text="quotes", leg="text"))] == [document]
 
 
-async def test_a_whole_document_and_its_chunks_are_fetched_by_their_ids_in_the_order_asked(
-    store: Postgres,
-) -> None:
+async def test_documents_and_chunks_are_fetched_by_id_in_order(store: Postgres) -> None:
+    """The order is that of the ids in the request."""
     whole = Document(id="w", content="one two", tenant="a")
     parts = [Document(id="w#0", content="one"), Document(id="w#1", content="two")]
     await store.upsert([Entry(document=whole, chunks=parts), entry("x", "other", tenant="b")])

@@ -51,9 +51,7 @@ def full(context: Context) -> bool:
     return not context.degraded and len(context.envelopes) == 10 and len(context.facts) == 50
 
 
-async def test_a_server_killed_amid_two_hundred_questions_costs_no_more_than_what_was_under_way(
-    server: Server,
-) -> None:
+async def test_a_server_killed_amid_questions_costs_only_those_under_way(server: Server) -> None:
     """Nobody hangs; each answer is whole, or says what is missing; whole answers and the same connections
     soon after.
     """

@@ -350,7 +350,8 @@ async def test_with_the_query_s_own_filter_taken_out_row_level_security_holds(
             await each.aclose()
 
 
-async def test_a_role_that_is_not_the_owner_sees_nothing_without_a_scope_and_writes_nothing() -> None:
+async def test_a_role_that_is_not_the_owner_sees_nothing_without_a_scope() -> None:
+    """It writes nothing."""
     async with opened() as store, _reader(store) as address:
         await store.upsert(ENTRIES)
         place = store.pool.schema

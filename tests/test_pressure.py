@@ -108,7 +108,8 @@ def test_after_the_pause_one_call_tries_and_the_others_are_refused():
     assert [b.refuses() for _ in range(5)] == [""] * 5
 
 
-def test_a_failed_probe_opens_for_another_pause_and_one_given_up_lets_the_next_try():
+def test_a_failed_probe_opens_the_circuit_for_another_pause():
+    """After a cancelled probe the next call may try."""
     b, now = breaker()
     for _ in range(3):
         b.fail("x")

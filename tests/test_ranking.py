@@ -66,7 +66,8 @@ def ids(envelopes: Sequence[Envelope], *, dropped: bool = False) -> str:
     return "".join(e.document.id for e in envelopes if (e.dropped is not None) == dropped)
 
 
-async def test_the_order_a_stage_returns_is_the_new_rank_and_what_it_leaves_out_is_dropped_in_its_name():
+async def test_the_order_a_stage_returns_is_the_new_rank():
+    """The trace names the stage for each document that it leaves out."""
     result = await rank_by(pool(), {"pick": Does(lambda e, c: [e[2], e[0]])}, CONTEXT)
     assert ids(result) == "ca"
     assert {e.document.id: e.dropped for e in result if e.dropped} == {"b": "pick", "d": "pick"}
@@ -243,7 +244,8 @@ async def test_a_vague_new_hit_does_not_overtake_an_exact_old_one_by_default():
 
 
 @pytest.mark.parametrize("mode", ["boost", "decay"])
-async def test_documents_of_one_age_keep_their_order_so_that_the_weights_of_sources_still_act(mode: str):
+async def test_documents_of_one_age_keep_their_order(mode: str):
+    """So the weights of sources still act."""
     lists = [ranked("heavy", "a b c", weight=1.0), ranked("light", "x y b", weight=0.2)]
     fused = list(fuse(dedupe(lists), Rag()))
     assert "".join(e.document.id for e in fused) == "bacxy"

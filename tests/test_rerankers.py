@@ -96,9 +96,8 @@ async def test_the_best_n_are_scored_and_the_best_few_kept():
     ("fails", "why"), [("hang", "failed: timed out"), ("no model", "failed: RuntimeError: no model")]
 )
 @pytest.mark.case("C18", "K16")
-async def test_when_it_fails_the_fused_order_stands_with_the_same_cut_and_the_result_says_so(
-    fails: str, why: str
-):
+async def test_when_it_fails_the_fused_order_stands_and_the_result_says_so(fails: str, why: str):
+    """The cut is the same."""
     context = await routed(Counting(fails=fails), top_n=3, keep=2, timeout=0.3)
     assert ids(context) == "ab"
     assert context.degraded

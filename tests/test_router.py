@@ -314,7 +314,8 @@ async def test_the_first_request_opens_a_router_that_is_not_open():
     await router.aclose()
 
 
-async def test_a_source_that_cannot_be_opened_does_not_stop_the_start_and_is_tried_again():
+async def test_a_source_that_cannot_be_opened_does_not_stop_the_start():
+    """It is tried again."""
     source = Opens(fails=2)
     async with ContextRouter(ONE, connectors={"a": source, "b": Fixed("b")}) as router:
         first = await router.route("q")

@@ -602,9 +602,11 @@ async def test_an_unchanged_feed_is_not_sent_again(server: Server, opened: Make)
     assert asked == [None, '"v1"', '"v1"']
 
 
-async def test_a_feed_that_fails_keeps_its_items_and_is_left_alone_twice_as_long_each_time(
+async def test_a_feed_that_fails_keeps_its_items_and_backs_off(
     server: Server, opened: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Each failure doubles the time until the next attempt."""
+
     async def broken(_: web.Request) -> web.Response:
         return web.Response(status=500)
 

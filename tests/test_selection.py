@@ -187,7 +187,8 @@ def test_facts_alone_keep_to_the_budget_heading_and_all(budget: int):
 
 
 @pytest.mark.case("M14")
-def test_the_budget_is_kept_in_order_and_a_block_that_does_not_fit_is_dropped_with_the_reason():
+def test_the_budget_keeps_the_order_of_blocks():
+    """A block that does not fit is dropped with the reason."""
     long = env("long", content="w " * 60)
     done = assemble(
         [env("a", content="x " * 10), long, env("c", content="y " * 10)], budget=45, count=words, truncate=cut
@@ -263,9 +264,8 @@ def test_answerability_is_by_the_share_of_the_question_s_words(content: str, lev
         ("東", "東京", 1.0),
     ],
 )
-def test_a_word_of_the_question_is_held_as_a_word_or_where_words_are_not_parted_by_its_pairs_of_signs(
-    question: str, content: str, confidence: float
-):
+def test_words_of_the_question_are_compared_whole_or_by_pairs(question: str, content: str, confidence: float):
+    """Pairs of signs count in scripts that put no spaces between words."""
     found = judged(question, [env("", content=content)])
     held, whole = map(int, re.findall(r"\d+", found.reason)[:2])
     assert held / whole == pytest.approx(confidence)

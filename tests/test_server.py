@@ -469,9 +469,10 @@ async def test_the_complete_example_is_served(tmp_path: Path):
     assert key()["keys"]["anna"]["hash"].startswith("sha256:")
 
 
-async def test_the_demo_says_how_to_open_the_explorer_and_it_opens_on_its_data_with_no_key(
+async def test_the_demo_says_how_to_open_the_explorer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
+    """The explorer opens on the data of the demo, without a key."""
     ran = await asyncio.to_thread(CommandLine(monkeypatch, capsys), "demo", "--into", "demo", cwd=tmp_path)
     assert "cd demo && contextrouter serve" in ran.out
     assert "http://127.0.0.1:8080/explorer" in ran.out

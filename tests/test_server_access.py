@@ -124,7 +124,8 @@ async def test_a_key_asks_only_its_sources():
     assert sources["payroll"].queries == []
 
 
-async def test_a_caller_asks_no_oftener_than_it_may_and_is_told_when_to_come_back():
+async def test_a_caller_over_its_rate_is_refused():
+    """The refusal says when to come back."""
     async with served(router(key(rate_per_minute=2) | {"serve": {"rate_per_minute": 1}}), token=KEY) as ask:
         answers = [await ask("/v1/plan", {"question": "q"}) for _ in range(3)]
         assert (await ask("/healthz")).status == 200

@@ -182,7 +182,8 @@ def test_nested_tables_and_lists_can_be_set_from_the_environment(tmp_path: Path)
     assert settings.rag.leg_weights == {"text": 2.0}
 
 
-def test_a_text_that_looks_like_a_number_stays_a_text_where_a_text_is_wanted(tmp_path: Path):
+def test_a_number_in_a_text_setting_stays_a_text(tmp_path: Path):
+    """A value from the environment may look like a number."""
     path = write(tmp_path, '[connectors.notes]\nuse = "files"\npath = "x"\n')
     assert (
         read(path, {"CONTEXTROUTER_CONNECTORS__NOTES__TENANT": "007"}).connectors["notes"].keys.tenant
@@ -209,7 +210,8 @@ def test_secrets_come_from_the_environment_or_a_file(tmp_path: Path):
     assert set(settings.secrets) == {"from-environment", "from-file"}
 
 
-def test_a_variable_that_is_not_set_is_a_located_error_and_dollars_can_be_written(tmp_path: Path):
+def test_an_unset_variable_is_an_error_with_its_place(tmp_path: Path):
+    """A dollar sign can be escaped."""
     (found,) = problems(tmp_path, '[connectors.n]\nuse = "files"\npath = "${NOT_SET}"\n')
     assert found.startswith("settings.toml:3: connectors.n.path: environment variable 'NOT_SET' is not set.")
     path = write(tmp_path, '[connectors.n]\nuse = "files"\npath = "a"\ntenant = "$$x"\n')

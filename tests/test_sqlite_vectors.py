@@ -163,9 +163,8 @@ async def test_after_a_write_only_what_is_new_is_read(store: Sqlite) -> None:
     await other.aclose()
 
 
-async def test_a_deadline_too_short_to_load_all_codes_does_not_keep_them_from_being_loaded(
-    store: Sqlite,
-) -> None:
+async def test_codes_are_loaded_though_the_deadline_is_too_short(store: Sqlite) -> None:
+    """A later question uses them."""
     await _fill(store, np.random.default_rng(7).standard_normal((6000, 64)))
     other = Sqlite(path=store.path)
     await other.open()
