@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from example import CommandLine
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from resp import resp_server
+from support.example import CommandLine
+from support.resp import resp_server
 
 from contextrouter import Connector, Context, ContextRouter, Hit, Query, Request, Scope, SettingsError
 from contextrouter.cache import ResultCache, Tiers, Versions

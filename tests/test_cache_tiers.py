@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from resp import RespServer, resp_server
+from support.resp import RespServer, resp_server
 
 from contextrouter import (
     Call,

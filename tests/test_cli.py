@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from example import QUESTION, ROOT, CommandLine, filled
+from support.example import QUESTION, ROOT, CommandLine, ingest_example
 
 HANGS = """
 import asyncio
@@ -24,7 +24,7 @@ class Broken(Connector):
 
 @pytest.fixture(scope="module")
 def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return asyncio.run(filled(tmp_path_factory.mktemp("example")))
+    return asyncio.run(ingest_example(tmp_path_factory.mktemp("example")))
 
 
 @pytest.fixture

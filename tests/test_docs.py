@@ -18,8 +18,8 @@ from typing import NamedTuple
 import msgspec
 import pytest
 import tomli
-from example import ROOT, CommandLine, filled
-from hostile import ALLOWED, FEED, PAGE, Hostile, send
+from support.example import ROOT, CommandLine, ingest_example
+from support.hostile import ALLOWED, FEED, PAGE, Hostile, send
 
 from contextrouter import ContextRouter, errors
 from contextrouter.cli.exit_codes import EXIT_CODES
@@ -54,7 +54,7 @@ def ids(page: Path) -> str:
 
 @pytest.fixture(scope="module")
 def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return asyncio.run(filled(tmp_path_factory.mktemp("example")))
+    return asyncio.run(ingest_example(tmp_path_factory.mktemp("example")))
 
 
 @pytest.fixture

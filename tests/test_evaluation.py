@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from example import CommandLine, filled
+from support.example import CommandLine, ingest_example
 
 from contextrouter import ContextRouter, Document, Hit, Rag, Scope, SettingsError
 from contextrouter.evaluation import (
@@ -237,7 +237,7 @@ async def test_the_cut_off_keeps_the_relevant_documents():
 
 @pytest.fixture(scope="module")
 def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return asyncio.run(filled(tmp_path_factory.mktemp("example")))
+    return asyncio.run(ingest_example(tmp_path_factory.mktemp("example")))
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from example import QUESTION, filled
+from support.example import QUESTION, ingest_example
 
 from contextrouter import Context, ContextRouter
 from contextrouter.ingest import run
@@ -16,7 +16,7 @@ from contextrouter.ingest import run
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return asyncio.run(filled(tmp_path_factory.mktemp("example")))
+    return asyncio.run(ingest_example(tmp_path_factory.mktemp("example")))
 
 
 @pytest.fixture(scope="module")

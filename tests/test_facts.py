@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from postgres_server import opened
+from support.postgres_server import open_store
 
 from contextrouter.builtin.facts.postgres import PostgresFacts
 from contextrouter.builtin.facts.sqlite import SqliteFacts
@@ -38,7 +38,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 @asynccontextmanager
 async def _opened(kind: str, folder: Path) -> AsyncIterator[Store]:
     if kind == "postgres":
-        async with opened(embedder=None) as store:
+        async with open_store(embedder=None) as store:
             yield store
         return
     file = Sqlite(path=str(folder / "store.db"), embedder=None)
@@ -324,7 +324,7 @@ async def test_a_store_that_is_not_there_is_said(tmp_path: Path) -> None:
 
 
 async def test_a_database_without_a_store_is_said() -> None:
-    async with opened(embedder=None) as store:
+    async with open_store(embedder=None) as store:
         source = PostgresFacts(dsn=store.pool.dsn, schema=store.pool.schema)
         with pytest.raises(SourceError, match="not open"):
             await source.facts(Query(text="x"))

@@ -15,10 +15,10 @@ from typing import Any
 
 import asyncpg
 import pytest
-from example import CommandLine
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from postgres_server import opened, run
+from support.example import CommandLine
+from support.postgres_server import open_store, run
 
 from contextrouter import ContextRouter, Interpreter
 from contextrouter.builtin.facts import graph_walk
@@ -46,7 +46,7 @@ def said(facts: Sequence[Fact]) -> list[str]:
 async def graph(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[Any, Graph]]:
     """A store, and its facts."""
     if request.param == "postgres":
-        async with opened(embedder=None) as server:
+        async with open_store(embedder=None) as server:
             facts = PostgresFacts(store=server)
             await facts.open()
             yield server, facts

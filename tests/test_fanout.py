@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from time import monotonic
 
 import pytest
-from engines import engine_of
+from support.engines import engine_of
 
 from contextrouter import (
     Call,

@@ -17,9 +17,9 @@ from typing import Any
 import msgspec
 import pytest
 import trustme
-from hostile import ALLOWED, FAILING, PAGE, REDIRECTS, WORKING, Forbidden, Hostile, battlefield, send
 from hypothesis import given
 from hypothesis import strategies as st
+from support.hostile import ALLOWED, FAILING, PAGE, REDIRECTS, WORKING, Forbidden, Hostile, battlefield, send
 
 from contextrouter.builtin.connectors.http_api import HttpApi
 from contextrouter.builtin.connectors.rss import Rss

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from example import CommandLine
-from postgres_server import opened
 from rich.console import Console
+from support.example import CommandLine
+from support.postgres_server import open_store
 
 from contextrouter.builtin.connectors.files import Files
 from contextrouter.builtin.connectors.files.parsing.parsed import Parsed
@@ -363,7 +363,7 @@ async def test_a_store_that_cannot_be_taken_says_why() -> None:
 
 
 async def test_postgres_has_turns_per_schema_that_end_with_the_connection() -> None:
-    async with opened() as store, opened() as elsewhere:
+    async with open_store() as store, open_store() as elsewhere:
         async with turn(store, "s", 0.0):
             second = type(store)(dsn=store.pool.dsn, schema=store.pool.schema, embedder=None)
             await second.open()

@@ -9,9 +9,9 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from engines import engine_of
 from hypothesis import given
 from hypothesis import strategies as st
+from support.engines import engine_of
 
 from contextrouter import Intent, Interpreter, Period, PluginError, Request, RequestRefused, SettingsError
 from contextrouter.builtin.interpreters.normalize import Normalize, aspects, names, period_of

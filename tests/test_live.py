@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import trustme
-from hostile import ALLOWED, FAILING, REDIRECTS, WORKING, Forbidden, Hostile, battlefield, send
+from support.hostile import ALLOWED, FAILING, REDIRECTS, WORKING, Forbidden, Hostile, battlefield, send
 
 from contextrouter import ContextRouter
 from contextrouter.builtin.connectors.http_api import HttpApi

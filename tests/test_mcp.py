@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from mcp import Client, StdioServerParameters
-from serving import KEY, document, key, router
+from support.serving import KEY, document, key, router
 
 from contextrouter import Fact, FactSource, SettingsError, SourceError
 from contextrouter.server.auth import Caller

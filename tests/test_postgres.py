@@ -15,7 +15,7 @@ import asyncpg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from postgres_server import entry, ids, opened, run
+from support.postgres_server import entry, ids, open_store, run
 
 from contextrouter.builtin.providers.memory import Memory
 from contextrouter.builtin.providers.postgres import Postgres, text_leg, write
@@ -37,7 +37,7 @@ from contextrouter.text import bm25
 
 @pytest.fixture
 async def store() -> AsyncIterator[Postgres]:
-    async with opened() as store:
+    async with open_store() as store:
         yield store
 
 
@@ -174,7 +174,7 @@ def test_it_finds_what_the_store_in_memory_finds() -> None:
     """The same documents on every leg, on the vector legs in the same order with the same cosines."""
 
     with asyncio.Runner() as runner:
-        context = opened()
+        context = open_store()
         store = runner.run(context.__aenter__())
 
         @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -225,7 +225,7 @@ async def test_field_weights_are_settings() -> None:
         ({"title_weight": 0.0}, ["body"]),
     ]
     for weights, expected in cases:
-        async with opened(**weights) as store:
+        async with open_store(**weights) as store:
             await store.upsert([entry("title", "x", title="comet"), entry("body", "comet", title="x")])
             assert await ids(store, "comet") == expected
 
@@ -247,7 +247,7 @@ async def test_words_are_those_of_the_configuration_the_settings_name() -> None:
     place in a phrase.
     """
     near: dict[str, Any] = {"vector": [1.0, 0.0]}
-    async with opened(text_search="german") as store:
+    async with open_store(text_search="german") as store:
         await store.upsert(
             [
                 entry("houses", "die alten Häuser am Fluss", vector=[1.0, 0.0]),
@@ -280,7 +280,7 @@ async def test_each_chunk_has_the_words_of_its_language() -> None:
     finds nothing in it.
     """
     near: dict[str, Any] = {"vector": [1.0, 0.0]}
-    async with opened(languages=["fr", "de"]) as store:
+    async with open_store(languages=["fr", "de"]) as store:
         await store.upsert(
             [
                 entry("de", "die alten Häuser am Fluss", language="de-AT", vector=[1.0, 0.0]),
@@ -319,7 +319,7 @@ async def test_each_chunk_has_the_words_of_its_language() -> None:
             r"filled with languages = \['de', 'fr'\], the settings have languages = \['de'\]; name the"
             r" former, or run"
         )
-        async with opened(schema=store.pool.schema, languages=["de"]) as other:
+        async with open_store(schema=store.pool.schema, languages=["de"]) as other:
             with pytest.raises(SourceError, match=said):
                 await ids(other, "haus")
 
@@ -346,7 +346,7 @@ async def test_every_language_has_its_configuration(store: Postgres) -> None:
 async def test_a_store_has_the_words_of_one_configuration() -> None:
     """Whoever asks it by other words is refused, where words count, until it is filled anew."""
     near: dict[str, Any] = {"vector": [1.0, 0.0]}
-    async with opened(text_search="french") as store, opened(schema=store.pool.schema) as other:
+    async with open_store(text_search="french") as store, open_store(schema=store.pool.schema) as other:
         await store.upsert([entry("a", "les journaux", vector=[1.0, 0.0])])
         said = (
             "filled with text_search = 'french', the settings have text_search = ''; name the former, or run"
@@ -366,7 +366,7 @@ async def test_a_store_has_the_words_of_one_configuration() -> None:
         assert await ids(other, "journal") == []
         with pytest.raises(SourceError, match="text_search = '', the settings have text_search = 'french'"):
             await store.upsert([entry("b", "x")])
-    async with opened(text_search="klingon", embedder=None) as none:
+    async with open_store(text_search="klingon", embedder=None) as none:
         with pytest.raises(
             SourceError, match='Postgres refused: text search configuration "klingon" does not exist'
         ):
@@ -450,7 +450,7 @@ def test_arbitrary_text_is_asked_and_stored() -> None:
         assert "sea" in await ids(store, "sea")
 
     with asyncio.Runner() as runner:
-        context = opened(embedder=None)
+        context = open_store(embedder=None)
         store = runner.run(context.__aenter__())
         runner.run(store.upsert([entry("sea", "the sea")]))
 
@@ -558,7 +558,7 @@ async def test_the_limit_is_filled_from_what_qualifies() -> None:
         entry(f"s{n}", "plan and more", vector=[0.0, 0.5, 1.0], tenant="a", compartment="hr")
         for n in range(30)
     ]
-    async with opened(exact_below=0, ef_search=10) as store:
+    async with open_store(exact_below=0, ef_search=10) as store:
         await store.upsert([*hidden, *seen])
         scope = Scope(tenant="a", compartments=frozenset({"hr"}))
         for leg in store.legs:
@@ -580,7 +580,7 @@ async def test_approximate_search_finds_nearly_what_the_exact_one_finds() -> Non
         "half": {"exact_below": 0, "precision": "halfvec"},
     }
     for name, keywords in forms.items():
-        async with opened(**keywords) as store:
+        async with open_store(**keywords) as store:
             await store.upsert(rows)
             found[name] = [set(await ids(store, "", "vector", vector=vector, limit=10)) for vector in asked]
     for name in ("hnsw", "half"):
@@ -609,7 +609,7 @@ async def test_the_vector_index_is_used_and_ordered_by_the_bare_operator(
         return await fetch(connection, sql, *values)
 
     monkeypatch.setattr(asyncpg.Connection, "fetch", explained)
-    async with opened(schema=store.pool.schema, exact_below=0) as fast:
+    async with open_store(schema=store.pool.schema, exact_below=0) as fast:
         assert len(await ids(fast, "", "vector", vector=[1.0] * 8, limit=10)) == 10
         assert len(await ids(fast, "", "keywords", vector=[1.0] * 8, limit=10)) == 10
     assert len(plans) == 2

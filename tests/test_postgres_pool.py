@@ -11,7 +11,7 @@ from typing import Any
 
 import asyncpg
 import pytest
-from postgres_server import Server, entry, ids, opened, run, schema
+from support.postgres_server import Server, entry, ids, open_store, run, schema
 
 from contextrouter import ContextRouter
 from contextrouter.builtin.facts.postgres import PostgresFacts
@@ -119,7 +119,7 @@ async def test_a_server_that_is_away_for_good_is_said_in_time(server: Server) ->
 
 @pytest.mark.case("PG-15")
 async def test_reads_that_find_nothing_give_their_connection_back() -> None:
-    async with opened(pool_size=2) as store:
+    async with open_store(pool_size=2) as store:
         await store.upsert([entry(f"d{n}", "sea", vector=[1.0, float(n)]) for n in range(5)])
         for _ in range(12):
             assert await ids(store, "nothing") == []
@@ -138,7 +138,7 @@ async def test_reads_that_find_nothing_give_their_connection_back() -> None:
 @pytest.fixture
 async def locked() -> AsyncIterator[Postgres]:
     """A store whose chunks another session keeps locked: a search waits."""
-    async with opened(pool_size=2, pool_timeout=0.3) as store:
+    async with open_store(pool_size=2, pool_timeout=0.3) as store:
         await store.upsert([entry("a", "sea")])
         connection = await asyncpg.connect(store.pool.dsn)
         async with connection.transaction():
@@ -222,7 +222,7 @@ async def test_more_questions_than_connections_wait_a_little_and_are_then_refuse
 
 @pytest.mark.case("PG-23")
 async def test_a_server_that_takes_no_more_clients_is_said() -> None:
-    async with opened(embedder=None) as store:
+    async with open_store(embedder=None) as store:
         await store.upsert([entry("a", "sea")])
         role = schema()
         await run(f'CREATE ROLE "{role}" LOGIN CONNECTION LIMIT 1')
@@ -239,7 +239,7 @@ async def test_a_server_that_takes_no_more_clients_is_said() -> None:
 
 @pytest.mark.case("PG-24")
 async def test_a_pool_ends_with_the_last_that_shares_it() -> None:
-    async with opened(embedder=None) as store:
+    async with open_store(embedder=None) as store:
         await store.upsert([entry("a", "sea")])
         first, second = PostgresFacts(store=store), PostgresFacts(store=store)
         for each in (first, second):
@@ -260,7 +260,7 @@ async def test_a_pool_ends_with_the_last_that_shares_it() -> None:
 
 def test_one_event_loop_owns_a_pool() -> None:
     with asyncio.Runner() as runner:
-        context = opened(embedder=None)
+        context = open_store(embedder=None)
         store = runner.run(context.__aenter__())
         runner.run(store.upsert([entry("a", "sea")]))
 
@@ -287,7 +287,7 @@ async def test_nothing_of_a_transaction_outlives_it() -> None:
     """No named statement, cursor, setting, lock or listener is left: what a pooler in transaction mode asks
     for.
     """
-    async with opened(statement_cache_size=0, pool_size=1, exact_below=0) as store:
+    async with open_store(statement_cache_size=0, pool_size=1, exact_below=0) as store:
         await store.upsert([entry(f"d{n}", "sea", vector=[1.0, float(n)]) for n in range(30)])
         await store.delete(["d3"])
         for leg in store.legs:
@@ -308,7 +308,7 @@ async def test_target_session_attrs_chooses_the_host() -> None:
     """Of two names of one server, which is a primary: `primary` finds it, `standby` finds none and says
     so.
     """
-    async with opened(embedder=None) as store:
+    async with open_store(embedder=None) as store:
         await store.upsert([entry("a", "sea")])
         for wanted in ("any", "primary", "read-write", "prefer-standby"):
             other = Postgres(

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from engines import rank_by
 from hypothesis import given
 from hypothesis import strategies as st
+from support.engines import rank_by
 
 from contextrouter import (
     ContextRouter,

@@ -9,9 +9,9 @@ import random
 from collections.abc import Awaitable, Callable
 
 import pytest
-from engines import engine_of
 from hypothesis import given
 from hypothesis import strategies as st
+from support.engines import engine_of
 
 from contextrouter import Document, Hit, Intent, Interpreter, Rag, RankedList, Request
 from contextrouter.pipeline.deduplication import dedupe

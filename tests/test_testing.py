@@ -21,9 +21,9 @@ from typing import ClassVar
 from zoneinfo import ZoneInfo
 
 import pytest
-from example import ROOT, CommandLine
 from hypothesis import given
 from hypothesis import strategies as st
+from support.example import ROOT, CommandLine
 
 from contextrouter import testing
 from contextrouter.contracts import Connector, Plugin

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from hostile import ALLOWED, PAGE, Hostile, send
+from support.hostile import ALLOWED, PAGE, Hostile, send
 
 from contextrouter.builtin.connectors.pages.charset import page_text
 from contextrouter.builtin.connectors.pages.extraction import Extracted, Extractor

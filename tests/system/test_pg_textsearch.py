@@ -12,7 +12,7 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from postgres_server import entry, ids, schema
+from support.postgres_server import entry, ids, schema
 
 from contextrouter.builtin.providers.memory import Memory
 from contextrouter.builtin.providers.postgres import Postgres, text_leg

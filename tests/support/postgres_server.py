@@ -30,11 +30,11 @@ with warnings.catch_warnings():
 def uri() -> str:
     """The server's connection string, for its superuser."""
     address = embedded.start(embedded.example_folder())
-    asyncio.run(hurried(address, "synchronous_commit", "autovacuum"))
+    asyncio.run(switch_off_fsync(address, "synchronous_commit", "autovacuum"))
     return address
 
 
-async def hurried(address: str, *more: str) -> None:
+async def switch_off_fsync(address: str, *more: str) -> None:
     """Have a server not wait for the disk: what it said was written outlives its processes, not the
     machine.
     """
@@ -51,7 +51,7 @@ class Server:
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="contextrouter-pg-"))
         self.dsn = embedded.start(str(self.folder / "data"))
-        asyncio.run(hurried(self.dsn))
+        asyncio.run(switch_off_fsync(self.dsn))
         self._server = get_server(self.folder / "data")
 
     def kill(self) -> None:
@@ -81,7 +81,7 @@ def schema() -> str:
 
 
 @asynccontextmanager
-async def opened(**keywords: Any) -> AsyncIterator[Postgres]:
+async def open_store(**keywords: Any) -> AsyncIterator[Postgres]:
     """A store in a schema of its own, open; the schema goes afterwards."""
     store = Postgres(**{"dsn": await asyncio.to_thread(uri), "schema": schema(), "pool_size": 5, **keywords})
     await store.open()
