@@ -11,7 +11,8 @@ from typing import Any
 
 import asyncpg
 import pytest
-from support.postgres_server import Server, entry, ids, open_store, run, schema
+from support.postgres_server import Server, open_store, run, schema
+from support.stores import entry, ids
 
 from contextrouter import ContextRouter
 from contextrouter.builtin.facts.postgres import PostgresFacts

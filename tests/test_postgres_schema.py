@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 from support.example import CommandLine
-from support.postgres_server import entry, ids, open_store, run, schema, uri
+from support.postgres_server import open_store, run, schema, uri
+from support.stores import entry, ids
 
 from contextrouter.builtin.providers.postgres import Postgres, index_tuning
 from contextrouter.builtin.providers.postgres import schema as postgres_schema

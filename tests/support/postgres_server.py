@@ -10,7 +10,7 @@ import tempfile
 import time
 import uuid
 import warnings
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,6 @@ from typing import Any
 import asyncpg
 
 from contextrouter.builtin.providers.postgres import Postgres, embedded
-from contextrouter.contracts import Entry
-from contextrouter.model import Document, Query
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # the package says at import where it keeps its lock, as a warning
@@ -99,18 +97,3 @@ async def run(sql: str, *values: Any, **keywords: Any) -> list[Any]:
         return list(await connection.fetch(sql, *values))
     finally:
         await connection.close()
-
-
-def entry(id: str, content: str, *, vector: Sequence[float] | None = None, **fields: Any) -> Entry:
-    """An entry of one chunk, with the same vector on both vector legs."""
-    document = Document(id=id, content=content, **fields)
-    return Entry(
-        document=document,
-        chunks=[document],
-        vectors={"vector": [vector], "keywords": [vector]} if vector else {},
-    )
-
-
-async def ids(store: Any, text: str, leg: str = "text", **query: Any) -> list[str]:
-    """Ids of what a search finds, in order."""
-    return [hit.document.id for hit in await store.search(Query(text=text, leg=leg, **query))]

@@ -16,7 +16,8 @@ import asyncpg
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from support.postgres_server import entry, ids, run, schema, uri
+from support.postgres_server import run, schema, uri
+from support.stores import entry, ids
 
 from contextrouter.builtin.facts.postgres import PostgresFacts
 from contextrouter.builtin.providers.postgres import Postgres
