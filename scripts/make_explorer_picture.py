@@ -12,11 +12,11 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "system")]
+sys.path.insert(0, str(ROOT / "tests"))
 
-from chromium import browser  # noqa: E402 - the folder of tests is no package
-from example import QUESTION, filled  # noqa: E402 - the folder of tests is no package
-from serving import served  # noqa: E402 - the folder of tests is no package
+from support.chromium import browser  # noqa: E402 - the folder of tests is no package
+from support.example import QUESTION, ingest_example  # noqa: E402 - the folder of tests is no package
+from support.serving import serve_router  # noqa: E402 - the folder of tests is no package
 
 from contextrouter import ContextRouter  # noqa: E402 - the folder of tests is no package
 
@@ -27,10 +27,10 @@ DONE = "document.getElementById('status').textContent.includes('documents and')"
 async def make(folder: Path) -> Path:
     """Ask the example in a browser, and save what it shows from the answer on."""
     (folder / "example").mkdir()
-    await filled(folder / "example")
+    await ingest_example(folder / "example")
     path = ROOT / "docs" / "explorer.png"
     router = ContextRouter.from_toml(folder / "example" / "settings.toml")
-    async with served(router) as server, browser(folder / "profile") as page:
+    async with serve_router(router) as server, browser(folder / "profile") as page:
         await page.open(f"{server.url}/explorer")
         await page.until("document.querySelectorAll('#sources li').length")
         await page.value(

@@ -35,9 +35,8 @@ from contextrouter.testing import Facts, Fixed, Legs, hits
         ("scope", "acme", "Request.scope is a Scope, not str 'acme'"),
     ],
 )
-def test_a_field_of_the_wrong_type_is_refused_by_name_when_the_request_is_made_or_changed(
-    field: str, value: Any, message: str
-):
+def test_a_field_of_the_wrong_type_is_refused_by_name(field: str, value: Any, message: str):
+    """It is refused when the request is made and when it is changed."""
     with pytest.raises(RequestRefused, match=message):
         Request(**{"question": "q", field: value})
     with pytest.raises(RequestRefused, match=message):

@@ -32,11 +32,13 @@ def key_of(
     )
 
 
-def test_cac_01_cac_02_an_address_outside_memory_is_a_full_sha256():
+@pytest.mark.case("CAC-01", "CAC-02")
+def test_an_address_outside_memory_is_a_full_sha256():
     assert keys.address(b"abc").hex() == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 
 
-def test_cac_15_the_core_neither_needs_nor_loads_diskcache_redis_or_a_pickle_of_theirs():
+@pytest.mark.case("CAC-15")
+def test_the_core_neither_needs_nor_loads_diskcache_redis_or_a_pickle_of_theirs():
     core = [line for line in requires(DISTRIBUTION) or () if "extra ==" not in line]
     assert {line.split(">")[0].strip() for line in core} == {"msgspec", "tomli"}
     unwanted = ("diskcache", "redis", "pickle")
@@ -162,7 +164,8 @@ _circumstances = st.tuples(
 
 
 @given(_circumstances, _circumstances)
-def test_b08_what_differs_in_scope_tenant_settings_version_or_day_has_another_key(one: Any, other: Any):
+@pytest.mark.case("B08")
+def test_what_differs_in_scope_tenant_settings_version_or_day_has_another_key(one: Any, other: Any):
     assert (key_of(*one) == key_of(*other)) == (told(*one) == told(*other))
 
 
@@ -244,7 +247,8 @@ async def test_a_thousand_equal_questions_are_one_computation():
 
 
 @pytest.mark.parametrize("which", [0, 1, 2])
-async def test_cac_12_a_cancelled_caller_never_fails_the_others(which: int):
+@pytest.mark.case("CAC-12")
+async def test_a_cancelled_caller_never_fails_the_others(which: int):
     flights: SingleFlight[str] = SingleFlight()
     slow = Slow()
     until = monotonic() + 5
@@ -263,7 +267,8 @@ async def test_cac_12_a_cancelled_caller_never_fails_the_others(which: int):
     st.integers(2, 40).flatmap(lambda n: st.tuples(st.just(n), st.sets(st.integers(0, n - 1), max_size=n))),
     st.booleans(),
 )
-def test_cac_12_whoever_is_cancelled_the_rest_get_the_one_value(callers: tuple[int, set[int]], twice: bool):
+@pytest.mark.case("CAC-12")
+def test_whoever_is_cancelled_the_rest_get_the_one_value(callers: tuple[int, set[int]], twice: bool):
     count, leaving = callers
 
     async def run() -> None:

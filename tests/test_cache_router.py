@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from example import CommandLine
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from resp import resp_server
+from support.example import CommandLine
+from support.resp import resp_server
 
 from contextrouter import Connector, Context, ContextRouter, Hit, Query, Request, Scope, SettingsError
 from contextrouter.cache import ResultCache, Tiers, Versions
@@ -134,7 +134,8 @@ async def test_instances_made_by_hand_share_with_no_other_router(tmp_path: Path)
     assert len(source.queries) == 2
 
 
-async def test_an_answer_from_disk_lives_in_memory_no_longer_than_it_would_have_on_disk(tmp_path: Path):
+async def test_an_answer_from_disk_keeps_its_expiry_in_memory(tmp_path: Path):
+    """It lives in memory no longer than it would on disk."""
     path = written(tmp_path)
     options = {"rag__cache_ttl_seconds": 2.0}
     await ask(path, **options)
@@ -189,7 +190,8 @@ def spoken(scope: Scope | None) -> object:
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.sampled_from("qr"), scopes), min_size=2, max_size=12))
-def test_cac_07_no_scope_ever_gets_an_answer_made_for_another(asked: list[tuple[str, Scope | None]]):
+@pytest.mark.case("CAC-07")
+def test_no_scope_ever_gets_an_answer_made_for_another(asked: list[tuple[str, Scope | None]]):
     async def run() -> None:
         async with ContextRouter({"connectors": {"e": {"tenant": "*"}}}, connectors={"e": Echo()}) as router:
             for question, scope in asked:
@@ -203,7 +205,8 @@ def test_cac_07_no_scope_ever_gets_an_answer_made_for_another(asked: list[tuple[
     asyncio.run(run())
 
 
-async def test_cac_09_no_caller_can_change_what_the_next_one_gets():
+@pytest.mark.case("CAC-09")
+async def test_no_caller_can_change_what_the_next_one_gets():
     async with ContextRouter(connectors={"a": Fixed("x y")}) as router:
         made = await router.route("q")
         for context in (made, await router.route("q")):
@@ -288,7 +291,8 @@ async def test_a_text_is_embedded_once_whatever_the_scope_and_usage_counts_it():
     assert [context.usage.cache for context in (first, second, third)] == ["", "", "memory"]
 
 
-async def test_a_vector_is_the_same_to_the_bit_whether_kept_or_made_and_nobody_can_spoil_it():
+async def test_a_cached_vector_is_bit_identical_and_nobody_can_change_it():
+    """A vector from the cache equals a new one."""
     index = store()
     async with ContextRouter(ONE, providers={"p": index}, embedders={"e": Model()}) as router:
         await router.route("why")
@@ -507,9 +511,10 @@ async def test_an_attribute_called_version_is_no_version_of_the_content():
 
 
 @pytest.mark.parametrize("source", [Raising, Plain, Wrong])
-async def test_a_source_that_does_not_say_its_version_as_it_must_is_answered_from_no_cache(
+async def test_a_source_with_an_invalid_version_is_never_cached(
     source: type[Fixed], caplog: pytest.LogCaptureFixture
 ):
+    """The version decides the key of the cache."""
     async with ContextRouter({"cache": {"version_seconds": 0}}, connectors={"a": source("a")}) as router:
         for _ in range(3):
             context = await router.route("q")

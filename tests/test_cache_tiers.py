@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from resp import RespServer, resp_server
+from support.resp import RespServer, resp_server
 
 from contextrouter import (
     Call,
@@ -155,7 +155,8 @@ def test_a_tuple_in_metadata_comes_back_as_a_list_and_an_instant_in_utc():
 SEALED = entry.seal(b"key", b"body", expires=1e10)
 
 
-def test_cac_02_an_entry_names_its_whole_key_and_is_read_under_no_other():
+@pytest.mark.case("CAC-02")
+def test_an_entry_names_its_whole_key_and_is_read_under_no_other():
     assert SEALED[:5] == b"ctxr\x01"
     assert SEALED.endswith(b"\x00\x00\x00\x03keybody")
     body, expires = entry.unseal(SEALED, b"key") or (b"", 0.0)
@@ -164,14 +165,16 @@ def test_cac_02_an_entry_names_its_whole_key_and_is_read_under_no_other():
 
 
 @given(st.integers(0, len(SEALED) - 1), st.integers(1, 255))
-def test_cac_14_any_changed_byte_makes_an_entry_unreadable(at: int, change: int):
+@pytest.mark.case("CAC-14")
+def test_any_changed_byte_makes_an_entry_unreadable(at: int, change: int):
     changed = bytearray(SEALED)
     changed[at] ^= change
     assert entry.unseal(bytes(changed), b"key") is None
 
 
 @given(st.integers(0, len(SEALED) - 1), st.binary(min_size=1, max_size=8))
-def test_cac_14_cut_off_prolonged_or_arbitrary_bytes_are_unreadable(length: int, more: bytes):
+@pytest.mark.case("CAC-14")
+def test_cut_off_prolonged_or_arbitrary_bytes_are_unreadable(length: int, more: bytes):
     assert entry.unseal(SEALED[:length], b"key") is None
     assert entry.unseal(SEALED + more, b"key") is None
     assert entry.unseal(more * 20, b"key") is None
@@ -252,7 +255,8 @@ async def test_memory_comes_first_and_is_filled_from_outside_for_the_time_that_i
 
 
 @KINDS
-async def test_cac_14_foreign_entries_are_counted_misses_and_overwritten(kind: str, tmp_path: Path):
+@pytest.mark.case("CAC-14")
+async def test_foreign_entries_are_counted_misses_and_overwritten(kind: str, tmp_path: Path):
     async with outside(kind, tmp_path) as tier:
         cache = Tiers(1000, tier)
         await cache.open()
@@ -304,7 +308,8 @@ class Bomb:
 
 
 @pytest.mark.parametrize("column", ["value", "file", "key"])
-async def test_cac_14_a_poisoned_pickle_in_the_folder_never_runs(column: str, tmp_path: Path):
+@pytest.mark.case("CAC-14")
+async def test_a_poisoned_pickle_in_the_folder_never_runs(column: str, tmp_path: Path):
     ran = tmp_path / "ran"
     tier = DiskTier(str(tmp_path), namespace="n", max_bytes=10_000_000)
     cache = Tiers(1000, tier)
@@ -411,9 +416,10 @@ async def test_a_database_that_breaks_while_in_use_is_a_miss_and_left_alone(
 
 
 @pytest.mark.parametrize("how", ["hangs", "refuses"])
-async def test_a_dead_redis_is_a_miss_quickly_said_once_and_used_again_when_it_is_back(
+async def test_a_dead_redis_is_a_quick_miss_until_it_is_back(
     how: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
+    """One warning reports it, not one for each miss."""
     monkeypatch.setattr(tiers, "RETRY", 0.2)
     caplog.set_level(logging.WARNING, "contextrouter")
     async with resp_server() as server:

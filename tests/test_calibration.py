@@ -9,9 +9,9 @@ import math
 from collections.abc import Mapping, Sequence
 
 import pytest
-from engines import engine_of
 from hypothesis import given
 from hypothesis import strategies as st
+from support.engines import engine_of
 
 from contextrouter import ContextRouter, Document, Hit, Rag, RankedList, Scope, SettingsError
 from contextrouter.contracts import Embedder, TermStatistics

@@ -15,7 +15,9 @@ from contextrouter.testing import Fixed, Raising
 SETTINGS = {"rag": {"max_retrieval_queries": 1, "cache_enabled": False}}
 
 
-async def test_asy_08_a_cancelled_call_in_a_thread_is_abandoned_at_once_and_its_result_thrown_away():
+@pytest.mark.case("ASY-08")
+async def test_a_cancelled_call_in_a_thread_is_abandoned_at_once():
+    """Its result is thrown away."""
     threads = Threads(1, "t")
     begun, go, ended = threading.Event(), threading.Event(), threading.Event()
 
@@ -40,7 +42,8 @@ async def test_asy_08_a_cancelled_call_in_a_thread_is_abandoned_at_once_and_its_
     assert ended.is_set()
 
 
-async def test_asy_12_a_cancellation_is_never_hidden_whenever_it_comes():
+@pytest.mark.case("ASY-12")
+async def test_a_cancellation_is_never_hidden_whenever_it_comes():
     async with ContextRouter(SETTINGS, connectors={"a": Fixed("a"), "b": Fixed("b", delay=0.001)}) as router:
         outcomes = set()
         for turns in range(40):
@@ -55,7 +58,8 @@ async def test_asy_12_a_cancellation_is_never_hidden_whenever_it_comes():
     assert True in outcomes
 
 
-async def test_asy_21_a_source_that_cancels_itself_does_not_mask_another_s_failure():
+@pytest.mark.case("ASY-21")
+async def test_a_source_that_cancels_itself_does_not_mask_another_s_failure():
     class CancelsItself(Fixed):
         async def search(self, query: Query) -> Sequence[Hit]:
             raise asyncio.CancelledError

@@ -186,9 +186,8 @@ use = "memory"
 """
 
 
-def test_what_is_doubtful_is_logged_once_for_whoever_starts_a_router_and_noted_by_the_command(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-):
+def test_doubtful_settings_are_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    """A log is for whoever starts a router; a command logs nothing and shows notes instead."""
     path = written(tmp_path, DOUBTFUL)
     said = [
         "rag.stages has freshness several times (freshness, old): age counts as often. Keep one.",

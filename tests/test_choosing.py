@@ -76,7 +76,8 @@ async def routed(selection: dict[str, object]) -> tuple[Context, dict[str, list[
     return context, asked
 
 
-async def test_m31_the_leg_of_exact_words_is_left_out_only_where_none_occurs():
+@pytest.mark.case("M31")
+async def test_the_leg_of_exact_words_is_left_out_only_where_none_occurs():
     context, asked = await routed({"sources": "promising"})
     assert asked == {"much": ["text", "vector"], "some": ["text"], "none": []}
     skipped = {(r.source, r.leg): r.error for r in context.coverage if r.status == "skipped"}

@@ -61,11 +61,13 @@ def test_a_deeper_heading_without_its_parent_and_h4_do_not_confuse_the_path() ->
     ]
 
 
-def test_chk_01_a_hash_in_fenced_code_is_no_heading() -> None:
+@pytest.mark.case("CHK-01")
+def test_a_hash_in_fenced_code_is_no_heading() -> None:
     assert outline("# A\n```\n# comment\n```\n") == [(("A",), "# A\n```\n# comment\n```")]
 
 
-def test_chk_02_tilde_fences_are_fences() -> None:
+@pytest.mark.case("CHK-02")
+def test_tilde_fences_are_fences() -> None:
     assert outline("~~~py\n# comment\n~~~\n") == [((), "~~~py\n# comment\n~~~")]
 
 
@@ -81,11 +83,13 @@ def test_chk_02_tilde_fences_are_fences() -> None:
     ],
     ids=["longer closing", "indented fence", "unclosed", "indented code", "quote", "list"],
 )
-def test_chk_03_headings_stand_outside_code_quotes_and_lists(text: str) -> None:
+@pytest.mark.case("CHK-03")
+def test_headings_stand_outside_code_quotes_and_lists(text: str) -> None:
     assert outline(text) == [((), text.strip("\n"))]
 
 
-def test_chk_05_crlf_stays_out_of_paths_and_offsets_are_those_of_the_text() -> None:
+@pytest.mark.case("CHK-05")
+def test_crlf_stays_out_of_paths_and_offsets_are_those_of_the_text() -> None:
     text = "# Title\r\n\r\nfirst\r\n\r\nSecond\r\n---\r\nbody\r\n"
     chunks = cut(text)
     assert [c.path for c in chunks] == [("Title",), ("Title", "Second")]
@@ -94,19 +98,22 @@ def test_chk_05_crlf_stays_out_of_paths_and_offsets_are_those_of_the_text() -> N
     assert [c.path for c in cut("# A\rx\r# B\ry")] == [("A",), ("B",)]
 
 
-def test_chk_06_setext_headings_take_their_whole_paragraph() -> None:
+@pytest.mark.case("CHK-06")
+def test_setext_headings_take_their_whole_paragraph() -> None:
     assert outline("two\nlines\n===\nbody") == [(("two lines",), "two\nlines\n===\nbody")]
     assert outline("text\n-\nbody") == [(("text",), "text\n-\nbody")]
 
 
-def test_chk_07_front_matter_is_only_at_the_start_and_no_heading() -> None:
+@pytest.mark.case("CHK-07")
+def test_front_matter_is_only_at_the_start_and_no_heading() -> None:
     assert outline("---\ntitle: x\n# no\n---\n# H\nbody") == [(("H",), "---\ntitle: x\n# no\n---\n# H\nbody")]
     assert outline("text\n\nTitle\n---\nbody") == [((), "text"), (("Title",), "Title\n---\nbody")]
     assert outline("\n---\na: b\n---\nc")[0][0] == ()
     assert outline("---\nunclosed\n\n# H\nx") == [((), "---\nunclosed"), (("H",), "# H\nx")]
 
 
-def test_chk_24_headings_with_nothing_under_them_go_with_the_next_section() -> None:
+@pytest.mark.case("CHK-24")
+def test_headings_with_nothing_under_them_go_with_the_next_section() -> None:
     assert outline("# T\n\n## A\n\n## B\ntext") == [(("T", "B"), "# T\n\n## A\n\n## B\ntext")]
     assert outline("## A\n\n## B\n") == [(("B",), "## A\n\n## B")]
     assert outline("# A\nx\n\n## B\n") == [(("A",), "# A\nx\n\n## B")]
@@ -175,7 +182,8 @@ def test_ids_are_stable_and_equal_texts_of_one_document_differ() -> None:
     assert Chunk().cut(Document(id="other", content=text, media_type=MARKDOWN))[0].id != ids[0]
 
 
-def test_chk_21_one_document_leaves_nothing_behind_for_the_next() -> None:
+@pytest.mark.case("CHK-21")
+def test_one_document_leaves_nothing_behind_for_the_next() -> None:
     chunk = Chunk()
     first = chunk.cut(Document(id="a", content="one"))
     second = chunk.cut(Document(id="a", content="one"))
@@ -207,12 +215,14 @@ def test_slices_overlap_from_the_start_of_a_sentence() -> None:
 @pytest.mark.parametrize(
     ("target", "maximum", "overlap"), [(10, 20, 10), (10, 5, 1), (10, 20, -1), (2, 20, 1)]
 )
-def test_chk_11_impossible_sizes_are_refused(target: int, maximum: int, overlap: int) -> None:
+@pytest.mark.case("CHK-11")
+def test_impossible_sizes_are_refused(target: int, maximum: int, overlap: int) -> None:
     with pytest.raises(ValueError, match=r"Give (overlap < target <= maximum|0 or more|4 or more)"):
         Chunk(target=target, maximum=maximum, overlap=overlap)
 
 
-def test_chk_10_work_is_bounded_when_the_overlap_is_nearly_the_target() -> None:
+@pytest.mark.case("CHK-10")
+def test_work_is_bounded_when_the_overlap_is_nearly_the_target() -> None:
     text = "机器学习是一个领域" * 60
     chunks = cut(text, "text/plain", target=64, maximum=64, overlap=63)
     check_laws(text, chunks, 64)
@@ -234,20 +244,23 @@ def test_chk_10_work_is_bounded_when_the_overlap_is_nearly_the_target() -> None:
     ids=["words", "run", "cjk", "emoji", "marks", "hangul", "thai", "lines"],
 )
 @pytest.mark.parametrize(("target", "maximum", "overlap"), [(512, 1024, 50), (64, 64, 0), (20, 25, 19)])
-def test_chk_12_the_maximum_holds_for_any_script(text: str, target: int, maximum: int, overlap: int) -> None:
+@pytest.mark.case("CHK-12")
+def test_the_maximum_holds_for_any_script(text: str, target: int, maximum: int, overlap: int) -> None:
     text = text[:1500] if target == 20 else text
     chunks = cut(text, "text/plain", target=target, maximum=maximum, overlap=overlap)
     check_laws(text, chunks, maximum)
 
 
-def test_chk_13_chinese_is_cut_at_its_own_full_stops() -> None:
+@pytest.mark.case("CHK-13")
+def test_chinese_is_cut_at_its_own_full_stops() -> None:
     sentence = "这是一个关于机器学习的句子。"  # 14 characters, 14 tokens
     chunks = cut(sentence * 400, "text/plain", target=100, maximum=200, overlap=0)
     assert all(c.content.endswith("。") and c.content.startswith("这") for c in chunks)
     assert {len(c.content) for c in chunks[:-1]} == {98}
 
 
-def test_chk_22_special_token_text_is_chunked() -> None:
+@pytest.mark.case("CHK-22")
+def test_special_token_text_is_chunked() -> None:
     text = "<|endoftext|> docs [CLS] " * 200
     check_laws(text, cut(text), 1024)
 

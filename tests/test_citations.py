@@ -51,7 +51,8 @@ def test_markers_are_understood_checked_and_written_alike(text: str, out: str, u
     assert shown(text) == (out, used)
 
 
-def test_cit_03_a_marker_is_held_back_until_it_is_complete_and_consecutive_ones_are_split():
+@pytest.mark.case("CIT-03")
+def test_a_marker_is_held_back_until_it_is_complete_and_consecutive_ones_are_split():
     markers = Markers(2)
     assert [markers.feed(piece) for piece in ("So", " [1", "][", "2", "]", ".")] == [
         "So",
@@ -76,7 +77,8 @@ def test_cit_03_a_marker_is_held_back_until_it_is_complete_and_consecutive_ones_
         "```\nnever closed [9]\n\n[9]",
     ],
 )
-def test_cit_06_code_spans_and_fences_are_left_alone(code: str):
+@pytest.mark.case("CIT-06")
+def test_code_spans_and_fences_are_left_alone(code: str):
     assert shown(code) == (code, ())
     assert shown(f"Before [9] [1]\n{code}") == (f"Before [1]\n{code}", (1,))
 
@@ -96,7 +98,8 @@ def test_code_ends_where_it_ends():
         ("- [1]\n- [9]", "- [1]\n-"),
     ],
 )
-def test_cit_09_markers_inside_inline_markup_are_found(text: str, out: str):
+@pytest.mark.case("CIT-09")
+def test_markers_inside_inline_markup_are_found(text: str, out: str):
     assert shown(text)[0] == out
 
 

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from example import QUESTION, ROOT, CommandLine, filled
+from support.example import QUESTION, ROOT, CommandLine, ingest_example
 
 HANGS = """
 import asyncio
@@ -24,7 +24,7 @@ class Broken(Connector):
 
 @pytest.fixture(scope="module")
 def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return asyncio.run(filled(tmp_path_factory.mktemp("example")))
+    return asyncio.run(ingest_example(tmp_path_factory.mktemp("example")))
 
 
 @pytest.fixture
@@ -145,8 +145,9 @@ def test_usage_errors_exit_2(cli: CommandLine):
     assert cli("route", " ", "--settings", str(ROOT / "settings.toml")).code == 2
 
 
+@pytest.mark.case("CFG-10")
 def test_all_sources_failed_exits_3_and_says_how_each_did(cli: CommandLine, tmp_path: Path):
-    """CFG-10: what a failing source says is shown without its secrets, on every way out."""
+    """What a failing source says is shown without its secrets, on every way out."""
     broken(tmp_path)
     ran = cli("route", "anything", cwd=tmp_path)
     assert ran.code == 3
@@ -168,9 +169,8 @@ def test_plan_asks_nobody(cli: CommandLine, tmp_path: Path):
     assert "broken" in cli("plan", "anything at all").out
 
 
-def test_check_exits_1_for_a_store_that_is_not_there_and_0_once_it_is(
-    cli: CommandLine, tmp_path: Path, example: Path
-):
+def test_check_exits_1_while_the_store_is_absent(cli: CommandLine, tmp_path: Path, example: Path):
+    """It exits 0 once the store exists."""
     settings(
         tmp_path,
         '[providers.store]\nuse = "sqlite"\npath = "s.db"\n[ingest.all]\nfrom = "texts"\nto = "store"\n',
@@ -211,10 +211,11 @@ def test_check_reports_warnings(cli: CommandLine, tmp_path: Path):
     assert "does not run" in ran.out
 
 
+@pytest.mark.case("CFG-05")
 def test_settings_show_every_value_with_its_origin_and_mask_secrets(
     cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """CFG-05: one mapping of environment variables to keys, and a command that shows what came of it."""
+    """One mapping of environment variables to keys, and a command that shows what came of it."""
     monkeypatch.setenv("MY_KEY", "sk-very-secret-1")
     monkeypatch.setenv("CONTEXTROUTER_RAG__RRF_K", "17")
     text = (

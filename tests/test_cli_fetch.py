@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from example import CommandLine
-from hostile import FEED, PAGE
+from support.example import CommandLine
+from support.hostile import FEED, PAGE
 
 ROBOTS = "User-agent: *\nDisallow: /page"
 ANSWERS = {

@@ -20,7 +20,8 @@ class Scores(Reranker):
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
-async def test_a_reranker_whose_scores_are_not_finite_has_failed_and_the_order_before_it_stands(wrong: float):
+async def test_a_reranker_whose_scores_are_not_finite_has_failed(wrong: float):
+    """The order before it stands."""
     source = Fixed([Hit(document=Document(id=name, content=f"alpha {name}")) for name in "abc"])
     async with ContextRouter(connectors={"s": source}, stages={"r": Scores(0.1, wrong, 0.9)}) as router:
         context = await router.route("alpha")

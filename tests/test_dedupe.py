@@ -22,7 +22,8 @@ def _list(
     return RankedList(source=source, leg=leg, query="q", hits=found)
 
 
-def test_r05_fingerprint_is_the_sha256_of_length_prefixed_url_snippet_content():
+@pytest.mark.case("R05")
+def test_fingerprint_is_the_sha256_of_length_prefixed_url_snippet_content():
     expected = sha256(b"1:u3:a|b1:c").hexdigest()
     assert Document(url="u", snippet="a|b", content="c").fingerprint == expected
 
@@ -35,7 +36,8 @@ def test_r05_fingerprint_is_the_sha256_of_length_prefixed_url_snippet_content():
         (("u", "", "1:x"), ("u", "1:x", "")),
     ],
 )
-def test_ded_03_the_encoding_is_injective(one: tuple[str, str, str], other: tuple[str, str, str]):
+@pytest.mark.case("DED-03")
+def test_the_encoding_is_injective(one: tuple[str, str, str], other: tuple[str, str, str]):
     first, second = (Document(url=u, snippet=s, content=c) for u, s, c in (one, other))
     assert first.fingerprint != second.fingerprint
     assert len(dedupe([_list("a", first), _list("b", second)])) == 2
@@ -50,7 +52,8 @@ def test_documents_merge_exactly_when_url_snippet_and_content_are_equal(
     assert merged == (one == other) == (first.fingerprint == second.fingerprint)
 
 
-def test_fus_15_one_chunk_with_three_ids_from_three_sources_is_one_document():
+@pytest.mark.case("FUS-15")
+def test_one_chunk_with_three_ids_from_three_sources_is_one_document():
     lists = [
         _list(source, Document(id=name, content="the chunk", url="u"))
         for source, name in (("v", "v_0"), ("n", "4"), ("s", "s_4"))
@@ -81,7 +84,8 @@ def test_one_id_in_two_tenants_is_two_documents():
     assert len(dedupe([_list("s", *nobody)])) == 1
 
 
-def test_fus_05_ded_05_the_best_ranked_copy_is_kept_with_both_origins_whatever_the_order():
+@pytest.mark.case("FUS-05", "DED-05")
+def test_the_best_ranked_copy_is_kept_with_both_origins_whatever_the_order():
     stub = Document(id="d1", content="same", metadata={"from": "B"})
     full = Document(id="d1", content="same", metadata={"from": "A"})
     a = _list("a", full, scores=[0.9])
@@ -92,7 +96,8 @@ def test_fus_05_ded_05_the_best_ranked_copy_is_kept_with_both_origins_whatever_t
         assert [(p.source, p.rank, p.score) for p in merged.provenance] == [("a", 1, 0.9), ("b", 2, 0.1)]
 
 
-def test_fus_02_a_worse_duplicate_does_not_overwrite_the_better_score():
+@pytest.mark.case("FUS-02")
+def test_a_worse_duplicate_does_not_overwrite_the_better_score():
     t = doc("t")
     for lists in (
         [_list("a", t, scores=[0.9]), _list("b", t, scores=[0.1])],
@@ -102,7 +107,8 @@ def test_fus_02_a_worse_duplicate_does_not_overwrite_the_better_score():
         assert sorted((p.source, p.score) for p in envelope.provenance) == [("a", 0.9), ("b", 0.1)]
 
 
-def test_fus_04_several_copies_in_one_list_count_once_at_their_best_rank():
+@pytest.mark.case("FUS-04")
+def test_several_copies_in_one_list_count_once_at_their_best_rank():
     chunks = [Document(id=str(i), url="https://x", content=f"chunk {i}") for i in range(3)]
     found = dedupe(
         [_list("a", *chunks), _list("b", Document(id="9", url="https://y", content="chunk"))], "url"
@@ -113,7 +119,8 @@ def test_fus_04_several_copies_in_one_list_count_once_at_their_best_rank():
 @pytest.mark.parametrize(
     ("identity", "count"), [("exact", 4), ("content", 3), ("url", 3), ("id", 3), ("title", 2)]
 )
-def test_r05_k04_identity_says_when_documents_of_different_sources_are_one(identity: str, count: int):
+@pytest.mark.case("R05", "K04")
+def test_identity_says_when_documents_of_different_sources_are_one(identity: str, count: int):
     lists = [
         _list("a", Document(id="1", url="https://u1", title="One", content="x")),
         _list("b", Document(id="2", url="https://u2", title="ONE", content="x")),
@@ -157,7 +164,8 @@ def test_a_url_that_is_not_absolute_makes_no_two_documents_one(url: str, count: 
     assert len(dedupe(same, "url")) == 1
 
 
-def test_fus_08_empty_lists_and_no_lists_are_neutral():
+@pytest.mark.case("FUS-08")
+def test_empty_lists_and_no_lists_are_neutral():
     assert list(dedupe([])) == []
     assert [e.document.id for e in dedupe([ranked("a", ""), ranked("b", "d")])] == ["d"]
 
@@ -175,12 +183,14 @@ def test_scores_are_scaled_within_their_list():
     assert scaled([7.0]) == [1.0]
 
 
-def test_fus_07_equal_scores_are_a_constant_not_a_division_by_zero():
+@pytest.mark.case("FUS-07")
+def test_equal_scores_are_a_constant_not_a_division_by_zero():
     assert [e.provenance[0].normalized for e in dedupe([ranked("a", "x y", [0.5, 0.5])])] == [1.0, 1.0]
 
 
 @pytest.mark.parametrize("missing", [None, math.nan, math.inf])
-def test_fus_03_a_list_that_lacks_a_score_is_scaled_by_rank(missing: float | None):
+@pytest.mark.case("FUS-03")
+def test_a_list_that_lacks_a_score_is_scaled_by_rank(missing: float | None):
     assert [e.provenance[0].normalized for e in dedupe([ranked("a", "x y", [0.8, missing])])] == [1.0, 0.5]
 
 

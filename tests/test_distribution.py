@@ -14,7 +14,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from example import ROOT
+from support.example import ROOT
 
 from contextrouter.cli.demo import PARTS
 

@@ -19,9 +19,9 @@ from typing import NamedTuple
 import msgspec
 import pytest
 import tomli
-from example import ROOT, CommandLine, copied, filled
-from hostile import ALLOWED, FEED, PAGE, Hostile, send
 from markdown_it import MarkdownIt
+from support.example import ROOT, CommandLine, copy_example, ingest_example
+from support.hostile import ALLOWED, FEED, PAGE, Hostile, send
 
 from contextrouter import ContextRouter, errors
 from contextrouter.cli.exit_codes import EXIT_CODES
@@ -76,7 +76,7 @@ def ids(page: Path) -> str:
 
 @pytest.fixture(scope="module")
 def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return asyncio.run(filled(tmp_path_factory.mktemp("example")))
+    return asyncio.run(ingest_example(tmp_path_factory.mktemp("example")))
 
 
 @pytest.fixture
@@ -225,7 +225,7 @@ def test_the_readme_can_be_typed_along_in_a_fresh_clone(
 ):
     """From top to bottom, in the files of a clone, with a store that is empty at the start."""
     cli, names = CommandLine(monkeypatch, capsys), fresh_names()
-    monkeypatch.chdir(copied(tmp_path))
+    monkeypatch.chdir(copy_example(tmp_path))
     monkeypatch.syspath_prepend(str(tmp_path))
     for block, following in pairwise([*blocks(README), None]):
         assert block is not None

@@ -238,7 +238,8 @@ async def test_openai_orders_by_index_and_scales_to_length_one() -> None:
     assert "dimensions" not in bodies[0]
 
 
-async def test_rer_02_blank_texts_are_never_sent_and_get_zeros() -> None:
+@pytest.mark.case("RER-02")
+async def test_blank_texts_are_never_sent_and_get_zeros() -> None:
     async with served(vectors) as (embedder, bodies):
         answer = await embedder.embed(["", "abc", "  \n", "a"])
         assert await embedder.embed([" "]) == [[0.0, 0.0, 0.0]]
@@ -263,7 +264,8 @@ async def test_openai_sends_batches_prefixes_dimensions_and_key_as_set() -> None
     assert bodies[0]["_key"] == "Bearer sk-12345"
 
 
-async def test_pg_21_a_vector_of_another_length_is_refused_naming_both() -> None:
+@pytest.mark.case("PG-21")
+async def test_a_vector_of_another_length_is_refused_naming_both() -> None:
     async with served(lambda body: reply([{"index": 0, "embedding": [1.0] * 1536}])) as (embedder, _):
         with pytest.raises(
             PluginError, match=r"vectors of 1536 numbers where dimensions = 3\. Set dimensions = 1536"
@@ -304,7 +306,8 @@ async def test_openai_refuses_an_answer_that_is_no_json_object(body: str) -> Non
             await embedder.embed(["a"])
 
 
-async def test_cfg_10_a_refusal_never_shows_the_key() -> None:
+@pytest.mark.case("CFG-10")
+async def test_a_refusal_never_shows_the_key() -> None:
     key = "sk-very-secret-0123456789"
 
     def refuse(body: dict[str, Any]) -> web.Response:

@@ -55,7 +55,8 @@ def said(document: Document) -> list[tuple[str, str, str]]:
 # Models
 
 
-async def test_spa_03_a_model_that_is_not_installed_is_named_with_its_command_and_work_goes_on(
+@pytest.mark.case("SPA-03")
+async def test_a_model_that_is_not_installed_is_named_with_its_command(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """E050 after a fresh install: without the model keywords are RAKE's, names go by capitals, and no
@@ -444,9 +445,8 @@ async def filled(store: Memory, quality: Quality, *texts: str) -> Report:
     return await ingest(Site(*texts), store, [Chunk(), quality], None, origin="x")
 
 
-async def test_what_documents_repeat_is_found_whatever_comes_first_and_changes_just_those_that_have_it() -> (
-    None
-):
+async def test_repeated_text_is_found_in_any_order_of_documents() -> None:
+    """Only the documents that repeat it change."""
     store, quality = Memory(), Quality(repeated=3)
     assert isinstance(quality, SupportsSurvey)
     pages = [f"The {word} is a thing of its own in the world.\n\n{CLAIM}" for word in ("moon", "sun")]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from example import CommandLine, filled
+from support.example import CommandLine, ingest_example
 
 from contextrouter import ContextRouter, Document, Hit, Rag, Scope, SettingsError
 from contextrouter.evaluation import (
@@ -45,7 +45,8 @@ def asked(ranked: str, relevant: dict[str, int], id: str = "q", **fields: Any) -
 # Figures.
 
 
-def test_b12_metrics_are_those_of_the_field():
+@pytest.mark.case("B12")
+def test_metrics_are_those_of_the_field():
     """a at rank 2 with grade 1, b at rank 3 with grade 2: DCG 1/log2(3) + 2/log2(4), ideal 2/log2(2) +
     1/log2(3).
     """
@@ -236,7 +237,7 @@ async def test_the_cut_off_keeps_the_relevant_documents():
 
 @pytest.fixture(scope="module")
 def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return asyncio.run(filled(tmp_path_factory.mktemp("example")))
+    return asyncio.run(ingest_example(tmp_path_factory.mktemp("example")))
 
 
 @pytest.fixture
@@ -244,7 +245,8 @@ def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     return CommandLine(monkeypatch, capsys)
 
 
-def test_b12_eval_measures_compares_keeps_and_draws(cli: CommandLine, example: Path):
+@pytest.mark.case("B12")
+def test_eval_measures_compares_keeps_and_draws(cli: CommandLine, example: Path):
     other = (example / "settings.toml").read_text().replace('legs = ["vector", "text", "keywords"]', "")
     (example / "text.toml").write_text(other.replace("enable_fts = true", "enable_fts = false"))
     ran = cli(
@@ -279,7 +281,8 @@ def test_b12_eval_measures_compares_keeps_and_draws(cli: CommandLine, example: P
     assert told["against_first"] is None
 
 
-def test_b12_tune_prints_a_difference_of_settings_and_changes_nothing(cli: CommandLine, example: Path):
+@pytest.mark.case("B12")
+def test_tune_prints_a_difference_of_settings_and_changes_nothing(cli: CommandLine, example: Path):
     before = (example / "settings.toml").read_text()
     ran = cli("tune", "examples/questions.jsonl", cwd=example)
     assert ran.code == 0, ran.err
@@ -313,7 +316,8 @@ def test_why_above_names_scores_ranks_and_signals_for_and_against():
     )
 
 
-async def test_fusing_again_as_it_is_set_gives_the_order_of_the_router_and_another_weight_another():
+async def test_fusing_again_gives_the_order_of_the_router():
+    """Another weight gives another order."""
     stores = {
         name: {
             "use": "memory",

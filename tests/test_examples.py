@@ -8,7 +8,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from example import QUESTION, filled
+from support.example import QUESTION, ingest_example
 
 from contextrouter import Context, ContextRouter
 from contextrouter.ingest import run
@@ -16,7 +16,7 @@ from contextrouter.ingest import run
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return asyncio.run(filled(tmp_path_factory.mktemp("example")))
+    return asyncio.run(ingest_example(tmp_path_factory.mktemp("example")))
 
 
 @pytest.fixture(scope="module")
@@ -28,15 +28,17 @@ def answer(folder: Path) -> Context:
     return asyncio.run(ask())
 
 
-def test_r01_r02_the_question_gives_three_queries_and_the_taxonomy_s_concepts(answer: Context):
-    """R02: three aspects, and concepts such as AI, Machine Learning, Education."""
+@pytest.mark.case("R01", "R02")
+def test_the_question_gives_three_queries_and_the_taxonomy_s_concepts(answer: Context):
+    """Three aspects, and concepts such as AI, Machine Learning, Education."""
     assert len(answer.intent.queries) == 3
     assert answer.intent.queries[0] == QUESTION
     assert answer.intent.concepts == ("AI", "Machine Learning", "Education")
 
 
-def test_r03_every_source_and_leg_answers(answer: Context):
-    """R03: the store in three ways, notes, news, glossary and facts, at the same time."""
+@pytest.mark.case("R03")
+def test_every_source_and_leg_answers(answer: Context):
+    """The store in three ways, notes, news, glossary and facts, at the same time."""
     asked = {(report.source, report.leg): report.status for report in answer.coverage}
     legs = [
         ("library", "vector"),
@@ -49,8 +51,9 @@ def test_r03_every_source_and_leg_answers(answer: Context):
     assert not answer.degraded
 
 
-def test_r04_the_answer_holds_pieces_of_every_source_with_full_provenance(answer: Context):
-    """R04: source, leg, query, rank and time of every list that returned a document."""
+@pytest.mark.case("R04")
+def test_the_answer_holds_pieces_of_every_source_with_full_provenance(answer: Context):
+    """Source, leg, query, rank and time of every list that returned a document."""
     seals = [seal for envelope in answer.envelopes for seal in envelope.provenance]
     found = {(seal.source, seal.leg) for seal in seals}
     assert {("library", leg) for leg in ("vector", "text", "keywords")} <= found
@@ -62,20 +65,23 @@ def test_r04_the_answer_holds_pieces_of_every_source_with_full_provenance(answer
     assert all(seal.score is not None for seal in seals if seal.source != "glossary")
 
 
-def test_r07_no_kind_exceeds_its_quota(answer: Context):
+@pytest.mark.case("R07")
+def test_no_kind_exceeds_its_quota(answer: Context):
     kinds = [envelope.document.kind for envelope in answer.envelopes]
     counted = {kind: kinds.count(kind) for kind in set(kinds)}
     assert counted == {"book": 5, "video": 2, "qa": 2, "web": 3, "document": 4, "definition": 1}
 
 
-def test_r13_facts_stand_beside_the_documents(answer: Context):
+@pytest.mark.case("R13")
+def test_facts_stand_beside_the_documents(answer: Context):
     triples = {(fact.subject, fact.predicate, fact.object) for fact in answer.facts}
     assert ("Hands-On Machine Learning", "suited_for", "beginners") in triples
     assert "### Facts" in answer.text
     assert len(answer.citations) == len(answer.envelopes)
 
 
-async def test_r13_a_fact_is_found_by_the_name_in_the_question(folder: Path):
+@pytest.mark.case("R13")
+async def test_a_fact_is_found_by_the_name_in_the_question(folder: Path):
     async with ContextRouter.from_toml(folder / "settings.toml") as router:
         context = await router.route("Who founded OpenAI?")
     assert ("OpenAI", "founded_by", "Sam Altman") in {

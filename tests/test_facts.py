@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from postgres_server import opened
+from support.postgres_server import open_store
 
 from contextrouter.builtin.facts.postgres import PostgresFacts
 from contextrouter.builtin.facts.sqlite import SqliteFacts
@@ -38,7 +38,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 @asynccontextmanager
 async def _opened(kind: str, folder: Path) -> AsyncIterator[Store]:
     if kind == "postgres":
-        async with opened(embedder=None) as store:
+        async with open_store(embedder=None) as store:
             yield store
         return
     file = Sqlite(path=str(folder / "store.db"), embedder=None)
@@ -74,7 +74,8 @@ def _triples(facts: Sequence[Fact]) -> list[tuple[str, str, str]]:
 OPENAI = Fact(subject="OpenAI", predicate="founded_by", object="Sam Altman")
 
 
-async def test_r13_facts_are_found_by_subject_or_object_in_the_text(store: Store) -> None:
+@pytest.mark.case("R13")
+async def test_facts_are_found_by_subject_or_object_in_the_text(store: Store) -> None:
     await _fill(store, OPENAI, Fact(subject="DeepMind", predicate="founded_by", object="Demis Hassabis"))
     assert await _ask(store, "Who founded OpenAI?") == [OPENAI]
     assert await _ask(store, "what did sam altman's friends found") == [OPENAI]
@@ -167,7 +168,8 @@ async def test_facts_take_the_labels_of_their_document(store: Store) -> None:
     assert (fact.tenant, fact.compartment, fact.sensitivity) == ("a", "c", "internal")
 
 
-async def test_m27_what_holds_now_is_the_default_and_a_period_asks_for_another_time(store: Store) -> None:
+@pytest.mark.case("M27")
+async def test_what_holds_now_is_the_default_and_a_period_asks_for_another_time(store: Store) -> None:
     now = datetime.now(UTC)
     old = Fact(
         subject="Ada",
@@ -190,7 +192,8 @@ async def test_m27_what_holds_now_is_the_default_and_a_period_asks_for_another_t
     assert [f.object for f in await _ask(store, "Ada", period=Period())] == ["Oslo", "Paris", "Rome"]
 
 
-async def test_gra_01_naive_datetimes_are_utc(store: Store) -> None:
+@pytest.mark.case("GRA-01")
+async def test_naive_datetimes_are_utc(store: Store) -> None:
     await _fill(
         store, OPENAI.replace(valid_from=datetime(2020, 1, 1), valid_to=datetime(2999, 1, 1, tzinfo=UTC))
     )
@@ -201,7 +204,8 @@ async def test_gra_01_naive_datetimes_are_utc(store: Store) -> None:
     )
 
 
-async def test_gra_03_gra_04_one_fact_in_two_periods_stays_two_and_retires_nothing(store: Store) -> None:
+@pytest.mark.case("GRA-03", "GRA-04")
+async def test_one_fact_in_two_periods_stays_two_and_retires_nothing(store: Store) -> None:
     first = OPENAI.replace(
         valid_from=datetime(2020, 1, 1, tzinfo=UTC), valid_to=datetime(2020, 3, 1, tzinfo=UTC)
     )
@@ -233,7 +237,8 @@ async def test_everything_of_a_fact_comes_back(store: Store) -> None:
     assert await _ask(store, "OpenAI") == [fact]
 
 
-async def test_k53_hops_follow_facts_from_entity_to_entity_and_end_in_circles(store: Store) -> None:
+@pytest.mark.case("K53")
+async def test_hops_follow_facts_from_entity_to_entity_and_end_in_circles(store: Store) -> None:
     chain = [Fact(subject=f"node{n}", predicate="next", object=f"node{(n + 1) % 6}") for n in range(6)]
     await _fill(store, *chain)
     for hops, reached in [(1, {0, 5}), (2, {0, 1, 4, 5}), (3, {0, 1, 2, 3, 4, 5}), (10, {0, 1, 2, 3, 4, 5})]:
@@ -250,7 +255,8 @@ async def test_hops_do_not_pass_through_what_the_scope_hides(store: Store) -> No
     assert await _ask(store, "a1", hops=5, scope=Scope()) == []
 
 
-async def test_m07_entities_bring_what_facts_say_of_them(store: Store) -> None:
+@pytest.mark.case("M07")
+async def test_entities_bring_what_facts_say_of_them(store: Store) -> None:
     await _fill(
         store,
         Fact(subject="Ada", predicate="email", object="ada@x.org", source="s"),
@@ -318,7 +324,7 @@ async def test_a_store_that_is_not_there_is_said(tmp_path: Path) -> None:
 
 
 async def test_a_database_without_a_store_is_said() -> None:
-    async with opened(embedder=None) as store:
+    async with open_store(embedder=None) as store:
         source = PostgresFacts(dsn=store.pool.dsn, schema=store.pool.schema)
         with pytest.raises(SourceError, match="not open"):
             await source.facts(Query(text="x"))

@@ -15,10 +15,10 @@ from typing import Any
 
 import asyncpg
 import pytest
-from example import CommandLine
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from postgres_server import opened, run
+from support.example import CommandLine
+from support.postgres_server import open_store, run
 
 from contextrouter import ContextRouter, Interpreter
 from contextrouter.builtin.facts import graph_walk
@@ -46,7 +46,7 @@ def said(facts: Sequence[Fact]) -> list[str]:
 async def graph(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[Any, Graph]]:
     """A store, and its facts."""
     if request.param == "postgres":
-        async with opened(embedder=None) as server:
+        async with open_store(embedder=None) as server:
             facts = PostgresFacts(store=server)
             await facts.open()
             yield server, facts
@@ -66,7 +66,8 @@ async def fill(store: Any, *facts: Fact, id: str = "d", **fields: Any) -> None:
     await store.upsert([Entry(document=document, chunks=[document], facts=facts)])
 
 
-async def test_k54_the_way_between_two_entities_is_a_shortest_one_in_order(graph: tuple[Any, Graph]) -> None:
+@pytest.mark.case("K54")
+async def test_the_way_between_two_entities_is_a_shortest_one_in_order(graph: tuple[Any, Graph]) -> None:
     store, source = graph
     assert isinstance(source, SupportsGraph)
     await fill(
@@ -102,7 +103,8 @@ async def test_k54_the_way_between_two_entities_is_a_shortest_one_in_order(graph
             await source.path("Ada", "London", EVERYTHING, hops=hops)
 
 
-async def test_k53_k54_m27_ways_and_neighbours_keep_to_scope_and_time(graph: tuple[Any, Graph]) -> None:
+@pytest.mark.case("K53", "K54", "M27")
+async def test_ways_and_neighbours_keep_to_scope_and_time(graph: tuple[Any, Graph]) -> None:
     store, source = graph
     old = {"valid_from": datetime(2019, 1, 1, tzinfo=UTC), "valid_to": datetime(2020, 1, 1, tzinfo=UTC)}
     await fill(
@@ -133,7 +135,8 @@ async def test_k53_k54_m27_ways_and_neighbours_keep_to_scope_and_time(graph: tup
     assert [(f.value, f.count) for f in await source.facets(mine, ["entity"])] == [("Ada", 1), ("Bob", 1)]
 
 
-async def test_k54_neighbours_come_with_what_links_them_and_their_degree(graph: tuple[Any, Graph]) -> None:
+@pytest.mark.case("K54")
+async def test_neighbours_come_with_what_links_them_and_their_degree(graph: tuple[Any, Graph]) -> None:
     store, source = graph
     await fill(
         store,
@@ -160,7 +163,8 @@ async def test_k54_neighbours_come_with_what_links_them_and_their_degree(graph: 
     assert not isinstance(source, SupportsNeighbours)  # those are of documents
 
 
-async def test_m09_statements_are_counted_before_any_limit_each_once(graph: tuple[Any, Graph]) -> None:
+@pytest.mark.case("M09")
+async def test_statements_are_counted_before_any_limit_each_once(graph: tuple[Any, Graph]) -> None:
     store, source = graph
     assert isinstance(source, SupportsFacets)
     twice = {"valid_from": datetime(2020, 1, 1, tzinfo=UTC)}
@@ -179,7 +183,8 @@ async def test_m09_statements_are_counted_before_any_limit_each_once(graph: tupl
     assert [(f.value, f.count) for f in about] == [("book1", 1)]
 
 
-async def test_m11_of_a_question_with_two_names_the_facts_that_link_them_come_first(
+@pytest.mark.case("M11")
+async def test_of_a_question_with_two_names_the_facts_that_link_them_come_first(
     graph: tuple[Any, Graph],
 ) -> None:
     store, source = graph
@@ -209,7 +214,8 @@ _EDGES = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), max_size=14)
 
 @given(edges=_EDGES, start=st.integers(0, 8), goal=st.integers(0, 8), hops=st.integers(1, 5))
 @settings(max_examples=200, deadline=None)
-def test_k53_walks_find_what_a_plain_search_finds(
+@pytest.mark.case("K53")
+def test_walks_find_what_a_plain_search_finds(
     edges: list[tuple[int, int]], start: int, goal: int, hops: int
 ) -> None:
     """A way is as short as one found by trying all, joins up, and is there whenever there is one within the
@@ -246,7 +252,8 @@ class Counting(Interpreter):
         return intent.replace(facets=("entity", "kind"))
 
 
-async def test_m09_facets_of_facts_stand_beside_those_of_documents_in_an_answer(tmp_path: Path) -> None:
+@pytest.mark.case("M09")
+async def test_facets_of_facts_stand_beside_those_of_documents_in_an_answer(tmp_path: Path) -> None:
     store = Sqlite(path=str(tmp_path / "store.db"), embedder=None)
     await store.open()
     await fill(store, fact("Ada knows Bob"))
@@ -308,7 +315,8 @@ def another(store: Any) -> Graph:
     return PostgresFacts(dsn=store.pool.dsn, schema=store.pool.schema, pool_size=2)
 
 
-async def test_gra_09_many_ask_one_graph_at_once_while_it_is_written(graph: tuple[Any, Graph]) -> None:
+@pytest.mark.case("GRA-09")
+async def test_many_ask_one_graph_at_once_while_it_is_written(graph: tuple[Any, Graph]) -> None:
     """No reader waits for a lock, in one process or several; each sees the facts of before or of after,
     whole.
     """
@@ -329,9 +337,8 @@ async def test_gra_09_many_ask_one_graph_at_once_while_it_is_written(graph: tupl
     await other.aclose()
 
 
-async def test_gra_10_a_writer_that_dies_leaves_no_lock_and_no_half_of_its_work(
-    graph: tuple[Any, Graph],
-) -> None:
+@pytest.mark.case("GRA-10")
+async def test_a_writer_that_dies_leaves_no_lock_and_no_half_of_its_work(graph: tuple[Any, Graph]) -> None:
     store, source = graph
     await fill(store, fact("Ada knows Bob"))
     if isinstance(store, Sqlite):
@@ -353,7 +360,8 @@ async def test_gra_10_a_writer_that_dies_leaves_no_lock_and_no_half_of_its_work(
     assert said(await source.facts(Query(text="Ada"))) == ["Ada knows Cyd"]
 
 
-async def test_gra_10_a_graph_that_cannot_be_asked_degrades_the_answer(tmp_path: Path) -> None:
+@pytest.mark.case("GRA-10")
+async def test_a_graph_that_cannot_be_asked_degrades_the_answer(tmp_path: Path) -> None:
     store = Sqlite(path=str(tmp_path / "store.db"), embedder=None)
     (tmp_path / "graph.db").write_bytes(b"no database" * 500)
     await store.open()
@@ -371,7 +379,8 @@ async def test_gra_10_a_graph_that_cannot_be_asked_degrades_the_answer(tmp_path:
     assert "graph.db" in report.error
 
 
-def test_gra_11_the_graph_of_the_embedded_store_needs_nothing_but_the_standard_library() -> None:
+@pytest.mark.case("GRA-11")
+def test_the_graph_of_the_embedded_store_needs_nothing_but_the_standard_library() -> None:
     code = """
 import asyncio, sys
 for name in ("numpy", "simsimd", "asyncpg", "networkx", "kuzu", "pydantic"):
@@ -390,7 +399,8 @@ asyncio.run(main())
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-async def test_gra_12_nothing_points_to_what_was_deleted_or_replaced(graph: tuple[Any, Graph]) -> None:
+@pytest.mark.case("GRA-12")
+async def test_nothing_points_to_what_was_deleted_or_replaced(graph: tuple[Any, Graph]) -> None:
     """Facts, links and chunks go in the transaction of their document: none is left behind, whichever way it
     went.
     """

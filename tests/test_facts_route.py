@@ -96,9 +96,9 @@ async def test_legs_of_a_route_apply_to_facts_too() -> None:
         assert context.trace.plan.excluded == {"g/facts": "not among the route's legs"}
 
 
-async def test_k11_k12_behind_a_gate_nothing_is_context_the_outcome_says_so_and_the_trace_has_it_all() -> (
-    None
-):
+@pytest.mark.case("K11", "K12")
+async def test_behind_a_gate_there_is_no_context_and_the_outcome_says_so() -> None:
+    """The trace has every document."""
     settings = {"rag": {"stages": ["gate"]}, "chat": {"no_context_text": "Not near enough."}}
     graph = Facts([fact("a")])
     async with ContextRouter(

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from time import monotonic
 
 import pytest
-from engines import engine_of
+from support.engines import engine_of
 
 from contextrouter import (
     Call,
@@ -66,7 +66,8 @@ def statuses(harvest: Harvest) -> dict[str, str]:
     return {report.source: report.status for report in harvest.reports}
 
 
-async def test_asy_02_one_hanging_one_raising_the_others_results_are_used_and_nothing_runs_on():
+@pytest.mark.case("ASY-02")
+async def test_one_hanging_one_raising_the_others_results_are_used_and_nothing_runs_on():
     started = monotonic()
     harvest = await run(0.5, good=Fixed("a"), hang=Fixed("b", delay=60), bad=Raising(ValueError("broken")))
     assert 0.4 < monotonic() - started < 30
@@ -76,7 +77,8 @@ async def test_asy_02_one_hanging_one_raising_the_others_results_are_used_and_no
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_r03_the_time_is_that_of_the_slowest_not_the_sum():
+@pytest.mark.case("R03")
+async def test_the_time_is_that_of_the_slowest_not_the_sum():
     everyone = asyncio.Barrier(10)
 
     class WaitsForTheOthers(Fixed):
@@ -88,7 +90,8 @@ async def test_r03_the_time_is_that_of_the_slowest_not_the_sum():
     assert statuses(await run(30, **sources)) == dict.fromkeys(sources, "ok")
 
 
-async def test_b01_a_source_has_a_timeout_of_its_own_inside_the_deadline():
+@pytest.mark.case("B01")
+async def test_a_source_has_a_timeout_of_its_own_inside_the_deadline():
     started = monotonic()
     harvest = await run(60, timeout=0.05, slow=Fixed("a", delay=60))
     assert monotonic() - started < 30
@@ -134,7 +137,8 @@ async def test_lists_come_in_the_order_of_the_plan_whoever_answers_first():
     assert [ranked.source for ranked in harvest.lists] == ["late", "early"]
 
 
-async def test_asy_11_a_dead_leg_leaves_the_others():
+@pytest.mark.case("ASY-11")
+async def test_a_dead_leg_leaves_the_others():
     class HalfDead(Legs):
         async def search(self, query: Query) -> Sequence[Hit]:
             if query.leg == "text":
@@ -149,7 +153,8 @@ async def test_asy_11_a_dead_leg_leaves_the_others():
     assert [ranked.leg for ranked in harvest.lists] == ["vector"]
 
 
-async def test_asy_10_a_partial_answer_is_used_and_what_is_missing_is_said():
+@pytest.mark.case("ASY-10")
+async def test_a_partial_answer_is_used_and_what_is_missing_is_said():
     class Pages(Fixed):
         async def search(self, query: Query) -> Sequence[Hit]:
             return Partial(self.answer, "1 of 3 pages did not answer")
@@ -261,7 +266,8 @@ async def test_an_embedder_that_does_not_exist_is_named():
     assert "embedder 'missing' is not defined" in harvest.reports[0].error
 
 
-async def test_c16_scope_is_enforced_on_arrival_whatever_the_source_does():
+@pytest.mark.case("C16")
+async def test_scope_is_enforced_on_arrival_whatever_the_source_does():
     secret = Hit(document=Document(id="s", content="x", sensitivity="restricted"))
     other = Hit(document=Document(id="o", content="y", tenant="other"))
     unknown = Hit(document=Document(id="u", content="z", sensitivity="cosmic"))
@@ -393,7 +399,8 @@ async def test_concurrency_of_a_source_and_of_all_is_limited():
     assert most == 1
 
 
-async def test_cfg_10_secrets_never_reach_a_report():
+@pytest.mark.case("CFG-10")
+async def test_secrets_never_reach_a_report():
     error = RuntimeError(
         "403 for https://user:hunter2@host/?api_key=abcdef123456 Authorization: Bearer zzzzzzzzzz, known"
         " s3cr3t-value"
@@ -406,7 +413,8 @@ async def test_cfg_10_secrets_never_reach_a_report():
     assert "403 for" in text
 
 
-async def test_asy_18_context_variables_reach_sources_and_their_threads():
+@pytest.mark.case("ASY-18")
+async def test_context_variables_reach_sources_and_their_threads():
     variable: contextvars.ContextVar[str] = contextvars.ContextVar("trace", default="none")
 
     class Blocking(Fixed):

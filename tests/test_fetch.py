@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime as clock
+import gzip
 import socket
 import ssl
 import tracemalloc
 import typing
+import zlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from time import monotonic
@@ -17,9 +19,9 @@ from typing import Any
 import msgspec
 import pytest
 import trustme
-from hostile import ALLOWED, FAILING, PAGE, REDIRECTS, WORKING, Forbidden, Hostile, battlefield, send
-from hypothesis import given
-from hypothesis import strategies as st
+from aiohttp import web
+from support.feeds import ZEBRA, Answer, FeedServer, OpenRss, ids
+from support.hostile import ALLOWED, FAILING, PAGE, REDIRECTS, WORKING, Forbidden, Hostile, battlefield, send
 
 from contextrouter.builtin.connectors.http_api import HttpApi
 from contextrouter.builtin.connectors.rss import Rss
@@ -35,9 +37,9 @@ from contextrouter.fetch import (
     check_url,
     is_public,
     networks,
-    robots,
 )
 from contextrouter.fetch.response import retry_after
+from contextrouter.model import Query
 from contextrouter.settings.schema import of_constructor
 
 
@@ -93,7 +95,8 @@ async def fetching(**options: Any) -> AsyncIterator[Fetcher]:
         ("", False),
     ],
 )
-def test_web_10_an_address_is_public_only_when_everybody_can_reach_it(address: str, public: bool) -> None:
+@pytest.mark.case("WEB-10")
+def test_an_address_is_public_only_when_everybody_can_reach_it(address: str, public: bool) -> None:
     assert is_public(address) is public
 
 
@@ -163,7 +166,8 @@ async def test_what_can_be_read_is_read(how: str) -> None:
 
 
 @pytest.mark.parametrize("number", range(len(REDIRECTS)))
-async def test_web_10_no_redirect_leads_to_an_address_that_is_not_public(number: int) -> None:
+@pytest.mark.case("WEB-10")
+async def test_no_redirect_leads_to_an_address_that_is_not_public(number: int) -> None:
     async with battlefield() as (hostile, forbidden), fetching() as fetcher:
         with pytest.raises(FetchFailed):
             await fetcher.get(f"{hostile.url}/to-{number}/page")
@@ -172,7 +176,8 @@ async def test_web_10_no_redirect_leads_to_an_address_that_is_not_public(number:
         assert forbidden.connections == 0
 
 
-async def test_web_08_a_name_whose_answer_changes_is_judged_by_the_address_that_is_connected_to(
+@pytest.mark.case("WEB-08")
+async def test_a_name_whose_answer_changes_is_judged_by_the_address_that_is_connected_to(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with Hostile() as hostile, Forbidden("127.0.0.1", port=hostile.port) as forbidden:
@@ -194,7 +199,8 @@ async def test_web_08_a_name_whose_answer_changes_is_judged_by_the_address_that_
 
 
 @pytest.mark.parametrize("how", ["gzip-bomb", "deflate-bomb", "brotli-bomb", "never-ends"])
-async def test_web_13_memory_is_bounded_whatever_a_body_would_become(how: str) -> None:
+@pytest.mark.case("WEB-13")
+async def test_memory_is_bounded_whatever_a_body_would_become(how: str) -> None:
     async with battlefield() as (hostile, _), fetching(max_bytes=1_000_000) as fetcher:
         with contextlib.suppress(FetchFailed):
             await fetcher.get(f"{hostile.url}/{how}/page")  # what is loaded once, and the bomb itself
@@ -325,9 +331,8 @@ async def test_a_fast_failure_is_tried_once_more_and_the_steps_say_so(how: str) 
 @pytest.mark.parametrize(
     ("how", "asked"), [("status-404", 1), ("status-429-later", 1), ("status-503", 2), ("hang-up", 2)]
 )
-async def test_only_what_may_pass_is_tried_again_and_retry_after_beyond_the_time_is_no_reason_to_wait(
-    how: str, asked: int
-) -> None:
+async def test_only_temporary_failures_are_tried_again(how: str, asked: int) -> None:
+    """A Retry-After beyond the deadline is no reason to wait."""
     async with Hostile() as hostile, fetching() as fetcher:
         begun = monotonic()
         with pytest.raises(FetchFailed) as caught:
@@ -357,7 +362,8 @@ def test_retry_after_may_be_a_date_ahead() -> None:
     assert retry_after(ahead.strftime("%a, %d %b %Y %H:%M:%S GMT")) == pytest.approx(99.5, abs=5)
 
 
-async def test_one_host_has_to_bear_so_many_exchanges_at_the_same_time_and_no_more() -> None:
+async def test_exchanges_with_one_host_are_bounded() -> None:
+    """The limit counts exchanges at the same time."""
     async with Hostile() as hostile:
 
         async def slow(writer: asyncio.StreamWriter, _: str) -> None:
@@ -444,83 +450,6 @@ async def test_what_its_server_does_not_want_kept_is_not_kept(tmp_path: Path) ->
         assert files(tmp_path) == []
 
 
-# robots.txt
-
-ROBOTS = """
-User-agent: *
-Disallow: /private
-Allow: /private/open
-Disallow: /*.pdf$
-Crawl-delay: 2
-
-User-agent: other
-User-agent: contextrouter
-Disallow: /only-us
-Disallow: /a*b*c
-Sitemap: https://example.org/sitemap.xml
-"""
-
-
-@pytest.mark.parametrize(
-    ("agent", "path", "allowed"),
-    [
-        ("somebody/1.0", "/private/x", False),
-        ("somebody/1.0", "/private/open/x", True),
-        ("somebody/1.0", "/x.pdf", False),
-        ("somebody/1.0", "/x.pdf?y", True),
-        ("somebody/1.0", "/only-us", True),
-        ("contextrouter", "/private", True),
-        ("ContextRouter/2 (+https://example.org)", "/only-us/x", False),
-        ("contextrouter", "/%6fnly-us", False),
-        ("contextrouter", "/a1b2c3", False),
-        ("contextrouter", "/a1c2b3", True),
-    ],
-)
-def test_robots_rules_are_of_the_group_that_names_us_and_the_longest_wins(
-    agent: str, path: str, allowed: bool
-) -> None:
-    assert robots.parse(ROBOTS, agent).allows("https://example.org" + path) is allowed
-
-
-def test_robots_say_their_delay_and_sitemaps() -> None:
-    assert robots.parse(ROBOTS, "somebody").delay == 2.0
-    assert robots.parse(ROBOTS, "contextrouter").sitemaps == ("https://example.org/sitemap.xml",)
-    assert robots.parse("", "x").allows("https://example.org/")
-
-
-@given(st.text(max_size=300))
-def test_any_text_is_a_robots_file(text: str) -> None:
-    robots.parse(text, "x").allows("https://example.org/a?b")
-
-
-def test_no_pattern_of_robots_takes_long() -> None:
-    rules = robots.parse("User-agent: *\nDisallow: /" + "*a" * 2_000, "x")
-    assert rules.allows("https://example.org/" + "a" * 1_000 + "b")
-
-
-@pytest.mark.parametrize(
-    ("status", "body", "allowed"),
-    [
-        ("200 OK", b"User-agent: *\nDisallow: /good", False),
-        ("200 OK", b"User-agent: *\nDisallow: /other", True),
-        ("404 Not Found", b"", True),
-        ("503 Unavailable", b"", False),
-    ],
-)
-async def test_crawling_keeps_to_robots_and_asks_for_it_once(status: str, body: bytes, allowed: bool) -> None:
-    async with Hostile() as hostile, fetching(retries=0) as fetcher:
-        hostile.more = {"/robots.txt": lambda writer, _: send(writer, status, body)}
-        for _ in range(2):
-            if allowed:
-                await fetcher.get(f"{hostile.url}/good/page", polite=True)
-            else:
-                with pytest.raises(FetchFailed, match=r"robots\.txt"):
-                    await fetcher.get(f"{hostile.url}/good/page", polite=True)
-        assert hostile.hits.count("/robots.txt") == 1
-        assert hostile.hits.count("/good/page") == (2 if allowed else 0)
-        await fetcher.get(f"{hostile.url}/good/page")
-
-
 # Settings
 
 
@@ -544,3 +473,128 @@ def test_fetch_keys_and_fetch_options_have_the_same_types():
 def test_a_keyword_that_is_no_fetch_key_is_refused():
     with pytest.raises(TypeError, match="fetch_second"):
         Rss(urls=["http://x.example"], fetch_second=1)  # type: ignore[call-arg]  # what is under test
+
+
+# Fetching for a connector
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1:{}/",
+        "http://localhost:{}/",
+        "http://[::1]:{}/",
+        "http://2130706433:{}/",
+        "http://0x7f.0.0.1:{}/",
+    ],
+)
+@pytest.mark.case("WEB-10")
+async def test_private_addresses_are_refused_in_whatever_form(
+    feed_server: FeedServer, open_rss: OpenRss, url: str
+) -> None:
+    feed_server.answers["/"] = ZEBRA
+    source = await open_rss(url.format(feed_server.url.rpartition(":")[2]), allow_private=[])
+    with pytest.raises(SourceError, match="could not be fetched"):
+        await source.search(Query(text="zebra"))
+    assert feed_server.paths == []
+
+
+@pytest.mark.case("WEB-08")
+async def test_the_address_that_is_connected_to_is_the_one_that_is_checked(
+    open_rss: OpenRss, feed_server: FeedServer
+) -> None:
+    source = await open_rss(feed_server.url + "/", allow_private=[])
+    with pytest.raises(
+        SourceError, match=r"127\.0\.0\.1 is not a public address; name its network in `allow_private`"
+    ):
+        await source.search(Query(text="zebra"))
+
+
+async def test_redirects_are_followed_five_times_and_no_further(
+    feed_server: FeedServer, open_rss: OpenRss
+) -> None:
+    async def hop(request: web.Request) -> web.Response:
+        number = int(request.path[1:])
+        return web.Response(status=302, headers={"Location": f"/{number - 1}" if number > 1 else "/feed"})
+
+    feed_server.answers = {f"/{n}": hop for n in range(1, 7)} | {"/feed": ZEBRA}
+    assert len(await ids(await open_rss(feed_server.url + "/5"))) == 1
+    with pytest.raises(SourceError, match="redirects more than 5 times"):
+        await ids(await open_rss(feed_server.url + "/6"))
+
+
+@pytest.mark.parametrize("target", ["file:///etc/passwd", "ftp://example.org/", "gopher://x/"])
+async def test_a_redirect_to_anything_but_http_is_refused(
+    feed_server: FeedServer, open_rss: OpenRss, target: str
+) -> None:
+    async def away(_: web.Request) -> web.Response:
+        return web.Response(status=302, headers={"Location": target})
+
+    feed_server.answers["/feed"] = away
+    with pytest.raises(SourceError, match="is not http or https with a host"):
+        await ids(await open_rss(feed_server.url + "/feed"))
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "bare"])
+@pytest.mark.case("WEB-13")
+async def test_a_compressed_body_is_read_and_a_bomb_is_cut_off(
+    feed_server: FeedServer, open_rss: OpenRss, encoding: str
+) -> None:
+    def squeeze(data: bytes) -> bytes:
+        if encoding == "gzip":
+            return gzip.compress(data)
+        bare = zlib.compressobj(wbits=-15 if encoding == "bare" else 15)
+        return bare.compress(data) + bare.flush()
+
+    def serve(data: bytes) -> Answer:
+        async def answer(_: web.Request) -> web.Response:
+            return web.Response(
+                body=data, headers={"Content-Encoding": "gzip" if encoding == "gzip" else "deflate"}
+            )
+
+        return answer
+
+    feed_server.answers = {"/feed": serve(squeeze(ZEBRA)), "/bomb": serve(squeeze(ZEBRA + b" " * 30_000_000))}
+    assert len(await ids(await open_rss(feed_server.url + "/feed"))) == 1
+    with pytest.raises(SourceError, match="longer than `max_bytes` = 1000"):
+        await ids(await open_rss(feed_server.url + "/bomb", max_bytes=1_000))
+
+
+async def test_a_body_longer_than_max_bytes_is_refused_on_disk_too(
+    feed_server: FeedServer, open_rss: OpenRss, tmp_path: Path
+) -> None:
+    feed_server.answers["/feed"] = ZEBRA
+    (tmp_path / "feed.xml").write_bytes(ZEBRA)
+    fetched = await open_rss(feed_server.url + "/feed", max_bytes=50)
+    for source in (fetched, await open_rss(paths=[str(tmp_path / "feed.xml")], max_bytes=50)):
+        with pytest.raises(SourceError, match="max_bytes"):
+            await ids(source)
+    assert len(await ids(await open_rss(feed_server.url + "/feed", max_bytes=len(ZEBRA)))) == 1
+
+
+async def test_secrets_in_a_feeds_address_stay_out_of_messages(
+    feed_server: FeedServer, open_rss: OpenRss
+) -> None:
+    async def missing(_: web.Request) -> web.Response:
+        return web.Response(status=403)
+
+    feed_server.answers["/feed"] = missing
+    with pytest.raises(SourceError) as caught:
+        await ids(await open_rss(feed_server.url + "/feed?api_key=abcdef123456"))
+    assert "abcdef123456" not in str(caught.value)
+
+
+async def test_the_user_agent_is_sent_and_cookies_are_not(feed_server: FeedServer, open_rss: OpenRss) -> None:
+    seen: list[tuple[str | None, str | None]] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        seen.append((request.headers.get("User-Agent"), request.headers.get("Cookie")))
+        response = web.Response(body=ZEBRA)
+        response.set_cookie("a", "b")
+        return response
+
+    feed_server.answers["/feed"] = answer
+    source = await open_rss(feed_server.url + "/feed", user_agent="reader/1", refresh_seconds=0)
+    await ids(source)
+    await ids(source)
+    assert seen == [("reader/1", None)] * 2

@@ -425,7 +425,8 @@ async def test_undecodable_bytes_of_a_named_encoding_are_replaced_and_reported(r
     await files.aclose()
 
 
-async def test_too_many_files_end_a_crawl_with_an_error_and_a_search_with_a_problem(root: Path) -> None:
+async def test_too_many_files_end_a_crawl_with_an_error(root: Path) -> None:
+    """They end a search with a problem."""
     for name in "abc":
         (root / f"{name}.txt").write_text("zebra")
     source = Files(path=str(root), max_files=2)

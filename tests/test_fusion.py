@@ -25,7 +25,8 @@ def order(lists: list[RankedList], **rag: object) -> str:
     return "".join(name for name, _ in fused(lists, **rag))
 
 
-def test_r08_rrf_is_the_sum_of_weight_over_k_plus_rank():
+@pytest.mark.case("R08")
+def test_rrf_is_the_sum_of_weight_over_k_plus_rank():
     lists = [ranked("s", "a b c", leg="vector"), ranked("s", "c a", leg="text")]
     assert fused(lists) == [
         ("a", pytest.approx(1 / 61 + 1 / 62)),
@@ -35,7 +36,8 @@ def test_r08_rrf_is_the_sum_of_weight_over_k_plus_rank():
     assert fused(lists, rrf_k=1)[0] == ("a", pytest.approx(1 / 2 + 1 / 3))
 
 
-def test_r09_weighted_is_the_sum_of_weight_times_scaled_score():
+@pytest.mark.case("R09")
+def test_weighted_is_the_sum_of_weight_times_scaled_score():
     lists = [ranked("s", "a b c", [10.0, 6.0, 2.0], leg="vector"), ranked("s", "c b", [0.9, 0.1], leg="text")]
     # vector: a 1, b .5, c 0; text: c 1, b 0
     assert fused(lists, hybrid_fusion="weighted") == [
@@ -46,7 +48,8 @@ def test_r09_weighted_is_the_sum_of_weight_times_scaled_score():
     assert order(lists, hybrid_fusion="weighted", hybrid_vector_weight=0.2, hybrid_text_weight=0.8) == "cab"
 
 
-def test_r11_two_levels_rank_each_source_first_and_then_the_sources():
+@pytest.mark.case("R11")
+def test_two_levels_rank_each_source_first_and_then_the_sources():
     lists = [ranked("s", "a b", leg="vector"), ranked("s", "b", leg="text"), ranked("t", "c b")]
     # in s: b = 1/62 + 1/61 leads, a = 1/61 follows; across: b 1/61 + 1/62, c 1/61, a 1/62
     assert fused(lists) == [
@@ -89,7 +92,8 @@ def test_a_query_that_finds_nothing_has_its_share_of_the_leg_s_weight():
 
 
 @pytest.mark.parametrize(("length", "both_win"), [(61, True), (62, False), (63, False)])
-def test_c13_in_both_lists_outranks_first_in_one_only_up_to_61_deep(length: int, both_win: bool):
+@pytest.mark.case("C13")
+def test_in_both_lists_outranks_first_in_one_only_up_to_61_deep(length: int, both_win: bool):
     """Last in two lists gives 2/(60+n); first in one gives 1/61. Equal at n = 62, where the better rank
     leads.
     """
@@ -101,7 +105,8 @@ def test_c13_in_both_lists_outranks_first_in_one_only_up_to_61_deep(length: int,
     assert (ranking[0] == "both") is both_win
 
 
-def test_k19_both_numbers_of_the_worked_example():
+@pytest.mark.case("K19")
+def test_both_numbers_of_the_worked_example():
     """1/(k+v) + 0.5/(k+c): the example's two documents give 0.024458 and 0.024326, and keep their order."""
     vector = ["first", "second"]
     centrality = ["second", "first"]
@@ -117,7 +122,9 @@ def test_k19_both_numbers_of_the_worked_example():
     assert round(scores["second"], 6) == 0.024326
 
 
-def test_t06_weighted_rrf_puts_a_lexical_top_hit_below_every_semantic_one_down_to_rank_122():
+@pytest.mark.case("T06")
+def test_weighted_rrf_puts_a_lexical_top_hit_below_semantic_ones():
+    """With weights 0.75 and 0.25 this holds down to rank 122."""
     semantic = [f"v{i}" for i in range(1, 124)]
     lists = [ranked("s", semantic, leg="vector"), ranked("s", ["only"], leg="text")]
     ranking = [name for name, _ in fused(lists, leg_weights={"vector": 0.75, "text": 0.25})]
@@ -130,7 +137,8 @@ def test_source_weights_act_at_level_2():
     assert fused(lists) == [("b", pytest.approx(3 / 61)), ("a", pytest.approx(1 / 61))]
 
 
-def test_leg_weights_by_source_and_leg_beat_those_by_leg_and_both_beat_the_profile():
+def test_leg_weights_by_source_and_leg_beat_those_by_leg():
+    """Both beat the weights of the profile."""
     lists = [ranked("s", "a", leg="vector"), ranked("s", "b", leg="text")]
     pool = dedupe(lists)
     profile = {"s": {"vector": 0.4}}
@@ -145,20 +153,23 @@ def test_leg_weights_by_source_and_leg_beat_those_by_leg_and_both_beat_the_profi
     assert third["a"] == pytest.approx(3 / 61)
 
 
-def test_b02_a_list_of_weight_0_has_no_influence():
+@pytest.mark.case("B02")
+def test_a_list_of_weight_0_has_no_influence():
     lists = [ranked("s", "a b", leg="text"), ranked("s", "b c", leg="vector")]
     result = fuse(dedupe(lists), Rag(leg_weights={"vector": 0.0}))
     assert [(e.document.id, e.score) for e in result if e.dropped is None] == fused(lists[:1])
     assert [(e.document.id, e.dropped) for e in result if e.dropped] == [("c", NO_WEIGHT)]
 
 
-def test_fus_18_hits_without_a_score_take_part_in_weighted_fusion_by_rank():
+@pytest.mark.case("FUS-18")
+def test_hits_without_a_score_take_part_in_weighted_fusion_by_rank():
     lists = [ranked("s", "a b", [0.9, 0.1], leg="vector"), ranked("s", "c d", leg="text")]
     assert dict(fused(lists, hybrid_fusion="weighted"))["c"] == pytest.approx(0.3)
     assert dict(fused(lists, hybrid_fusion="weighted"))["d"] == pytest.approx(0.15)
 
 
-def test_fus_21_a_score_of_0_is_not_absence():
+@pytest.mark.case("FUS-21")
+def test_a_score_of_0_is_not_absence():
     """b is measured 0.0 and its list counts in what it could have reached; c is absent from that list, which
     does not.
     """
@@ -170,7 +181,8 @@ def test_fus_21_a_score_of_0_is_not_absence():
     assert [p.source for p in result["c"].provenance] == ["t"]
 
 
-def test_fus_23_raw_scores_and_ranks_stand_beside_the_fused_score():
+@pytest.mark.case("FUS-23")
+def test_raw_scores_and_ranks_stand_beside_the_fused_score():
     (envelope,) = fuse(dedupe([ranked("s", "a", [0.0164])]), Rag())
     assert (envelope.provenance[0].score, envelope.provenance[0].rank, envelope.score) == (
         0.0164,
@@ -179,14 +191,16 @@ def test_fus_23_raw_scores_and_ranks_stand_beside_the_fused_score():
     )
 
 
-def test_fus_12_equal_scores_keep_the_source_s_order_and_a_tie_of_sums_shares_its_rank():
+@pytest.mark.case("FUS-12")
+def test_equal_scores_keep_the_source_s_order():
     """Ruled by design: the order of hits is their rank. What ties after level 1 shares a rank at level 2."""
     lists = [ranked("s", "a b", leg="vector"), ranked("s", "b a", leg="text"), ranked("t", "z")]
     scores = dict(fused(lists))
     assert scores["a"] == scores["b"] == pytest.approx(1 / 61)
 
 
-def test_b03_normalized_is_the_score_over_the_most_the_returning_sources_could_give():
+@pytest.mark.case("B03")
+def test_normalized_is_the_score_over_the_most_the_returning_sources_could_give():
     lists = [ranked("s", "a b", leg="vector"), ranked("s", "a", leg="text"), ranked("t", "b c")]
     result = {e.document.id: e for e in fuse(dedupe(lists), Rag())}
     assert result["a"].normalized == pytest.approx(1.0)  # first in s, and t did not return it
@@ -214,7 +228,8 @@ def test_ties_are_broken_by_best_rank_then_source_order_then_name_of_the_list():
 @pytest.mark.parametrize(
     "again", [Document(id="a", content="a"), Document(id="a", content="other"), Document(id="b", content="a")]
 )
-def test_fus_04_a_document_that_stands_twice_in_a_list_is_given_its_best_rank_once(again: Document):
+@pytest.mark.case("FUS-04")
+def test_a_document_that_stands_twice_in_a_list_is_given_its_best_rank_once(again: Document):
     x = Document(id="x", content="x")
     twice = RankedList(
         source="s",
@@ -259,7 +274,8 @@ def _made(raw: list[tuple[str, str, str, list[tuple[str, float]]]]) -> list[Rank
 @pytest.mark.parametrize("mode", ["rrf", "weighted"])
 @pytest.mark.parametrize("levels", [1, 2])
 @given(raw=_lists, rng=st.randoms())
-def test_fus_14_order_and_scores_are_identical_under_shuffled_arrival(
+@pytest.mark.case("FUS-14")
+def test_order_and_scores_are_identical_under_shuffled_arrival(
     mode: str, levels: int, raw: list, rng: random.Random
 ):
     lists = _made(raw)
@@ -335,7 +351,8 @@ def test_thirty_sources_of_a_thousand_hits_and_three_queries_are_still_right():
     assert len(result) == 30 * 999 + 1
 
 
-def test_fus_19_a_cut_off_on_one_leg_takes_nothing_from_another():
+@pytest.mark.case("FUS-19")
+def test_a_cut_off_on_one_leg_takes_nothing_from_another():
     """Cut-offs belong to a source and act before fusion: a vector leg that let nothing through leaves the
     exact words' hits.
     """
@@ -363,7 +380,8 @@ def test_queries_made_of_the_question_weigh_little_beside_it():
     ]
 
 
-def test_where_only_queries_made_of_the_question_were_answered_they_have_the_leg_s_whole_weight():
+def test_generated_queries_alone_have_the_whole_weight_of_the_leg():
+    """They do so where the question itself got no answer."""
     lists = [ranked("s", "a", query="part"), ranked("s", "b", query="other")]
     assert [e.score for e in fuse(dedupe(lists), Rag(), question="q")] == [pytest.approx(0.5 / 61)] * 2
     result = fuse(dedupe(lists), Rag(derived_query_weight=0.0), question="q")

@@ -59,9 +59,8 @@ async def test_terms_match_whole_words_in_any_case_and_in_the_plural_longest_fir
     assert await titles(glossary, "recalled precisions.") == ["precision"]
 
 
-async def test_the_limit_holds_and_what_has_no_date_or_metadata_matches_no_period_or_filter(
-    glossary: Connector,
-) -> None:
+async def test_the_limit_holds_and_undated_terms_match_no_period(glossary: Connector) -> None:
+    """A term without metadata matches no filter."""
     question = "recall precision embedding"
     assert await titles(glossary, question, limit=2) == ["embedding", "precision"]
     assert await titles(glossary, question, limit=0) == []

@@ -13,9 +13,9 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
-from hostile import ALLOWED, Hostile, send
 from hypothesis import given
 from hypothesis import strategies as st
+from support.hostile import ALLOWED, Hostile, send
 
 from contextrouter.builtin.connectors.http_api import HttpApi
 from contextrouter.builtin.connectors.http_api.field_mapping import FieldMapping

@@ -103,7 +103,8 @@ async def fill(
 # What is new, unchanged, changed, gone
 
 
-async def test_ing_01_a_second_run_over_several_batches_adds_and_removes_nothing() -> None:
+@pytest.mark.case("ING-01")
+async def test_a_second_run_over_several_batches_adds_and_removes_nothing() -> None:
     """Cleaning up inside the batch loop once removed the chunks of later batches and embedded them again on
     every run.
     """
@@ -120,7 +121,8 @@ async def test_ing_01_a_second_run_over_several_batches_adds_and_removes_nothing
     assert len(await store.search(Query(text="page", leg="text"))) == 6
 
 
-async def test_ing_04_every_chunk_of_a_document_is_stored_not_only_the_last() -> None:
+@pytest.mark.case("ING-04")
+async def test_every_chunk_of_a_document_is_stored_not_only_the_last() -> None:
     """Chunks that all carry their document's id get one each."""
     store = Recording()
     await fill(store, *pages("one\ntwo\nthree\nfour\nfive"), transforms=[Lines()])
@@ -131,7 +133,8 @@ async def test_ing_04_every_chunk_of_a_document_is_stored_not_only_the_last() ->
     assert len(await store.search(Query(text="one two three four five", leg="text"))) == 5
 
 
-async def test_ing_05_a_run_after_a_failed_one_adds_nothing_twice() -> None:
+@pytest.mark.case("ING-05")
+async def test_a_run_after_a_failed_one_adds_nothing_twice() -> None:
     store = Recording(embedder="e")
 
     class Fragile(Counting):
@@ -192,7 +195,9 @@ async def test_what_a_source_could_not_read_this_time_stays_in_the_store(tmp_pat
     await source.aclose()
 
 
-async def test_what_lies_in_a_folder_that_could_not_be_read_stays_and_its_namesakes_go() -> None:
+async def test_documents_of_an_unreadable_folder_stay() -> None:
+    """Documents of the same name elsewhere go."""
+
     class Unread(Shelf):
         problems: Sequence[str] = ()
         unread: Sequence[str] = ("sub/",)

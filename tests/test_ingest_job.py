@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from example import CommandLine
-from postgres_server import opened
 from rich.console import Console
+from support.example import CommandLine
+from support.postgres_server import open_store
 
 from contextrouter.builtin.connectors.files import Files
 from contextrouter.builtin.connectors.files.parsing.parsed import Parsed
@@ -131,7 +131,9 @@ async def test_documents_are_enriched_several_at_once_and_stored_in_their_order(
     assert store.calls == [[f"x:p{n}" for n in group] for group in ((0, 1, 2, 3), (4, 5, 6, 7), (8, 9))]
 
 
-async def test_chunks_of_one_document_are_with_a_transform_several_at_once_and_stay_in_their_order() -> None:
+async def test_a_transform_handles_several_chunks_of_a_document_at_once() -> None:
+    """The chunks stay in their order."""
+
     class Waiting(Transform):
         now = most = 0
 
@@ -157,7 +159,8 @@ async def test_chunks_of_one_document_are_with_a_transform_several_at_once_and_s
         await prepare(document.replace(content="40"), [Cut(), Waiting()], "")
 
 
-async def test_what_is_in_work_is_bounded_by_length_and_a_longer_document_is_in_work_alone() -> None:
+async def test_work_in_progress_is_bounded_by_length() -> None:
+    """A longer document is in work alone."""
     store = Shut(free=True)
     source = Pages("a" * 4, "b" * 4, "c" * 4, "d" * 30, "e" * 10, "f")
     job = JobRun(JobPlugins(source, store, [], None), JobOptions(origin="x"))
@@ -208,9 +211,9 @@ async def test_progress_knows_how_many_files_there_are(tmp_path: Path) -> None:
     await source.aclose()
 
 
-async def test_the_store_is_told_the_model_so_that_a_changed_document_embeds_what_changed_alone(
-    tmp_path: Path,
-) -> None:
+async def test_a_changed_document_embeds_only_the_chunks_that_changed(tmp_path: Path) -> None:
+    """The store knows the model of its vectors, and another model is refused."""
+
     class Fixed(Embedder):
         dimensions, model = 2, "fixed-1"
 
@@ -266,9 +269,10 @@ async def source(tmp_path: Path) -> AsyncIterator[Counted]:
     await counted.aclose()
 
 
-async def test_a_file_of_the_same_bytes_is_parsed_again_only_if_something_was_wrong_with_it(
+async def test_an_unchanged_file_is_parsed_again_only_after_a_problem(
     source: Counted, tmp_path: Path
 ) -> None:
+    """A file is unchanged if its bytes are the same."""
     store = Memory()
     parsed, first = await again(source, store)
     assert (parsed, first.added) == (["a.md", "b.md", "odd.md"], 3)
@@ -314,9 +318,10 @@ def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         other.kill()
 
 
-async def test_a_second_run_waits_for_the_first_and_gives_up_saying_who_has_the_store(
+async def test_a_second_run_waits_for_the_first_and_gives_up(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, holder: subprocess.Popen[str]
 ) -> None:
+    """The error says who has the store."""
     store = Sqlite(path=str(tmp_path / "s.db"), embedder=None)
     assert isinstance(store, SupportsTurns)
     await store.open()
@@ -360,7 +365,7 @@ async def test_a_store_that_cannot_be_taken_says_why() -> None:
 
 
 async def test_postgres_has_turns_per_schema_that_end_with_the_connection() -> None:
-    async with opened() as store, opened() as elsewhere:
+    async with open_store() as store, open_store() as elsewhere:
         async with turn(store, "s", 0.0):
             second = type(store)(dsn=store.pool.dsn, schema=store.pool.schema, embedder=None)
             await second.open()

@@ -70,7 +70,8 @@ async def test_a_job_may_name_a_connector_even_a_disabled_one(tmp_path: Path):
     assert await titles(path, "rust") == ["Mars"]
 
 
-async def test_a_connector_made_by_hand_is_open_while_it_is_read_and_the_router_closes_it():
+async def test_a_connector_made_by_hand_is_open_while_it_is_read():
+    """The router closes it."""
     listing = Listing()
     settings = {
         "providers": {"memory": {}},

@@ -9,9 +9,9 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from engines import engine_of
 from hypothesis import given
 from hypothesis import strategies as st
+from support.engines import engine_of
 
 from contextrouter import Intent, Interpreter, Period, PluginError, Request, RequestRefused, SettingsError
 from contextrouter.builtin.interpreters.normalize import Normalize, aspects, names, period_of
@@ -46,12 +46,14 @@ async def ask(question: str, **interpreters: Interpreter) -> Intent:
 
 
 @pytest.mark.parametrize("question", ["", "   ", "\n\t", "\u3000"])
-async def test_int_03_int_04_a_blank_question_is_refused_at_the_door(question: str):
+@pytest.mark.case("INT-03", "INT-04")
+async def test_a_blank_question_is_refused_at_the_door(question: str):
     with pytest.raises(RequestRefused, match="question is empty"):
         await ask(question, n=Normalize())
 
 
-async def test_r01_the_original_question_is_query_1_whatever_interpreters_do():
+@pytest.mark.case("R01")
+async def test_the_original_question_is_query_1_whatever_interpreters_do():
     intent = await ask(" Why? ", a=Adds("x", "y", "z", "w"))
     assert intent.question == "Why?"
     assert intent.queries == ("Why?", "x", "y")
@@ -61,7 +63,8 @@ async def test_queries_are_distinct_and_never_blank():
     assert (await ask("Why", a=Adds("why", " ", "x", "X"))).queries == ("Why", "x")
 
 
-async def test_r02_three_aspects_and_concepts_of_the_worked_example():
+@pytest.mark.case("R02")
+async def test_three_aspects_and_concepts_of_the_worked_example():
     taxonomy = Taxonomy(concepts={"AI / Machine Learning": ["ml"], "Education": ["beginner", "beginners"]})
     intent = await ask(BOOKS, n=Normalize(), t=taxonomy)
     assert intent.queries == (BOOKS, "books machine learning beginners", "machine learning")
@@ -120,7 +123,8 @@ TODAY = date(2026, 11, 28)  # a Saturday
         ("recent posts", date(2026, 11, 21), TODAY),
     ],
 )
-def test_m08_m21_periods_are_inclusive_days(text: str, start: date | None, end: date | None):
+@pytest.mark.case("M08", "M21")
+def test_periods_are_inclusive_days(text: str, start: date | None, end: date | None):
     assert period_of(text, TODAY, "Europe/Berlin") == Period(start=start, end=end, zone="Europe/Berlin")
 
 
@@ -211,7 +215,8 @@ async def test_on_error_raise_stops_the_request():
     assert caught.value.plugin == "bad"
 
 
-async def test_t18_an_interpreter_may_refuse_with_a_reason():
+@pytest.mark.case("T18")
+async def test_an_interpreter_may_refuse_with_a_reason():
     with pytest.raises(RequestRefused, match="quota is used up"):
         await ask("why", q=Fails(RequestRefused("The quota is used up.")))
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from example import ROOT
+from support.example import ROOT
 
 sys.path.insert(0, str(ROOT / "scripts"))
 

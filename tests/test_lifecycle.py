@@ -101,7 +101,8 @@ async def test_an_opening_that_fails_fails_for_all_who_wait_and_leaves_the_route
     await router.aclose()
 
 
-async def test_who_leaves_does_not_stop_the_opening_for_the_others_and_the_last_one_ends_it():
+async def test_a_caller_that_leaves_does_not_stop_the_opening_for_others():
+    """When the last caller leaves, the opening ends."""
     source = Opening(seconds=0.05)
     router = ContextRouter(connectors={"s": source})
     first, second = [asyncio.ensure_future(router.route(f"x {i}")) for i in range(2)]
@@ -240,7 +241,9 @@ async def test_a_stage_that_could_not_be_opened_is_tried_again_and_skipped_until
     assert not second.degraded
 
 
-async def test_a_generator_that_could_not_be_opened_is_tried_again_for_the_interpreter_that_uses_it():
+async def test_a_generator_that_failed_to_open_is_tried_again():
+    """The interpreter that uses it gets it then."""
+
     class Model(Generator):
         opens = 0
 
@@ -321,7 +324,8 @@ def test_plugins_that_name_themselves_in_a_circle_are_an_error_with_its_line(
         wrapping(tmp_path, text)
 
 
-def test_a_weight_for_a_leg_that_no_source_has_stops_the_start_with_its_line(tmp_path: Path):
+def test_a_weight_for_an_unknown_leg_stops_the_start(tmp_path: Path):
+    """The error names the line."""
     path = tmp_path / "settings.toml"
     path.write_text('[providers.docs]\nuse = "memory"\n[rag.leg_weights]\ntexd = 0.5\n"docs.text" = 1.0\n')
     with pytest.raises(

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import trustme
-from hostile import ALLOWED, FAILING, REDIRECTS, WORKING, Forbidden, Hostile, battlefield, send
+from support.hostile import ALLOWED, FAILING, REDIRECTS, WORKING, Forbidden, Hostile, battlefield, send
 
 from contextrouter import ContextRouter
 from contextrouter.builtin.connectors.http_api import HttpApi
@@ -90,7 +90,8 @@ async def test_a_hostile_server_costs_its_own_answer_and_is_reported_in_time(nam
 
 @pytest.mark.parametrize("name", CONNECTORS)
 @pytest.mark.parametrize("number", range(len(REDIRECTS)))
-async def test_web_10_nothing_is_fetched_from_a_forbidden_address(name: str, number: int) -> None:
+@pytest.mark.case("WEB-10")
+async def test_nothing_is_fetched_from_a_forbidden_address(name: str, number: int) -> None:
     async with battlefield() as (hostile, forbidden):
         target = REDIRECTS[number].format(port=forbidden.port).rstrip("/")
         for url in (f"{hostile.url}/to-{number}", target):
@@ -112,7 +113,8 @@ async def test_what_can_be_read_is_found(name: str, how: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["rss", "web", "http_api"])
-async def test_web_08_an_answer_of_dns_that_changes_leads_nowhere_forbidden(
+@pytest.mark.case("WEB-08")
+async def test_an_answer_of_dns_that_changes_leads_nowhere_forbidden(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with Hostile() as hostile, Forbidden("127.0.0.1", port=hostile.port) as forbidden:
@@ -145,7 +147,8 @@ async def test_a_certificate_for_another_name_ends_the_connection(name: str, tmp
 
 @pytest.mark.parametrize("name", ["rss", "web", "web-engine", "http_api"])
 @pytest.mark.parametrize("how", ["gzip-bomb", "brotli-bomb", "never-ends"])
-async def test_web_13_memory_is_bounded_in_every_connector(name: str, how: str) -> None:
+@pytest.mark.case("WEB-13")
+async def test_memory_is_bounded_in_every_connector(name: str, how: str) -> None:
     async with battlefield() as (hostile, _):
 
         async def once() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from mcp import Client, StdioServerParameters
-from serving import KEY, document, key, router
+from support.serving import KEY, document, key, router
 
 from contextrouter import Fact, FactSource, SettingsError, SourceError
 from contextrouter.server.auth import Caller
@@ -118,7 +118,8 @@ def test_nothing_but_the_protocol_is_on_stdout(tmp_path: Path):
     assert "interpreter 'idle' is defined and does not run" in (tmp_path / "log").read_text()
 
 
-async def test_mcp_03_a_reply_is_bounded_carries_its_text_once_and_says_how_to_go_on():
+@pytest.mark.case("MCP-03")
+async def test_a_reply_is_bounded_carries_its_text_once_and_says_how_to_go_on():
     docs = [document(f"d{n}", f"Passage {n}. " + "word " * 3000) for n in range(10)]
     made = router(
         {"mcp": {"reply_tokens": 1000}, "rag": {"interpreters": [], "token_budget": 0}}, answer=docs

@@ -98,13 +98,15 @@ def test_a_page_becomes_markdown_with_its_structure_and_without_its_frame() -> N
     assert list(page.links) == ["https://sea.example/home", "https://sea.example/x"]
 
 
-def test_c29_a_page_is_cut_at_its_headings() -> None:
+@pytest.mark.case("C29")
+def test_a_page_is_cut_at_its_headings() -> None:
     page = parsed(media.HTML, PAGE.encode())
     chunks = Chunk().cut(Document(id="p", content=page.text, media_type=page.media_type))
     assert [chunk.path for chunk in chunks] == [("Tides",), ("Tides", "Spring tides")]
 
 
-def test_c30_a_pdf_keeps_its_paragraphs_and_chunks_know_their_page() -> None:
+@pytest.mark.case("C30")
+def test_a_pdf_keeps_its_paragraphs_and_chunks_know_their_page() -> None:
     made = parsed(media.PDF, pdf([["First paragraph.", "Second paragraph."], ["On the other page."]]))
     assert made.text == "First paragraph.\n\nSecond paragraph.\n\nOn the other page."
     assert made.metadata["page_starts"] == [0, 37]
@@ -289,9 +291,7 @@ def test_an_encoding_that_is_named_is_kept_to() -> None:
     assert decode(b"a\0b", "")[0] is None
 
 
-def test_boxes_of_a_pdf_that_are_equally_far_apart_are_grouped_by_their_order_not_by_their_addresses() -> (
-    None
-):
+def test_equally_distant_boxes_of_a_pdf_are_grouped_by_order() -> None:
     """A paper whose lines stood on a grid said something else in each process, and was ingested again each
     time.
     """

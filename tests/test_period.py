@@ -68,7 +68,8 @@ class Named(Interpreter):
         return intent.replace(period=Period(start=date(2020, 1, 1), end=self.end, zone=self.zone))
 
 
-async def test_a_period_without_an_end_in_sight_finds_and_an_unknown_zone_blames_the_interpreter() -> None:
+async def test_a_period_without_an_end_finds_documents() -> None:
+    """An unknown time zone is an error of the interpreter."""
     store = Memory()
     document = Document(id="d", content="tides", updated_at=datetime(2024, 1, 1, tzinfo=UTC))
     await store.upsert([Entry(document=document, chunks=[document])])

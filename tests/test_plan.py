@@ -63,7 +63,8 @@ def test_settings_narrow_the_plan_and_the_plan_says_why(settings: dict, gone: st
     assert not any(name.startswith(f"{gone}/") for name in calls(made))
 
 
-def test_r14_provider_takes_one_name_or_a_list():
+@pytest.mark.case("R14")
+def test_provider_takes_one_name_or_a_list():
     assert {call.source for call in plan({"rag": {"provider": ["docs", "old"]}}).calls} == {
         "docs",
         "old",

@@ -59,7 +59,8 @@ def test_a_misspelt_key_of_a_local_plugin_is_an_error_with_its_line(tmp_path: Pa
         ContextRouter.from_toml(tmp_path / "settings.toml")
 
 
-def test_a_broken_plugin_is_reported_by_name_and_harms_nobody_who_does_not_use_it(tmp_path: Path):
+def test_a_broken_plugin_is_reported_by_name(tmp_path: Path):
+    """It harms nobody who does not use it."""
     registry = plugins(tmp_path, echo=GOOD, broken="import nothing_of_this_name\n", empty="x = 1\n")
     assert registry.load("connector", "echo").__name__ == "Echo"
     with pytest.raises(PluginError, match=r"broken.py cannot be imported.*nothing_of_this_name"):

@@ -1,6 +1,4 @@
-"""The store in Postgres: the answers of the store in memory, given by a real server, and what only a server
-can do.
-"""
+"""What only the store in Postgres does: text search configurations, HNSW indexes, transactions, on a real server."""
 
 from __future__ import annotations
 
@@ -8,49 +6,28 @@ import asyncio
 import random
 import re
 from collections.abc import AsyncIterator
-from datetime import UTC, date, datetime
 from typing import Any
 
 import asyncpg
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from postgres_server import entry, ids, opened, run
+from support.postgres_server import open_store, run
+from support.stores import entry, ids
+from support.texts import HOSTILE
 
 from contextrouter.builtin.providers.memory import Memory
 from contextrouter.builtin.providers.postgres import Postgres, text_leg, write
 from contextrouter.builtin.providers.postgres.text_configurations import CONFIGURATIONS
-from contextrouter.contracts import (
-    Entry,
-    SupportsFacets,
-    SupportsFetch,
-    SupportsNeighbours,
-    SupportsStatistics,
-    SupportsUpsert,
-    SupportsVersion,
-)
+from contextrouter.contracts import Entry
 from contextrouter.errors import IngestError, SourceError, SourceTimeout
-from contextrouter.model import Document, Fact, Hit, Period, Query
-from contextrouter.scope import SHARED, Scope
+from contextrouter.model import Document, Fact, Query
+from contextrouter.scope import Scope
 from contextrouter.text import bm25
 
 
 @pytest.fixture
 async def store() -> AsyncIterator[Postgres]:
-    async with opened() as store:
+    async with open_store() as store:
         yield store
-
-
-def test_it_has_the_abilities_it_claims() -> None:
-    abilities = (
-        SupportsUpsert,
-        SupportsFetch,
-        SupportsVersion,
-        SupportsStatistics,
-        SupportsNeighbours,
-        SupportsFacets,
-    )
-    assert [ability for ability in abilities if not isinstance(Postgres(), ability)] == []
 
 
 @pytest.mark.parametrize(
@@ -78,116 +55,7 @@ def test_values_out_of_range_are_refused_by_name(keyword: str, value: Any) -> No
         Postgres(**{keyword: value})
 
 
-# The same answers as in memory.
-
-_WORDS = ["sun", "suns", "moon", "the", "東京都", "京都", "Café", "cafe", "O'Brien", "tide"]
-_DOCUMENTS = st.builds(
-    Document,
-    content=st.lists(st.sampled_from(_WORDS), max_size=6).map(" ".join),
-    title=st.lists(st.sampled_from(_WORDS), max_size=2).map(" ".join),
-    path=st.lists(st.sampled_from(_WORDS), max_size=2).map(tuple),
-    kind=st.sampled_from(["book", "web"]),
-    tenant=st.sampled_from([None, "a", "b", SHARED, ""]),
-    compartment=st.sampled_from([None, "hr", ""]),
-    sensitivity=st.sampled_from([None, "public", "confidential", "secret"]),
-    updated_at=st.sampled_from([None, datetime(2024, 3, 31, 23), datetime(2024, 4, 1, tzinfo=UTC)]),
-    labels=st.lists(st.sampled_from(["x", "y"]), max_size=2, unique=True).map(tuple),
-    metadata=st.sampled_from(
-        [{}, {"year": 2024}, {"year": 2024.0, "tags": ["p", "q"]}, {"kind": "note", "done": True}]
-    ),
-)
-_SCOPES = st.none() | st.builds(
-    Scope,
-    tenant=st.sampled_from([None, "a", ""]),
-    compartments=st.sampled_from([frozenset(), frozenset({"hr"})]),
-    ceiling=st.sampled_from(["public", "restricted"]),
-)
-_QUERIES = st.builds(
-    Query,
-    text=st.sampled_from(
-        [
-            *_WORDS,
-            "the",
-            "sun moon",
-            '"sun moon"',
-            "moon -sun",
-            '"東京" OR tide',
-            "京",
-            '-"京"',
-            "sun -京",
-            "",
-        ]
-    ),
-    leg=st.sampled_from(["text", "vector", "keywords"]),
-    limit=st.sampled_from([0, 50]),
-    vector=st.sampled_from([[1.0, 0.0], [1.0, 2.0], [0.0, 0.0]]),
-    labels=st.sampled_from([(), ("x",), ("x", "y")]),
-    period=st.sampled_from(
-        [None, Period(), Period(end=date(2024, 3, 31)), Period(start=date(2024, 4, 1), zone="Europe/Berlin")]
-    ),
-    scope=_SCOPES,
-    filters=st.sampled_from(
-        [{}, {"year": 2024}, {"tags": ["q", "z"]}, {"kind": "book"}, {"kind": ["note", "web"]}, {"no": 1}]
-    ),
-)
-_VECTORS = st.sampled_from([None, [1.0, 0.0], [3.0, 3.0], [-1.0, 0.5], [0.0, 0.0]])
-
-
-_STORED = st.lists(st.tuples(_DOCUMENTS, _VECTORS), min_size=1, max_size=8)
-
-
-async def _compare(
-    store: Postgres,
-    documents: list[tuple[Document, list[float] | None]],
-    removed: set[int],
-    queries: list[Query],
-) -> None:
-    entries = []
-    for number, (document, vector) in enumerate(documents):
-        document = document.replace(id=f"d{number}")
-        entries.append(
-            Entry(document=document, chunks=[document], vectors={"vector": [vector], "keywords": [vector]})
-        )
-    memory = Memory(embedder="default")
-    await store.clear()
-    for one in (store, memory):
-        await one.upsert(entries)
-    for stage in (set[int](), removed):
-        for each in entries:
-            if int(each.document.id[1:]) in stage:
-                counts = [
-                    await one.delete([each.document.id], each.document.tenant) for one in (store, memory)
-                ]
-                assert counts[0] == counts[1]
-        for query in queries:
-            got, right = await store.search(query), await memory.search(query)
-            if query.leg == "text":
-                assert sorted(repr(h.document) for h in got) == sorted(repr(h.document) for h in right)
-            else:
-                assert [h.document for h in got] == [h.document for h in right]
-                assert [h.score for h in got] == pytest.approx([h.score for h in right], abs=2e-6)
-        for scope in (None, Scope(tenant="a", compartments=frozenset({"hr"}))):
-            assert await store.statistics(_WORDS, scope) == await memory.statistics(_WORDS, scope)
-
-
-def test_it_finds_what_the_store_in_memory_finds() -> None:
-    """The same documents on every leg, on the vector legs in the same order with the same cosines."""
-
-    with asyncio.Runner() as runner:
-        context = opened()
-        store = runner.run(context.__aenter__())
-
-        @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-        @given(
-            documents=_STORED,
-            removed=st.sets(st.integers(0, 7)),
-            queries=st.lists(_QUERIES, min_size=1, max_size=8),
-        )
-        def all_are_alike(**drawn: Any) -> None:
-            runner.run(_compare(store, **drawn))
-
-        all_are_alike()
-        runner.run(context.__aexit__(None, None, None))
+# Scores.
 
 
 async def test_text_scores_are_near_bm25(store: Postgres) -> None:
@@ -217,18 +85,6 @@ async def test_text_scores_are_near_bm25(store: Postgres) -> None:
         )
 
 
-async def test_c09_field_weights_are_settings() -> None:
-    cases: list[tuple[dict[str, Any], list[str]]] = [
-        ({}, ["title", "body"]),
-        ({"title_weight": 1.0, "body_weight": 3.0}, ["body", "title"]),
-        ({"title_weight": 0.0}, ["body"]),
-    ]
-    for weights, expected in cases:
-        async with opened(**weights) as store:
-            await store.upsert([entry("title", "x", title="comet"), entry("body", "comet", title="x")])
-            assert await ids(store, "comet") == expected
-
-
 async def test_no_phrase_reaches_from_one_field_into_the_next(store: Postgres) -> None:
     await store.upsert(
         [entry("a", "moon rises", title="full sun", path=("red",)), entry("b", "sun red moon")]
@@ -246,7 +102,7 @@ async def test_words_are_those_of_the_configuration_the_settings_name() -> None:
     place in a phrase.
     """
     near: dict[str, Any] = {"vector": [1.0, 0.0]}
-    async with opened(text_search="german") as store:
+    async with open_store(text_search="german") as store:
         await store.upsert(
             [
                 entry("houses", "die alten Häuser am Fluss", vector=[1.0, 0.0]),
@@ -279,7 +135,7 @@ async def test_each_chunk_has_the_words_of_its_language() -> None:
     finds nothing in it.
     """
     near: dict[str, Any] = {"vector": [1.0, 0.0]}
-    async with opened(languages=["fr", "de"]) as store:
+    async with open_store(languages=["fr", "de"]) as store:
         await store.upsert(
             [
                 entry("de", "die alten Häuser am Fluss", language="de-AT", vector=[1.0, 0.0]),
@@ -318,7 +174,7 @@ async def test_each_chunk_has_the_words_of_its_language() -> None:
             r"filled with languages = \['de', 'fr'\], the settings have languages = \['de'\]; name the"
             r" former, or run"
         )
-        async with opened(schema=store.pool.schema, languages=["de"]) as other:
+        async with open_store(schema=store.pool.schema, languages=["de"]) as other:
             with pytest.raises(SourceError, match=said):
                 await ids(other, "haus")
 
@@ -345,7 +201,7 @@ async def test_every_language_has_its_configuration(store: Postgres) -> None:
 async def test_a_store_has_the_words_of_one_configuration() -> None:
     """Whoever asks it by other words is refused, where words count, until it is filled anew."""
     near: dict[str, Any] = {"vector": [1.0, 0.0]}
-    async with opened(text_search="french") as store, opened(schema=store.pool.schema) as other:
+    async with open_store(text_search="french") as store, open_store(schema=store.pool.schema) as other:
         await store.upsert([entry("a", "les journaux", vector=[1.0, 0.0])])
         said = (
             "filled with text_search = 'french', the settings have text_search = ''; name the former, or run"
@@ -365,140 +221,14 @@ async def test_a_store_has_the_words_of_one_configuration() -> None:
         assert await ids(other, "journal") == []
         with pytest.raises(SourceError, match="text_search = '', the settings have text_search = 'french'"):
             await store.upsert([entry("b", "x")])
-    async with opened(text_search="klingon", embedder=None) as none:
+    async with open_store(text_search="klingon", embedder=None) as none:
         with pytest.raises(
             SourceError, match='Postgres refused: text search configuration "klingon" does not exist'
         ):
             await none.upsert([entry("a", "x")])
 
 
-# Any text may be asked.
-
-HOSTILE = [
-    "What's your password policies?",
-    "R&D | budget",
-    "'",
-    '"',
-    '""',
-    '"unbalanced',
-    "a AND",
-    "OR OR",
-    "NOT x",
-    "-",
-    "--",
-    "- x",
-    "NEAR(sun moon)",
-    "sun*",
-    "sun:*",
-    "!sun",
-    "sun <-> moon",
-    "(sun",
-    "sun)",
-    "example.com/a:b?x=1",
-    "???",
-    "👍",
-    "the of",
-    "sun\x00moon",
-    "\ud800",
-    "OʼBrien ＇",
-    '-"',
-    '-"a',
-    '"a" OR',
-    'OR "a"',
-    "\\",
-    "\\'",
-    "'\\''",
-    "%_\\",
-    "'; DROP TABLE documents; --",
-    "sun " * 2_500,
-    " ".join(f"w{n}" for n in range(1_500)),
-    " ".join(f"-w{n}" for n in range(1_500)),
-    '"sun moon" ' * 900,
-    " ".join(f'"a{n} b"' for n in range(900)),
-    '"x" OR ' * 1_400,
-    "東" * 3_000,
-    '"' + "sun " * 2_000 + '"',
-    "a" * 10_000,
-]
-
-
-async def test_pg_01_02_05_08_11_no_text_is_a_syntax_error(store: Postgres) -> None:
-    await store.upsert(
-        [entry("d", "sun with moon", vector=[1.0, 0.0]), entry("e", "other", vector=[0.0, 1.0])]
-    )
-    for text in HOSTILE:
-        found = await ids(store, text)
-        assert found in ([], ["d"]), text
-        if "-" not in text and '"' not in text and "!" not in text:
-            assert found == (["d"] if "sun" in text.lower() else []), text
-        assert set(await ids(store, text, "vector", vector=[1.0, 0.0])) <= {"d", "e"}
-    assert await ids(store, "moon") == ["d"]
-
-
-_TEXTS = st.text(max_size=60) | st.text(alphabet="ab \"-*:()^+OR'\\&|!<>", max_size=60)
-
-
-def test_pg_02_arbitrary_text_is_asked_and_stored() -> None:
-    async def ask(store: Postgres, texts: list[str]) -> None:
-        for text in texts:
-            await store.search(Query(text=text, leg="text"))
-            await store.upsert([entry("x", text, title=text, labels=(text,), url=text)])
-            assert [found.content for found in await store.fetch(["x"])] == [text]
-        assert "sea" in await ids(store, "sea")
-
-    with asyncio.Runner() as runner:
-        context = opened(embedder=None)
-        store = runner.run(context.__aenter__())
-        runner.run(store.upsert([entry("sea", "the sea")]))
-
-        @settings(max_examples=25, deadline=None)
-        @given(texts=st.lists(_TEXTS, min_size=1, max_size=8))
-        def any_text(texts: list[str]) -> None:
-            runner.run(ask(store, texts))
-
-        any_text()
-        runner.run(context.__aexit__(None, None, None))
-
-
-async def test_pg_03_the_same_words_however_parted_find_the_same(store: Postgres) -> None:
-    await store.upsert([entry("dog", "dog"), entry("cat", "cat dog"), entry("bird", "bird")])
-    found = [
-        await store.search(Query(text=text, leg="text"))
-        for text in ("dog cat", "dog,cat", "dog, cat", "dog;cat")
-    ]
-    assert [hit.document.id for hit in found[0]] == ["cat", "dog"]
-    assert all(
-        [(h.document.id, h.score) for h in each] == [(h.document.id, h.score) for h in found[0]]
-        for each in found
-    )
-
-
-async def test_pg_07_stop_words_find_what_holds_them_and_never_everything(store: Postgres) -> None:
-    await store.upsert(
-        [entry("don", "Don will just sing", vector=[1.0, 0.0]), entry("x", "tides", vector=[1.0, 0.0])]
-    )
-    for text in ("don", "will", "just", "Don will"):
-        assert await ids(store, text) == ["don"]
-    for text in ("", "   ", "the", "???", "-don"):
-        assert await ids(store, text) == []
-
-
-async def test_r24_whole_questions_find_what_no_chunk_holds_all_words_of(store: Postgres) -> None:
-    await store.upsert(
-        [entry("a", "comets have tails of ice"), entry("b", "tides of the sea"), entry("c", "salt pans")]
-    )
-    assert await ids(store, "Why do comets near the sun, unlike planets, grow long tails?") == ["a"]
-
-
-async def test_c08_negated_terms_and_phrases_hold_on_every_leg(store: Postgres) -> None:
-    near = {"vector": [1.0, 0.0]}
-    await store.upsert(
-        [entry("a", "red sun", vector=[1.0, 0.0]), entry("b", "sun of red", vector=[1.0, 0.1])]
-    )
-    for leg in store.legs:
-        assert await ids(store, 'sun "red sun"', leg, **near) == ["a"]
-        assert await ids(store, 'sun -"red sun"', leg, **near) == ["b"]
-        assert await ids(store, "sun -red", leg, **near) == []
+# Words.
 
 
 async def test_rare_terms_nominate_and_all_terms_score(
@@ -535,11 +265,12 @@ async def test_very_long_chunks_are_stored_and_found(store: Postgres) -> None:
     assert await ids(store, "z" * 100_000) == ["word"]
 
 
-# Scope, period, filters before the limit; vectors.
+# Vectors.
 
 
-async def test_acl_02_pg_13_pg_14_pg_25_the_limit_is_filled_from_what_qualifies() -> None:
-    """With the approximate index in use, too: it is read on until the limit is full, or all that qualify are
+@pytest.mark.case("ACL-02", "PG-13", "PG-14", "PG-25")
+async def test_approximate_search_fills_the_limit_from_what_qualifies() -> None:
+    """The index is read on until the limit is full, or all that qualify are
     measured.
     """
     chance = random.Random(3)
@@ -550,7 +281,7 @@ async def test_acl_02_pg_13_pg_14_pg_25_the_limit_is_filled_from_what_qualifies(
         entry(f"s{n}", "plan and more", vector=[0.0, 0.5, 1.0], tenant="a", compartment="hr")
         for n in range(30)
     ]
-    async with opened(exact_below=0, ef_search=10) as store:
+    async with open_store(exact_below=0, ef_search=10) as store:
         await store.upsert([*hidden, *seen])
         scope = Scope(tenant="a", compartments=frozenset({"hr"}))
         for leg in store.legs:
@@ -572,7 +303,7 @@ async def test_approximate_search_finds_nearly_what_the_exact_one_finds() -> Non
         "half": {"exact_below": 0, "precision": "halfvec"},
     }
     for name, keywords in forms.items():
-        async with opened(**keywords) as store:
+        async with open_store(**keywords) as store:
             await store.upsert(rows)
             found[name] = [set(await ids(store, "", "vector", vector=vector, limit=10)) for vector in asked]
     for name in ("hnsw", "half"):
@@ -580,7 +311,8 @@ async def test_approximate_search_finds_nearly_what_the_exact_one_finds() -> Non
         assert shared >= 0.95 * 200, name
 
 
-async def test_pg_26_the_vector_index_is_used_and_ordered_by_the_bare_operator(
+@pytest.mark.case("PG-26")
+async def test_the_vector_index_is_used_and_ordered_by_the_bare_operator(
     store: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The plan of the very statement that the store sends reads the HNSW index, also where sorting all would
@@ -600,76 +332,12 @@ async def test_pg_26_the_vector_index_is_used_and_ordered_by_the_bare_operator(
         return await fetch(connection, sql, *values)
 
     monkeypatch.setattr(asyncpg.Connection, "fetch", explained)
-    async with opened(schema=store.pool.schema, exact_below=0) as fast:
+    async with open_store(schema=store.pool.schema, exact_below=0) as fast:
         assert len(await ids(fast, "", "vector", vector=[1.0] * 8, limit=10)) == 10
         assert len(await ids(fast, "", "keywords", vector=[1.0] * 8, limit=10)) == 10
     assert len(plans) == 2
     for leg, plan in zip(("vector", "keywords"), plans, strict=True):
         assert f"Index Scan using chunks_{leg}_near" in plan
-
-
-async def test_vector_hits_carry_their_unit_vector_and_cosine(store: Postgres) -> None:
-    await store.upsert(
-        [entry("a", "x", vector=[3.0, 4.0]), entry("b", "y", vector=[0.0, 2.0]), entry("c", "z")]
-    )
-    first, second = await store.search(Query(text="", leg="vector", vector=[0.0, 1.0]))
-    assert (first.document.id, first.score, second.document.id, second.score) == ("b", 1.0, "a", 0.8)
-    assert second.vector is not None
-    assert [round(float(v), 6) for v in second.vector] == [0.6, 0.8]
-    (by_word,) = await store.search(Query(text="x", leg="text"))
-    assert by_word.vector is not None
-    assert [round(float(v), 6) for v in by_word.vector] == [0.6, 0.8]
-    assert [hit.vector for hit in await store.search(Query(text="z", leg="text"))] == [None]
-
-
-async def test_r12_chunks_without_keywords_are_absent_from_that_leg_alone(store: Postgres) -> None:
-    whole = Document(id="d", content="x")
-    await store.upsert(
-        [Entry(document=whole, chunks=[whole], vectors={"vector": [[1.0, 0.0]], "keywords": [None]})]
-    )
-    assert await ids(store, "", "vector", vector=[1.0, 0.0]) == ["d"]
-    assert await ids(store, "", "keywords", vector=[1.0, 0.0]) == []
-
-
-async def test_ties_go_by_id_whatever_the_order_of_writing(store: Postgres) -> None:
-    for id in ("c", "e", "a", "d", "b"):
-        await store.upsert([entry(id, "x", vector=[1.0, 1.0])])
-    assert await ids(store, "", "vector", vector=[1.0, 0.0], limit=3) == ["a", "b", "c"]
-    assert await ids(store, "x", limit=3) == ["a", "b", "c"]
-
-
-async def test_pg_21_a_query_vector_of_another_length_is_refused_with_both_numbers(store: Postgres) -> None:
-    await store.upsert([entry("a", "x", vector=[1.0, 0.0])])
-    with pytest.raises(SourceError, match="3 dimensions, the store's have 2; use the embedder"):
-        await store.search(Query(text="x", leg="vector", vector=[1.0, 0.0, 0.0]))
-    with pytest.raises(SourceError, match="needs a query vector"):
-        await store.search(Query(text="x", leg="keywords"))
-    with pytest.raises(SourceError, match="not finite"):
-        await store.search(Query(text="x", leg="vector", vector=[float("nan"), 0.0]))
-
-
-async def test_pg_19_pg_20_another_model_is_refused_by_name_with_the_remedy(store: Postgres) -> None:
-    await store.embedded_by("static-1", 2)
-    await store.upsert([entry("a", "x", vector=[1.0, 0.0])])
-    other = Postgres(dsn=store.pool.dsn, schema=store.pool.schema)
-    await other.open()
-    for model, size in (("static-2", 2), ("static-1", 3)):
-        with pytest.raises(
-            SourceError, match=f"model 'static-1' with 2 dimensions.*'{model}' with {size}.*ingest --rebuild"
-        ):
-            await other.embedded_by(model, size)
-        assert model == "static-1" or [
-            hit.vector for hit in await other.search(Query(text="x", leg="text"))
-        ] == [None]
-    with pytest.raises(SourceError, match="static-1"):
-        await other.search(Query(text="x", leg="vector", vector=[1.0, 0.0, 0.0]))
-    with pytest.raises(SourceError, match="static-1"):
-        await other.upsert([entry("b", "x", vector=[1.0, 0.0, 0.0])])
-    assert await ids(other, "x") == ["a"]  # texts do not depend on the model
-    await other.clear()
-    await other.upsert([entry("b", "x", vector=[1.0, 0.0, 0.0])])
-    assert await ids(other, "x", "vector", vector=[1.0, 0.0, 0.0]) == ["b"]
-    await other.aclose()
 
 
 async def test_vectors_of_two_lengths_are_refused_and_nothing_is_stored(store: Postgres) -> None:
@@ -681,90 +349,10 @@ async def test_vectors_of_two_lengths_are_refused_and_nothing_is_stored(store: P
 # Documents in and out.
 
 
-async def test_everything_of_a_document_comes_back(store: Postgres) -> None:
-    moment = datetime(2024, 5, 1, 12, 30, 15, 123456, tzinfo=UTC)
-    document = Document(
-        id="d",
-        content="text\x00 with a null, «quotes» and 👍",
-        url="http://x/y",
-        title="T",
-        snippet="s",
-        kind="book",
-        path=("A", "B"),
-        media_type="text/html",
-        language="de",
-        tenant="t",
-        compartment="c",
-        sensitivity="internal",
-        trust="reference",
-        updated_at=moment,
-        synced_at=datetime(2024, 1, 1),
-        keywords=("k",),
-        labels=("l",),
-        links=("e",),
-        metadata={"a": [1, {"b": None}]},
-    )
-    await store.upsert([Entry(document=document, chunks=[document])])
-    assert await store.fetch(["d"]) == [document]
-    assert [h.document for h in await store.search(Query(text="quotes", leg="text"))] == [document]
-
-
-async def test_a_whole_document_and_its_chunks_are_fetched_by_their_ids_in_the_order_asked(
-    store: Postgres,
-) -> None:
-    whole = Document(id="w", content="one two", tenant="a")
-    parts = [Document(id="w#0", content="one"), Document(id="w#1", content="two")]
-    await store.upsert([Entry(document=whole, chunks=parts), entry("x", "other", tenant="b")])
-    scope = Scope(tenant="a")
-    assert [d.content for d in await store.fetch(["w#1", "x", "w", "none", "w#0"], scope)] == [
-        "two",
-        "one two",
-        "one",
-    ]
-    assert [d.content for d in await store.fetch(["x", "w"])] == ["other", "one two"]
-
-
-async def test_neighbours_are_counted_both_ways_by_id_and_by_url(store: Postgres) -> None:
-    await store.upsert(
-        [
-            entry("hub", "hub", url="http://h", links=("a", "http://b")),
-            entry("a", "a", links=("hub",)),
-            entry("b", "b", url="http://b"),
-            entry("c", "c", links=("http://h",)),
-            entry("far", "far", tenant="other", links=("hub",)),
-        ]
-    )
-    found: list[Hit] = list(await store.neighbours(["hub"], 10))
-    assert [(hit.document.id, hit.score) for hit in found] == [("a", 2.0), ("b", 1.0), ("c", 1.0)]
-    assert [hit.document.id for hit in await store.neighbours(["hub"], 1)] == ["a"]
-
-
-async def test_facets_count_documents_before_any_limit(store: Postgres) -> None:
-    parts = [Document(id=f"w#{n}", content="sun", kind="book") for n in range(3)]
-    await store.upsert([Entry(document=Document(id="w", content="sun"), chunks=parts)])
-    await store.upsert(
-        [
-            entry(f"d{n}", "sun moon", kind="web", labels=("x",), metadata={"year": 2020 + n % 2})
-            for n in range(5)
-        ]
-    )
-    facets = await store.facets(Query(text="sun", leg="text", limit=1), ["kind", "year", "labels"])
-    assert [(f.dimension, f.value, f.count) for f in facets] == [
-        ("kind", "web", 5),
-        ("kind", "book", 1),
-        ("year", "2020", 3),
-        ("year", "2021", 2),
-        ("labels", "x", 5),
-    ]
-    assert [f.count for f in await store.facets(Query(text="sun -moon", leg="text"), ["kind"])] == [1]
-
-
 async def test_of_an_entry_that_fails_nothing_of_its_batch_is_stored(store: Postgres) -> None:
     await store.upsert([entry("a", "old")])
     with pytest.raises(IngestError, match="NUL"):
         await store.upsert([entry("a", "new"), entry("b\x00", "x")])
-    with pytest.raises(IngestError, match="without an id"):
-        await store.upsert([entry("", "x")])
     assert [d.content for d in await store.fetch(["a"])] == ["old"]
 
 

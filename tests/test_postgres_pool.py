@@ -11,7 +11,8 @@ from typing import Any
 
 import asyncpg
 import pytest
-from postgres_server import Server, entry, ids, opened, run, schema
+from support.postgres_server import Server, open_store, run, schema
+from support.stores import entry, ids
 
 from contextrouter import ContextRouter
 from contextrouter.builtin.facts.postgres import PostgresFacts
@@ -51,9 +52,7 @@ def full(context: Context) -> bool:
     return not context.degraded and len(context.envelopes) == 10 and len(context.facts) == 50
 
 
-async def test_a_server_killed_amid_two_hundred_questions_costs_no_more_than_what_was_under_way(
-    server: Server,
-) -> None:
+async def test_a_server_killed_amid_questions_costs_only_those_under_way(server: Server) -> None:
     """Nobody hangs; each answer is whole, or says what is missing; whole answers and the same connections
     soon after.
     """
@@ -119,8 +118,9 @@ async def test_a_server_that_is_away_for_good_is_said_in_time(server: Server) ->
 # Connections come back.
 
 
-async def test_pg_15_reads_that_find_nothing_give_their_connection_back() -> None:
-    async with opened(pool_size=2) as store:
+@pytest.mark.case("PG-15")
+async def test_reads_that_find_nothing_give_their_connection_back() -> None:
+    async with open_store(pool_size=2) as store:
         await store.upsert([entry(f"d{n}", "sea", vector=[1.0, float(n)]) for n in range(5)])
         for _ in range(12):
             assert await ids(store, "nothing") == []
@@ -139,7 +139,7 @@ async def test_pg_15_reads_that_find_nothing_give_their_connection_back() -> Non
 @pytest.fixture
 async def locked() -> AsyncIterator[Postgres]:
     """A store whose chunks another session keeps locked: a search waits."""
-    async with opened(pool_size=2, pool_timeout=0.3) as store:
+    async with open_store(pool_size=2, pool_timeout=0.3) as store:
         await store.upsert([entry("a", "sea")])
         connection = await asyncpg.connect(store.pool.dsn)
         async with connection.transaction():
@@ -201,9 +201,8 @@ async def test_without_a_deadline_the_statement_timeout_holds(locked: Postgres) 
     await other.aclose()
 
 
-async def test_pg_23_more_questions_than_connections_wait_a_little_and_are_then_refused(
-    locked: Postgres,
-) -> None:
+@pytest.mark.case("PG-23")
+async def test_more_questions_than_connections_wait_a_little_and_are_then_refused(locked: Postgres) -> None:
     """Never more connections than the pool may have; who gets none is told so soon, not at the end of
     time.
     """
@@ -222,8 +221,9 @@ async def test_pg_23_more_questions_than_connections_wait_a_little_and_are_then_
     await given_back(locked)
 
 
-async def test_pg_23_a_server_that_takes_no_more_clients_is_said() -> None:
-    async with opened(embedder=None) as store:
+@pytest.mark.case("PG-23")
+async def test_a_server_that_takes_no_more_clients_is_said() -> None:
+    async with open_store(embedder=None) as store:
         await store.upsert([entry("a", "sea")])
         role = schema()
         await run(f'CREATE ROLE "{role}" LOGIN CONNECTION LIMIT 1')
@@ -238,8 +238,9 @@ async def test_pg_23_a_server_that_takes_no_more_clients_is_said() -> None:
 # Who owns a pool.
 
 
-async def test_pg_24_a_pool_ends_with_the_last_that_shares_it() -> None:
-    async with opened(embedder=None) as store:
+@pytest.mark.case("PG-24")
+async def test_a_pool_ends_with_the_last_that_shares_it() -> None:
+    async with open_store(embedder=None) as store:
         await store.upsert([entry("a", "sea")])
         first, second = PostgresFacts(store=store), PostgresFacts(store=store)
         for each in (first, second):
@@ -260,7 +261,7 @@ async def test_pg_24_a_pool_ends_with_the_last_that_shares_it() -> None:
 
 def test_one_event_loop_owns_a_pool() -> None:
     with asyncio.Runner() as runner:
-        context = opened(embedder=None)
+        context = open_store(embedder=None)
         store = runner.run(context.__aenter__())
         runner.run(store.upsert([entry("a", "sea")]))
 
@@ -282,11 +283,12 @@ def test_one_event_loop_owns_a_pool() -> None:
 # Poolers and replicas.
 
 
-async def test_pg_17_pg_18_nothing_of_a_transaction_outlives_it() -> None:
+@pytest.mark.case("PG-17", "PG-18")
+async def test_nothing_of_a_transaction_outlives_it() -> None:
     """No named statement, cursor, setting, lock or listener is left: what a pooler in transaction mode asks
     for.
     """
-    async with opened(statement_cache_size=0, pool_size=1, exact_below=0) as store:
+    async with open_store(statement_cache_size=0, pool_size=1, exact_below=0) as store:
         await store.upsert([entry(f"d{n}", "sea", vector=[1.0, float(n)]) for n in range(30)])
         await store.delete(["d3"])
         for leg in store.legs:
@@ -307,7 +309,7 @@ async def test_target_session_attrs_chooses_the_host() -> None:
     """Of two names of one server, which is a primary: `primary` finds it, `standby` finds none and says
     so.
     """
-    async with opened(embedder=None) as store:
+    async with open_store(embedder=None) as store:
         await store.upsert([entry("a", "sea")])
         for wanted in ("any", "primary", "read-write", "prefer-standby"):
             other = Postgres(

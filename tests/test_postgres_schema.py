@@ -13,8 +13,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from example import CommandLine
-from postgres_server import entry, ids, opened, run, schema, uri
+from support.example import CommandLine
+from support.postgres_server import open_store, run, schema, uri
+from support.stores import entry, ids
 
 from contextrouter.builtin.providers.postgres import Postgres, index_tuning
 from contextrouter.builtin.providers.postgres import schema as postgres_schema
@@ -37,7 +38,7 @@ def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 
 
 async def test_of_many_processes_that_lay_out_at_once_one_does() -> None:
-    async with opened() as first:
+    async with open_store() as first:
         others = [Postgres(dsn=first.pool.dsn, schema=first.pool.schema, pool_size=1) for _ in range(6)]
         for each in others:
             await each.open()
@@ -55,7 +56,7 @@ async def test_of_many_processes_that_lay_out_at_once_one_does() -> None:
 
 
 async def test_the_first_upsert_lays_out_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
-    async with opened(embedder=None) as store:
+    async with open_store(embedder=None) as store:
         with pytest.raises(
             SourceError, match=r"No store is in schema 'test_\w+' of the database; ingest into it, or run"
         ):
@@ -75,7 +76,7 @@ async def test_the_first_upsert_lays_out_and_says_so(caplog: pytest.LogCaptureFi
 
 
 async def test_a_newer_schema_is_refused_and_never_altered() -> None:
-    async with opened(embedder=None) as store:
+    async with open_store(embedder=None) as store:
         await store.upsert([entry("a", "x")])
         await run(f"UPDATE \"{store.pool.schema}\".meta SET value = '99' WHERE key = 'schema'")
         said = f"Store has schema version 99, this contextrouter knows {NOW}; upgrade contextrouter"
@@ -92,7 +93,7 @@ async def test_a_newer_schema_is_refused_and_never_altered() -> None:
 
 
 async def test_an_older_schema_is_brought_up_to_date_on_purpose_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with opened(embedder=None) as store:
+    async with open_store(embedder=None) as store:
         await store.upsert([entry("a", "x")])
         more = (*postgres_schema.MIGRATIONS, "CREATE TABLE later (n integer);")
         monkeypatch.setattr(postgres_schema, "MIGRATIONS", more)
@@ -109,7 +110,7 @@ async def test_an_older_schema_is_brought_up_to_date_on_purpose_only(monkeypatch
 async def test_a_store_of_version_1_keeps_its_words_and_answers_as_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with opened(embedder=None) as store:
+    async with open_store(embedder=None) as store:
         with monkeypatch.context() as older:
             older.setattr(postgres_schema, "MIGRATIONS", postgres_schema.MIGRATIONS[:1])
             older.setattr(postgres_schema, "VERSION", 1)
@@ -123,12 +124,12 @@ async def test_a_store_of_version_1_keeps_its_words_and_answers_as_before(
             "filled with text_search = '', the settings have text_search = 'german'; name the former, or run"
         )
         with pytest.raises(SourceError, match=said):
-            async with opened(schema=store.pool.schema, embedder=None, text_search="german") as other:
+            async with open_store(schema=store.pool.schema, embedder=None, text_search="german") as other:
                 await ids(other, "sun")
 
 
 async def test_a_migration_that_fails_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with opened(embedder=None) as store:
+    async with open_store(embedder=None) as store:
         monkeypatch.setattr(
             postgres_schema, "MIGRATIONS", (*postgres_schema.MIGRATIONS, "CREATE TABLE; oops")
         )
@@ -163,7 +164,8 @@ async def test_a_database_without_pgvector_or_the_right_to_create_it_is_said() -
 # Indexes that fit.
 
 
-def test_r17_lists_are_the_square_root_of_the_rows() -> None:
+@pytest.mark.case("R17")
+def test_lists_are_the_square_root_of_the_rows() -> None:
     assert [lists_for(rows) for rows in (0, 1, 1_000, 10_000, 1_000_000, 10**12)] == [
         1,
         1,
@@ -242,7 +244,7 @@ def test_what_should_change(
 async def test_indexes_are_changed_while_searches_and_writes_go_on() -> None:
     chance = random.Random(2)
     rows = [entry(f"d{n:04}", "x", vector=[chance.gauss(0, 1) for _ in range(8)]) for n in range(1_100)]
-    async with opened(exact_below=0) as store:
+    async with open_store(exact_below=0) as store:
         await store.upsert(rows)
         assert await store.tune() == []
         keywords = {"dsn": store.pool.dsn, "schema": store.pool.schema, "exact_below": 0}
@@ -284,7 +286,7 @@ async def test_indexes_are_changed_while_searches_and_writes_go_on() -> None:
 
 
 async def test_an_index_left_half_built_is_built_again() -> None:
-    async with opened() as store:
+    async with open_store() as store:
         await store.upsert([entry(f"d{n}", "x", vector=[1.0, float(n)]) for n in range(20)])
         name = f'"{store.pool.schema}".chunks_vector_near'
         await run(f"UPDATE pg_index SET indisvalid = false WHERE indexrelid = '{name}'::regclass")
@@ -297,7 +299,7 @@ async def test_an_index_left_half_built_is_built_again() -> None:
 async def test_ivfflat_answers_with_its_full_limit() -> None:
     chance = random.Random(4)
     rows = [entry(f"d{n:04}", "x", vector=[chance.gauss(0, 1) for _ in range(8)]) for n in range(1_500)]
-    async with opened(exact_below=0, index="ivfflat") as store:
+    async with open_store(exact_below=0, index="ivfflat") as store:
         await store.upsert(rows)
         assert len(await store.tune(apply=True)) == 2
         found = right = 0

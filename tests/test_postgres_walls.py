@@ -16,7 +16,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from postgres_server import opened, run, schema
+from support.postgres_server import open_store, run, schema
 
 from contextrouter import ContextRouter, Interpreter
 from contextrouter.builtin.facts import postgres as postgres_facts
@@ -162,7 +162,8 @@ async def _told_to(store: Postgres, entries: list[Entry], question: str, exact_b
 
 
 @pytest.mark.parametrize("exact_below", [0, 10_000])
-def test_acl_02_what_others_have_changes_nothing_of_what_a_caller_is_told(
+@pytest.mark.case("ACL-02")
+def test_what_others_have_changes_nothing_of_what_a_caller_is_told(
     exact_below: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every leg, facts, facets, entities, trace, cache and errors: the same to the last score without the
@@ -186,7 +187,7 @@ def test_acl_02_what_others_have_changes_nothing_of_what_a_caller_is_told(
         assert list(difflib.unified_diff(alone.splitlines(), together.splitlines(), n=2, lineterm="")) == []
 
     with asyncio.Runner() as runner:
-        context = opened()
+        context = open_store()
         store = runner.run(context.__aenter__())
 
         @settings(max_examples=8, deadline=None)
@@ -203,7 +204,7 @@ def test_acl_02_what_others_have_changes_nothing_of_what_a_caller_is_told(
 
 
 async def test_a_tenant_neither_overwrites_nor_removes_what_is_another_s() -> None:
-    async with opened() as store:
+    async with open_store() as store:
         theirs = told(Document(id="d", content="sun", tenant="b", links=("e",)), secret=True)
         await store.upsert([theirs, told(Document(id="e", content="sun", tenant="b"))])
         before = await _rows(store, "b")
@@ -324,7 +325,7 @@ EXPECTED = {
 async def test_with_the_query_s_own_filter_taken_out_row_level_security_holds(
     exact_below: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with opened() as store, _reader(store) as address:
+    async with open_store() as store, _reader(store) as address:
         await store.upsert(ENTRIES)
         keywords: dict[str, Any] = {"schema": store.pool.schema, "exact_below": exact_below, "pool_size": 2}
         reader = Postgres(dsn=address, **keywords)
@@ -349,8 +350,9 @@ async def test_with_the_query_s_own_filter_taken_out_row_level_security_holds(
             await each.aclose()
 
 
-async def test_a_role_that_is_not_the_owner_sees_nothing_without_a_scope_and_writes_nothing() -> None:
-    async with opened() as store, _reader(store) as address:
+async def test_a_role_that_is_not_the_owner_sees_nothing_without_a_scope() -> None:
+    """It writes nothing."""
+    async with open_store() as store, _reader(store) as address:
         await store.upsert(ENTRIES)
         place = store.pool.schema
         connection = await asyncpg.connect(address)
@@ -373,7 +375,7 @@ async def test_what_a_connection_saw_for_one_scope_is_not_what_the_next_sees() -
     """Scopes are set for a transaction: on one connection, one after the other and all at once, nothing stays
     behind.
     """
-    async with opened(pool_size=1) as store, _reader(store) as address:
+    async with open_store(pool_size=1) as store, _reader(store) as address:
         await store.upsert(ENTRIES)
         reader = Postgres(dsn=address, schema=store.pool.schema, pool_size=1)
         await reader.open()
@@ -393,7 +395,7 @@ async def test_what_a_connection_saw_for_one_scope_is_not_what_the_next_sees() -
 
 async def test_errors_say_nothing_of_rows() -> None:
     """What Postgres says beside the first line of an error may quote a row, and is kept back."""
-    async with opened() as store:
+    async with open_store() as store:
         await store.upsert(ENTRIES)
         await run(f"ALTER TABLE \"{store.pool.schema}\".facts ADD CONSTRAINT few CHECK (predicate <> 'x')")
         document = Document(id="n", content=CANARY)

@@ -95,7 +95,8 @@ def test_a_breaker_opens_after_failures_in_a_row_and_says_why_and_how_long():
     )
 
 
-def test_asy_19_after_the_pause_one_call_tries_and_the_others_are_refused():
+@pytest.mark.case("ASY-19")
+def test_after_the_pause_one_call_tries_and_the_others_are_refused():
     b, now = breaker()
     for _ in range(3):
         b.fail("x")
@@ -107,7 +108,8 @@ def test_asy_19_after_the_pause_one_call_tries_and_the_others_are_refused():
     assert [b.refuses() for _ in range(5)] == [""] * 5
 
 
-def test_a_failed_probe_opens_for_another_pause_and_one_given_up_lets_the_next_try():
+def test_a_failed_probe_opens_the_circuit_for_another_pause():
+    """After a cancelled probe the next call may try."""
     b, now = breaker()
     for _ in range(3):
         b.fail("x")
@@ -191,7 +193,8 @@ async def test_a_breaker_can_be_off_and_each_leg_has_its_own():
     assert {r.leg: r.status for r in context.coverage} == {"one": "open", "two": "ok"}
 
 
-async def test_int_04_a_caller_in_a_hurry_opens_nothing():
+@pytest.mark.case("INT-04")
+async def test_a_caller_in_a_hurry_opens_nothing():
     slow = Flaky(failing=False, delay=0.2)
     async with ContextRouter(SETTINGS, connectors={"slow": slow, "good": Fixed("b")}) as router:
         for _ in range(4):

@@ -1,4 +1,4 @@
-"""R16: every key of `[rag]` changes the result; a key without a line here fails the last test."""
+"""Every key of `[rag]` changes the result; a key without a line here fails the last test."""
 
 from __future__ import annotations
 
@@ -196,7 +196,8 @@ ELSEWHERE = {
 
 
 @pytest.mark.parametrize("key", [key for key in CASES if key not in ELSEWHERE])
-async def test_r16_the_key_changes_the_result(key: str):
+@pytest.mark.case("R16")
+async def test_the_key_changes_the_result(key: str):
     base, changed, look, before, after = CASES[key]
     assert look(await ask(base)) == before
     assert look(await ask({**base, **changed})) == after
@@ -217,7 +218,8 @@ async def test_derived_query_weight_says_how_much_other_queries_than_the_questio
         assert ids(await router.route(QUESTION)) == order
 
 
-async def test_k39_without_enhancements_gate_and_quality_stay():
+@pytest.mark.case("K39")
+async def test_without_enhancements_gate_and_quality_stay():
     names = ["gate", "quality", "centrality", "neighbours"]
     found = steps(await ask({"stages": names, "use_enhancements": False}))
     assert found == ["gate"]
@@ -231,7 +233,8 @@ def test_a_switch_that_is_no_key_never_means_on():
         Rag().runs("enable_rerankr")
 
 
-async def test_r15_cache_ttl_seconds_ends_what_is_kept():
+@pytest.mark.case("R15")
+async def test_cache_ttl_seconds_ends_what_is_kept():
     import asyncio
 
     source = Fixed("a")

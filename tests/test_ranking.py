@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from engines import rank_by
 from hypothesis import given
 from hypothesis import strategies as st
+from support.engines import rank_by
 
 from contextrouter import (
     ContextRouter,
@@ -66,7 +66,8 @@ def ids(envelopes: Sequence[Envelope], *, dropped: bool = False) -> str:
     return "".join(e.document.id for e in envelopes if (e.dropped is not None) == dropped)
 
 
-async def test_the_order_a_stage_returns_is_the_new_rank_and_what_it_leaves_out_is_dropped_in_its_name():
+async def test_the_order_a_stage_returns_is_the_new_rank():
+    """The trace names the stage for each document that it leaves out."""
     result = await rank_by(pool(), {"pick": Does(lambda e, c: [e[2], e[0]])}, CONTEXT)
     assert ids(result) == "ca"
     assert {e.document.id: e.dropped for e in result if e.dropped} == {"b": "pick", "d": "pick"}
@@ -86,7 +87,8 @@ async def test_top_n_and_keep():
     assert ids(await rank_by(pool(), stages, CONTEXT, keys={"reverse": StageKeys(enabled=False)})) == "abcd"
 
 
-async def test_c18_a_failing_or_late_stage_keeps_the_order_and_the_cut_and_is_named():
+@pytest.mark.case("C18")
+async def test_a_failing_or_late_stage_keeps_the_order_and_the_cut_and_is_named():
     async def late(envelopes: object, context: object) -> None:
         await asyncio.sleep(5)
 
@@ -209,19 +211,22 @@ async def fresh(*days: float | None, **options: object) -> list[Envelope]:
     return await rank_by(aged(*days), {"freshness": Freshness(**options)}, CONTEXT)
 
 
-async def test_c14_freshness_is_one_half_after_a_half_life():
+@pytest.mark.case("C14")
+async def test_freshness_is_one_half_after_a_half_life():
     result = {e.document.id: e for e in await fresh(0, 30, 60)}
     assert [result[i].signals["freshness"] for i in "012"] == [1.0, 0.5, 0.25]
     assert [result[i].score for i in "012"] == pytest.approx([1.1, 1.05, 1.025])
     assert [result[i].normalized for i in "012"] == pytest.approx([1.0, 1.05 / 1.1, 1.025 / 1.1])
 
 
-async def test_fre_01_the_future_is_as_fresh_as_now_and_no_fresher():
+@pytest.mark.case("FRE-01")
+async def test_the_future_is_as_fresh_as_now_and_no_fresher():
     (envelope,) = await fresh(-3650)
     assert envelope.signals["freshness"] == 1.0
 
 
-async def test_fre_02_decay_has_a_floor():
+@pytest.mark.case("FRE-02")
+async def test_decay_has_a_floor():
     result = {e.document.id: e for e in await fresh(0, 30, 36500, mode="decay", floor=0.7)}
     assert [result[i].score for i in "012"] == pytest.approx([1.0, 0.7, 0.7])
 
@@ -239,7 +244,8 @@ async def test_a_vague_new_hit_does_not_overtake_an_exact_old_one_by_default():
 
 
 @pytest.mark.parametrize("mode", ["boost", "decay"])
-async def test_documents_of_one_age_keep_their_order_so_that_the_weights_of_sources_still_act(mode: str):
+async def test_documents_of_one_age_keep_their_order(mode: str):
+    """So the weights of sources still act."""
     lists = [ranked("heavy", "a b c", weight=1.0), ranked("light", "x y b", weight=0.2)]
     fused = list(fuse(dedupe(lists), Rag()))
     assert "".join(e.document.id for e in fused) == "bacxy"

@@ -24,8 +24,9 @@ from contextrouter.builtin.stages.cross_encoder import CrossEncoder
 from contextrouter.builtin.stages.llm import Llm
 from contextrouter.builtin.stages.reranking_example import Chooser, Words, write_model
 from contextrouter.builtin.stages.similarity import Similarity, shares
-from contextrouter.contracts import Completion, Generator, Vector
+from contextrouter.contracts import Completion, Generator
 from contextrouter.errors import ContractError, PluginError
+from contextrouter.model import Vector
 from contextrouter.testing import Fixed, doc, envelope, hits, stage_context
 from contextrouter.testing.fakes import Hashing
 
@@ -47,7 +48,8 @@ class Counting(Reranker):
         return [self.said.get(document.id, 0.0) for document in documents]
 
 
-async def test_rer_01_a_reranker_is_not_called_without_documents():
+@pytest.mark.case("RER-01")
+async def test_a_reranker_is_not_called_without_documents():
     stage = Counting()
     assert await stage.apply([], stage_context()) == []
     blanks = [envelope(doc("a", "")), envelope(doc("b", "  "), 2)]
@@ -55,7 +57,8 @@ async def test_rer_01_a_reranker_is_not_called_without_documents():
     assert stage.given == []
 
 
-async def test_rer_02_blank_texts_are_not_sent_and_come_last():
+@pytest.mark.case("RER-02")
+async def test_blank_texts_are_not_sent_and_come_last():
     given = [envelope(doc(str(n), text), n) for n, text in enumerate(["root A", "", "  ", "root D"], 1)]
     stage = Counting({"1": 0.2, "4": 0.9})
     result = await stage.apply(given, stage_context())
@@ -83,7 +86,8 @@ def ids(context: Context) -> str:
     return "".join(e.document.id for e in context.envelopes)
 
 
-async def test_c17_the_best_n_are_scored_and_the_best_few_kept():
+@pytest.mark.case("C17")
+async def test_the_best_n_are_scored_and_the_best_few_kept():
     context = await routed(Counting({"c": 3.0, "b": 2.0, "d": 9.0}), top_n=3, keep=2)
     assert ids(context) == "cb"
     assert not context.degraded
@@ -92,9 +96,9 @@ async def test_c17_the_best_n_are_scored_and_the_best_few_kept():
 @pytest.mark.parametrize(
     ("fails", "why"), [("hang", "failed: timed out"), ("no model", "failed: RuntimeError: no model")]
 )
-async def test_c18_k16_when_it_fails_the_fused_order_stands_with_the_same_cut_and_the_result_says_so(
-    fails: str, why: str
-):
+@pytest.mark.case("C18", "K16")
+async def test_when_it_fails_the_fused_order_stands_and_the_result_says_so(fails: str, why: str):
+    """The cut is the same."""
     context = await routed(Counting(fails=fails), top_n=3, keep=2, timeout=0.3)
     assert ids(context) == "ab"
     assert context.degraded
@@ -174,7 +178,8 @@ async def test_cross_encoder_scores_question_and_document_together(tmp_path: Pat
         await stage.score("q", [doc("a")])
 
 
-async def test_k16_a_model_that_cannot_be_loaded_leaves_the_order_and_says_why(tmp_path: Path):
+@pytest.mark.case("K16")
+async def test_a_model_that_cannot_be_loaded_leaves_the_order_and_says_why(tmp_path: Path):
     (tmp_path / "model.onnx").write_bytes(b"no model")
     (tmp_path / "tokenizer.json").write_text("{}")
     for path, why in ((tmp_path, "cannot load"), (tmp_path / "none", "finds no 'model.onnx'")):
@@ -412,7 +417,8 @@ async def test_llm_says_what_is_wrong_with_an_answer(data: Any):
         await Llm(generator=Says(data)).score("q", THREE)
 
 
-async def test_t09_llm_takes_a_generator_by_its_name():
+@pytest.mark.case("T09")
+async def test_llm_takes_a_generator_by_its_name():
     settings = {
         "rag": {"stages": ["again"], "interpreters": []},
         "stages": {"again": {"use": "llm", "generator": "chooser"}},

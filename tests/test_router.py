@@ -68,7 +68,8 @@ async def test_the_whole_way_from_question_to_cited_context():
     assert context.usage.calls == 3
 
 
-async def test_r04_provenance_reaches_the_caller():
+@pytest.mark.case("R04")
+async def test_provenance_reaches_the_caller():
     before = datetime.now(UTC)
     async with ContextRouter(ONE, providers={"docs": Legs({"text": hits("a b", [9.0, 5.0])})}) as router:
         context = await router.route("q")
@@ -136,7 +137,8 @@ async def test_thirty_sources_of_a_thousand_hits_and_three_queries():
     assert len(context.envelopes) + len(context.trace.dropped) == dedupe.live
 
 
-async def test_b04_nothing_disappears_the_trace_says_where_each_document_was_lost():
+@pytest.mark.case("B04")
+async def test_nothing_disappears_the_trace_says_where_each_document_was_lost():
     settings = {"rag": {"general_retrieval_final_count": 2, "max_retrieval_queries": 1}}
     async with ContextRouter(settings, connectors={"a": Fixed("x y z")}) as router:
         context = await router.route("q")
@@ -178,7 +180,8 @@ async def test_an_interpreter_that_hangs_leaves_the_sources_their_share_of_the_t
     assert (found(context), context.trace.steps[0].note) == (["a"], "failed: h: timed out")
 
 
-async def test_m17_a_route_that_finds_nothing_falls_back():
+@pytest.mark.case("M17")
+async def test_a_route_that_finds_nothing_falls_back():
     settings = {
         "routes": {
             "narrow": {"sources": ["none"], "fallback": "wide"},
@@ -193,7 +196,8 @@ async def test_m17_a_route_that_finds_nothing_falls_back():
         assert (await router.route(Request(question="q", mode="narrow"))).outcome == "empty"
 
 
-async def test_m32_plan_asks_nobody():
+@pytest.mark.case("M32")
+async def test_plan_asks_nobody():
     source = Fixed("a")
     async with ContextRouter(connectors={"a": source}) as router:
         plan = await router.plan("q", sources=["a"])
@@ -216,7 +220,8 @@ async def test_a_stream_that_is_left_leaves_nothing_running():
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_r15_an_equal_question_is_answered_from_the_cache():
+@pytest.mark.case("R15")
+async def test_an_equal_question_is_answered_from_the_cache():
     source = Fixed("a")
     async with ContextRouter(ONE, connectors={"a": source}) as router:
         first = await router.route("q")
@@ -309,7 +314,8 @@ async def test_the_first_request_opens_a_router_that_is_not_open():
     await router.aclose()
 
 
-async def test_a_source_that_cannot_be_opened_does_not_stop_the_start_and_is_tried_again():
+async def test_a_source_that_cannot_be_opened_does_not_stop_the_start():
+    """It is tried again."""
     source = Opens(fails=2)
     async with ContextRouter(ONE, connectors={"a": source, "b": Fixed("b")}) as router:
         first = await router.route("q")
@@ -328,7 +334,8 @@ async def test_a_missing_package_stops_the_start_and_what_was_opened_is_closed()
     assert good.log == ["open", "close"]
 
 
-def test_asy_14_asy_15_asy_16_one_loop_owns_a_router_and_another_may_follow():
+@pytest.mark.case("ASY-14", "ASY-15", "ASY-16")
+def test_one_loop_owns_a_router_and_another_may_follow():
     router = ContextRouter(connectors={"a": Fixed("a")})
 
     async def once() -> list[str]:
@@ -372,7 +379,8 @@ async def test_the_embedder_s_profile_sets_the_weights_of_its_legs():
     }
 
 
-async def test_m08_documents_outside_the_period_are_kept_out():
+@pytest.mark.case("M08")
+async def test_documents_outside_the_period_are_kept_out():
     class Dated(Interpreter):
         async def interpret(self, intent: Intent) -> Intent:
             return intent.replace(period=Period(start=datetime(2026, 1, 1, tzinfo=UTC)))

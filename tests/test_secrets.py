@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from engines import engine_of
-from example import CommandLine
+from support.engines import engine_of
+from support.example import CommandLine
 
 from contextrouter import ContextRouter, Intent, Interpreter, PluginError, Request, SettingsError
 from contextrouter.pipeline.interpretation import FAILED, interpret

@@ -34,7 +34,8 @@ def cut(text: str, limit: int) -> str:
     return " ".join(text.split()[:limit])
 
 
-def test_r06_general_selection_keeps_the_best():
+@pytest.mark.case("R06")
+def test_general_selection_keeps_the_best():
     result = select([env(c) for c in "abc"], Rag(general_retrieval_final_count=2))
     assert live(result) == "ab"
     assert result[2].dropped == "selection: not among the best 2"
@@ -57,7 +58,8 @@ def per_kind(**rag: object) -> str:
     return live(select([env(n, k) for n, k in MIXED], Rag(general_retrieval_enabled=False, **rag)))
 
 
-def test_r07_per_kind_selection_has_quotas_and_keeps_the_order():
+@pytest.mark.case("R07")
+def test_per_kind_selection_has_quotas_and_keeps_the_order():
     assert per_kind(max_books=2) == "abcdeghi"
     assert per_kind(max_books=0, max_web=0, max_videos=0, max_qa=0) == "deh"
     assert per_kind(quotas={"other": 1}) == "abcdfgi"
@@ -98,7 +100,8 @@ def test_selection_conserves_keeps_order_and_respects_limits(
         assert sum(e.document.kind in "xy" for e in kept) <= quota
 
 
-def test_c21_c22_blocks_are_numbered_and_headed_by_title_source_compartment():
+@pytest.mark.case("C21", "C22")
+def test_blocks_are_numbered_and_headed_by_title_source_compartment():
     done = assemble(
         [env("Alpha", content="one", compartment="hr", path=("Top", "Sub")), env("Beta", content="two")]
     )
@@ -167,7 +170,8 @@ def test_dropped_envelopes_are_not_assembled():
     assert [c.title for c in assemble([env("a"), env("b").drop("x"), env("c")]).citations] == ["a", "c"]
 
 
-def test_r13_facts_stand_apart_and_are_not_cited():
+@pytest.mark.case("R13")
+def test_facts_stand_apart_and_are_not_cited():
     done = assemble([env("a")], [Fact(subject="OpenAI", predicate="founded_by", object="Sam Altman")])
     assert done.text.endswith("### Facts\n- OpenAI — founded_by — Sam Altman")
     assert len(done.citations) == 1
@@ -182,7 +186,9 @@ def test_facts_alone_keep_to_the_budget_heading_and_all(budget: int):
     assert [*done.facts, *done.lost_facts] == facts
 
 
-def test_m14_the_budget_is_kept_in_order_and_a_block_that_does_not_fit_is_dropped_with_the_reason():
+@pytest.mark.case("M14")
+def test_the_budget_keeps_the_order_of_blocks():
+    """A block that does not fit is dropped with the reason."""
     long = env("long", content="w " * 60)
     done = assemble(
         [env("a", content="x " * 10), long, env("c", content="y " * 10)], budget=45, count=words, truncate=cut
@@ -235,9 +241,8 @@ def test_budget_0_counts_nothing():
         ("Nothing", "none", 0.0474),
     ],
 )
-def test_c39_answerability_is_by_the_share_of_the_question_s_words(
-    content: str, level: str, confidence: float
-):
+@pytest.mark.case("C39")
+def test_answerability_is_by_the_share_of_the_question_s_words(content: str, level: str, confidence: float):
     """Of 5 words 4, 3, 1 and 0; needed are 0.65: 1 ÷ (1 + e^(−3 (0.8 ÷ 0.65 − 1))) = 0.6665."""
     found = judged("What books talk about machine learning for beginners?", [env("t", content=content)])
     assert (found.level, found.confidence) == (level, pytest.approx(confidence, abs=5e-5))
@@ -259,15 +264,15 @@ def test_c39_answerability_is_by_the_share_of_the_question_s_words(
         ("東", "東京", 1.0),
     ],
 )
-def test_a_word_of_the_question_is_held_as_a_word_or_where_words_are_not_parted_by_its_pairs_of_signs(
-    question: str, content: str, confidence: float
-):
+def test_words_of_the_question_are_compared_whole_or_by_pairs(question: str, content: str, confidence: float):
+    """Pairs of signs count in scripts that put no spaces between words."""
     found = judged(question, [env("", content=content)])
     held, whole = map(int, re.findall(r"\d+", found.reason)[:2])
     assert held / whole == pytest.approx(confidence)
 
 
-def test_c39_a_long_question_needs_a_smaller_share_and_all_of_it_in_one_document():
+@pytest.mark.case("C39")
+def test_a_long_question_needs_a_smaller_share_and_all_of_it_in_one_document():
     """Of 16 words (9 ÷ 16)^1.5 = 0.4219 are needed, 6.75 words; below (7 ÷ 16)^1.5 = 0.2894, 4.63 words,
     there is none.
     """
@@ -282,7 +287,8 @@ def test_c39_a_long_question_needs_a_smaller_share_and_all_of_it_in_one_document
         assert found.reason.startswith(said)
 
 
-def test_c39_what_was_found_by_meaning_is_weak_at_least():
+@pytest.mark.case("C39")
+def test_what_was_found_by_meaning_is_weak_at_least():
     seal = Provenance(source="s", leg="vector", query="q", rank=1, score=0.9)
     found = judged("Quo vadis?", [env("a", content="Whither?").replace(provenance=(seal,))])
     assert found.level == "weak"

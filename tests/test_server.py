@@ -16,8 +16,8 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from example import CommandLine, filled
-from serving import KEY, document, key, router, served, started
+from support.example import CommandLine, ingest_example
+from support.serving import KEY, document, key, router, serve_router, start_server
 
 from contextrouter import ContextRouter, Hit, Query, SourceError
 from contextrouter.server import Server, serve
@@ -43,7 +43,7 @@ class Concurrent(Fixed):
 
 
 async def test_route_answers_with_the_whole_context():
-    async with served(router()) as ask:
+    async with serve_router(router()) as ask:
         answer = await ask("/v1/route", {"question": "what?"})
     assert answer.status == 200
     assert answer.headers["Content-Type"] == "application/json"
@@ -67,7 +67,7 @@ async def test_route_answers_with_the_whole_context():
 
 async def test_a_stream_tells_each_source_when_it_comes_and_then_the_result():
     sources = {"slow": Fixed("a", delay=0.2), "fast": Fixed("b"), "gone": Raising(SourceError("no line"))}
-    async with served(router(connectors=sources)) as ask:
+    async with serve_router(router(connectors=sources)) as ask:
         answer = await ask("/v1/route", {"question": "what?", "stream": True})
     assert answer.headers["Content-Type"] == "text/event-stream; charset=utf-8"
     names = [(name, data.get("source")) for name, data in answer.events]
@@ -78,7 +78,7 @@ async def test_a_stream_tells_each_source_when_it_comes_and_then_the_result():
 
 async def test_reports_reach_the_client_before_the_slow_source_ends():
     slow = Fixed("a", delay=30)
-    async with served(router(connectors={"slow": slow, "fast": Fixed("b")})) as ask:
+    async with serve_router(router(connectors={"slow": slow, "fast": Fixed("b")})) as ask:
         body = json.dumps({"question": "what?", "stream": True}).encode()
         async with ask.session.post(
             f"{ask.url}/v1/route", data=body, headers={"Content-Type": "application/json"}
@@ -88,7 +88,7 @@ async def test_reports_reach_the_client_before_the_slow_source_ends():
 
 
 async def test_a_stream_whose_sources_all_fail_ends_with_the_error():
-    async with served(router(connectors={"gone": Raising(SourceError("no line"))})) as ask:
+    async with serve_router(router(connectors={"gone": Raising(SourceError("no line"))})) as ask:
         answer = await ask("/v1/route", {"question": "what?", "stream": True})
     name, problem = answer.events[-1]
     assert (answer.status, name, problem["code"], problem["status"]) == (
@@ -103,7 +103,7 @@ async def test_a_stream_whose_sources_all_fail_ends_with_the_error():
 async def test_curl_without_a_buffer_reads_a_stream():
     """`curl -N`, as people try it."""
     sent = ["-H", "Content-Type: application/json", "-d", '{"question": "what?", "stream": true}']
-    async with served(router()) as ask:
+    async with serve_router(router()) as ask:
         ran = await asyncio.to_thread(
             subprocess.run,
             ["curl", "-sN", f"{ask.url}/v1/route", *sent],
@@ -117,14 +117,14 @@ async def test_curl_without_a_buffer_reads_a_stream():
 
 async def test_plan_says_what_would_be_asked_and_asks_nobody():
     source = Fixed("a")
-    async with served(router(connectors={"docs": source})) as ask:
+    async with serve_router(router(connectors={"docs": source})) as ask:
         told = (await ask("/v1/plan", {"question": "what?", "sources": ["docs"]})).json
     assert [(call["source"], call["query"]["text"]) for call in told["calls"]] == [("docs", "what?")]
     assert source.queries == []
 
 
 async def test_health_readiness_and_sources():
-    async with served(
+    async with serve_router(
         router({"connectors": {"docs": {"compartment": "hr"}}, "routes": {"quick": {}}})
     ) as ask:
         assert (await ask("/healthz")).json == {"status": "ok"}
@@ -150,13 +150,13 @@ async def test_a_server_whose_sources_cannot_be_opened_is_not_ready():
         async def open(self) -> None:
             raise SourceError("no line")
 
-    async with served(router(connectors={"docs": Closed()})) as ask:
+    async with serve_router(router(connectors={"docs": Closed()})) as ask:
         answer = await ask("/readyz")
     assert (answer.status, answer.json) == (503, {"status": "no source is open"})
 
 
 async def test_metrics_count_requests_and_calls_and_name_nothing_that_was_asked():
-    async with served(router(connectors={"docs": Fixed("a"), "gone": Raising()})) as ask:
+    async with serve_router(router(connectors={"docs": Fixed("a"), "gone": Raising()})) as ask:
         await ask("/v1/route", {"question": "the-secret-question"})
         await ask("/the-secret-path")
         text = (await ask("/metrics")).text
@@ -191,7 +191,7 @@ REFUSED = [
 
 @pytest.mark.parametrize("path", ["/v1/route", "/v1/plan"])
 async def test_what_cannot_be_answered_is_refused_as_problem_details(path: str):
-    async with served(router()) as ask:
+    async with serve_router(router()) as ask:
         for body, status, code in REFUSED:
             answer = await ask(path, data=io.BytesIO(body), headers={"Content-Type": "application/json"})
             assert (answer.status, answer.json["code"]) == (status, code), body[:60]
@@ -201,7 +201,7 @@ async def test_what_cannot_be_answered_is_refused_as_problem_details(path: str):
 
 
 async def test_other_paths_methods_and_media_are_refused():
-    async with served(router()) as ask:
+    async with serve_router(router()) as ask:
         nowhere, method = await ask("/v1/nowhere"), await ask("/v1/route")
         form = await ask("/v1/route", data=b'{"question": "q"}', headers={"Content-Type": "text/plain"})
     assert (nowhere.status, nowhere.json["code"]) == (404, "not_found")
@@ -220,7 +220,7 @@ async def test_a_fault_of_the_program_tells_the_caller_nothing_but_the_id(
         raise RuntimeError("password=hunter22 in the stack")
 
     monkeypatch.setattr(ContextRouter, "route", broken)
-    async with served(router()) as ask:
+    async with serve_router(router()) as ask:
         answer = await ask("/v1/route", {"question": "q"}, headers={"X-Request-Id": "mine-1"})
     assert (answer.status, answer.json["code"], answer.json["request_id"]) == (500, "fault", "mine-1")
     assert "hunter22" not in answer.text
@@ -228,7 +228,7 @@ async def test_a_fault_of_the_program_tells_the_caller_nothing_but_the_id(
 
 
 async def test_a_request_has_the_id_it_came_with_or_a_new_one():
-    async with served(router()) as ask:
+    async with serve_router(router()) as ask:
         given = await ask("/healthz", headers={"X-Request-Id": "abc.DEF-1_2"})
         odd = await ask("/healthz", headers={"X-Request-Id": "a b;<script>"})
         long = await ask("/healthz", headers={"X-Request-Id": "x" * 65})
@@ -238,14 +238,14 @@ async def test_a_request_has_the_id_it_came_with_or_a_new_one():
 
 async def test_pages_of_other_sites_are_let_in_only_when_listed():
     wanted = {"Origin": "https://app.example", "Access-Control-Request-Method": "POST"}
-    async with served(router({"serve": {"cors_origins": ["https://app.example"]}})) as ask:
+    async with serve_router(router({"serve": {"cors_origins": ["https://app.example"]}})) as ask:
         before = await ask("/v1/route", method="OPTIONS", headers=wanted)
         other = await ask("/v1/route", method="OPTIONS", headers={**wanted, "Origin": "https://evil.example"})
         answer = await ask("/v1/route", {"question": "q"}, headers={"Origin": "https://app.example"})
         stream = await ask(
             "/v1/route", {"question": "q", "stream": True}, headers={"Origin": "https://app.example"}
         )
-    async with served(router()) as ask:
+    async with serve_router(router()) as ask:
         closed = await ask("/v1/route", {"question": "q"}, headers={"Origin": "https://app.example"})
     assert before.headers["Access-Control-Allow-Origin"] == "https://app.example"
     assert "authorization" in before.headers["Access-Control-Allow-Headers"]
@@ -256,7 +256,7 @@ async def test_pages_of_other_sites_are_let_in_only_when_listed():
 
 
 async def test_more_requests_at_once_than_allowed_are_refused_at_once():
-    async with served(
+    async with serve_router(
         router({"serve": {"max_requests": 2}}, connectors={"docs": Fixed("a", delay=0.5)})
     ) as ask:
         answers = await asyncio.wait_for(
@@ -274,7 +274,7 @@ async def test_questions_wait_their_turn_and_their_deadline_runs_from_it_on():
         "serve": {"max_running": 2},
         "rag": {"interpreters": [], "cache_enabled": False, "timeout_seconds": 0.4},
     }
-    async with served(router(settings, connectors={"docs": most})) as ask:
+    async with serve_router(router(settings, connectors={"docs": most})) as ask:
         answers = await asyncio.gather(
             *(ask("/v1/route", {"question": f"q{n}", "stream": n % 2 == 0}) for n in range(8)),
             *(
@@ -291,7 +291,7 @@ async def test_a_client_that_does_not_read_its_stream_holds_up_nobody():
     long = [document(f"d{n}", "word " * 20_000) for n in range(30)]
     rag = {"interpreters": [], "cache_enabled": False, "general_retrieval_final_count": 30}
     made = router({"serve": {"max_running": 1}, "rag": rag}, connectors={"docs": Fixed(long)})
-    async with served(made) as ask:
+    async with serve_router(made) as ask:
         host, port = ask.url.removeprefix("http://").split(":")
         body = json.dumps({"question": "q", "stream": True}).encode()
         reader, writer = await asyncio.open_connection(host, int(port), limit=1)
@@ -307,7 +307,7 @@ async def test_a_client_that_does_not_read_its_stream_holds_up_nobody():
 
 
 async def test_a_deadline_is_no_longer_than_the_settings_allow():
-    async with served(
+    async with serve_router(
         router(
             {"serve": {"max_deadline_seconds": 0.1}}, connectors={"a": Fixed("a"), "b": Fixed("b", delay=30)}
         )
@@ -317,7 +317,7 @@ async def test_a_deadline_is_no_longer_than_the_settings_allow():
 
 
 async def test_a_body_that_does_not_come_is_not_waited_for():
-    async with served(router({"serve": {"body_seconds": 0.1}})) as ask:
+    async with serve_router(router({"serve": {"body_seconds": 0.1}})) as ask:
         host, port = ask.url.removeprefix("http://").split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(
@@ -330,7 +330,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for():
 
 
 async def test_a_client_that_goes_away_is_no_fault_and_stops_the_work(caplog: pytest.LogCaptureFixture):
-    async with served(router(connectors={"fast": Fixed("a"), "slow": Fixed("b", delay=20)})) as ask:
+    async with serve_router(router(connectors={"fast": Fixed("a"), "slow": Fixed("b", delay=20)})) as ask:
         for stream in (True, False):
             with pytest.raises(TimeoutError):
                 await ask(
@@ -346,7 +346,7 @@ async def test_a_client_that_goes_away_is_no_fault_and_stops_the_work(caplog: py
 
 
 async def test_the_openapi_document_is_of_the_types_that_validate():
-    async with served(router()) as ask:
+    async with serve_router(router()) as ask:
         told = (await ask("/openapi.json")).json
     assert told["openapi"] == "3.1.0"
     assert set(told["paths"]) >= {
@@ -370,7 +370,7 @@ async def test_the_openapi_document_is_of_the_types_that_validate():
 
 async def test_strange_texts_arrive_and_are_answered():
     odd = [document("x", "half \ud800 a pair, \x00 and \u202e"), document("<script>alert(1)</script>")]
-    async with served(router(answer=odd)) as ask:
+    async with serve_router(router(answer=odd)) as ask:
         answer = await ask("/v1/route", {"question": "\x00 \U0001f600 \u202e '; DROP"})
     assert answer.status == 200
     assert answer.json["envelopes"][0]["document"]["content"] == "half ? a pair, \x00 and \u202e"
@@ -389,7 +389,7 @@ async def test_without_keys_the_server_listens_to_this_machine_only():
 async def test_a_port_that_is_taken_is_said():
     from contextrouter import SettingsError
 
-    async with served(router()) as ask:
+    async with serve_router(router()) as ask:
         port = int(ask.url.rpartition(":")[2])
         with pytest.raises(SettingsError, match=f"cannot listen on 127.0.0.1:{port}.* --port"):
             await serve(router(), port=port)
@@ -423,7 +423,7 @@ async def test_sigterm_lets_requests_in_flight_end_and_takes_no_new_ones(tmp_pat
     (tmp_path / "plugins").mkdir()
     (tmp_path / "plugins" / "slow.py").write_text(SLOW)
     (tmp_path / "settings.toml").write_text('[plugins]\npaths = ["plugins"]\n[connectors.slow]\n')
-    process, url = await asyncio.to_thread(started, tmp_path)
+    process, url = await asyncio.to_thread(start_server, tmp_path)
     try:
         async with aiohttp.ClientSession() as session:
             async with session.get(f"{url}/readyz") as response:
@@ -455,8 +455,8 @@ async def test_sigterm_lets_requests_in_flight_end_and_takes_no_new_ones(tmp_pat
 
 
 async def test_the_complete_example_is_served(tmp_path: Path):
-    await filled(tmp_path)
-    async with served(ContextRouter.from_toml(tmp_path / "settings.toml")) as ask:
+    await ingest_example(tmp_path)
+    async with serve_router(ContextRouter.from_toml(tmp_path / "settings.toml")) as ask:
         told = (
             await ask("/v1/route", {"question": "What books talk about machine learning for beginners?"})
         ).json
@@ -469,13 +469,14 @@ async def test_the_complete_example_is_served(tmp_path: Path):
     assert key()["keys"]["anna"]["hash"].startswith("sha256:")
 
 
-async def test_the_demo_says_how_to_open_the_explorer_and_it_opens_on_its_data_with_no_key(
+async def test_the_demo_says_how_to_open_the_explorer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
+    """The explorer opens on the data of the demo, without a key."""
     ran = await asyncio.to_thread(CommandLine(monkeypatch, capsys), "demo", "--into", "demo", cwd=tmp_path)
     assert "cd demo && contextrouter serve" in ran.out
     assert "http://127.0.0.1:8080/explorer" in ran.out
-    async with served(ContextRouter.from_toml(tmp_path / "demo" / "settings.toml")) as ask:
+    async with serve_router(ContextRouter.from_toml(tmp_path / "demo" / "settings.toml")) as ask:
         page = await ask("/explorer")
         told = (await ask("/v1/route", {"question": "Who founded OpenAI?"})).json
     assert page.headers["Content-Type"] == "text/html; charset=utf-8"
@@ -484,5 +485,5 @@ async def test_the_demo_says_how_to_open_the_explorer_and_it_opens_on_its_data_w
 
 
 async def test_the_explorer_can_be_left_out():
-    async with served(router({"serve": {"explorer": False}})) as ask:
+    async with serve_router(router({"serve": {"explorer": False}})) as ask:
         assert (await ask("/explorer")).status == 404

@@ -11,10 +11,10 @@ import logging
 from typing import Any
 
 import pytest
-from example import CommandLine
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from serving import KEY, Said, document, key, router, served
+from support.example import CommandLine
+from support.serving import KEY, ScriptedGenerator, document, key, router, serve_router
 
 from contextrouter import ContextRouter, Scope, SettingsError
 from contextrouter.scope import SENSITIVITIES
@@ -27,7 +27,7 @@ GUARDED = ["/v1/sources", "/v1/models", "/metrics"]
 
 
 async def test_where_keys_are_set_nothing_is_answered_without_one():
-    async with served(router(key())) as ask:
+    async with serve_router(router(key())) as ask:
         for path in GUARDED:
             for header in (
                 {},
@@ -48,13 +48,13 @@ async def test_where_keys_are_set_nothing_is_answered_without_one():
 
 
 async def test_a_key_that_is_disabled_opens_nothing_and_leaves_nothing_open():
-    async with served(router(key(enabled=False)), token=KEY) as ask:
+    async with serve_router(router(key(enabled=False)), token=KEY) as ask:
         assert (await ask("/v1/sources")).status == 401
 
 
 async def test_without_keys_only_names_of_this_machine_are_answered():
     """A page of the web may make its own name lead to this machine."""
-    async with served(router()) as ask:
+    async with serve_router(router()) as ask:
         status = {}
         for host in (
             "localhost:80",
@@ -82,7 +82,9 @@ async def test_a_scope_is_the_key_s_or_narrower_never_wider():
         document("plan", sensitivity="internal"),
         document("all", tenant="acme"),
     ]
-    async with served(router(key(compartments=["hr"], ceiling="internal"), answer=docs), token=KEY) as ask:
+    async with serve_router(
+        router(key(compartments=["hr"], ceiling="internal"), answer=docs), token=KEY
+    ) as ask:
 
         async def seen(scope: Any) -> Any:
             answer = await ask("/v1/route", {"question": "q"} | ({} if scope is None else {"scope": scope}))
@@ -110,7 +112,7 @@ def test_an_unrestricted_key_may_still_ask_for_less():
 
 async def test_a_key_asks_only_its_sources():
     sources = {"docs": Fixed("a"), "payroll": Fixed("b")}
-    async with served(router(key(sources=["docs"]), connectors=sources), token=KEY) as ask:
+    async with serve_router(router(key(sources=["docs"]), connectors=sources), token=KEY) as ask:
         told = (await ask("/v1/route", {"question": "q"})).json
         named = await ask("/v1/route", {"question": "q", "sources": ["payroll"]})
         chat = await ask(
@@ -124,8 +126,11 @@ async def test_a_key_asks_only_its_sources():
     assert sources["payroll"].queries == []
 
 
-async def test_a_caller_asks_no_oftener_than_it_may_and_is_told_when_to_come_back():
-    async with served(router(key(rate_per_minute=2) | {"serve": {"rate_per_minute": 1}}), token=KEY) as ask:
+async def test_a_caller_over_its_rate_is_refused():
+    """The refusal says when to come back."""
+    async with serve_router(
+        router(key(rate_per_minute=2) | {"serve": {"rate_per_minute": 1}}), token=KEY
+    ) as ask:
         answers = [await ask("/v1/plan", {"question": "q"}) for _ in range(3)]
         assert (await ask("/healthz")).status == 200
         assert (await ask("/metrics")).status == 200
@@ -136,7 +141,7 @@ async def test_a_caller_asks_no_oftener_than_it_may_and_is_told_when_to_come_bac
 
 async def test_a_caller_has_no_more_requests_at_once_than_it_may():
     made = router(key(max_requests=1), connectors={"docs": Fixed("a", delay=0.5)})
-    async with served(made, token=KEY) as ask:
+    async with serve_router(made, token=KEY) as ask:
         answers = await asyncio.gather(*(ask("/v1/route", {"question": "q"}) for _ in range(3)))
     assert sorted(answer.status for answer in answers) == [200, 429, 429]
 
@@ -239,7 +244,7 @@ async def _everything(docs: list[Any], scope: dict[str, Any], careless: bool) ->
     logger = logging.getLogger("contextrouter")
     logger.addHandler(handler)
     logger.setLevel(logging.DEBUG)
-    said = Said("It says so [1][2][3] [9].")
+    said = ScriptedGenerator("It says so [1][2][3] [9].")
     made = router(
         key(**scope)
         | {
@@ -251,7 +256,7 @@ async def _everything(docs: list[Any], scope: dict[str, Any], careless: bool) ->
     )
     told = []
     try:
-        async with served(made, token=KEY) as ask:
+        async with serve_router(made, token=KEY) as ask:
             for stream in (False, True):
                 told.append((await ask("/v1/route", {"question": "what", "stream": stream})).text)
                 body = {

@@ -18,7 +18,7 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
-from serving import Said, router, served, started
+from support.serving import ScriptedGenerator, router, serve_router, start_server
 
 from contextrouter.server import Server
 from contextrouter.server.openapi import document
@@ -41,7 +41,7 @@ api = schemathesis.openapi.from_dict(document(Server(router()).endpoints))
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder: Path = tmp_path_factory.mktemp("served")
     (folder / "settings.toml").write_text(TABLE)
-    process, address = started(folder)
+    process, address = start_server(folder)
     yield address
     process.terminate()
     process.communicate(timeout=30)
@@ -161,7 +161,9 @@ async def statuses(url: str, requests: Iterator[bytes], at_once: int = 20) -> di
 
 
 async def test_requests_that_are_none_are_refused_and_no_fault():
-    async with served(router({"serve": {"body_seconds": 0.2}}, generators={"said": Said("x")})) as ask:
+    async with serve_router(
+        router({"serve": {"body_seconds": 0.2}}, generators={"said": ScriptedGenerator("x")})
+    ) as ask:
         found = await statuses(ask.url, malformed(1000))
         assert (await ask("/v1/route", {"question": "q"})).status == 200
     assert sum(found.values()) == 1000

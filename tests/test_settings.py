@@ -53,7 +53,8 @@ max_retrieval_queries = 3
 """
 
 
-def test_r14_r16_the_reference_snippets_start_with_postgres_and_name_the_extra_of_vertex(tmp_path: Path):
+@pytest.mark.case("R14", "R16")
+def test_the_reference_snippets_start_with_postgres_and_name_the_extra_of_vertex(tmp_path: Path):
     for provider in ("postgres", "vertex"):
         settings = read(write(tmp_path, REFERENCE.format(provider=provider)))
         assert settings.rag.general_retrieval_final_count == 10
@@ -95,7 +96,8 @@ pth = "notes"
     )
 
 
-def test_cfg_03_unknown_keys_in_plugin_tables_are_errors(tmp_path: Path):
+@pytest.mark.case("CFG-03")
+def test_unknown_keys_in_plugin_tables_are_errors(tmp_path: Path):
     (found,) = problems(tmp_path, '[stages.freshness]\nhalflife_days = 3\n[rag]\nstages = ["freshness"]\n')
     assert found.startswith(
         "settings.toml:2: stages.freshness.halflife_days: unknown key. Did you mean `half_life_days`?"
@@ -147,7 +149,8 @@ def test_call_arguments_may_be_dotted():
     assert read({}, None, **{"rag.rrf_k": 8}).rag.rrf_k == 8
 
 
-def test_cfg_04_environment_variables_that_set_nothing_are_reported():
+@pytest.mark.case("CFG-04")
+def test_environment_variables_that_set_nothing_are_reported():
     settings = read({}, {"CONTEXTROUTER_RAG_RRF_K": "1", "OTHER": "x"})
     (warning,) = settings.warnings
     assert "CONTEXTROUTER_RAG_RRF_K sets nothing" in warning
@@ -163,7 +166,8 @@ def test_a_misspelt_key_in_the_environment_is_an_error_that_names_the_variable()
         read({}, {"CONTEXTROUTER_RAG__RRFK": "1"})
 
 
-def test_cfg_05_cfg_07_nested_tables_and_lists_can_be_set_from_the_environment(tmp_path: Path):
+@pytest.mark.case("CFG-05", "CFG-07")
+def test_nested_tables_and_lists_can_be_set_from_the_environment(tmp_path: Path):
     path = write(tmp_path, "[rag]\nquotas = { paper = 1, other = 2 }\n[stages.freshness]\nweight = 0.2\n")
     environ = {
         "CONTEXTROUTER_RAG__QUOTAS__PAPER": "4",
@@ -178,7 +182,8 @@ def test_cfg_05_cfg_07_nested_tables_and_lists_can_be_set_from_the_environment(t
     assert settings.rag.leg_weights == {"text": 2.0}
 
 
-def test_a_text_that_looks_like_a_number_stays_a_text_where_a_text_is_wanted(tmp_path: Path):
+def test_a_number_in_a_text_setting_stays_a_text(tmp_path: Path):
+    """A value from the environment may look like a number."""
     path = write(tmp_path, '[connectors.notes]\nuse = "files"\npath = "x"\n')
     assert (
         read(path, {"CONTEXTROUTER_CONNECTORS__NOTES__TENANT": "007"}).connectors["notes"].keys.tenant
@@ -186,7 +191,8 @@ def test_a_text_that_looks_like_a_number_stays_a_text_where_a_text_is_wanted(tmp
     )
 
 
-def test_cfg_09_an_error_never_shows_the_value_of_a_secret(tmp_path: Path):
+@pytest.mark.case("CFG-09")
+def test_an_error_never_shows_the_value_of_a_secret(tmp_path: Path):
     (found,) = problems(
         tmp_path, '[embedders.e]\nuse = "openai"\nmodel = "m"\ndimensions = 3\napi_key = 12345678\n'
     )
@@ -204,14 +210,16 @@ def test_secrets_come_from_the_environment_or_a_file(tmp_path: Path):
     assert set(settings.secrets) == {"from-environment", "from-file"}
 
 
-def test_a_variable_that_is_not_set_is_a_located_error_and_dollars_can_be_written(tmp_path: Path):
+def test_an_unset_variable_is_an_error_with_its_place(tmp_path: Path):
+    """A dollar sign can be escaped."""
     (found,) = problems(tmp_path, '[connectors.n]\nuse = "files"\npath = "${NOT_SET}"\n')
     assert found.startswith("settings.toml:3: connectors.n.path: environment variable 'NOT_SET' is not set.")
     path = write(tmp_path, '[connectors.n]\nuse = "files"\npath = "a"\ntenant = "$$x"\n')
     assert read(path).connectors["n"].keys.tenant == "$x"
 
 
-def test_cfg_11_settings_name_registered_plugins_only(tmp_path: Path):
+@pytest.mark.case("CFG-11")
+def test_settings_name_registered_plugins_only(tmp_path: Path):
     (found,) = problems(tmp_path, '[connectors.x]\nuse = "os.system"\n')
     assert "'os.system' is not registered" in found
 

@@ -9,9 +9,9 @@ import random
 from collections.abc import Awaitable, Callable
 
 import pytest
-from engines import engine_of
 from hypothesis import given
 from hypothesis import strategies as st
+from support.engines import engine_of
 
 from contextrouter import Document, Hit, Intent, Interpreter, Rag, RankedList, Request
 from contextrouter.pipeline.deduplication import dedupe
@@ -135,7 +135,9 @@ async def test_an_interpreter_that_waits_several_times_is_heard_out():
     assert (await asked(slowly)).concepts == ("concept 0", "concept 0.001", "concept 0")
 
 
-async def test_an_error_after_a_wait_is_the_interpreter_s_own_and_can_be_met_inside_it():
+async def test_an_error_after_a_wait_reaches_the_interpreter():
+    """The interpreter can handle it."""
+
     async def failing(intent: Intent) -> Intent:
         try:
             await asyncio.wait_for(asyncio.Event().wait(), 0.001)

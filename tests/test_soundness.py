@@ -117,7 +117,9 @@ async def test_a_stage_cannot_score_by_what_is_no_number():
     assert note(context) == "failed: ContractError: apply() returned the score nan"
 
 
-async def test_seal_keeps_out_what_the_request_keeps_out_names_unknown_sources_and_brings_nothing_in_twice():
+async def test_seal_keeps_out_what_the_request_keeps_out():
+    """It names unknown sources and drops a document that is there already."""
+
     def add(
         document: Document, source: str = "good"
     ) -> Callable[[Sequence[Envelope], StageContext], list[Envelope]]:

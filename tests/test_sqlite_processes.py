@@ -206,7 +206,8 @@ async def test_twenty_kill_9_lose_no_committed_document_and_leave_the_legs_consi
     await watcher.aclose()
 
 
-async def test_sql_04_gra_10_four_processes_write_and_search_one_file(tmp_path: Path) -> None:
+@pytest.mark.case("SQL-04", "GRA-10")
+async def test_four_processes_write_and_search_one_file(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     rounds = 15
     processes = [_writer(path, f"worker{n}", rounds, "search") for n in range(4)]
@@ -219,7 +220,8 @@ async def test_sql_04_gra_10_four_processes_write_and_search_one_file(tmp_path: 
     }
 
 
-async def test_gra_09_readers_go_on_while_another_process_holds_the_write_lock(tmp_path: Path) -> None:
+@pytest.mark.case("GRA-09")
+async def test_readers_go_on_while_another_process_holds_the_write_lock(tmp_path: Path) -> None:
     store = Sqlite(path=str(tmp_path / "store.db"), busy_timeout=0.2)
     await store.open()
     document = Document(id="d", content="sun")

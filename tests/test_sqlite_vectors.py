@@ -96,7 +96,8 @@ def test_a_code_is_its_vector_to_half_a_level(values: list[float]) -> None:
     assert abs(scale - widest / 127) <= widest / 127 * 0.05 * len(values) ** 0.5
 
 
-async def test_acl_02_a_scope_takes_nothing_from_the_limit_however_many_are_nearer(store: Sqlite) -> None:
+@pytest.mark.case("ACL-02")
+async def test_a_scope_takes_nothing_from_the_limit_however_many_are_nearer(store: Sqlite) -> None:
     chance = np.random.default_rng(4)
     made = chance.standard_normal((1200, 16))
     await _fill(store, made[:1000] + 3 * made[0], tenant="other")
@@ -162,9 +163,8 @@ async def test_after_a_write_only_what_is_new_is_read(store: Sqlite) -> None:
     await other.aclose()
 
 
-async def test_a_deadline_too_short_to_load_all_codes_does_not_keep_them_from_being_loaded(
-    store: Sqlite,
-) -> None:
+async def test_codes_are_loaded_though_the_deadline_is_too_short(store: Sqlite) -> None:
+    """A later question uses them."""
     await _fill(store, np.random.default_rng(7).standard_normal((6000, 64)))
     other = Sqlite(path=store.path)
     await other.open()

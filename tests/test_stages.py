@@ -46,24 +46,28 @@ def live(envelopes: Sequence[Envelope]) -> list[str]:
         (900, True, 1.0),
     ],
 )
-def test_k28_to_k32_quality_by_length_and_overlap(words: int, whole: bool, quality: float):
+@pytest.mark.case("K28", "K29", "K30", "K31", "K32")
+def test_quality_by_length_and_overlap(words: int, whole: bool, quality: float):
     text = ["ENTANGLEMENT,", "is", "what"] if whole else []
     assert Quality().quality(" ".join(text + ["x"] * (words - len(text))), ASKED) == pytest.approx(quality)
 
 
-def test_k31_part_of_the_question_gives_part_of_the_fifth():
+@pytest.mark.case("K31")
+def test_part_of_the_question_gives_part_of_the_fifth():
     text = " ".join(["entanglement?", "is", *["x"] * 48])
     assert Quality().quality(text, ASKED) == pytest.approx(0.35 + 0.2 * 2 / 3)
 
 
-def test_c15_below_the_threshold_goes_and_says_so():
+@pytest.mark.case("C15")
+def test_below_the_threshold_goes_and_says_so():
     short, good = envelope(doc("nav", "Home About Contact")), envelope(doc("good", "word " * 34))
     result = apply(Quality(), [short, good])
     assert live(result) == ["good"]
     assert result[0].dropped == "quality below 0.3: 0.00"
 
 
-def test_k33_where_nothing_would_be_left_all_stays():
+@pytest.mark.case("K33")
+def test_where_nothing_would_be_left_all_stays():
     assert live(apply(Quality(), [envelope(doc("a", "x")), envelope(doc("b", "y"))])) == ["a", "b"]
 
 
@@ -71,7 +75,8 @@ def test_scripts_without_spaces_are_counted_by_pairs_of_characters():
     assert Quality().quality("量" * 100, "光") == pytest.approx(0.2 + 50 / 200 * 0.6)
 
 
-def test_c15_a_disclaimer_that_documents_share_is_no_content():
+@pytest.mark.case("C15")
+def test_a_disclaimer_that_documents_share_is_no_content():
     disclaimer = "This is no advice " + "at all " * 20 + "."
     shared = [envelope(doc(name, f"{disclaimer} Short.")) for name in "ab"]
     good = envelope(doc("good", "word " * 40))
@@ -89,22 +94,26 @@ def found(
 
 
 @pytest.mark.parametrize(("best", "passes"), [(0.5, True), (0.4999, False)])
-def test_k11_exactly_the_threshold_passes(best: float, passes: bool):
+@pytest.mark.case("K11")
+def test_exactly_the_threshold_passes(best: float, passes: bool):
     result = apply(Gate(), [found("a", score=0.1), found("b", score=best)])
     assert live(result) == (["a", "b"] if passes else [])
 
 
-def test_k12_the_gate_reads_raw_similarity_and_never_a_fused_score():
+@pytest.mark.case("K12")
+def test_the_gate_reads_raw_similarity_and_never_a_fused_score():
     result = apply(Gate(), [found("a", leg="text", score=12.0, normalized=1.0)])
     assert result[0].dropped == "gate: best similarity 0 is below 0.5"
 
 
-def test_t15_the_gate_reads_a_named_score():
+@pytest.mark.case("T15")
+def test_the_gate_reads_a_named_score():
     assert live(apply(Gate(threshold=0.35, reads="rerank"), [found("a", signals={"rerank": 0.35})])) == ["a"]
     assert live(apply(Gate(threshold=0.35, reads="rerank"), [found("a")])) == []
 
 
-def test_c41_the_floor_is_on_the_normalised_score_and_0_is_off():
+@pytest.mark.case("C41")
+def test_the_floor_is_on_the_normalised_score_and_0_is_off():
     both = [found("a", normalized=0.3), found("b", normalized=0.299)]
     result = apply(Floor(), both)
     assert live(result) == ["a"]
@@ -112,7 +121,8 @@ def test_c41_the_floor_is_on_the_normalised_score_and_0_is_off():
     assert live(apply(Floor(minimum=0), both)) == ["a", "b"]
 
 
-def test_c19_blend_is_the_weighted_mean_and_what_is_missing_is_0():
+@pytest.mark.case("C19")
+def test_blend_is_the_weighted_mean_and_what_is_missing_is_0():
     """0.6 × 0.9 + 0.1 × 1 = 0.64; 0.3 × 1 + 0.1 × 0.5 = 0.35."""
     one = found("one", normalized=0.9, signals={"freshness": 1.0})
     two = found("two", leg="text", normalized=1.0, signals={"freshness": 0.5})
@@ -121,7 +131,8 @@ def test_c19_blend_is_the_weighted_mean_and_what_is_missing_is_0():
     assert result[1].signals == {"freshness": 0.5, "vector": 0.0, "text": 1.0, "blend": pytest.approx(0.35)}
 
 
-def test_c20_equal_within_a_hundredth_goes_by_trust_and_groups_begin_at_their_best():
+@pytest.mark.case("C20")
+def test_equal_within_a_hundredth_goes_by_trust_and_groups_begin_at_their_best():
     """0.500, 0.492, 0.484: the second ties with the first, the third with the second alone, which is not its
     group's best.
     """
@@ -136,7 +147,8 @@ def test_c20_equal_within_a_hundredth_goes_by_trust_and_groups_begin_at_their_be
     assert live(apply(Blend(weights={"normalized": 1}), edge)) == ["b", "a"]
 
 
-def test_b11_diversity_puts_what_says_the_same_further_down():
+@pytest.mark.case("B11")
+def test_diversity_puts_what_says_the_same_further_down():
     """Relevance 1, 0.9, 0: with one half, the twin has 0.45 − 0.5 = −0.05, the other 0 − 0 = 0."""
     given = [
         found("a", score=1.0, vector=[1.0, 0.0]),
@@ -152,7 +164,8 @@ def test_b11_diversity_puts_what_says_the_same_further_down():
 @pytest.mark.parametrize(
     "texts", [("the moon and the sea", "stars far away"), ("潮汐は月の引力による", "彗星は氷と塵")]
 )
-def test_b11_without_vectors_texts_of_any_script_are_compared(texts: tuple[str, str]):
+@pytest.mark.case("B11")
+def test_without_vectors_texts_of_any_script_are_compared(texts: tuple[str, str]):
     given = [
         found(str(n), content=text, score=score)
         for n, (text, score) in enumerate(
@@ -221,21 +234,24 @@ def physics() -> list[Envelope]:
     return [linked("Bohr", 0.9, ["Quantum"]), linked("Quantum", 0.8, [f"page {n}" for n in range(9)])]
 
 
-def test_k20_linear_centrality_promotes_the_hub():
+@pytest.mark.case("K20")
+def test_linear_centrality_promotes_the_hub():
     """0.6 × 0.8 + 0.4 × 1 = 0.88; 0.6 × 0.9 + 0.4 × 0.1 = 0.58."""
     result = apply(Centrality(mode="linear", weight=0.4), physics())
     assert [(e.document.id, round(e.score, 9)) for e in result] == [("Quantum", 0.88), ("Bohr", 0.58)]
     assert [e.signals["centrality"] for e in result] == [1.0, 0.1]
 
 
-def test_k19_rrf_of_similarity_and_centrality_does_not():
+@pytest.mark.case("K19")
+def test_rrf_of_similarity_and_centrality_does_not():
     """1/61 + 0.5/62 = 0.024458; 1/62 + 0.5/61 = 0.024326."""
     result = apply(Centrality(), physics())
     assert [(e.document.id, round(e.score, 6)) for e in result] == [("Bohr", 0.024458), ("Quantum", 0.024326)]
 
 
 @pytest.mark.parametrize(("links", "on"), [(["x"], False), (["x", "y"], True)])
-def test_k21_fewer_than_two_links_a_document_switch_it_off(links: list[str], on: bool):
+@pytest.mark.case("K21")
+def test_fewer_than_two_links_a_document_switch_it_off(links: list[str], on: bool):
     result = apply(Centrality(), [linked("a", 0.5, links), linked("b", 0.4, links)])
     assert ["centrality" in e.signals for e in result] == [on, on]
 
@@ -248,7 +264,8 @@ def profiled(stage: Profile, envelopes: Sequence[Envelope], **profile: object) -
     return asyncio.run(stage.apply(envelopes, stage_context("q", profile=profile)))
 
 
-def test_t07_metadata_that_agrees_with_the_profile_boosts_and_tiers_multiply():
+@pytest.mark.case("T07")
+def test_metadata_that_agrees_with_the_profile_boosts_and_tiers_multiply():
     """Relevance 1 and 0.8: 1 × 1 = 1; 0.8 × (1 + 0.2 + 0.2) × 1.5 = 1.68."""
     stage = Profile(tiers={"gold": 1.5})
     given = [pupil("plain", 0.5, grade=8), pupil("fits", 0.4, grade=[8, 9], subject="Physics", tier="gold")]
@@ -258,7 +275,8 @@ def test_t07_metadata_that_agrees_with_the_profile_boosts_and_tiers_multiply():
     assert live(profiled(stage, given)) == ["fits", "plain"]  # 0.8 × 1.5 = 1.2, by the tier alone
 
 
-def test_t08_limits_per_tier_keep_the_best():
+@pytest.mark.case("T08")
+def test_limits_per_tier_keep_the_best():
     given = [
         pupil("a", 0.9, tier="web"),
         pupil("b", 0.8),
@@ -287,7 +305,8 @@ class Web(Fixed):
         return [self.documents[each] for each in ids if each in self.documents]
 
 
-async def test_k23_to_k26_neighbours_of_the_best_come_in_at_most_two_within_the_first_seven():
+@pytest.mark.case("K23", "K24", "K25", "K26")
+async def test_neighbours_of_the_best_come_in_at_most_two_within_the_first_seven():
     given = [envelope(f"d{n}", n) for n in range(1, 9)]
     source = Web([hit("d3"), hit("n1"), hit("n2"), hit("n3")])
     result = await Neighbours().apply(given, stage_context(sources={"docs": source}))
@@ -318,7 +337,8 @@ async def test_neighbours_reach_the_assembled_context_of_a_router():
     assert "what it links to" in context.text
 
 
-async def test_t10_the_whole_text_is_fetched_last_from_another_store():
+@pytest.mark.case("T10")
+async def test_the_whole_text_is_fetched_last_from_another_store():
     given = [envelope(doc("a", "short", sensitivity="internal")), envelope(doc("b", "stays"), 2)]
     store = Web(documents=[doc("a", "the whole text", title="ignored", sensitivity="internal")])
     context = stage_context(sources={"docs": Fixed([]), "texts": store})
@@ -343,7 +363,8 @@ def session(name: str, rank: int, of: str = "talk") -> Envelope:
     return envelope(doc(name, metadata={"session": of}), rank)
 
 
-async def test_m26_several_pieces_of_a_session_make_place_for_its_summary():
+@pytest.mark.case("M26")
+async def test_several_pieces_of_a_session_make_place_for_its_summary():
     given = [
         envelope("first"),
         session("a", 2),
@@ -366,7 +387,8 @@ async def test_m26_several_pieces_of_a_session_make_place_for_its_summary():
     assert source.asked == [("sum-talk",)]
 
 
-async def test_m26_a_summary_that_was_found_takes_the_best_place_of_its_pieces():
+@pytest.mark.case("M26")
+async def test_a_summary_that_was_found_takes_the_best_place_of_its_pieces():
     given = [envelope(doc(n, parent="whole"), r) for r, n in enumerate("abc", 1)] + [
         envelope("x", 4),
         envelope("whole", 5),

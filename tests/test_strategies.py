@@ -109,7 +109,8 @@ def test_a_line_of_megabytes_is_no_obstacle_to_any_strategy(name: str) -> None:
     assert chunks[-1].content.endswith("ipsum,")
 
 
-def test_chk_14_a_mark_of_several_bytes_is_one_character() -> None:
+@pytest.mark.case("CHK-14")
+def test_a_mark_of_several_bytes_is_one_character() -> None:
     text = "第一句话在这里。第二句话在这里。" * 20
     chunks = cut(text, "text/plain", target=16, maximum=24, overlap=0)
     check_laws(text, chunks, 24)
@@ -119,7 +120,8 @@ def test_chk_14_a_mark_of_several_bytes_is_one_character() -> None:
 # Tables
 
 
-def test_chk_18_the_header_and_separator_stand_in_every_piece_of_a_table() -> None:
+@pytest.mark.case("CHK-18")
+def test_the_header_and_separator_stand_in_every_piece_of_a_table() -> None:
     head = "| port | metres |\n|---|---|\n"
     text = "# Tides\n\n" + head + "".join(f"| port{n} | {n} |\n" for n in range(40))
     chunks = cut(text, "text/markdown", target=60, maximum=80, overlap=0)
@@ -130,12 +132,14 @@ def test_chk_18_the_header_and_separator_stand_in_every_piece_of_a_table() -> No
     check_laws(text, chunks, 80)
 
 
-def test_chk_18_a_table_of_two_rows_and_columns_stays_with_its_header() -> None:
+@pytest.mark.case("CHK-18")
+def test_a_table_of_two_rows_and_columns_stays_with_its_header() -> None:
     text = "| a | b |\n|---|---|\n| 1 | 2 |\n| 3 | 4 |\n"
     assert [chunk.content for chunk in cut(text, "text/markdown")] == [text.strip()]
 
 
-def test_c33_a_table_is_whole_when_it_fits_though_its_section_does_not() -> None:
+@pytest.mark.case("C33")
+def test_a_table_is_whole_when_it_fits_though_its_section_does_not() -> None:
     table = "| a | b |\n|---|---|\n" + "| x | y |\n" * 6
     text = "# A\n\n" + "Some words here. " * 20 + "\n\n" + table + "\n" + "More words follow. " * 20
     chunks = cut(text, "text/markdown", target=40, maximum=60, overlap=0)
@@ -169,7 +173,8 @@ def test_csv_has_its_first_row_above_each_piece_and_no_row_is_parted() -> None:
 # Records
 
 
-def test_chk_19_every_leaf_is_in_exactly_one_chunk_also_an_empty_object_at_the_limit() -> None:
+@pytest.mark.case("CHK-19")
+def test_every_leaf_is_in_exactly_one_chunk_also_an_empty_object_at_the_limit() -> None:
     for size in range(1, 30):
         data = {"a": "w " * size, "k": {}, "b": {"c": "v " * size, "e": [], "f": {"g": {}}}, "z": 1}
         text = json.dumps(data)
@@ -181,7 +186,8 @@ def test_chk_19_every_leaf_is_in_exactly_one_chunk_also_an_empty_object_at_the_l
         )
 
 
-def test_chk_20_the_items_of_a_list_at_the_top_are_records() -> None:
+@pytest.mark.case("CHK-20")
+def test_the_items_of_a_list_at_the_top_are_records() -> None:
     assert [chunk.content.strip("[]") for chunk in cut("[1, 2, 3]", "application/json")] == ["1", "2", "3"]
     chunks = cut('[{"title": "A", "x": 1}, {"x": 2}]', "application/json")
     assert [(chunk.title, chunk.content) for chunk in chunks] == [
@@ -191,7 +197,8 @@ def test_chk_20_the_items_of_a_list_at_the_top_are_records() -> None:
     assert cut("[]", "application/json")[0].content == "[]"
 
 
-def test_c32_an_object_is_whole_or_cut_into_its_members_whose_keys_are_the_path() -> None:
+@pytest.mark.case("C32")
+def test_an_object_is_whole_or_cut_into_its_members_whose_keys_are_the_path() -> None:
     assert [chunk.content for chunk in cut('{"a": {"b": 1}, "c": 2}', "application/json")] == [
         '{"a": {"b": 1}, "c": 2}'
     ]
@@ -242,7 +249,8 @@ class Port:
 '''
 
 
-def test_c28_code_is_cut_at_functions_and_classes_and_imports_stay_with_the_first() -> None:
+@pytest.mark.case("C28")
+def test_code_is_cut_at_functions_and_classes_and_imports_stay_with_the_first() -> None:
     chunks = cut(PYTHON, "text/x-python")
     assert [chunk.path for chunk in chunks] == [("height",), ("Port",)]
     assert chunks[0].content.startswith('"""About ports."""\nimport os')
@@ -250,7 +258,8 @@ def test_c28_code_is_cut_at_functions_and_classes_and_imports_stay_with_the_firs
     check_laws(PYTHON, chunks, 1024)
 
 
-def test_c28_a_class_that_is_too_long_is_cut_at_its_methods() -> None:
+@pytest.mark.case("C28")
+def test_a_class_that_is_too_long_is_cut_at_its_methods() -> None:
     chunks = cut(PYTHON, "text/x-python", target=25, maximum=60, overlap=0)
     assert [chunk.path for chunk in chunks] == [
         (),
@@ -262,7 +271,8 @@ def test_c28_a_class_that_is_too_long_is_cut_at_its_methods() -> None:
     check_laws(PYTHON, chunks, 60)
 
 
-def test_c28_a_long_body_is_cut_between_statements() -> None:
+@pytest.mark.case("C28")
+def test_a_long_body_is_cut_between_statements() -> None:
     text = "def long():\n" + "".join(f"    value_{n} = compute({n}, 'text')\n" for n in range(60))
     chunks = cut(text, "text/x-python", target=60, maximum=80, overlap=0)
     assert len(chunks) > 5
@@ -303,7 +313,8 @@ def test_c28_a_long_body_is_cut_between_statements() -> None:
         ),
     ],
 )
-def test_c28_every_language_is_cut_at_its_definitions(media_type: str, text: str, paths: list[str]) -> None:
+@pytest.mark.case("C28")
+def test_every_language_is_cut_at_its_definitions(media_type: str, text: str, paths: list[str]) -> None:
     chunks = cut(text, media_type)
     assert [" ".join(chunk.path) for chunk in chunks] == paths
     check_laws(text, chunks, 1024)

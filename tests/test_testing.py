@@ -21,9 +21,9 @@ from typing import ClassVar
 from zoneinfo import ZoneInfo
 
 import pytest
-from example import ROOT, CommandLine
 from hypothesis import given
 from hypothesis import strategies as st
+from support.example import ROOT, CommandLine
 
 from contextrouter import testing
 from contextrouter.contracts import Connector, Plugin
@@ -334,7 +334,8 @@ class TestVerdict:
             "it is no SupportsUpsert",
         )
 
-    def test_chk_21_a_mutable_default_that_instances_share_is_found(self) -> None:
+    @pytest.mark.case("CHK-21")
+    def test_a_mutable_default_that_instances_share_is_found(self) -> None:
         state, why = status(SharedDefault, "instances_share_no_state")
         assert state == "broken"
         assert why == "use changed the default of 'names', which all instances share"

@@ -43,14 +43,16 @@ def test_word_pieces_are_counted_as_the_vocabulary_cuts_them() -> None:
     assert tokens.count("Tokenization, too!") == 5
 
 
-def test_chk_22_special_token_text_is_text(way: str) -> None:
+@pytest.mark.case("CHK-22")
+def test_special_token_text_is_text(way: str) -> None:
     for text in ("<|endoftext|> docs", "[CLS]", "[UNK] [PAD]", "</s>"):
         found = tokens.spans(text)
         assert "".join(text[a:b] for a, b in found) == text.replace(" ", "")
         assert tokens.count(text) == len(found) > 1
 
 
-def test_chk_13_a_chinese_page_is_counted_by_characters(way: str) -> None:
+@pytest.mark.case("CHK-13")
+def test_a_chinese_page_is_counted_by_characters(way: str) -> None:
     assert tokens.count("学" * 5000) == 5000
 
 

@@ -121,7 +121,8 @@ async def test_the_keys_of_the_triple_can_be_set() -> None:
     assert problems == []
 
 
-def test_gra_01_every_instant_is_aware() -> None:
+@pytest.mark.case("GRA-01")
+def test_every_instant_is_aware() -> None:
     times = '"valid_from":"2020-01-01T10:00:00","valid_to":"2020-01-01T12:00:00+02:00"'
     (fact,), _ = Triples().read('{"subject":"a","predicate":"b","object":"c",' + times + "}")
     assert fact.valid_from == fact.valid_to == datetime(2020, 1, 1, 10, tzinfo=UTC)

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from hostile import ALLOWED, PAGE, Hostile, send
+from support.hostile import ALLOWED, PAGE, Hostile, send
 
 from contextrouter.builtin.connectors.pages.charset import page_text
 from contextrouter.builtin.connectors.pages.extraction import Extracted, Extractor
@@ -97,9 +97,8 @@ def test_a_date_that_makes_no_sense_is_none(date: str) -> None:
     assert Extracted(date=date).moment is None
 
 
-async def test_web_01_a_page_without_an_article_gives_its_description_and_says_so(
-    extractor: Extractor,
-) -> None:
+@pytest.mark.case("WEB-01")
+async def test_a_page_without_an_article_gives_its_description_and_says_so(extractor: Extractor) -> None:
     meta = '<meta name="description" content="We sell zebra shoes of all sizes.">'
     html = f"<html><head><title>Shop</title>{meta}</head><body></body></html>"
     page = await extractor.read(html, "")
@@ -107,15 +106,15 @@ async def test_web_01_a_page_without_an_article_gives_its_description_and_says_s
 
 
 @pytest.mark.parametrize("html", ["", "   ", "<html></html>", "\x00\x01", "<", "<!--", "<p>" * 5_000])
-async def test_web_01_a_page_with_nothing_in_it_is_a_reason_not_an_error(
-    extractor: Extractor, html: str
-) -> None:
+@pytest.mark.case("WEB-01")
+async def test_a_page_with_nothing_in_it_is_a_reason_not_an_error(extractor: Extractor, html: str) -> None:
     page = await extractor.read(html, "")
     assert page.text == ""
     assert page.why
 
 
-async def test_web_01_an_empty_page_is_reported_and_the_others_are_used(hostile: Hostile) -> None:
+@pytest.mark.case("WEB-01")
+async def test_an_empty_page_is_reported_and_the_others_are_used(hostile: Hostile) -> None:
     urls = [serve(hostile, "/empty", b"<html></html>"), serve(hostile, "/full", article("Z"))]
     async with web(urls=urls) as source:
         hits = await source.search(Query(text="zebra"))
@@ -124,7 +123,8 @@ async def test_web_01_an_empty_page_is_reported_and_the_others_are_used(hostile:
     assert {hit.document.url for hit in hits} == {urls[1]}
 
 
-async def test_web_03_a_page_that_takes_too_long_to_read_costs_its_own_time_only(hostile: Hostile) -> None:
+@pytest.mark.case("WEB-03")
+async def test_a_page_that_takes_too_long_to_read_costs_its_own_time_only(hostile: Hostile) -> None:
     rows = b"<html><body><table>" + b"<tr><td>row</td></tr>" * 1_000_000
     urls = [serve(hostile, "/rows", rows), serve(hostile, "/full", article("Z"))]
     async with web(urls=urls, extract_seconds=6.0, max_bytes=50_000_000) as source:
@@ -134,7 +134,8 @@ async def test_web_03_a_page_that_takes_too_long_to_read_costs_its_own_time_only
         assert {hit.document.url for hit in hits} == {urls[1]}
 
 
-async def test_web_03_a_process_that_was_killed_is_replaced(extractor: Extractor) -> None:
+@pytest.mark.case("WEB-03")
+async def test_a_process_that_was_killed_is_replaced(extractor: Extractor) -> None:
     extractor.seconds = 0.7
     late = await extractor.read("<table>" + "<tr><td>row</td></tr>" * 400_000, "")
     assert "more than 0.7 seconds" in late.why
@@ -142,7 +143,8 @@ async def test_web_03_a_process_that_was_killed_is_replaced(extractor: Extractor
     assert (await extractor.read(PAGE, "")).title == "On zebras"
 
 
-async def test_web_03_no_secret_of_the_environment_reaches_the_process_that_reads_pages(
+@pytest.mark.case("WEB-03")
+async def test_no_secret_of_the_environment_reaches_the_process_that_reads_pages(
     extractor: Extractor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SEARCH_KEY", "secret")
@@ -170,13 +172,13 @@ async def test_web_03_no_secret_of_the_environment_reaches_the_process_that_read
         (b"x", "text/html; charset=zlib", "x"),
     ],
 )
-def test_web_05_pages_are_decoded_by_header_then_meta_then_what_they_are(
-    body: bytes, kind: str, text: str
-) -> None:
+@pytest.mark.case("WEB-05")
+def test_pages_are_decoded_by_header_then_meta_then_what_they_are(body: bytes, kind: str, text: str) -> None:
     assert page_text(body, kind).lstrip("\ufeff") == text
 
 
-async def test_web_05_a_chinese_page_is_read(hostile: Hostile) -> None:
+@pytest.mark.case("WEB-05")
+async def test_a_chinese_page_is_read(hostile: Hostile) -> None:
     text = "斑马的条纹是黑白相间的,这一页讲述了很多关于斑马的故事,以及它们在草原上的生活。" * 3
     html = (
         "<html><head><meta"
@@ -189,7 +191,8 @@ async def test_web_05_a_chinese_page_is_read(hostile: Hostile) -> None:
     assert "黑白相间" in hit.document.content
 
 
-async def test_web_06_a_list_of_other_pages_is_no_article(hostile: Hostile) -> None:
+@pytest.mark.case("WEB-06")
+async def test_a_list_of_other_pages_is_no_article(hostile: Hostile) -> None:
     teasers = "".join(
         f"<p><a href='/news/{n}'>Headline number {n} about a zebra that did something nobody expected</a></p>"
         for n in range(30)

@@ -83,30 +83,36 @@ def test_case_accents_forms_and_quotation_do_not_part_words() -> None:
     assert words("हिन्दी भाषा") == ["हिन्दी", "भाषा"]
 
 
-def test_pg_11_every_apostrophe_is_the_same_one() -> None:
+@pytest.mark.case("PG-11")
+def test_every_apostrophe_is_the_same_one() -> None:
     spellings = ["O'Brien's", "O’Brien’s", "OʼBrienʼs", "O＇Brien＇s"]
     assert {tuple(words(s)) for s in spellings} == {("o", "brien")}
 
 
-def test_pg_01_contractions_lose_their_ending() -> None:
+@pytest.mark.case("PG-01")
+def test_contractions_lose_their_ending() -> None:
     assert parse("What's your password policies?").terms == ("password", "polici")
     assert words("don't I'll we've") == ["don", "i", "we"]
 
 
-def test_pg_02_operators_of_databases_are_no_operators() -> None:
+@pytest.mark.case("PG-02")
+def test_operators_of_databases_are_no_operators() -> None:
     assert parse("R&D | budget").terms == ("r", "d", "budget")
     assert parse("title:cat NEAR(dog, 3) ^bird* {a}").terms == ("titl", "cat", "near", "dog", "3", "bird")
 
 
-def test_pg_03_punctuation_between_words_changes_nothing() -> None:
+@pytest.mark.case("PG-03")
+def test_punctuation_between_words_changes_nothing() -> None:
     assert parse("dog cat") == parse("dog,cat") == parse("dog, cat") == WebQuery(terms=("dog", "cat"))
 
 
-def test_pg_05_a_url_is_its_words() -> None:
+@pytest.mark.case("PG-05")
+def test_a_url_is_its_words() -> None:
     assert parse("example.com/a:b?x=1").terms == ("exampl", "com", "b", "x", "1")
 
 
-def test_pg_07_stop_words_count_when_nothing_else_is_left() -> None:
+@pytest.mark.case("PG-07")
+def test_stop_words_count_when_nothing_else_is_left() -> None:
     assert parse("will").terms == ("will",)
     assert parse("the who").terms == ("the", "who")
     assert parse("who is Will Smith").terms == ("smith",)
@@ -115,7 +121,8 @@ def test_pg_07_stop_words_count_when_nothing_else_is_left() -> None:
 @pytest.mark.parametrize(
     "text", ["", "   ", "???", "👍🏽 🎉", "- -- \" '", "OR", '""', '-""', "\ud800", "\x00"]
 )
-def test_pg_08_without_words_there_is_nothing_to_search(text: str) -> None:
+@pytest.mark.case("PG-08")
+def test_without_words_there_is_nothing_to_search(text: str) -> None:
     assert parse(text) == WebQuery()
 
 
@@ -215,7 +222,8 @@ def test_a_chunk_is_never_laxer_than_its_document() -> None:
 
 
 @given(st.datetimes())
-def test_gra_01_naive_moments_are_utc(naive: object) -> None:
+@pytest.mark.case("GRA-01")
+def test_naive_moments_are_utc(naive: object) -> None:
     from datetime import UTC, datetime
 
     assert isinstance(naive, datetime)

@@ -13,9 +13,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from chromium import Page, browser
-from example import QUESTION, filled
-from serving import KEY, document, key, router, served
+from support.chromium import Page, browser
+from support.example import QUESTION, ingest_example
+from support.serving import KEY, document, key, router, serve_router
 
 from contextrouter import ContextRouter
 from contextrouter.testing.fakes import Fixed
@@ -54,9 +54,9 @@ async def ask(page: Page, question: str) -> None:
 
 
 async def test_the_example_is_asked_explained_and_compared(page: Page, tmp_path: Path):
-    await filled(tmp_path / "example") if (tmp_path / "example").mkdir() is None else None
+    await ingest_example(tmp_path / "example") if (tmp_path / "example").mkdir() is None else None
     pictures = PICTURES if PICTURES.name else tmp_path
-    async with served(ContextRouter.from_toml(tmp_path / "example" / "settings.toml")) as server:
+    async with serve_router(ContextRouter.from_toml(tmp_path / "example" / "settings.toml")) as server:
         await page.open(at(page, server.url))
         await ask(page, QUESTION)
         assert await page.value("document.querySelectorAll('#plan tbody tr').length") >= 15
@@ -106,7 +106,7 @@ async def test_the_example_is_asked_explained_and_compared(page: Page, tmp_path:
 
 async def test_sources_are_told_as_they_come_and_the_plan_before(page: Page):
     sources = {"fast": Fixed("a"), "slow": Fixed("b", delay=2.0)}
-    async with served(router(connectors=sources)) as server:
+    async with serve_router(router(connectors=sources)) as server:
         await page.open(at(page, server.url))
         await page.until("document.querySelectorAll('#sources li').length")
         await page.value("document.getElementById('question').value = 'q'")
@@ -130,7 +130,7 @@ async def test_a_hostile_document_is_text_and_nothing_else(page: Page):
         id=HOSTILE,
     )
     hits = [document("x").replace(document=hostile), document("fine")]
-    async with served(router(answer=hits)) as server:
+    async with serve_router(router(answer=hits)) as server:
         await page.open(at(page, server.url))
         await ask(page, HOSTILE.replace("\u202e", ""))
         await page.value("document.querySelectorAll('summary').forEach(each => each.click())")
@@ -160,7 +160,7 @@ async def test_a_thousand_candidates_do_not_make_the_page_stutter(page: Page):
             "candidates": 1000,
         }
     }
-    async with served(router(settings, answer=many)) as server:
+    async with serve_router(router(settings, answer=many)) as server:
         await page.open(at(page, server.url))
         await page.value(
             "window.longest = 0; new PerformanceObserver(l => l.getEntries().forEach(e => { window.longest = "
@@ -175,7 +175,7 @@ async def test_a_thousand_candidates_do_not_make_the_page_stutter(page: Page):
 async def test_with_keys_the_page_asks_for_one_and_shows_what_it_may_not_see(page: Page):
     sources = {"docs": Fixed("a"), "payroll": Fixed("b")}
     settings = key() | {"connectors": {"payroll": {"compartment": "hr"}}}
-    async with served(router(settings, connectors=sources)) as server:
+    async with serve_router(router(settings, connectors=sources)) as server:
         await page.open(at(page, server.url))
         await page.until("!document.getElementById('keyed').hidden")
         page.complaints.clear()  # the browser notes the 401
@@ -192,7 +192,7 @@ async def test_with_keys_the_page_asks_for_one_and_shows_what_it_may_not_see(pag
 
 
 async def test_everything_is_reached_by_keyboard_and_has_a_name(page: Page):
-    async with served(router()) as server:
+    async with serve_router(router()) as server:
         await page.open(at(page, server.url))
         await ask(page, "q")
         seen = []

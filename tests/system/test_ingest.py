@@ -111,9 +111,8 @@ def content(store: Path) -> list[tuple[Any, ...]]:
     return found
 
 
-def test_a_run_killed_at_any_point_is_taken_up_and_does_no_more_than_one_batch_again(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_a_killed_run_repeats_at_most_one_batch(folder: Path, tmp_path: Path) -> None:
+    """The run may be killed at any point."""
     undisturbed = settings(tmp_path / "undisturbed", folder)
     subprocess.run([sys.executable, "-c", RUN, str(undisturbed), str(BATCH)], check=True)
     expected, once = (

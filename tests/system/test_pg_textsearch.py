@@ -12,7 +12,8 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from postgres_server import entry, ids, schema
+from support.postgres_server import schema
+from support.stores import entry, ids
 
 from contextrouter.builtin.providers.memory import Memory
 from contextrouter.builtin.providers.postgres import Postgres, text_leg

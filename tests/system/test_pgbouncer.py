@@ -16,7 +16,8 @@ import asyncpg
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from postgres_server import entry, ids, run, schema, uri
+from support.postgres_server import run, schema, uri
+from support.stores import entry, ids
 
 from contextrouter.builtin.facts.postgres import PostgresFacts
 from contextrouter.builtin.providers.postgres import Postgres
@@ -81,7 +82,8 @@ async def address() -> AsyncIterator[str]:
         bouncer.close()
 
 
-async def test_pg_17_pg_18_many_clients_share_few_connections_in_transaction_mode(address: str) -> None:
+@pytest.mark.case("PG-17", "PG-18")
+async def test_many_clients_share_few_connections_in_transaction_mode(address: str) -> None:
     """Two processes' worth of pools, writes and every kind of read at once; scopes never mix."""
     name = schema()
     stores = [

@@ -16,8 +16,8 @@ import aiohttp
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from example import filled
-from serving import started
+from support.example import ingest_example
+from support.serving import start_server
 from test_server_contract import malformed, statuses
 
 SECONDS = float(os.environ.get("LOAD_SECONDS", "60"))
@@ -41,8 +41,8 @@ def resident(process: int) -> int:
 
 
 async def test_two_hundred_callers_at_once_get_their_answers_and_a_stop_drains(tmp_path: Path):
-    await filled(tmp_path)
-    process, url = await asyncio.to_thread(started, tmp_path)
+    await ingest_example(tmp_path)
+    process, url = await asyncio.to_thread(start_server, tmp_path)
     took: list[float] = []
     failed: list[str] = []
     until = monotonic() + SECONDS
@@ -95,7 +95,7 @@ async def test_ten_thousand_requests_that_are_none_are_no_fault_and_cost_no_memo
     (tmp_path / "settings.toml").write_text(
         '[serve]\nbody_seconds = 0.2\n[providers.memory]\ndocuments = [{ content = "a" }]\n'
     )
-    process, url = await asyncio.to_thread(started, tmp_path)
+    process, url = await asyncio.to_thread(start_server, tmp_path)
     try:
         await statuses(url, malformed(2000))
         before = resident(process.pid)

@@ -12,7 +12,8 @@ from typing import Any
 
 import asyncpg
 import pytest
-from postgres_server import Server, entry, ids
+from support.postgres_server import Server
+from support.stores import entry, ids
 
 from contextrouter import ContextRouter
 from contextrouter.builtin.facts.postgres import PostgresFacts

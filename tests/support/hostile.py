@@ -335,18 +335,18 @@ class Hostile(Listening):
         await send(writer, "200 OK", body, {"Content-Type": media, "Content-Encoding": encoding})
 
     async def _gzip(self, writer: asyncio.StreamWriter, media: str, text: str, path: str) -> None:
-        await self._encoded(writer, media, gzipped(text.encode()), "gzip")
+        await self._encoded(writer, media, compress_gzip(text.encode()), "gzip")
 
     async def _brotli(self, writer: asyncio.StreamWriter, media: str, text: str, path: str) -> None:
         await self._encoded(writer, media, brotli.compress(text.encode()), "br")
 
     async def _damaged_gzip(self, writer: asyncio.StreamWriter, media: str, text: str, path: str) -> None:
-        data = bytearray(gzipped(text.encode()))
+        data = bytearray(compress_gzip(text.encode()))
         data[20:40] = b"\xff" * 20
         await self._encoded(writer, media, bytes(data), "gzip")
 
     async def _cut_gzip(self, writer: asyncio.StreamWriter, media: str, text: str, path: str) -> None:
-        await self._encoded(writer, media, gzipped(text.encode())[:-12], "gzip")
+        await self._encoded(writer, media, compress_gzip(text.encode())[:-12], "gzip")
 
     async def _unknown_encoding(self, writer: asyncio.StreamWriter, media: str, text: str, path: str) -> None:
         await self._encoded(writer, media, text.encode(), "zstd, gzip")
@@ -375,7 +375,7 @@ class Hostile(Listening):
         await send(writer, "302 Found", headers={"Location": "file:///etc/passwd"})
 
 
-def gzipped(data: bytes) -> bytes:
+def compress_gzip(data: bytes) -> bytes:
     packer = zlib.compressobj(wbits=31)
     return packer.compress(data) + packer.flush()
 

@@ -23,7 +23,7 @@ from contextrouter.testing.fakes import Fixed
 KEY = "cr_of-the-tests"
 
 
-class Said(Generator):
+class ScriptedGenerator(Generator):
     """Writes what it was made to write, in pieces; `seen` are the messages of each answer."""
 
     def __init__(self, *pieces: str, error: Exception | None = None) -> None:
@@ -108,7 +108,7 @@ class Answer:
 
 
 @asynccontextmanager
-async def served(made: ContextRouter, *, token: str = "") -> AsyncIterator[Client]:
+async def serve_router(made: ContextRouter, *, token: str = "") -> AsyncIterator[Client]:
     """Serve a router; the client sends `token` as its key."""
     stop, address = asyncio.Event(), asyncio.get_running_loop().create_future()
     task = asyncio.create_task(serve(made, port=0, listening=address.set_result, stop=stop))
@@ -124,7 +124,7 @@ async def served(made: ContextRouter, *, token: str = "") -> AsyncIterator[Clien
         await task
 
 
-def started(folder: Path, *arguments: str) -> tuple[subprocess.Popen[str], str]:
+def start_server(folder: Path, *arguments: str) -> tuple[subprocess.Popen[str], str]:
     """`contextrouter serve` in a process of its own, and its address. What it logs goes into a file, which is
     never full.
     """

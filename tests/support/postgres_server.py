@@ -10,7 +10,7 @@ import tempfile
 import time
 import uuid
 import warnings
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,6 @@ from typing import Any
 import asyncpg
 
 from contextrouter.builtin.providers.postgres import Postgres, embedded
-from contextrouter.contracts import Entry
-from contextrouter.model import Document, Query
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # the package says at import where it keeps its lock, as a warning
@@ -30,11 +28,11 @@ with warnings.catch_warnings():
 def uri() -> str:
     """The server's connection string, for its superuser."""
     address = embedded.start(embedded.example_folder())
-    asyncio.run(hurried(address, "synchronous_commit", "autovacuum"))
+    asyncio.run(switch_off_fsync(address, "synchronous_commit", "autovacuum"))
     return address
 
 
-async def hurried(address: str, *more: str) -> None:
+async def switch_off_fsync(address: str, *more: str) -> None:
     """Have a server not wait for the disk: what it said was written outlives its processes, not the
     machine.
     """
@@ -51,7 +49,7 @@ class Server:
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="contextrouter-pg-"))
         self.dsn = embedded.start(str(self.folder / "data"))
-        asyncio.run(hurried(self.dsn))
+        asyncio.run(switch_off_fsync(self.dsn))
         self._server = get_server(self.folder / "data")
 
     def kill(self) -> None:
@@ -81,7 +79,7 @@ def schema() -> str:
 
 
 @asynccontextmanager
-async def opened(**keywords: Any) -> AsyncIterator[Postgres]:
+async def open_store(**keywords: Any) -> AsyncIterator[Postgres]:
     """A store in a schema of its own, open; the schema goes afterwards."""
     store = Postgres(**{"dsn": await asyncio.to_thread(uri), "schema": schema(), "pool_size": 5, **keywords})
     await store.open()
@@ -99,18 +97,3 @@ async def run(sql: str, *values: Any, **keywords: Any) -> list[Any]:
         return list(await connection.fetch(sql, *values))
     finally:
         await connection.close()
-
-
-def entry(id: str, content: str, *, vector: Sequence[float] | None = None, **fields: Any) -> Entry:
-    """An entry of one chunk, with the same vector on both vector legs."""
-    document = Document(id=id, content=content, **fields)
-    return Entry(
-        document=document,
-        chunks=[document],
-        vectors={"vector": [vector], "keywords": [vector]} if vector else {},
-    )
-
-
-async def ids(store: Any, text: str, leg: str = "text", **query: Any) -> list[str]:
-    """Ids of what a search finds, in order."""
-    return [hit.document.id for hit in await store.search(Query(text=text, leg=leg, **query))]

@@ -13,11 +13,11 @@ from contextrouter.cli import main
 from contextrouter.cli.demo import PARTS
 from contextrouter.ingest import run
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 QUESTION = "What books talk about machine learning for beginners?"
 
 
-def copied(folder: Path) -> Path:
+def copy_example(folder: Path) -> Path:
     """Copy what the demo copies into `folder`, as a user has them beside each other."""
     for part in PARTS:
         (folder / part).parent.mkdir(parents=True, exist_ok=True)
@@ -28,14 +28,14 @@ def copied(folder: Path) -> Path:
     return folder
 
 
-async def filled(folder: Path) -> Path:
+async def ingest_example(folder: Path) -> Path:
     """Copy the example and ingest it."""
-    await run(copied(folder) / "settings.toml")
+    await run(copy_example(folder) / "settings.toml")
     return folder
 
 
-class Ran(NamedTuple):
-    """How a command ended."""
+class CommandResult(NamedTuple):
+    """The exit code of a command and what it wrote."""
 
     code: int
     out: str
@@ -49,7 +49,7 @@ class CommandLine:
         self.monkeypatch, self.capsys = monkeypatch, capsys
         monkeypatch.setenv("COLUMNS", "100")
 
-    def __call__(self, *arguments: str, cwd: Path | None = None) -> Ran:
+    def __call__(self, *arguments: str, cwd: Path | None = None) -> CommandResult:
         if cwd is not None:
             self.monkeypatch.chdir(cwd)
         self.monkeypatch.setattr(sys, "argv", ["contextrouter", *arguments])
@@ -57,4 +57,4 @@ class CommandLine:
         with pytest.raises(SystemExit) as ended:
             main()
         written = self.capsys.readouterr()
-        return Ran(int(ended.value.code or 0), written.out, written.err)
+        return CommandResult(int(ended.value.code or 0), written.out, written.err)
