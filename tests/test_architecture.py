@@ -27,7 +27,6 @@ MOST_PARAMETERS = 6
 # Names that several modules or packages have, and what each of them means wherever it stands.
 HOMONYMS = {
     "app": "the whole of a program, of its parts: of the command line, of the server",
-    "bm25": "the scores of BM25: the formula, and over the documents of a live connector",
     "cache": "results that are kept: the package, and its command",
     "connector": "the class of a connector of several modules",
     "embedders": "a kind of plugin: the built-in ones, and the laws of the kind",

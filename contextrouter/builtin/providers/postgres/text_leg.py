@@ -15,7 +15,7 @@ from contextrouter.model import Query
 from contextrouter.scope import Scope
 from contextrouter.text import analysis, bm25, query_syntax
 from contextrouter.text.analysis import Stemmed
-from contextrouter.text.query_syntax import WebQuery
+from contextrouter.text.query_syntax import QueryTerms
 
 if TYPE_CHECKING:
     from contextrouter.builtin.providers.postgres.connection_pool import Connection
@@ -62,7 +62,12 @@ def _sent(model: str | None, values: Values) -> str:
 
 
 async def ranked(
-    connection: Connection, query: Query, asked: WebQuery, words: Words, schema: str, model: str | None = None
+    connection: Connection,
+    query: Query,
+    asked: QueryTerms,
+    words: Words,
+    schema: str,
+    model: str | None = None,
 ) -> list[Any]:
     """As `search()`, by the index of pg_textsearch; nothing where it cannot fill the limit.
 
@@ -95,7 +100,7 @@ async def ranked(
 async def search(
     connection: Connection,
     query: Query,
-    asked: WebQuery,
+    asked: QueryTerms,
     words: Words,
     weights: Sequence[float],
     factor: float,

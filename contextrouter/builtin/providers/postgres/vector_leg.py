@@ -16,7 +16,7 @@ from contextrouter.builtin.providers.postgres.text_configurations import Words
 from contextrouter.builtin.providers.postgres.write import LEGS, refuse
 from contextrouter.errors import SourceError
 from contextrouter.model import Query
-from contextrouter.text.query_syntax import WebQuery
+from contextrouter.text.query_syntax import QueryTerms
 from contextrouter.vectors import unit
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _MOST_SEARCH = 1_000  # what hnsw.ef_search may be at most
 async def search(
     connection: Connection,
     query: Query,
-    asked: WebQuery,
+    asked: QueryTerms,
     words: Words,
     model: tuple[str, int],
     *,
@@ -51,7 +51,7 @@ async def search(
         connection, query, asked, exact_below, max(ef_search, query.limit)
     )
     refuse(known, size, *model)
-    if asked.required or asked.excluded:
+    if asked.excluded:
         words.refuse_others(filled)
     try:
         vector = unit(query.vector)
@@ -104,7 +104,7 @@ def index_sql(
 
 
 async def _prepared(
-    connection: Connection, query: Query, asked: WebQuery, most: int, ef_search: int
+    connection: Connection, query: Query, asked: QueryTerms, most: int, ef_search: int
 ) -> tuple[str, int, str, bool, str | None]:
     """Model and length of the vectors stored, the leg's index ("": none), whether to measure all, and the
     store's words.
@@ -138,7 +138,9 @@ async def _prepared(
     return row["model"] or "", int(row["size"] or 0), row["definition"] or "", row["few"], row["filled"]
 
 
-async def _exact(connection: Connection, query: Query, asked: WebQuery, vector: Sequence[float]) -> list[Any]:
+async def _exact(
+    connection: Connection, query: Query, asked: QueryTerms, vector: Sequence[float]
+) -> list[Any]:
     values = Values()
     condition = admitted(query, asked, values)
     column = _column(query.leg)
@@ -153,7 +155,12 @@ async def _exact(connection: Connection, query: Query, asked: WebQuery, vector: 
 
 
 async def _near(
-    connection: Connection, query: Query, asked: WebQuery, vector: Sequence[float], precision: str, size: int
+    connection: Connection,
+    query: Query,
+    asked: QueryTerms,
+    vector: Sequence[float],
+    precision: str,
+    size: int,
 ) -> list[Any]:
     """By the index: ordered by the bare operator, as it must be to be used; distances are taken of the
     vectors themselves.
