@@ -36,7 +36,7 @@ from contextrouter.contracts import Embedder, Entry
 from contextrouter.ingest import ingest
 from contextrouter.model import Document, Query, Vector
 from contextrouter.scope import Scope
-from contextrouter.text.analysis import STOP_WORDS
+from contextrouter.text.stop_words import STOP_WORDS
 
 VECTOR_RATIO, RECALL, TEXT_RATIO = 1.5, 0.99, 2.0
 # documents from which the ratios are limits: below, what a search costs apart from the scan shows

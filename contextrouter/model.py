@@ -257,6 +257,10 @@ class Query(Noun, frozen=True, kw_only=True, gc=False):
     text: str
     leg: str = "default"
     limit: int = 30
+    required: tuple[tuple[str, ...], ...] = ()  # phrases of `text`, on legs that they bind: one of each group
+    excluded: tuple[
+        str, ...
+    ] = ()  # words and phrases after "-", of `text` and of the question; bind every leg
     vector: Vector | None = None
     deadline: float | None = None
     concepts: tuple[str, ...] = ()
@@ -296,7 +300,8 @@ class SourceReport(Noun, frozen=True, kw_only=True, gc=False):
     elapsed: float = 0.0
     count: int = 0
     error: str = ""
-    withheld: int = 0  # hits in scope that the kinds, the filters or the period kept back on arrival
+    withheld: int = 0  # hits in scope that the kinds, filters, period or excluded words kept back on arrival
+    note: str = ""  # what was done otherwise than asked, such as words searched where a phrase found nothing
 
 
 class Harvest(Noun, frozen=True, kw_only=True):

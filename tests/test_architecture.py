@@ -34,7 +34,6 @@ HOMONYMS = {
     "abilities": "what plugins may be able to do beside their one method: the protocols, and their laws",
     "kinds": "the kinds of plugins: the contracts, and of which kind a class is",
     "app": "the whole of a program, of its parts: of the command line, of the server",
-    "bm25": "the scores of BM25: the formula, and over the documents of a live connector",
     "cache": "results that are kept: the package, and its command",
     "connector": "the class of a connector of several modules",
     "embedders": "a kind of plugin: the built-in ones, and the laws of the kind",

@@ -308,7 +308,7 @@ def test_one_source_is_not_calibrated():
         dedupe([listed("a", text("x")), listed("a", text("y"), "vector"), listed("b", [])])
     )
     assert several_sources(dedupe([listed("a", text("x")), listed("b", text("y"))]))
-    assert query_syntax.words_of(['The Moons and -tides, "high water"']) == ["moons", "high", "water"]
+    assert query_syntax.scored_words(['The Moons and -tides, "high water"']) == ["moons", "high", "water"]
 
 
 class Told(Fixed):

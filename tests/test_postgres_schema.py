@@ -107,7 +107,7 @@ async def test_an_older_schema_is_brought_up_to_date_on_purpose_only(monkeypatch
         assert await ids(store, "x") == ["a", "b"]
 
 
-async def test_a_store_of_version_1_keeps_its_words_and_answers_as_before(
+async def test_a_store_of_the_first_text_analysis_asks_to_be_built_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with open_store(embedder=None) as store:
@@ -119,13 +119,14 @@ async def test_a_store_of_version_1_keeps_its_words_and_answers_as_before(
                 f"DELETE FROM \"{store.pool.schema}\".meta WHERE key = 'text_search'"
             )  # which version 1 did not note
         assert await store.migrate() == list(range(2, NOW + 1))
-        assert await ids(store, "sun") == ["a"]
-        said = (
-            "filled with text_search = '', the settings have text_search = 'german'; name the former, or run"
-        )
+        said = "indexed by an older text analysis than this contextrouter has; run `contextrouter ingest --rebuild`"
         with pytest.raises(SourceError, match=said):
-            async with open_store(schema=store.pool.schema, embedder=None, text_search="german") as other:
-                await ids(other, "sun")
+            await ids(store, "sun")
+        with pytest.raises(SourceError, match=said):
+            await store.upsert([entry("b", "moon")])
+        await store.clear()  # which a rebuild begins with
+        await store.upsert([entry("a", "suns")])
+        assert await ids(store, "sun") == ["a"]
 
 
 async def test_a_migration_that_fails_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:

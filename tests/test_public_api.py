@@ -37,6 +37,7 @@ LOADED = (
     "sysconfig",
     "tomli",
     "tomllib",
+    "unicodedata",
     "urllib",
     "zoneinfo",
 )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from contextrouter.builtin.providers.filtering import labelled, matches, microseconds, moment
@@ -11,8 +13,17 @@ from contextrouter.model import Document, Period, Query
 from contextrouter.scope import Scope
 from contextrouter.text.analysis import analyse, atoms, words
 from contextrouter.text.bm25 import rarest, saturation, weight
-from contextrouter.text.query_syntax import FURTHEST, WebQuery, parse
-from contextrouter.text.stemming import stem
+from contextrouter.text.query_syntax import (
+    FURTHEST,
+    QueryTerms,
+    Question,
+    drop_exclusions,
+    loosen,
+    parse,
+    query_terms,
+    write_exclusions,
+)
+from contextrouter.text.stemming import begins, stem, stemmer
 
 
 @pytest.mark.parametrize(
@@ -91,31 +102,43 @@ def test_every_apostrophe_is_the_same_one() -> None:
 
 @pytest.mark.case("PG-01")
 def test_contractions_lose_their_ending() -> None:
-    assert parse("What's your password policies?").terms == ("password", "polici")
+    assert query_terms("What's your password policies?").terms == ("password", "polici")
     assert words("don't I'll we've") == ["don", "i", "we"]
 
 
 @pytest.mark.case("PG-02")
 def test_operators_of_databases_are_no_operators() -> None:
-    assert parse("R&D | budget").terms == ("r", "d", "budget")
-    assert parse("title:cat NEAR(dog, 3) ^bird* {a}").terms == ("titl", "cat", "near", "dog", "3", "bird")
+    assert query_terms("R&D | budget").terms == ("r", "d", "budget")
+    assert query_terms("title:cat NEAR(dog, 3) ^bird* {a}").terms == (
+        "titl",
+        "cat",
+        "near",
+        "dog",
+        "3",
+        "bird",
+    )
 
 
 @pytest.mark.case("PG-03")
 def test_punctuation_between_words_changes_nothing() -> None:
-    assert parse("dog cat") == parse("dog,cat") == parse("dog, cat") == WebQuery(terms=("dog", "cat"))
+    assert (
+        query_terms("dog cat")
+        == query_terms("dog,cat")
+        == query_terms("dog, cat")
+        == QueryTerms(terms=("dog", "cat"))
+    )
 
 
 @pytest.mark.case("PG-05")
 def test_a_url_is_its_words() -> None:
-    assert parse("example.com/a:b?x=1").terms == ("exampl", "com", "b", "x", "1")
+    assert query_terms("example.com/a:b?x=1").terms == ("exampl", "com", "b", "x", "1")
 
 
 @pytest.mark.case("PG-07")
 def test_stop_words_count_when_nothing_else_is_left() -> None:
-    assert parse("will").terms == ("will",)
-    assert parse("the who").terms == ("the", "who")
-    assert parse("who is Will Smith").terms == ("smith",)
+    assert query_terms("will").terms == ("will",)
+    assert query_terms("the who").terms == ("the", "who")
+    assert query_terms("who is Will Smith").terms == ("smith",)
 
 
 @pytest.mark.parametrize(
@@ -123,34 +146,34 @@ def test_stop_words_count_when_nothing_else_is_left() -> None:
 )
 @pytest.mark.case("PG-08")
 def test_without_words_there_is_nothing_to_search(text: str) -> None:
-    assert parse(text) == WebQuery()
+    assert query_terms(text) == QueryTerms()
 
 
 def test_quotes_require_a_phrase_and_minus_excludes_one() -> None:
-    asked = parse('budget "annual report" -draft -"old version" state-of-the-art')
+    asked = query_terms('budget "annual report" -draft -"old version" state-of-the-art')
     assert asked.terms == ("budget", "annual", "report", "state", "art")
     assert asked.required == ((("annual", "report"),),)
     assert asked.excluded == (("draft",), ("old", "version"))
 
 
 def test_or_offers_a_choice_between_phrases_and_is_a_word_in_lower_case() -> None:
-    assert parse('"annual report" OR budget').required == ((("annual", "report"), ("budget",)),)
-    assert parse("cat OR dog").required == ()
-    assert parse('"a cat" or "a dog"').required == ((("a", "cat"),), (("a", "dog"),))
-    assert parse('OR "a cat" OR').required == ((("a", "cat"),),)
+    assert query_terms('"annual report" OR budget').required == ((("annual", "report"), ("budget",)),)
+    assert query_terms("cat OR dog").required == ()
+    assert query_terms('"a cat" or "a dog"').required == ((("a", "cat"),), (("a", "dog"),))
+    assert query_terms('OR "a cat" OR').required == ((("a", "cat"),),)
 
 
 def test_curly_quotes_are_quotes_and_inches_are_not() -> None:
-    assert parse("“annual report”").required == ((("annual", "report"),),)
-    assert parse('5" pipe and 6" pipe').required == ()
-    assert parse('"unbalanced quote').terms == ("unbalanc", "quot")
+    assert query_terms("“annual report”").required == ((("annual", "report"),),)
+    assert query_terms('5" pipe and 6" pipe').required == ()
+    assert query_terms('"unbalanced quote').terms == ("unbalanc", "quot")
 
 
 def test_scripts_without_spaces_are_indexed_in_pairs() -> None:
     assert analyse("東京都 ABC") == ["東京", "京都", "都", "abc"]
-    assert parse("東京都").terms == ("東京", "京都")
-    assert parse("京").terms == ("京" + FURTHEST,)
-    assert parse('"東京都"').required == ((("東京", "京都"),),)
+    assert query_terms("東京都").terms == ("東京", "京都")
+    assert query_terms("京").terms == ("京" + FURTHEST,)
+    assert query_terms('"東京都"').required == ((("東京", "京都"),),)
     assert analyse("서울은 ไทย") == ["서울", "울은", "은", "ไท", "ทย", "ย"]
     assert analyse("OpenAIは") == ["openai", "は"]
 
@@ -161,7 +184,7 @@ def test_names_are_compared_by_words_or_single_characters() -> None:
 
 @given(st.text(max_size=300))
 def test_any_text_can_be_asked_and_indexed(text: str) -> None:
-    asked = parse(text)
+    asked = query_terms(text)
     for term in (
         *asked.terms,
         *(t for p in asked.excluded for t in p),
@@ -177,7 +200,7 @@ def test_any_text_can_be_asked_and_indexed(text: str) -> None:
 def test_every_part_of_a_run_is_found_as_a_phrase(text: str, start: int, size: int) -> None:
     run = "東京都大阪府"[start % 5 :][:size]
     whole = analyse(text + "大阪" + run + "京")
-    (group,) = parse(f'"{run}"').required
+    (group,) = query_terms(f'"{run}"').required
     (phrase,) = group
     *first, last = phrase
     ends = [
@@ -232,3 +255,54 @@ def test_naive_moments_are_utc(naive: object) -> None:
 
 def test_undated_documents_are_in_no_period() -> None:
     assert matches(Document(content=""), Query(text="", period=Period())) is False
+
+
+LETTERS = st.text(alphabet="aeiouylstrngdcm", min_size=1, max_size=6)
+ENDINGS = st.sampled_from(
+    "s es ed eed ing ying ies ied edly ingly ization ational fulness biliti ability ogist ogies ency ance ously"
+    " ement ion ical ative y e".split()
+)
+
+
+@given(
+    st.one_of(
+        st.builds("".join, st.tuples(LETTERS, ENDINGS)), st.text("abcdefghijklmnopqrstuvwxyz", min_size=1)
+    )
+)
+@example("dying")
+@example("skies")
+@example("idly")
+@example("organization")
+def test_a_word_begins_with_what_its_stem_s_words_begin_with(word: str) -> None:
+    assert word.startswith(begins(stem(word)))
+
+
+def test_stems_are_those_of_a_language_and_of_english_without_one() -> None:
+    german = stemmer("de-AT")
+    assert german is not None
+    assert {german(word) for word in ("haus", "hauser", "hausern")} == {"haus"}
+    assert [stemmer(language) for language in (None, "", "en", "en-GB", "tlh")] == [None] * 5
+    assert stem("connections", "tlh") == "connections"
+
+
+def test_threads_stem_at_the_same_time() -> None:
+    """A stemmer holds the word it works on: two threads must not share one."""
+    words = [f"{'ab'[n % 2]}{chr(97 + n // 26 % 26)}{chr(97 + n % 26)}ations" for n in range(20_000)]
+    expected = [stem.__wrapped__(word) for word in words]
+    with ThreadPoolExecutor(4) as pool:
+        stems = list(pool.map(stem.__wrapped__, words, chunksize=500))
+    assert stems == expected
+
+
+def test_a_loosened_question_has_no_phrase_and_keeps_its_exclusions() -> None:
+    assert loosen('the "machine learning" -"old book" -python') == 'the machine learning -"old book" -python'
+    assert loosen('"-not OR so"') == "not or so"
+
+
+@given(st.text(max_size=60))
+def test_any_question_can_be_loosened_and_written_again(text: str) -> None:
+    question = parse(text)
+    assert parse(loosen(text)).required == ()
+    assert parse(loosen(text)).excluded == question.excluded
+    assert parse(drop_exclusions(text)).only_excludes is False
+    assert parse(write_exclusions(question.excluded)) == Question((), question.excluded)

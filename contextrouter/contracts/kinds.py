@@ -59,13 +59,16 @@ class Source(Plugin):
     """Answers queries with hits: best first, at most `query.limit`, asked once per leg and query.
 
     `legs` are the ways it can search; each is one ranked list of its own. The leg "vector" and any leg listed
-    in `vector_legs` get `query.vector`. `score_range` is the lowest and highest score possible, where known.
-    `default_queries` is how many of a question's queries it is asked unless its table says otherwise; None:
-    all. `legs`, `default_queries`, `score_range` and `embedder` are fixed once `open()` has returned.
+    in `vector_legs` get `query.vector`. On `phrase_legs`, a document must have the phrases of
+    `query.required`; where none has, the source is asked again for their words. `score_range` is the lowest
+    and highest score possible, where known. `default_queries` is how many of a question's queries it is asked
+    unless its table says otherwise; None: all. `legs`, `phrase_legs`, `default_queries`, `score_range` and
+    `embedder` are fixed once `open()` has returned.
     """
 
     legs: Sequence[str] = ("default",)
     vector_legs: Sequence[str] = ()
+    phrase_legs: Sequence[str] = ("text",)
     embedder: str | None = None  # name of the embedder whose vectors `vector_legs` expect
     default_queries: int | None = None
     score_range: tuple[float, float] | Mapping[str, tuple[float, float]] | None = (

@@ -17,7 +17,7 @@ from contextrouter.contracts import Embedder, Entry, Plugin, Transform
 from contextrouter.errors import IngestError
 from contextrouter.model import Document, Fact
 from contextrouter.scope import SENSITIVITIES, SHARED
-from contextrouter.text.analysis import body
+from contextrouter.text.fields import body
 
 LABELS = ("kind", "trust", "tenant", "compartment", "sensitivity")
 TRUSTS = ("authoritative", "reference", "volatile")

@@ -1,4 +1,5 @@
-"""Admission: every hit is checked once, on arrival, by its types, labels, scope, period and filters.
+"""Admission: every hit is checked once, on arrival, by its types, labels, scope, period, filters and
+excluded words.
 
 Sources are programs of many hands: a JSON API gives `null` for a title, and the plugin passes it on. One
 careless source must not cost the answer, and no source decides what a caller may see.
@@ -15,6 +16,7 @@ from contextrouter.filters import passes
 from contextrouter.model import Document, Entity, Facet, Fact, Hit, Query
 from contextrouter.scope import SENSITIVITIES, SHARED
 from contextrouter.settings import FactKeys, SourceKeys
+from contextrouter.text.query_syntax import holds_any
 
 _TEXTS = ("content", "id", "url", "title", "snippet", "kind", "media_type")
 _OPTIONAL_TEXTS = ("parent", "language", "tenant", "compartment", "sensitivity", "trust")
@@ -24,8 +26,8 @@ _TEXT_TUPLES = ("path", "keywords", "labels", "links")
 class Admission:
     """Checks the answer to one query. `keys` are the router's own keys in the table of its source.
 
-    `withheld` counts the hits in scope that the kinds, filters, labels or period kept back; `flaws` says what
-    was wrong with the types of hits that were left out.
+    `withheld` counts the hits in scope that the kinds, filters, labels, period or excluded words kept
+    back; `flaws` says what was wrong with the types of hits that were left out.
     """
 
     def __init__(self, query: Query, keys: FactKeys | None) -> None:
@@ -34,7 +36,9 @@ class Admission:
         self.flaws: list[str] = []
         self._labels = keys is not None and keys.labels
         self._restricted = (
-            query.scope is not None or query.period is not None or bool(query.filters or query.labels)
+            query.scope is not None
+            or query.period is not None
+            or bool(query.filters or query.labels or query.excluded)
         )
 
     def hits(self, answer: Sequence[Hit]) -> Sequence[Hit]:
@@ -94,7 +98,10 @@ class Admission:
             and not query.period.contains(document.updated_at)
         ):
             return False
-        return passes(document, query.filters, query.labels)
+        if not passes(document, query.filters, query.labels):
+            return False
+        texts = (document.title, " ".join(document.path), document.content)
+        return not (query.excluded and holds_any(query.excluded, texts, document.language))
 
     def label(self, document: Document) -> Document:
         """Fill labels a document lacks from the table of its source, which may only tighten those it has."""

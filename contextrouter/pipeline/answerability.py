@@ -12,15 +12,14 @@ from typing import Any, Literal
 
 import msgspec
 
+from contextrouter.text.query_syntax import drop_exclusions
+from contextrouter.text.scripts import UNSPACED
+from contextrouter.text.stop_words import STOP_WORDS
+
 Level = Literal["strong", "weak", "none", "skipped"]
 _WORD = re.compile(r"\w+")
-_UNSPACED = (
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf"
-    "\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]+"
-)
-"""Scripts that write words together, or with their endings: a pair of signs is looked for in place of a
-word.
-"""
+_RUN = f"[{UNSPACED}]+"
+"""A run of a script without spaces: a pair of its characters is looked for in place of a word."""
 NEEDED, LEAST, SLOPE = (0.65, 9.0), (0.4, 7.0), 3.0
 """The share of a question's n content words that one document holds: at least min(first, (second ÷
 n)^1.5).
@@ -28,11 +27,6 @@ n)^1.5).
 _LEGS_BY_MEANING = frozenset(("vector", "keywords"))
 _INFLECTED = frozenset(("", "s", "es", "d", "ed", "ing"))
 _LONGEST = 3
-_STOP = frozenset(
-    "a about an and any are as at be been but by can could did do does for from had has have how i if in into"
-    " is it its me my of on or our should so some tell than that the their them there these they this to us"
-    " was we were what when where which who whom whose why will with would you your".split()
-)
 
 
 class Answerability(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -56,7 +50,7 @@ def judged(question: str, envelopes: Sequence[Any], *, searched: bool = True) ->
         return Answerability(level="skipped", confidence=0.0, reason="the question needs no search")
     if not envelopes:
         return Answerability(level="none", confidence=0.0, reason="no document was found")
-    words = _content_words(question.casefold())
+    words = _content_words(drop_exclusions(question).casefold())
     if not words:
         return Answerability(
             level="weak", confidence=0.0, reason="the question has no content words to look for"
@@ -95,13 +89,13 @@ def _reached(words: int, most: float, half: float) -> float:
 
 
 def _content_words(question: str) -> set[str]:
-    words = {*_WORD.findall(question)} - _STOP
+    words = {*_WORD.findall(question)} - STOP_WORDS
     if question.isascii():
         return words
-    for word in [word for word in words if not word.isascii() and re.search(_UNSPACED, word)]:
+    for word in [word for word in words if not word.isascii() and re.search(_RUN, word)]:
         words.remove(word)
-        words.update(part for part in re.sub(_UNSPACED, " ", word).split() if part not in _STOP)
-        for run in re.findall(_UNSPACED, word):
+        words.update(part for part in re.sub(_RUN, " ", word).split() if part not in STOP_WORDS)
+        for run in re.findall(_RUN, word):
             words.update([run[at : at + 2] for at in range(max(1, len(run) - 1))])
     return words
 
@@ -110,7 +104,7 @@ def _holds(text: str, word: str) -> bool:
     """Whether `text` holds `word` as a word of its own, in the singular or with a common ending; of a pair of
     signs, anywhere.
     """
-    if not word.isascii() and re.match(_UNSPACED, word):
+    if not word.isascii() and re.match(_RUN, word):
         return word in text
     stem = word[:-1] if len(word) > 3 and word.endswith("s") else word
     at = text.find(stem)

@@ -51,7 +51,7 @@ async def calibrate(
         return "", {}
     deadline = deadline or Deadline()
     names = list(dict.fromkeys(ranked.source for ranked in candidates.lists if ranked.hits))
-    words = query_syntax.words_of({ranked.query: None for ranked in candidates.lists})
+    words = query_syntax.scored_words({ranked.query: None for ranked in candidates.lists})
     statistics = await engine.statistics.statistics(names, words, scope, deadline)
     calibration = Calibration(
         candidates, rag, engine.sources, statistics, profiles=engine.profiles, vectors=vectors
@@ -188,7 +188,7 @@ class Calibration:
         """
         queries_of_words = {ranked.query: None for ranked, _ in self.lists if not self._uses_vectors(ranked)}
         terms = {
-            query: [t for t in query_syntax.parse(query).terms if not t.endswith(query_syntax.FURTHEST)]
+            query: [t for t in query_syntax.query_terms(query).terms if not t.endswith(query_syntax.FURTHEST)]
             for query in queries_of_words
         }
         positions = {

@@ -44,6 +44,7 @@ from contextrouter.pipeline.deadline import Deadline
 from contextrouter.pipeline.engine import Engine
 from contextrouter.pipeline.slots import Overloaded
 from contextrouter.runtime.masking import mask
+from contextrouter.text.query_syntax import loosen
 
 MARGIN = 0.05
 """Share of the time left that a source is told not to use, at most 50 ms, so that it can hand over what it
@@ -77,9 +78,10 @@ async def fan_out(
 class _Outcome:
     """How one call ended: its report, and its ranked list or its facts."""
 
-    __slots__ = ("items", "ranked", "report")
+    __slots__ = ("items", "note", "ranked", "report")
 
     def __init__(self) -> None:
+        self.note = ""
         self.report: SourceReport | None = None
         self.ranked: RankedList | None = None
         self.items: list[Any] = []
@@ -239,7 +241,7 @@ class _FanOut:
             if leg in _STRUCTURED:
                 answer = await self._structured(source, self._query(call, None))
             else:
-                answer = await source.search(self._query(call, await self._vector(call)))
+                answer = await self._search(call, outcome, source)
         admission = Admission(call.query, engine.source_keys.get(call.source))
         if leg in _STRUCTURED:
             items = admission.facts(answer)
@@ -249,6 +251,16 @@ class _FanOut:
             self._report(call, outcome, "ok", started, count=len(items))
         else:
             self._keep_hits(call, outcome, answer, admission, started)
+
+    async def _search(self, call: Call, outcome: _Outcome, source: Source) -> Sequence[Hit]:
+        """Return the hits for a query. Where no document has its phrases, ask for their words."""
+        query = self._query(call, await self._vector(call))
+        answer = await source.search(query)
+        if answer or not query.required:
+            return answer
+        phrases = " and ".join(" or ".join(f'"{text}"' for text in group) for group in query.required)
+        outcome.note = f"phrase {phrases} found nothing; its words were searched"
+        return await source.search(query.replace(text=loosen(query.text), required=()))
 
     async def _vector(self, call: Call) -> Vector | None:
         embedder = self._embedder_of(call)
@@ -305,7 +317,13 @@ class _FanOut:
         query = call.query
         elapsed = monotonic() - started
         outcome.report = SourceReport(
-            source=call.source, leg=query.leg, query=query.text, status=status, elapsed=elapsed, **values
+            source=call.source,
+            leg=query.leg,
+            query=query.text,
+            status=status,
+            elapsed=elapsed,
+            note=outcome.note,
+            **values,
         )
         self._publish(outcome.report)
 

@@ -21,6 +21,7 @@ from contextrouter.errors import RequestRefused
 from contextrouter.filters import wanted
 from contextrouter.model import Call, Document, Intent, Plan, Query, Request
 from contextrouter.settings import FactKeys, Rag, Route, Settings, SourceKeys
+from contextrouter.text.query_syntax import parse
 
 
 def make_plan(
@@ -29,8 +30,8 @@ def make_plan(
     """Return the calls to make for `intent`, and for every source or leg that is not asked, why.
 
     It walks `sources`; one without a table in `settings` has the default keys. Of a source only `legs`,
-    `default_queries` and its abilities are read. Raises RequestRefused when the request names a source or a
-    leg that does not exist.
+    `phrase_legs`, `default_queries` and its abilities are read. Raises RequestRefused when the request
+    names a source or a leg that does not exist.
     """
     _check_names(request, settings, sources)
     planner = _Planner(intent, request, settings)
@@ -51,7 +52,7 @@ class _Planner:
         self.filters = wanted(request)
         self.calls: list[Call] = []
         self.excluded: dict[str, str] = {}
-        self._queries: dict[tuple[str, str, int], Query] = {}
+        self._queries: dict[tuple[str, str, int, bool], Query] = {}
 
     def add_source(self, name: str, source: Source) -> None:
         """Add the calls to a provider or a connector, or say why there are none."""
@@ -66,9 +67,11 @@ class _Planner:
             if why := _leg_not_asked(leg, keys, self.request, self.rag, self.route):
                 self.excluded[f"{name}/{leg}"] = why
             else:
-                self._add(name, leg, self.intent.queries[:count], limit, keys)
+                binds = leg in source.phrase_legs
+                texts = self.intent.queries[:count]
+                self._add(name, leg, [self._query(text, leg, limit, phrases=binds) for text in texts], keys)
         if self.intent.facets and isinstance(source, SupportsFacets):
-            self._add(name, FACETS, [self.intent.question], limit, keys)
+            self._ask(name, FACETS, limit, keys)
 
     def add_facts(self, name: str, source: FactSource) -> None:
         """Add the calls to a fact source, or say why there are none."""
@@ -76,35 +79,48 @@ class _Planner:
         if why := self._why_excluded(name, "fact", keys):
             self.excluded[name] = why
             return
-        question, limit = [self.intent.question], keys.limit or self.rag.candidates
+        limit = keys.limit or self.rag.candidates
         if why := _facts_not_asked(self.request, self.rag, self.route):
             self.excluded[f"{name}/{FACTS}"] = why
         else:
-            self._add(name, FACTS, question, keys.limit or self.rag.max_graph_facts, keys)
+            self._ask(name, FACTS, keys.limit or self.rag.max_graph_facts, keys)
         if self.intent.lookup and isinstance(source, SupportsEntities):
-            self._add(name, ENTITIES, question, limit, keys)
+            self._ask(name, ENTITIES, limit, keys)
         if self.intent.facets and isinstance(source, SupportsFacets):
-            self._add(name, FACETS, question, limit, keys)
+            self._ask(name, FACETS, limit, keys)
 
     def _keys(self, kind: str, name: str, default: Any) -> Any:
         instance = self.settings.instances(kind).get(name)
         return default if instance is None else instance.keys
 
-    def _add(self, source: str, leg: str, texts: Sequence[str], limit: int, keys: FactKeys) -> None:
+    def _ask(self, source: str, leg: str, limit: int, keys: FactKeys) -> None:
+        """Add a call with the question alone."""
+        self._add(source, leg, [self._query(self.intent.question, leg, limit)], keys)
+
+    def _add(self, source: str, leg: str, queries: Sequence[Query], keys: FactKeys) -> None:
         weight = keys.weight if isinstance(keys, SourceKeys) and leg != FACETS else 1.0
-        for text in texts:
-            query = self._query(text, leg, limit)
+        queries = [query for query in queries if not parse(query.text).only_excludes]
+        if not queries:
+            self.excluded[f"{source}/{leg}"] = "the question only says what to leave out"
+        for query in queries:
             self.calls.append(Call(source=source, query=query, weight=weight, timeout=keys.timeout))
 
-    def _query(self, text: str, leg: str, limit: int) -> Query:
-        """Return the query; sources that are asked the same share one."""
-        query = self._queries.get((text, leg, limit))
+    def _query(self, text: str, leg: str, limit: int, *, phrases: bool = False) -> Query:
+        """Return the query; sources that are asked the same share one.
+
+        `phrases`: those of the text must occur. Every query inherits what the question excludes.
+        """
+        key = (text, leg, limit, phrases)
+        query = self._queries.get(key)
         if query is None:
-            intent = self.intent
-            query = self._queries[text, leg, limit] = Query(
+            intent, parsed = self.intent, parse(text)
+            excluded = dict.fromkeys((*parse(intent.question).excluded, *parsed.excluded))
+            query = self._queries[key] = Query(
                 text=text,
                 leg=leg,
                 limit=limit,
+                required=parsed.required if phrases else (),
+                excluded=tuple(excluded),
                 concepts=intent.concepts,
                 labels=intent.labels,
                 entities=intent.entities,

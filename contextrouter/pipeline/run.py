@@ -88,7 +88,8 @@ class Run:
         self.harvest = await fan_out(
             self.plan, self.engine, deadline, on_report=self.on_report, embed=self.embedding
         )
-        self.trace.add("fan_out", self.hits)
+        notes = [f"{r.source}/{r.leg}: {r.note}" for r in self.harvest.reports if r.note]
+        self.trace.add("fan_out", self.hits, note="; ".join(notes))
         _raise_if_all_failed(self.harvest)
         self.facts, beyond = distinct_facts(self.harvest.facts, self.rag.max_graph_facts)
         if beyond:

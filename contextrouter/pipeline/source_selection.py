@@ -30,7 +30,7 @@ async def select_sources(plan: Plan, engine: Engine, deadline: Deadline) -> Plan
     if len(names) < 2:
         return plan
     texts = dict.fromkeys(call.query.text for call in calls_for_hits)
-    words, scope = query_syntax.words_of(texts), calls_for_hits[0].query.scope
+    words, scope = query_syntax.scored_words(texts), calls_for_hits[0].query.scope
     statistics = await engine.statistics.statistics(names, words, scope, deadline)
     reasons = unpromising(statistics, engine.settings.selection, texts)
     excluded = dict(plan.excluded)
@@ -59,7 +59,9 @@ def unpromising(
         return {}
     # A character of a script without spaces also stands for terms that it begins, and those were not counted.
     certain = not any(
-        term.endswith(query_syntax.FURTHEST) for text in texts for term in query_syntax.parse(text).terms
+        term.endswith(query_syntax.FURTHEST)
+        for text in texts
+        for term in query_syntax.query_terms(text).terms
     )
     reasons: dict[str, str] = {}
     covered = 0.0

@@ -11,14 +11,15 @@ from contextrouter.filters import wanted
 from contextrouter.model import Envelope, Fact, Hit, Intent, Provenance, Query, Request
 from contextrouter.pipeline.admission import Admission, flaw_of
 from contextrouter.pipeline.engine import Engine
+from contextrouter.text.query_syntax import parse
 
 
 def stage_context(request: Request, intent: Intent, facts: Sequence[Fact], engine: Engine) -> StageContext:
     """Return the context of one request's stages.
 
     Its `seal` labels and checks a hit as if its source had returned it. It returns None for a document that
-    the scope, the kinds, the filters or the period exclude. It raises ContractError for a source that does
-    not exist, or a hit of other types.
+    the scope, the kinds, the filters, the period or the question exclude. It raises ContractError
+    for a source that does not exist, or a hit of other types.
     """
     sources = {name: source for name, source in engine.sources.items() if isinstance(source, Source)}
     query = Query(
@@ -28,6 +29,7 @@ def stage_context(request: Request, intent: Intent, facts: Sequence[Fact], engin
         labels=intent.labels,
         period=intent.period,
         filters=wanted(request),
+        excluded=parse(intent.question).excluded,
     )
 
     def seal(hit: Hit, *, source: str) -> Envelope | None:

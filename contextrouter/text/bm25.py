@@ -1,13 +1,24 @@
-"""BM25: the weight of a term, its saturation in a text, and which terms of a question are worth reading."""
+"""BM25 ranking: the weight of a term, its saturation in a text, and an index over passages in memory.
+
+Scores follow Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond" (2009): fields
+are weighted by counting a term in a field `weight` times (BM25F with one length for all fields).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from math import log
 from typing import Any, TypeVar
 
+from contextrouter.text.analysis import analyse, length
+from contextrouter.text.query_syntax import FURTHEST, MOST_EXPANDED, QueryTerms, obeys
+
 K1, B = 0.9, 0.4
-"""BM25's saturation and length normalisation, as in Anserini's defaults for passages."""
+"""BM25's saturation and length normalisation, as in Anserini's defaults for passages (Lin et al. 2016)."""
+MOST_TERMS = 256
+"""Terms of a question that are looked up in an index over passages; those beyond are left out."""
 
 Amount = TypeVar("Amount", bound=Any)
 """A number, or an array of them."""
@@ -37,3 +48,83 @@ def rarest(frequencies: Sequence[tuple[str, int]], budget: int) -> list[str]:
             break
         chosen.append(term)
     return chosen
+
+
+class PassageIndex:
+    """An index over a few thousand passages, each given as (text, weight) fields.
+
+    Built once, then only read: safe to share by threads.
+    """
+
+    def __init__(self, passages: Sequence[Sequence[tuple[str, float]]]) -> None:
+        self._passages = passages
+        self._postings: defaultdict[str, dict[int, float]] = defaultdict(dict)
+        self._lengths: list[int] = []
+        for number, fields in enumerate(passages):
+            analysed = [(analyse(text), weight) for text, weight in fields]
+            for terms, weight in analysed:
+                for term in terms:
+                    postings = self._postings[term]
+                    postings[number] = postings.get(number, 0.0) + weight
+            self._lengths.append(length(terms for terms, _ in analysed))
+
+    def __len__(self) -> int:
+        return len(self._passages)
+
+    def search(
+        self,
+        asked: QueryTerms,
+        limit: int,
+        admits: Callable[[int], bool] = lambda _: True,
+        among: Collection[int] | None = None,
+    ) -> list[tuple[int, float]]:
+        """Return at most `limit` (passage number, score > 0), best first; equal scores in the passages'
+        order.
+
+        Phrases and exclusions of the question, and `admits`, are checked before the limit. `among` are the
+        numbers of passages that exist for the caller (None: all): the others are neither found nor counted,
+        so that they move no score.
+        """
+        if limit <= 0:
+            return []
+        scores = self._scores(asked, among)
+        results: list[tuple[int, float]] = []
+        for number, score in sorted(scores.items(), key=lambda pair: (-pair[1], pair[0])):
+            if admits(number) and self._obeys(number, asked):
+                results.append((number, score))
+                if len(results) == limit:
+                    break
+        return results
+
+    def _scores(self, asked: QueryTerms, among: Collection[int] | None) -> dict[int, float]:
+        shown = range(len(self)) if among is None else among
+        average = sum([self._lengths[number] for number in shown]) / len(shown) if shown else 0.0
+        scores: dict[int, float] = {}
+        for term in asked.terms[:MOST_TERMS]:
+            for postings in self._matching_postings(term, among):
+                idf = weight(len(shown), len(postings))
+                for number, frequency in postings.items():
+                    relative = self._lengths[number] / (average or 1.0)
+                    scores[number] = scores.get(number, 0.0) + idf * saturation(frequency, relative)
+        return scores
+
+    def _matching_postings(self, term: str, among: Collection[int] | None) -> Iterator[Mapping[int, float]]:
+        """Yield the postings of a term, or of those that begin with it, without those that are empty."""
+
+        def visible(name: str) -> Mapping[int, float]:
+            postings = self._postings.get(name, {})
+            if among is None:
+                return postings
+            return {number: frequency for number, frequency in postings.items() if number in among}
+
+        names = [term]
+        if term.endswith(FURTHEST):
+            names = sorted(name for name in self._postings if name.startswith(term[:-1]))
+        return islice(filter(None, map(visible, names)), MOST_EXPANDED)
+
+    def _obeys(self, number: int, asked: QueryTerms) -> bool:
+        """Whether a passage has a phrase of each required group, and no excluded one."""
+        if not (asked.required or asked.excluded):
+            return True
+        fields = [analyse(text) for text, _ in self._passages[number]]
+        return obeys(asked, fields)

@@ -1,28 +1,60 @@
-"""Query syntax: words, "phrases", OR and -exclusions, as web searches have them. It never raises.
+"""Query syntax: a question's words, "phrases", OR and -exclusions, as web searches have them.
 
-The text of a user is data: nothing in it is ever read as the query language of a database.
+Nothing a user writes raises, and nothing of it is ever read as the query language of a database. `parse`
+reads the text; `query_terms` turns what it read into the terms of an index.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
-from contextrouter.text.analysis import _HAS_UNSPACED, _STOPPED, LONGEST, Phrase, Stemmed, analyse, words
+from contextrouter.text.analysis import LONGEST, Phrase, Stemmed, analyse, has_unspaced, stop_terms, words
+from contextrouter.text.stemming import stemmer
 
-MOST_BEGUN = 50  # terms that one beginning stands for
+MOST_EXPANDED = 50  # terms that one beginning stands for
 FURTHEST = "\U0010ffff"
 _QUOTES = str.maketrans(
     dict.fromkeys("\u201c\u201d\u201e\u201f\u00ab\u00bb\uff02\u300c\u300d\u300e\u300f", '"')
 )
 # An opening quotation mark does not follow a letter or digit (5" is a length), "-" negates only at the start
-# of a word.
-_SYNTAX = re.compile(r'(?P<no>(?<!\S)-(?=["\w]))?(?:(?<![0-9A-Za-z])"(?P<phrase>[^"]*)"|(?P<word>[^\s"]+))')
+# of a word. `re` compiles the pattern when it is first used.
+_SYNTAX = r'(?P<no>(?<!\S)-(?=["\w]))?(?:(?<![0-9A-Za-z])"(?P<phrase>[^"]*)"|(?P<word>[^\s"]+))'
 
 
-class WebQuery(NamedTuple):
-    """A question, parsed.
+class Part(NamedTuple):
+    """A word or a phrase of a question; its alternatives where OR stands between several."""
+
+    alternatives: tuple[str, ...]
+    required: bool  # one of them is a phrase in quotation marks
+
+
+class Question(NamedTuple):
+    """A question, parsed. All of it is text as the user wrote it."""
+
+    parts: tuple[Part, ...] = ()
+    excluded: tuple[str, ...] = ()  # words and phrases after "-"
+
+    @property
+    def required(self) -> tuple[tuple[str, ...], ...]:
+        """The phrases: of each group, one must occur."""
+        return tuple(dict.fromkeys(part.alternatives for part in self.parts if part.required))
+
+    @property
+    def only_excludes(self) -> bool:
+        """Whether there is nothing to look for, only what must not occur."""
+        return bool(self.excluded) and not self.parts
+
+    @property
+    def text(self) -> str:
+        """What is looked for, as plain text: no quotation marks, no exclusions."""
+        return " ".join(text for part in self.parts for text in part.alternatives)
+
+
+class QueryTerms(NamedTuple):
+    """A question in the terms of an index.
 
     `terms` are scored, any of them suffices; of each group in `required` one phrase must occur; of `excluded`
     none may. A term that ends in `FURTHEST` is the beginning of a term: one character of a script without
@@ -34,67 +66,174 @@ class WebQuery(NamedTuple):
     excluded: tuple[Phrase, ...] = ()
 
 
-def parse(text: str, ways: Sequence[Stemmed | None] = (None,)) -> WebQuery:
-    """Read a question as web searches are: `"a phrase"`, `one OR other`, `-without`, and plain words.
+class _Token(NamedTuple):
+    text: str
+    start: int
+    end: int
+    excluded: bool
+    quoted: bool
 
-    Words are alternatives, the rarer the weightier; a phrase is required; OR between phrases asks for one of
-    them. Stop words are scored only when nothing else is left. Whatever has no meaning is ignored; nothing
-    raises. `ways` are the stemmers of `analyse` that a text may have been indexed with: any of them may find
-    it.
+    @property
+    def is_or(self) -> bool:
+        return self.text == "OR" and not (self.excluded or self.quoted)
+
+
+@lru_cache(maxsize=1_000)
+def parse(text: str) -> Question:
+    """Read a question: `"a phrase"`, `one OR other`, `-without`, and plain words. Whatever has no meaning is
+    ignored.
     """
-    text = text[:LONGEST].translate(_QUOTES)
-    groups: list[list[tuple[Phrase, bool]]] = []
-    excluded: dict[Phrase, None] = {}
-    alternative = False
-    for token in _SYNTAX.finditer(text):
-        if token["word"] == "OR" and not token["no"]:
-            alternative = bool(groups)
+    parts: list[Part] = []
+    excluded: dict[str, None] = {}
+    joins = False  # OR stands before this word
+    for token in _tokens(text):
+        if token.is_or:
+            joins = bool(parts)
             continue
-        quoted = token["phrase"] is not None
-        spoken = token["phrase"] if quoted else token["word"]
-        phrases = [phrase for stemmed in ways if (phrase := _phrase(spoken, stemmed))]
-        if not phrases:
+        if not words(token.text):
             continue
-        if token["no"]:
-            excluded.update(dict.fromkeys(phrases))
-        elif alternative:
-            groups[-1].extend((phrase, quoted) for phrase in phrases)
+        if token.excluded:
+            excluded[token.text] = None
+        elif joins:
+            before = parts.pop()
+            alternatives = (*before.alternatives, token.text)
+            parts.append(Part(alternatives, before.required or token.quoted))
         else:
-            groups.append([(phrase, quoted) for phrase in phrases])
-        alternative = False
-    required = [
-        tuple(phrase for phrase, _ in group) for group in groups if any(quoted for _, quoted in group)
-    ]
-    return WebQuery(_scored(groups), tuple(dict.fromkeys(required)), tuple(excluded))
+            parts.append(Part((token.text,), token.quoted))
+        joins = False
+    return Question(tuple(parts), tuple(excluded))
 
 
-def words_of(texts: Iterable[str]) -> list[str]:
-    """The words of queries that are scored, folded: what sources are asked statistics of."""
+def query_terms(
+    text: str,
+    *,
+    required: Iterable[Sequence[str]] = (),
+    excluded: Iterable[str] = (),
+    stemmers: Sequence[Stemmed | None] = (None,),
+) -> QueryTerms:
+    """Return the index terms of a question. Words are alternatives, the rarer the weightier.
+
+    `required` and `excluded` come on top of those in the text. Stop words are scored only where OR stands
+    beside them, or when nothing else is left. `stemmers` are those of `analyse` that a text may have been
+    indexed with: any of them may find it. A stemmer of its own has stop words of its own.
+    """
+    question = parse(text)
+    terms = dict.fromkeys(term for stemmed in stemmers for term in _scored(question.parts, stemmed))
+    groups = dict.fromkeys((*question.required, *map(tuple, required)))
+    return QueryTerms(
+        tuple(terms),
+        tuple(dict.fromkeys(phrases for group in groups if (phrases := _phrases(group, stemmers)))),
+        _phrases((*question.excluded, *excluded), stemmers),
+    )
+
+
+def scored_words(texts: Iterable[str]) -> list[str]:
+    """Return the words of queries that are scored, folded: what sources are asked statistics of."""
     asked: dict[str, None] = {}
     for text in texts:
-        scored = {*parse(text).terms}
+        scored = {*query_terms(text).terms}
         for word in words(text[:LONGEST]):
             if scored.intersection(analyse(word)):
                 asked[word] = None
     return list(asked)
 
 
+def loosen(text: str) -> str:
+    """Return the words of a question without its phrases: plain words, and its exclusions."""
+    question = parse(text)
+    return " ".join(filter(None, (*words(question.text), write_exclusions(question.excluded))))
+
+
+def drop_exclusions(text: str) -> str:
+    """Return a question without the words and phrases that it excludes."""
+    end, parts = 0, []
+    for token in _tokens(text):
+        if token.excluded:
+            parts.append(text[end : token.start])
+            end = token.end
+    return "".join((*parts, text[end:]))
+
+
+def write_exclusions(excluded: Iterable[str]) -> str:
+    """Return exclusions as a question has them: `-word -"a phrase"`."""
+    return " ".join(f"-{text}" if re.fullmatch(r"\w\S*", text) else f'-"{text}"' for text in excluded)
+
+
+def occurs(phrase: Phrase, fields: Iterable[Sequence[str]]) -> bool:
+    """Whether the terms of a phrase stand side by side in one of the fields, each given as its terms."""
+    *head, tail = phrase
+    beginning = tail.removesuffix(FURTHEST)
+    size = len(head)
+    for terms in fields:
+        for end in range(size, len(terms)):
+            term = terms[end]
+            matches = term == tail or (beginning != tail and term.startswith(beginning))
+            if matches and list(terms[end - size : end]) == head:
+                return True
+    return False
+
+
+def obeys(asked: QueryTerms, fields: Sequence[Sequence[str]]) -> bool:
+    """Whether a text, given as the terms of its fields, has a phrase of each required group, and no excluded
+    one.
+    """
+    if any(occurs(phrase, fields) for phrase in asked.excluded):
+        return False
+    return all(any(occurs(phrase, fields) for phrase in group) for group in asked.required)
+
+
+def holds_any(texts: Sequence[str], fields: Sequence[str], language: str | None = None) -> bool:
+    """Whether a word or phrase of `texts` occurs in a field, in any inflection.
+
+    Inflections are those of English, and of `language` where it has stems.
+    """
+    for stemmed in (None, *([own] if (own := stemmer(language)) else [])):
+        phrases = _phrases(texts, (stemmed,))
+        analysed = [analyse(field, stemmed) for field in fields if field]
+        if any(occurs(phrase, analysed) for phrase in phrases):
+            return True
+    return False
+
+
+def _tokens(text: str) -> Iterator[_Token]:
+    text = text[:LONGEST].translate(_QUOTES)
+    for match in re.finditer(_SYNTAX, text):
+        quoted = match["phrase"] is not None
+        spelled = match["phrase"] if quoted else match["word"]
+        yield _Token(spelled, *match.span(), match["no"] is not None, quoted)
+
+
+def _scored(parts: Sequence[Part], stemmed: Stemmed | None) -> list[str]:
+    """Return the terms that one stemmer makes of a question, without stop words that tell nothing."""
+    stops = stop_terms() if stemmed is None else frozenset()
+    tells: dict[str, bool] = {}
+    for part in parts:
+        chosen = len(part.alternatives) > 1
+        for alternative in part.alternatives:
+            for term in filter(None, _phrase(alternative, stemmed)):
+                tells[term] = tells.get(term, False) or chosen or term not in stops
+    return [term for term, tell in tells.items() if tell] or list(tells)
+
+
+def _phrases(texts: Iterable[str], stemmers: Iterable[Stemmed | None]) -> tuple[Phrase, ...]:
+    """Return the phrases that each text stands for, one for each stemmer."""
+    stemmers = tuple(stemmers)
+    phrases = (_phrase(text, stemmed) for text in texts for stemmed in stemmers)
+    return tuple(dict.fromkeys(phrase for phrase in phrases if phrase))
+
+
 def _phrase(text: str, stemmed: Stemmed | None) -> Phrase:
-    """The terms of a phrase; a single character of a script without spaces stands for all terms it begins."""
+    """Return the terms of a phrase; a single character of a script without spaces stands for all terms that
+    it begins.
+    """
     terms = analyse(text, stemmed)
     while terms and not terms[-1]:
         terms.pop()
     while terms and not terms[0]:
         terms.pop(0)
-    if terms and len(terms[-1]) == 1 and _HAS_UNSPACED.match(terms[-1]):
+    if terms and len(terms[-1]) == 1 and has_unspaced(terms[-1]):
         if len(terms) > 1 and len(terms[-2]) == 2 and terms[-2][1] == terms[-1]:
             terms.pop()  # the run may go on in the document
         else:
             terms[-1] += FURTHEST
     return tuple(terms)
-
-
-def _scored(groups: Sequence[Sequence[tuple[Phrase, bool]]]) -> tuple[str, ...]:
-    every = dict.fromkeys(term for group in groups for phrase, _ in group for term in phrase if term)
-    telling = tuple(term for term in every if term not in _STOPPED)
-    return telling or tuple(every)

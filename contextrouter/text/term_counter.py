@@ -14,15 +14,15 @@ TITLE, PATH = 3, 2
 """How often a term counts in the title and in the heading path, as the stores count it."""
 
 
-def _folded(text: str) -> str:
+def _fold(text: str) -> str:
     """The words of a text in any order, parted by spaces; to fold what is not ASCII costs ten times as much,
     so only that is.
     """
     if text.isascii():
-        return analysis.folded(text)
+        return analysis.fold(text)
     parts = text.split()
     odd = [part for part in parts if not part.isascii()]
-    return f"{analysis.folded(' '.join(filter(str.isascii, parts)))} {analysis.folded(' '.join(odd))}"
+    return f"{analysis.fold(' '.join(filter(str.isascii, parts)))} {analysis.fold(' '.join(odd))}"
 
 
 class TermCounter:
@@ -44,7 +44,7 @@ class TermCounter:
             (document.content[:READ], 1),
         ):
             if text:
-                folded = f" {_folded(text)} "
+                folded = f" {_fold(text)} "
                 length += len(folded) - folded.count(" ")
                 self._count(folded, weight, counts)
         return counts, length

@@ -19,18 +19,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from contextrouter.text.scripts import WITHOUT_SPACES
+
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
 
 _FILE = Path(__file__).parents[1] / "data" / "static" / "tokenizer.json"
 _UNKNOWN = "[UNK]"
-_UNSPACED = (
-    "\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff\u1950-\u19df\u1a20-\u1aaf\u2e80-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
-    "\ua9e0-\ua9ff\uaa60-\uaa7f\uf900-\ufaff\uff66-\uff9f\U0001b000-\U0001b16f\U00020000-\U0003ffff"
-)
 # Patterns are texts, which `re` compiles when they are first used and keeps: to compile them takes longer
 # than all imports here.
-_ESTIMATED = rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]{{1,4}}|[^\w\s]|_"
+_ESTIMATED = rf"[{WITHOUT_SPACES}]|[^\W_{WITHOUT_SPACES}]{{1,4}}|[^\w\s]|_"
 
 # The tokenizer never joins what these separate, so that each distinct word of a text needs to be tokenized
 # but once.

@@ -124,7 +124,7 @@ async def test_it_is_used_only_where_nothing_is_hidden_and_the_limit_is_filled(s
     hidden = [(h.document.id, h.score) for h in await store.search(scoped)]
     assert [id for id, _ in hidden] == [id for id, _ in alone]
     async with store.pool.transaction() as connection:
-        asked = await store._words.parsed(connection, "sun")
+        asked = await store._words.query_terms(connection, scoped)
         one_by_one = await text_leg.search(
             connection, scoped, asked, store._words, store._weights, store._factor
         )
@@ -151,7 +151,7 @@ async def test_a_role_held_by_row_level_security_is_scored_one_by_one(store: Pos
     await reader.open()
     asked = Query(text="sun", leg="text", limit=1, scope=Scope(tenant="a"))
     async with reader.pool.transaction(asked.scope) as reading:
-        parsed = await reader._words.parsed(reading, asked.text)
+        parsed = await reader._words.query_terms(reading, asked)
         assert await text_leg.ranked(reading, asked, parsed, reader._words, place) == []
     assert await ids(reader, "sun", limit=1, scope=Scope(tenant="a")) == ["a"]
     await reader.aclose()

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from contextrouter.builtin.providers.filtering import microseconds
 from contextrouter.builtin.providers.sqlite.write import name_key
 from contextrouter.model import Entity, Fact, Query
-from contextrouter.text.analysis import LONGEST, STOP_WORDS, atoms
+from contextrouter.text.analysis import LONGEST, atoms
+from contextrouter.text.stop_words import STOP_WORDS
 
 WIDEST = 1_000
 """Names followed from one hop to the next."""

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 from contextrouter.contracts import Completion, Generator
 from contextrouter.errors import PluginError
+from contextrouter.text.analysis import analyse, has_unspaced
+from contextrouter.text.query_syntax import query_terms
 
 _BLOCK = re.compile(r"^### \[(\d+)\] (.*)\n((?:(?!^### ).*\n?)*)", re.M)
 _FENCE = re.compile(r"^ {0,3}(```|~~~).*?^ {0,3}\1", re.M | re.S)
@@ -21,15 +23,6 @@ _MARKUP = re.compile(r"^[\s>#*+-]+")
 _APART = re.compile(r"\n\s*\n|\n(?=\s*(?:[#>*+-]|\d+[.)]\s))")
 _ENDED = tuple(".!?。！？:;")
 _MARKER = re.compile(r"\[(?=[\d\s,;–-]+\])")
-_WORD = re.compile(r"\w+")
-_UNSPACED = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]{2,}"
-)
-_STOP = frozenset(
-    "a about an and any are as at be been but by can could did do does for from had has have how i if in into"
-    " is it its me my of on or our should so some tell than that the their them there these they this to was"
-    " we were what when where which who whom why will with would you your".split()
-)
 _LONGEST = 400
 NOTHING = "No passage of the context answers this."
 
@@ -88,7 +81,7 @@ def sentences_of(context: str) -> list[Sentence]:
     """The sentences of every block under `### [n] title`; what is code is left out."""
     found = []
     for block in _BLOCK.finditer(_FENCED.sub("", _FENCE.sub("", context))):
-        number, title = int(block[1]), frozenset(_words(block[2]))
+        number, title = int(block[1]), frozenset(analyse(block[2]))
         first, _, rest = block[3].partition("\n")  # the heading path, or where the text begins
         parts = (
             [first, *_APART.split(rest)] if not first.rstrip().endswith(_ENDED) else _APART.split(block[3])
@@ -96,8 +89,8 @@ def sentences_of(context: str) -> list[Sentence]:
         texts = [text for part in parts for text in _SENTENCE.findall(" ".join(part.split()))]
         for text in texts:
             bare = _MARKUP.sub("", text).strip()
-            words = frozenset(_words(bare))
-            if len(words) > 1 or _UNSPACED.search(bare):
+            words = frozenset(analyse(bare))
+            if len(words) > 1 or has_unspaced(bare):
                 found.append(Sentence(number, bare, words, title))
     return found
 
@@ -106,7 +99,7 @@ def chosen(question: str, sentences: Sequence[Sentence], limit: int) -> list[Sen
     """The sentences that hold most of the question's words, weighed by their rarity, in the order of the
     context.
     """
-    asked = {word for word in _words(question) if word not in _STOP}
+    asked = {*query_terms(question).terms}
     spread = Counter(word for sentence in sentences for word in sentence.words)
     weight = {word: math.log(1 + len(sentences) / spread[word]) for word in asked if spread[word]}
     scored, seen = [], set()
@@ -120,15 +113,6 @@ def chosen(question: str, sentences: Sequence[Sentence], limit: int) -> list[Sen
             scored.append(((score + about) * whole / length, -place, place))
     best = sorted(scored, reverse=True)[:limit]
     return [sentences[place] for _, _, place in sorted(best, key=lambda each: each[2])]
-
-
-def _words(text: str) -> set[str]:
-    words = {
-        word[:-1] if len(word) > 3 and word.endswith("s") else word for word in _WORD.findall(text.casefold())
-    }
-    for run in _UNSPACED.findall(text):  # scripts without spaces: pairs of signs
-        words.update(run[at : at + 2] for at in range(len(run) - 1))
-    return words
 
 
 def _quoted(text: str) -> str:

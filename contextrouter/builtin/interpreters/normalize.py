@@ -12,6 +12,8 @@ from zoneinfo import ZoneInfo
 
 from contextrouter.contracts import Interpreter
 from contextrouter.model import Intent, Period
+from contextrouter.text.query_syntax import Question, drop_exclusions, parse, write_exclusions
+from contextrouter.text.stop_words import REQUEST_WORDS
 
 _WORD = re.compile(r"\w+(?:[-'’.&+#]\w+)*[+#]*")
 _QUOTED = re.compile(r"\"([^\"]{2,80})\"|“([^”]{2,80})”|«([^»]{2,80})»|„([^“”]{2,80})[“”]")
@@ -21,13 +23,6 @@ _BETWEEN = re.compile(
     re.I,
 )
 _VERSUS = re.compile(r"^(.*?\w)\s+(?:vs\.?|versus|compared\s+(?:to|with)|as\s+opposed\s+to)\s+(.+)$", re.I)
-_STOP = frozenset(
-    "a about all also am an and any are as at be because been but by can could did do does done explain find"
-    " for from get give had has have how i if in into is it its list many may me might most much my of on or"
-    " our out please same say says shall should show so some such talk talks tell than that the their them"
-    " then there these they this those to us use used using versus vs was we were what when where which while"
-    " who whom whose why will with would you your".split()
-)
 _ISO = r"(\d{4}-\d{2}-\d{2})"
 _READ = 2_000  # characters of a question in which aspects are looked for; the question itself is asked whole
 _UNITS = {"day": 1, "week": 7, "month": 30, "year": 365}
@@ -62,7 +57,7 @@ class Normalize(Interpreter):
         """Return the intent with queries, entities and, where asked for, a period added to those it has."""
         question = intent.question
         queries = _distinct([*(intent.queries or (question,)), *aspects(question)])[: self._max_queries]
-        entities = _distinct([*intent.entities, *names(question)])
+        entities = _distinct([*intent.entities, *names(drop_exclusions(question))])
         period = intent.period
         if self._extract_period and period is None:
             period = period_of(question, datetime.now(self._zone).date(), self._timezone)
@@ -76,8 +71,27 @@ def _distinct(texts: Iterable[str]) -> list[str]:
 def aspects(question: str) -> list[str]:
     """Queries beside the question itself: its parts where it has several; else its content words, then its
     longest phrase.
+
+    Each has the question's exclusions and phrases. A question with phrases is not taken apart.
     """
     question = question[:_READ]
+    parsed = parse(question)
+    queries = _keep_phrases(parsed) if parsed.required else _plain_aspects(drop_exclusions(question))
+    return [" ".join(filter(None, (query, write_exclusions(parsed.excluded)))) for query in queries]
+
+
+def _keep_phrases(parsed: Question) -> list[str]:
+    """Return the content words of a question with its phrases; nothing where OR offers a choice."""
+    if any(len(part.alternatives) > 1 for part in parsed.parts):
+        return []
+    texts = []
+    for part in parsed.parts:
+        (text,) = part.alternatives
+        texts.append(f'"{text}"' if part.required else " ".join(_content(text)))
+    return [" ".join(filter(None, texts))]
+
+
+def _plain_aspects(question: str) -> list[str]:
     parts = _parts(question)
     if len(parts) > 1:
         found = [" ".join(_content(part)) for part in parts]
@@ -98,7 +112,7 @@ def _parts(question: str) -> list[str]:
 
 
 def _content(text: str) -> list[str]:
-    return [word for word in _WORD.findall(text) if word.casefold() not in _STOP]
+    return [word for word in _WORD.findall(text) if word.casefold() not in REQUEST_WORDS]
 
 
 def _phrases(text: str) -> list[str]:
@@ -109,7 +123,7 @@ def _phrases(text: str) -> list[str]:
         if text[end : match.start()].strip():
             runs.append([])
         end = match.end()
-        if match.group().casefold() in _STOP:
+        if match.group().casefold() in REQUEST_WORDS:
             runs.append([])
         else:
             runs[-1].append(match.group())
@@ -130,7 +144,7 @@ def names(text: str) -> list[str]:
             if run and gap.strip():
                 found.append(" ".join(run))
                 run = []
-            if word[0].isupper() and not (word.casefold() in _STOP and (index == 0 or word == "I")):
+            if word[0].isupper() and not (word.casefold() in REQUEST_WORDS and (index == 0 or word == "I")):
                 run.append(word)
             elif run:
                 found.extend(_named(run, words, index))

@@ -5,7 +5,7 @@ measured against.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from itertools import islice
 from typing import Any, NamedTuple, Self
@@ -20,8 +20,9 @@ from contextrouter.errors import IngestError, SourceError
 from contextrouter.model import Document, Hit, Query
 from contextrouter.scope import Scope
 from contextrouter.text import analysis, bm25, query_syntax
-from contextrouter.text.analysis import Phrase, analyse
-from contextrouter.text.query_syntax import WebQuery
+from contextrouter.text.analysis import analyse
+from contextrouter.text.fields import fields
+from contextrouter.text.query_syntax import QueryTerms
 from contextrouter.vectors import cosine, unit
 
 _Key = tuple[str, str, str]
@@ -81,12 +82,16 @@ class Memory(Provider):
         """
         if query.leg not in self.legs:
             raise SourceError(f"Leg {query.leg!r} is not one of this store's legs: {', '.join(self.legs)}.")
-        asked = query_syntax.parse(query.text)
-        scores = self._bm25(asked, query.scope) if query.leg == "text" else self._cosines(query)
+        web_query = query_syntax.query_terms(query.text, required=query.required, excluded=query.excluded)
+        if query.leg == "text":
+            scores = self._bm25(web_query, query.scope)
+        else:
+            web_query, scores = web_query._replace(required=()), self._cosines(query)
         found = [
             (score, key)
             for key, score in scores.items()
-            if matches(self._chunks[key].document, query) and _admits(self._chunks[key], asked)
+            if matches(self._chunks[key].document, query)
+            and query_syntax.obeys(web_query, self._chunks[key].fields)
         ]
         found.sort(key=lambda pair: (-pair[0], pair[1][2], pair[1]))
         best = [(score, self._chunks[key]) for score, key in found[: max(query.limit, 0)]]
@@ -150,11 +155,11 @@ class Memory(Provider):
         found = self._postings.get(word, {})
         return found if shown is self._chunks else {key: found[key] for key in found if key in shown}
 
-    def _bm25(self, asked: WebQuery, scope: Scope | None) -> dict[_Key, float]:
+    def _bm25(self, web_query: QueryTerms, scope: Scope | None) -> dict[_Key, float]:
         scores: defaultdict[_Key, float] = defaultdict(float)
         shown = self._shown(scope)
         average = _average(shown) or 1.0
-        for term in asked.terms:
+        for term in web_query.terms:
             for found in self._begun(term, shown):
                 idf = bm25.weight(len(shown), len(found))
                 for key, frequency in found.items():
@@ -165,7 +170,7 @@ class Memory(Provider):
         if not term.endswith(query_syntax.FURTHEST):
             return [found] if (found := self._found(term, shown)) else []
         begun = (self._found(word, shown) for word in sorted(self._postings) if word.startswith(term[:-1]))
-        return list(islice(filter(None, begun), query_syntax.MOST_BEGUN))
+        return list(islice(filter(None, begun), query_syntax.MOST_EXPANDED))
 
     def _cosines(self, query: Query) -> dict[_Key, float]:
         if query.vector is None:
@@ -272,32 +277,13 @@ def _document(number: int, table: Any) -> Document:
 
 
 def _chunk(document: Document, vectors: Mapping[str, tuple[float, ...]]) -> _Chunk:
-    fields = tuple(tuple(analyse(text)) for text in analysis.fields(document))
+    analysed = tuple(tuple(analyse(text)) for text in fields(document))
     frequencies: defaultdict[str, float] = defaultdict(float)
-    for weight, terms in zip(USUAL, fields, strict=True):
+    for weight, terms in zip(USUAL, analysed, strict=True):
         for term in terms:
             frequencies[term] += weight
-    return _Chunk(document, frequencies, fields, analysis.length(fields), vectors)
+    return _Chunk(document, frequencies, analysed, analysis.length(analysed), vectors)
 
 
 def _average(chunks: Mapping[_Key, _Chunk]) -> float:
     return sum([chunk.length for chunk in chunks.values()]) / len(chunks) if chunks else 0.0
-
-
-def _admits(chunk: _Chunk, asked: WebQuery) -> bool:
-    """Whether every required group has a phrase here, and no excluded phrase occurs."""
-    if any(_occurs(phrase, chunk.fields) for phrase in asked.excluded):
-        return False
-    return all(any(_occurs(phrase, chunk.fields) for phrase in group) for group in asked.required)
-
-
-def _occurs(phrase: Phrase, fields: Iterable[Sequence[str]]) -> bool:
-    *first, last = phrase
-    begun = last.removesuffix(query_syntax.FURTHEST)
-    for terms in fields:
-        for start in range(len(terms) - len(first)):
-            word = terms[start + len(first)]
-            ends = word == last or (begun != last and word.startswith(begun))
-            if ends and list(terms[start : start + len(first)]) == first:
-                return True
-    return False

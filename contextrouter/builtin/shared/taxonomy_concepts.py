@@ -12,12 +12,10 @@ from typing import Any
 
 from contextrouter.builtin.shared.text_segments import segments
 from contextrouter.errors import SettingsError
+from contextrouter.text.scripts import UNSPACED
 
-# Scripts written without spaces: between their characters there is always a boundary.
-_UNSPACED = (
-    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
-)
-_INSIDE = rf"[^\W{_UNSPACED}]"
+# Between characters of a script without spaces there is always a boundary.
+_INSIDE = rf"[^\W{UNSPACED}]"
 
 
 class Concepts:

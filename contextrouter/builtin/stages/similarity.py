@@ -65,7 +65,9 @@ def shares(query: str, texts: Sequence[str]) -> list[float]:
     """
     counted = [Counter(analysis.analyse(text[:_READ])) for text in texts]
     average = sum([counts.total() for counts in counted]) / len(counted) if counted else 0.0
-    terms = [term for term in query_syntax.parse(query).terms if not term.endswith(query_syntax.FURTHEST)]
+    terms = [
+        term for term in query_syntax.query_terms(query).terms if not term.endswith(query_syntax.FURTHEST)
+    ]
     rarity = {term: bm25.weight(len(texts), sum([term in counts for counts in counted])) for term in terms}
     most = sum(rarity.values()) * (bm25.K1 + 1.0)
     if not most:

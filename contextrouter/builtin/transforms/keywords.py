@@ -18,25 +18,12 @@ from typing import TYPE_CHECKING
 from contextrouter.builtin.transforms.spacy_model import ReadsWithSpacy
 from contextrouter.contracts import Transform
 from contextrouter.model import Document
+from contextrouter.text.scripts import IDEOGRAPHS, KANA
+from contextrouter.text.stop_words import WEAK_WORDS
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc
 
-# Function words of English, and what else is frequent and says nothing.
-_STOP = frozenset(
-    """a about above after again against all also although always am among an and another any are around
-    as at away back be because been before being below between both but by came can cannot come could did
-    do does doing done down during each either else enough etc even ever every few first for from further
-    get gets give given go goes got had has have having he her here hers herself him himself his how
-    however i if in instead into is it its itself just keep last least less let like made make makes many
-    may maybe me might more most much must my myself need neither never new no nor not nothing now of off
-    often on once one only onto or other others otherwise our ours ourselves out over own per perhaps put
-    quite rather really same second see seen several shall she should since so some still such take than
-    that the their theirs them themselves then there therefore these they this those though through thus
-    to together too toward two under until up upon us use used uses using very via was way we well were
-    what when where whether which while who whom whose why will with within without would yes yet you your
-    yours yourself yourselves""".split()
-)
 # Vowel signs and other marks belong to the letter before; `re` does not count them as letters.
 _MARKS = "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0dff"
 _MARKS += "\u0e31-\u0e4e\u0eb1-\u0ece\u0f71-\u0f84\u102b-\u103e\u17b4-\u17d3"
@@ -44,9 +31,9 @@ _WORD = re.compile(rf"[^\W_][\w{_MARKS}]*(?:['’.&+#/-][^\W_][\w{_MARKS}]*)*[+#
 _BREAK = re.compile(rf"[^\w\s{_MARKS}'’&+#/-]|\n\s*\n")
 # Chinese and Japanese write no spaces: runs of ideographs or katakana, parted by the most frequent function
 # characters.
-_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
+_CJK = re.compile(f"[{KANA}{IDEOGRAPHS}]")
 _PARTICLE = "[的是了在和与及或也都就而但被把对从到为之其这那我你他她它们个很]"
-_CJK_RUN = re.compile(rf"(?:(?!{_PARTICLE})[\u3005\u3400-\u4dbf\u4e00-\u9fff])+|[ァ-ヺー]+")
+_CJK_RUN = re.compile(rf"(?:(?!{_PARTICLE})[\u3005{IDEOGRAPHS}])+|[ァ-ヺー]+")
 _LONGEST = 4  # words of a phrase
 _LONGEST_RUN = 24, 8  # characters of a word; of a run of ideographs
 _NUMBERS = (
@@ -196,7 +183,7 @@ def _phrases(text: str) -> Iterator[tuple[list[str], bool]]:
 
 
 def _content(word: str) -> bool:
-    return word.casefold() not in _STOP and not word.isnumeric() and 2 <= len(word) <= _LONGEST_RUN[0]
+    return word.casefold() not in WEAK_WORDS and not word.isnumeric() and 2 <= len(word) <= _LONGEST_RUN[0]
 
 
 def _named(words: list[str], begins: bool) -> tuple[list[str], bool]:

@@ -12,7 +12,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from contextrouter.builtin.connectors.bm25 import Bm25
 from contextrouter.builtin.connectors.files.folder import Folder, Listed, Listing, document
 from contextrouter.builtin.connectors.files.parsing.media import media_type
 from contextrouter.builtin.connectors.files.parsing.parsed import Parsed, Unreadable
@@ -26,6 +25,8 @@ from contextrouter.errors import SourceError, SourceTimeout
 from contextrouter.model import Document, Hit, Query
 from contextrouter.runtime.threads import Threads
 from contextrouter.scope import Scope
+from contextrouter.text import query_syntax
+from contextrouter.text.bm25 import PassageIndex
 
 PARSED_BY = 1
 """Goes up when a file of the same bytes becomes another text."""
@@ -52,7 +53,7 @@ class _Snapshot(NamedTuple):
     listing: Listing
     files: dict[str, _File]
     passages: tuple[Document, ...]
-    ranking: Bm25
+    ranking: PassageIndex
 
 
 class Files(Connector):
@@ -70,6 +71,8 @@ class Files(Connector):
     last reading and why; `.unread` names the documents among it that exist all the same (with a `/` at the
     end: all of a folder).
     """
+
+    phrase_legs: Sequence[str] = ("default",)
 
     def __init__(
         self,
@@ -249,7 +252,7 @@ class Files(Connector):
             else:
                 passages = tuple(passage for file in files.values() for passage in file.passages)
                 new = _Snapshot(
-                    begun, listing, files, passages, Bm25([_fields(passage) for passage in passages])
+                    begun, listing, files, passages, PassageIndex([_fields(passage) for passage in passages])
                 )
             self._snapshot = new
             self.problems = [
@@ -320,7 +323,6 @@ def _rank(snapshot: _Snapshot, query: Query) -> list[Hit]:
         if query.scope is None
         else {n for n, passage in enumerate(passages) if visible(passage, query.scope)}
     )
-    found = snapshot.ranking.search(
-        query.text, query.limit, lambda number: matches(passages[number], query), shown
-    )
-    return [Hit(document=passages[number], score=score) for number, score in found]
+    asked = query_syntax.query_terms(query.text, required=query.required, excluded=query.excluded)
+    best = snapshot.ranking.search(asked, query.limit, lambda number: matches(passages[number], query), shown)
+    return [Hit(document=passages[number], score=score) for number, score in best]

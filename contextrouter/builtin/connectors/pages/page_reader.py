@@ -8,7 +8,6 @@ from hashlib import sha256
 from time import monotonic
 from typing import NamedTuple
 
-from contextrouter.builtin.connectors.bm25 import Bm25
 from contextrouter.builtin.connectors.markup import markdown_passages, text_passages
 from contextrouter.builtin.connectors.matching import matches
 from contextrouter.builtin.connectors.pages.charset import page_text
@@ -18,6 +17,8 @@ from contextrouter.errors import SourceError, SourceTimeout
 from contextrouter.fetch import PAGES, Fetched, Fetcher, FetchFailed
 from contextrouter.model import Document, Hit, Query
 from contextrouter.runtime.threads import Threads
+from contextrouter.text import query_syntax
+from contextrouter.text.bm25 import PassageIndex
 
 TITLE, HEADING, BODY = 3.0, 2.0, 1.0
 SNIPPET_CHARACTERS = 200
@@ -153,18 +154,21 @@ class Passages:
             for passage in page.passages:
                 known.setdefault(passage.id, passage)
         self.all = tuple(known.values())
-        self._ranking = Bm25(
+        self._ranking = PassageIndex(
             [((p.title, TITLE), ("\n".join(p.path), HEADING), (p.content, BODY)) for p in self.all]
         )
 
-    def best(self, query: Query, per_page: int) -> list[Hit]:
-        """The passages that match, best first, at most so many of each page."""
+    def best(self, query: Query, per_page: int, *, phrases: bool = True) -> list[Hit]:
+        """The passages that match, best first, at most so many of each page. `phrases`: those of the question
+        must occur.
+        """
         taken: dict[str | None, int] = {}
         hits: list[Hit] = []
-        found = self._ranking.search(
-            query.text, len(self.all), lambda number: matches(self.all[number], query)
-        )
-        for number, score in found:
+        asked = query_syntax.query_terms(query.text, required=query.required, excluded=query.excluded)
+        if not phrases:
+            asked = asked._replace(required=())
+        best = self._ranking.search(asked, len(self.all), lambda number: matches(self.all[number], query))
+        for number, score in best:
             passage = self.all[number]
             if len(hits) >= query.limit:
                 break

@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple, Self, Unpack
 
-from contextrouter.builtin.connectors.bm25 import Bm25
 from contextrouter.builtin.connectors.matching import matches
 from contextrouter.builtin.connectors.option_checks import check_lists, check_numbers
 from contextrouter.builtin.connectors.pages.extraction import Extractor
@@ -21,6 +20,8 @@ from contextrouter.errors import MissingDependency, SourceError, SourceTimeout
 from contextrouter.fetch import Fetcher, FetchKeys, FetchOptions, check_url
 from contextrouter.model import Document, Hit, Query
 from contextrouter.runtime.threads import Threads
+from contextrouter.text import query_syntax
+from contextrouter.text.bm25 import PassageIndex
 
 EXTRACT_SECONDS = 5.0
 """The most that reading the page of one item may take."""
@@ -32,7 +33,7 @@ class _Index(NamedTuple):
 
     version: tuple[float, ...]  # when each feed was read, and how many pages were
     documents: tuple[Document, ...]
-    ranking: Bm25
+    ranking: PassageIndex
 
 
 class Rss(Connector):
@@ -47,6 +48,8 @@ class Rss(Connector):
     `.problems` says what is missing from the last answer and why; a feed that fails makes the answer partial,
     and an error only when all fail.
     """
+
+    phrase_legs: Sequence[str] = ("default",)
 
     def __init__(
         self,
@@ -156,7 +159,7 @@ class Rss(Connector):
         newest = newest_first(items)[: self._max_items]
         self._pages.keep_only({document.url for document in newest})
         texts = tuple(text for document in newest for text in self._pages.texts(document))
-        ranking = Bm25([((text.title, TITLE), (text.content, BODY)) for text in texts])
+        ranking = PassageIndex([((text.title, TITLE), (text.content, BODY)) for text in texts])
         self._index = _Index(version, texts, ranking)
         return self._index
 
@@ -168,7 +171,8 @@ class Rss(Connector):
             too_old = oldest and document.updated_at and document.updated_at < oldest
             return not too_old and matches(document, query)
 
+        asked = query_syntax.query_terms(query.text, required=query.required, excluded=query.excluded)
         return [
             Hit(document=index.documents[number], score=score)
-            for number, score in index.ranking.search(query.text, query.limit, keep)
+            for number, score in index.ranking.search(asked, query.limit, keep)
         ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import partial
 from time import monotonic
 from typing import Any, Literal, Self, Unpack
 
@@ -37,6 +38,7 @@ class Web(Connector):
     keys are those of every connector that fetches. `.problems` says what was left out last, and why.
     """
 
+    phrase_legs: Sequence[str] = ("default",)
     _results: ResultPages | None = None  # with `search`
     _threads: Threads | None = None
     _pool: tuple[int, Passages] | None = None  # of the site's pages, and their generation
@@ -86,6 +88,7 @@ class Web(Connector):
             )
             self._results = ResultPages(api, self._reader, refresh_seconds, fresh_days)
             self.default_queries = 1
+            self.phrase_legs = ()
         self._site = Site(
             self._reader, urls, sitemaps, allowed_domains, crawl_depth, max_pages, refresh_seconds
         )
@@ -150,7 +153,9 @@ class Web(Connector):
         else:
             pages, problems = await self._results.search(query, until, threads)
             pool = await threads.run(Passages, pages)
-            hits = await threads.run(pool.best, query, self._per_page) or pool.first(query)
+            # The engine has looked for the phrases. What pages show of themselves may lack them.
+            ranked = await threads.run(partial(pool.best, query, self._per_page, phrases=False))
+            hits = ranked or pool.first(query)
         return Partial(hits, " ".join(problems[:10])) if problems else hits
 
     async def crawl(self) -> AsyncIterator[Document]:

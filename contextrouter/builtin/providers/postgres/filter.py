@@ -13,7 +13,7 @@ from contextrouter.filters import forms
 from contextrouter.model import Period, Query
 from contextrouter.scope import SHARED, Scope
 from contextrouter.text.analysis import Phrase
-from contextrouter.text.query_syntax import FURTHEST, WebQuery
+from contextrouter.text.query_syntax import FURTHEST, QueryTerms
 
 _BETWEEN = "\x1d"
 _LONGEST = 500  # characters of a term that are indexed; Postgres allows 2046 bytes
@@ -28,7 +28,7 @@ class Values(list[Any]):
         return f"${len(self)}::{type}"
 
 
-def admitted(query: Query, web_query: WebQuery, values: Values) -> str:
+def admitted(query: Query, web_query: QueryTerms, values: Values) -> str:
     """Scope, period, labels, filters, phrases and negations of a query, as SQL; empty where all is let
     through.
     """
@@ -93,7 +93,7 @@ def beginning(key: str) -> str:
     return clean(key) + _BETWEEN
 
 
-def _phrases(web_query: WebQuery, values: Values) -> list[str]:
+def _phrases(web_query: QueryTerms, values: Values) -> list[str]:
     parts = []
     if web_query.required:
         groups = " & ".join(f"({any_of(group)})" for group in web_query.required)

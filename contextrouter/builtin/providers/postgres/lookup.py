@@ -13,7 +13,7 @@ from contextrouter.builtin.providers.postgres.filter import Values, admitted, be
 from contextrouter.builtin.providers.sqlite.write import document
 from contextrouter.model import Document, Facet, Hit, Query, Vector
 from contextrouter.scope import SHARED, Scope
-from contextrouter.text.query_syntax import WebQuery
+from contextrouter.text.query_syntax import QueryTerms
 
 if TYPE_CHECKING:
     from contextrouter.builtin.providers.postgres.connection_pool import Connection
@@ -84,7 +84,7 @@ async def neighbours(
 
 
 async def facets(
-    connection: Connection, query: Query, web_query: WebQuery, dimensions: Sequence[str]
+    connection: Connection, query: Query, web_query: QueryTerms, dimensions: Sequence[str]
 ) -> list[Facet]:
     """How many admitted documents have each value of each dimension, most first."""
     facets: list[Facet] = []

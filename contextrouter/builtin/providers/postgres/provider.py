@@ -22,7 +22,7 @@ from contextrouter.contracts import Entry, Provider, TermStatistics
 from contextrouter.errors import SourceError
 from contextrouter.model import Document, Facet, Hit, Query, Vector
 from contextrouter.scope import Scope
-from contextrouter.text.query_syntax import WebQuery
+from contextrouter.text.query_syntax import QueryTerms
 
 if TYPE_CHECKING:
     from contextrouter.builtin.providers.postgres.connection_pool import Connection
@@ -151,14 +151,14 @@ class Postgres(Provider):
         if query.limit < 1:
             return []
         async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
-            asked = await self._words.parsed(connection, query.text)
+            web_query = await self._words.query_terms(connection, query)
             if query.leg == "text":
-                rows = await self._by_words(connection, query, asked)
+                rows = await self._by_words(connection, query, web_query)
             else:
                 rows = await vector_leg.search(
                     connection,
                     query,
-                    asked,
+                    web_query._replace(required=()),
                     self._words,
                     self._model,
                     exact_below=self._exact_below,
@@ -174,14 +174,14 @@ class Postgres(Provider):
             for row in rows
         ]
 
-    async def _by_words(self, connection: Connection, query: Query, asked: WebQuery) -> list[Any]:
+    async def _by_words(self, connection: Connection, query: Query, web_query: QueryTerms) -> list[Any]:
         model = self._model[0] if self.embedder else None
         if self._ranks and (
-            rows := await text_leg.ranked(connection, query, asked, self._words, self.pool.schema, model)
+            rows := await text_leg.ranked(connection, query, web_query, self._words, self.pool.schema, model)
         ):
             return rows
         return await text_leg.search(
-            connection, query, asked, self._words, self._weights, self._factor, model
+            connection, query, web_query, self._words, self._weights, self._factor, model
         )
 
     @property
@@ -197,7 +197,7 @@ class Postgres(Provider):
         """
         if not entries:
             return
-        words = await self._words_of(entries) if self._words.note else None
+        words = await self._words_of(entries) if self._words.configured else None
         rows = [write.prepare(entry, self.vector_legs, words) for entry in entries]
         await self._laid_out()
         async with self.pool.transaction(write=True) as connection:
@@ -299,8 +299,8 @@ class Postgres(Provider):
         """
         async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
             self._words.refuse_others(await schema.note(connection, "text_search", default=self._words.note))
-            asked = await self._words.parsed(connection, query.text)
-            return await lookup.facets(connection, query, asked, dimensions)
+            web_query = await self._words.query_terms(connection, query)
+            return await lookup.facets(connection, query, web_query, dimensions)
 
     async def version(self) -> str:
         """A string that changes with every write, by whichever process; "" while there is no store."""

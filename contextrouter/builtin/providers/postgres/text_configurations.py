@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from contextrouter.builtin.providers.postgres.schema import REBUILD
 from contextrouter.errors import SourceError
-from contextrouter.model import Document
+from contextrouter.model import Document, Query
 from contextrouter.text import analysis, query_syntax
 from contextrouter.text.analysis import Stemmed
-from contextrouter.text.query_syntax import WebQuery
+from contextrouter.text.fields import fields
+from contextrouter.text.query_syntax import QueryTerms
 
 if TYPE_CHECKING:
     from contextrouter.builtin.providers.postgres.connection_pool import Connection
@@ -52,6 +53,7 @@ CONFIGURATIONS = {
 """Language -> the configuration that Postgres has for it. English has the stems of all stores."""
 _CONFIGURATION = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)?")
 _OF = "\x1f"  # between a term and the language it is of, so that no chunk of another one has it
+_VERSION = f"{analysis.ANALYSIS}:"  # of the analysis; stores of version 1 have none in their note
 _MOST_KEPT = 100_000
 _SQL = (
     "SELECT word, CASE cardinality(found) WHEN 0 THEN '' WHEN 1 THEN found[1] ELSE word END AS term FROM"
@@ -85,7 +87,8 @@ class Words:
                     f"languages {language!r} is none that Postgres has words of. It has: {known}."
                 )
         self.configuration, self.languages = configuration, tuple(sorted(set(languages)))
-        self.note = f"languages {' '.join(self.languages)}" if languages else configuration
+        self.configured = bool(configuration or languages)
+        self.note = _VERSION + (f"languages {' '.join(self.languages)}" if languages else configuration)
         self._known: dict[str, dict[str, str]] = {}
 
     async def ways(self, connection: Connection, texts: Sequence[str]) -> list[Stemmed | None]:
@@ -101,25 +104,32 @@ class Words:
     ) -> Callable[[Document], Stemmed | None]:
         """How the words of each of these chunks are indexed."""
         if self.configuration:
-            texts = [text for chunk in chunks for text in analysis.fields(chunk)]
+            texts = [text for chunk in chunks for text in fields(chunk)]
             way = await self._of(connection, self.configuration, texts)
             return lambda chunk: way
         by_language: dict[str, Stemmed] = {}
         for language in {language_of(chunk) for chunk in chunks}.intersection(self.languages):
-            texts = [
-                text for chunk in chunks if language_of(chunk) == language for text in analysis.fields(chunk)
-            ]
+            texts = [text for chunk in chunks if language_of(chunk) == language for text in fields(chunk)]
             by_language[language] = await self._tagged(connection, language, texts)
         return lambda chunk: by_language.get(language_of(chunk))
 
-    async def parsed(self, connection: Connection, text: str) -> WebQuery:
-        """A question of a user, in index terms of any way."""
-        return query_syntax.parse(
-            text, await self.ways(connection, [text[: analysis.LONGEST]]) if self.note else (None,)
+    async def query_terms(self, connection: Connection, query: Query) -> QueryTerms:
+        """Return a question of a user in index terms, of every way in which chunks may be indexed."""
+        stemmers: Sequence[Stemmed | None] = (None,)
+        if self.configured:
+            groups = [text for group in query.required for text in group]
+            texts = [query.text[: analysis.LONGEST], *groups, *query.excluded]
+            stemmers = await self.ways(connection, texts)
+        return query_syntax.query_terms(
+            query.text, required=query.required, excluded=query.excluded, stemmers=stemmers
         )
 
     def refuse_others(self, known: str | None) -> None:
         """Raise SourceError when the store was filled with other words than these (None: it is empty)."""
+        if known is not None and not known.startswith(_VERSION):
+            raise SourceError(
+                f"Store was indexed by an older text analysis than this contextrouter has; run {REBUILD}."
+            )
         if known is not None and known != self.note:
             raise SourceError(
                 f"Store was filled with {_described(known)}, the settings have {_described(self.note)};"
@@ -130,14 +140,14 @@ class Words:
         of = await self._of(connection, CONFIGURATIONS[language], texts)
 
         def tagged(word: str) -> str:
-            term = "" if word in analysis.STOP_WORDS else of(word)
+            term = of(word)
             return term and f"{term}{_OF}{language}"
 
         return tagged
 
     async def _of(self, connection: Connection, configuration: str, texts: Iterable[str]) -> Stemmed:
         known = self._known.setdefault(configuration, {})
-        words = {word for text in texts for word in analysis.spaced(text)}
+        words = {word for text in texts for word in analysis.stemmable_words(text)}
         terms = {word: known[word] for word in words if word in known}
         if len(terms) < len(words):
             new = dict(await connection.fetch(_SQL, configuration, sorted(words - terms.keys())))
@@ -154,9 +164,10 @@ def language_of(document: Document) -> str:
 
 
 def _described(note: str) -> str:
-    kind, _, languages = note.partition(" ")
+    configuration = note.removeprefix(_VERSION)
+    kind, _, languages = configuration.partition(" ")
     return (
         f"languages = {languages.split()!r}"
         if kind == "languages" and languages
-        else f"text_search = {note!r}"
+        else f"text_search = {configuration!r}"
     )

@@ -15,7 +15,7 @@ from contextrouter.model import Query
 from contextrouter.scope import Scope
 from contextrouter.text import analysis, bm25, query_syntax
 from contextrouter.text.analysis import Stemmed
-from contextrouter.text.query_syntax import WebQuery
+from contextrouter.text.query_syntax import QueryTerms
 
 if TYPE_CHECKING:
     from contextrouter.builtin.providers.postgres.connection_pool import Connection
@@ -62,14 +62,19 @@ def _sent(model: str | None, values: Values) -> str:
 
 
 async def ranked(
-    connection: Connection, query: Query, asked: WebQuery, words: Words, schema: str, model: str | None = None
+    connection: Connection,
+    query: Query,
+    web_query: QueryTerms,
+    words: Words,
+    schema: str,
+    model: str | None = None,
 ) -> list[Any]:
     """As `search()`, by the index of pg_textsearch; nothing where it cannot fill the limit.
 
     That index reads what scores best, whoever may see it, and weighs terms by all chunks there are. So it is
     asked only in a scope that shows them all, by a role that row-level security lets pass.
     """
-    if not asked.terms or any(term.endswith(query_syntax.FURTHEST) for term in asked.terms):
+    if not web_query.terms or any(term.endswith(query_syntax.FURTHEST) for term in web_query.terms):
         return []
     values = Values()
     filled = values.bound(words.note, "text")
@@ -78,8 +83,10 @@ async def ranked(
     ):
         return []
     values = Values()
-    condition = admitted(query, asked, values)
-    terms = values.bound(" ".join("x" + term.encode().hex() for term in asked.terms[:_MOST_COUNTED]), "text")
+    condition = admitted(query, web_query, values)
+    terms = values.bound(
+        " ".join("x" + term.encode().hex() for term in web_query.terms[:_MOST_COUNTED]), "text"
+    )
     limit = values.bound(query.limit, "bigint")
     distance = f"c.words <@> to_bm25query({terms}, '{schema}.chunks_words')"
     found: list[Any] = await connection.fetch(
@@ -95,7 +102,7 @@ async def ranked(
 async def search(
     connection: Connection,
     query: Query,
-    asked: WebQuery,
+    web_query: QueryTerms,
     words: Words,
     weights: Sequence[float],
     factor: float,
@@ -104,16 +111,18 @@ async def search(
     """The best admitted chunks (payload, score, vector as bytes or None), best first, ties by id and tenant.
 
     There are none without a term to look for. Raises SourceError when the store was filled with other words
-    than those of `asked`.
+    than those of `web_query`.
     """
-    frequencies, total, average, filled = await counted(connection, asked.terms[:_MOST_COUNTED], query.scope)
+    frequencies, total, average, filled = await counted(
+        connection, web_query.terms[:_MOST_COUNTED], query.scope
+    )
     words.refuse_others(filled)
     if not any(frequencies.values()):
         return []
     nominating = bm25.rarest(list(frequencies.items()), BUDGET)
     scored = bm25.rarest(list(frequencies.items()), sum(frequencies.values()))[:_MOST_SCORED]
     values = Values()
-    condition = admitted(query, asked, values)
+    condition = admitted(query, web_query, values)
     any_term = values.bound(" | ".join(lexeme(term) for term in nominating[:_MOST_SCORED]), "text")
     ranked = values.bound(list(weights), "real[]")
     parts = []

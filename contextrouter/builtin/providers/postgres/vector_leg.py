@@ -16,7 +16,7 @@ from contextrouter.builtin.providers.postgres.text_configurations import Words
 from contextrouter.builtin.providers.postgres.write import LEGS, refuse
 from contextrouter.errors import SourceError
 from contextrouter.model import Query
-from contextrouter.text.query_syntax import WebQuery
+from contextrouter.text.query_syntax import QueryTerms
 from contextrouter.vectors import unit
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _MOST_SEARCH = 1_000  # what hnsw.ef_search may be at most
 async def search(
     connection: Connection,
     query: Query,
-    web_query: WebQuery,
+    web_query: QueryTerms,
     words: Words,
     model: tuple[str, int],
     *,
@@ -51,7 +51,7 @@ async def search(
         connection, query, web_query, exact_below, max(ef_search, query.limit)
     )
     refuse(stored_model, size, *model)
-    if web_query.required or web_query.excluded:
+    if web_query.excluded:
         words.refuse_others(filled)
     try:
         vector = unit(query.vector)
@@ -104,7 +104,7 @@ def index_sql(
 
 
 async def _prepare(
-    connection: Connection, query: Query, web_query: WebQuery, maximum: int, ef_search: int
+    connection: Connection, query: Query, web_query: QueryTerms, maximum: int, ef_search: int
 ) -> tuple[str, int, str, bool, str | None]:
     """Model and length of the vectors stored, the leg's index ("": none), whether to measure all, and the
     store's words.
@@ -139,7 +139,7 @@ async def _prepare(
 
 
 async def _exact(
-    connection: Connection, query: Query, web_query: WebQuery, vector: Sequence[float]
+    connection: Connection, query: Query, web_query: QueryTerms, vector: Sequence[float]
 ) -> list[Any]:
     values = Values()
     condition = admitted(query, web_query, values)
@@ -157,7 +157,7 @@ async def _exact(
 async def _near(
     connection: Connection,
     query: Query,
-    web_query: WebQuery,
+    web_query: QueryTerms,
     vector: Sequence[float],
     precision: str,
     size: int,

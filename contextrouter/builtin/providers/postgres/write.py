@@ -21,6 +21,7 @@ from contextrouter.errors import IngestError, SourceError
 from contextrouter.model import Document, Fact, Vector
 from contextrouter.text import analysis
 from contextrouter.text.analysis import Stemmed
+from contextrouter.text.fields import fields
 from contextrouter.vectors import unit
 
 if TYPE_CHECKING:
@@ -132,9 +133,9 @@ def _unit_or_null(vector: Vector | None) -> list[float] | None:
 def index_terms(chunk: Document, stemmed: Stemmed | None = None) -> tuple[str, int]:
     """A chunk as a weighted tsvector, written out, and how many of its terms are no stop words."""
     places: dict[str, list[str]] = {}
-    fields = [analysis.analyse(text, stemmed) for text in analysis.fields(chunk)]
+    analysed = [analysis.analyse(text, stemmed) for text in fields(chunk)]
     position = 0
-    for terms, weight in zip(fields, "ABC", strict=True):
+    for terms, weight in zip(analysed, "ABC", strict=True):
         for term in terms:
             position += 1
             if not term:
@@ -147,7 +148,7 @@ def index_terms(chunk: Document, stemmed: Stemmed | None = None) -> tuple[str, i
         if size > _MOST_BYTES:
             break
         parts.append(f"{term}:{','.join(positions[:_MOST_PLACES])}")
-    return " ".join(parts), analysis.length(fields)
+    return " ".join(parts), analysis.length(analysed)
 
 
 def _chunk(

@@ -15,7 +15,7 @@ from contextrouter.filters import forms
 from contextrouter.model import Period, Query
 from contextrouter.scope import SHARED, Scope
 from contextrouter.text.analysis import Phrase
-from contextrouter.text.query_syntax import FURTHEST, WebQuery
+from contextrouter.text.query_syntax import FURTHEST, QueryTerms
 
 
 class Condition(NamedTuple):
@@ -40,7 +40,7 @@ class Condition(NamedTuple):
 EVERYTHING = Condition()
 
 
-def admitted(query: Query, web_query: WebQuery) -> Condition:
+def admitted(query: Query, web_query: QueryTerms) -> Condition:
     """Scope, period, labels, filters, phrases and negations of a query."""
     condition = visible(query.scope, "c") & period_condition(query.period) & phrase_condition(web_query)
     if query.labels:
@@ -90,7 +90,7 @@ def metadata_condition(filters: Mapping[str, Any]) -> Condition:
     return condition
 
 
-def phrase_condition(web_query: WebQuery) -> Condition:
+def phrase_condition(web_query: QueryTerms) -> Condition:
     """Chunks with a phrase of each required group and with no excluded one."""
     condition = EVERYTHING
     if web_query.required:

@@ -25,6 +25,7 @@ from contextrouter.errors import SourceError
 from contextrouter.model import Document, Facet, Hit, Query, Vector
 from contextrouter.scope import Scope
 from contextrouter.text import query_syntax
+from contextrouter.text.query_syntax import QueryTerms
 from contextrouter.vectors import unit_array
 
 
@@ -35,9 +36,9 @@ class Sqlite(Provider):
     `body_weight` say how often a term counts in each field. `busy_timeout` (seconds) is how long a writer
     waits for another one; `threads` how many searches run at once. Raises ValueError for values out of range.
 
-    A search honours scope, period, filters and labels before its limit, and phrases and negations on every
-    leg. It raises SourceError for a file that is not there or damaged, SourceTimeout when `query.deadline`
-    passes.
+    A search honours scope, period, filters, labels and exclusions before its limit, on the leg `text`
+    phrases as well. It raises SourceError for a file that is not there or damaged, SourceTimeout when
+    `query.deadline` passes.
     """
 
     def __init__(
@@ -211,7 +212,7 @@ class Sqlite(Provider):
         Scope, period, filters, labels, phrases and negations narrow; plain words do not, as in a search,
         where any suffices.
         """
-        condition = admitted(query, query_syntax.parse(query.text))
+        condition = admitted(query, _terms(query))
         return await self._file.read(
             lambda c, _: lookup.facets(c, condition, dimensions), missing=[], deadline=query.deadline
         )
@@ -244,9 +245,10 @@ class Sqlite(Provider):
             await self._file.alone("PRAGMA wal_checkpoint (TRUNCATE)")  # the whole store went through the log
 
     def _text(self, connection: sqlite3.Connection, query: Query, stop: Stop) -> list[Hit]:
-        asked = query_syntax.parse(query.text)
-        condition = admitted(query, asked)
-        best = self._index.search(connection, asked.terms, query.scope, condition, query.limit, stop)
+        schema.refuse_other_analysis(connection)
+        web_query = _terms(query)
+        condition = admitted(query, web_query)
+        best = self._index.search(connection, web_query.terms, query.scope, condition, query.limit, stop)
         vectors: Mapping[int, Vector] = {}
         if "vector" in self._nearby and write.is_of_model(connection, self._model, self._dimensions):
             vectors = self._nearby["vector"].vectors_of(connection, [number for number, _ in best])
@@ -264,7 +266,7 @@ class Sqlite(Provider):
             raise SourceError(f"Query on the leg {query.leg!r} {error}.") from error
         if vector is None:
             return []
-        condition = admitted(query, query_syntax.parse(query.text))
+        condition = admitted(query, _terms(query)._replace(required=()))
         while True:
             stop.check()
             try:
@@ -276,6 +278,10 @@ class Sqlite(Provider):
 
     def _same_model(self, connection: sqlite3.Connection) -> None:
         write.refuse_other_model(connection, self._model, self._dimensions)
+
+
+def _terms(query: Query) -> QueryTerms:
+    return query_syntax.query_terms(query.text, required=query.required, excluded=query.excluded)
 
 
 def _hits(

@@ -126,6 +126,16 @@ def is_filled(connection: sqlite3.Connection, path: str) -> bool:
     return False
 
 
+def refuse_other_analysis(connection: sqlite3.Connection) -> None:
+    """Raise SourceError when another version of the text analysis made the index: its terms are others."""
+    version = text(connection, "analysis").partition("/")[0]
+    if version != str(ANALYSIS):
+        raise SourceError(
+            f"Store was indexed by version {version or 1} of the text analysis, this contextrouter has"
+            f" {ANALYSIS}; run {REBUILD}."
+        )
+
+
 def number(connection: sqlite3.Connection, key: str) -> int:
     """A count from `meta`: generation, chunks, length, dimensions; 0 where there is none yet."""
     return int(text(connection, key) or 0)

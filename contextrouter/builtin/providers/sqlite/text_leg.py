@@ -138,7 +138,7 @@ class TextIndex:
             found = ((word, self._shown(connection, store, word, shown.condition, stop)) for word in words)
             read |= islice(
                 ((word, postings) for word, postings in found if len(postings.chunks)),
-                query_syntax.MOST_BEGUN,
+                query_syntax.MOST_EXPANDED,
             )
         counts = [(word, len(postings.chunks)) for word, postings in read.items()]
         budget = (
@@ -190,7 +190,7 @@ def frequencies(connection: sqlite3.Connection, terms: Sequence[str]) -> dict[st
         if term.endswith(query_syntax.FURTHEST):
             rows = connection.execute(
                 "SELECT term, doc FROM vocabulary WHERE term >= ? AND term < ? ORDER BY term LIMIT ?",
-                (term[:-1], term, query_syntax.MOST_BEGUN),
+                (term[:-1], term, query_syntax.MOST_EXPANDED),
             )
         else:
             rows = connection.execute("SELECT term, doc FROM vocabulary WHERE term = ?", (term,))

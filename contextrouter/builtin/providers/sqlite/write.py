@@ -21,6 +21,7 @@ from contextrouter.contracts import Entry
 from contextrouter.errors import IngestError, SourceError
 from contextrouter.model import Document, Fact, Vector
 from contextrouter.text import analysis
+from contextrouter.text.fields import fields
 from contextrouter.vectors import unit_array
 
 LOGGED = 10_000  # removed chunks, at least, before their log is cut
@@ -91,7 +92,7 @@ def document(stored: str) -> Document:
 
 def terms(chunk: Document) -> tuple[str, str, str]:
     """What the text index is given of a chunk: the terms of its three fields, parted by spaces."""
-    title, path, body = (" ".join(analysis.analyse(text)) for text in analysis.fields(chunk))
+    title, path, body = (" ".join(analysis.analyse(text)) for text in fields(chunk))
     return title, path, body
 
 
@@ -140,10 +141,10 @@ def reanalyse(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT INTO terms (terms) VALUES ('delete-all')")
     total = 0
     for number, stored in connection.execute("SELECT chunk, payload FROM texts"):
-        fields = terms(document(stored))
-        length = analysis.length(field.split() for field in fields)
+        indexed_terms = terms(document(stored))
+        length = analysis.length(field.split() for field in indexed_terms)
         connection.execute(
-            "INSERT INTO terms (rowid, title, path, body) VALUES (?, ?, ?, ?)", (number, *fields)
+            "INSERT INTO terms (rowid, title, path, body) VALUES (?, ?, ?, ?)", (number, *indexed_terms)
         )
         connection.execute("UPDATE chunks SET length = ? WHERE number = ?", (length, number))
         total += length
@@ -187,14 +188,14 @@ def _vectors(entry: Entry, number: int) -> dict[str, tuple[bytes, bytes]]:
 
 
 def _chunk(chunk: Document, vectors: Mapping[str, tuple[bytes, bytes]]) -> ChunkRows:
-    fields = terms(chunk)
-    length = analysis.length(field.split() for field in fields)
+    indexed_terms = terms(chunk)
+    length = analysis.length(field.split() for field in indexed_terms)
     clean = (
         (_clean(key), _clean(value)) for key, values in indexed(chunk).items() for value in sorted(values)
     )
     labels = (chunk.tenant or "", chunk.compartment or "", chunk.sensitivity or "")
     row = (chunk.id, *labels, microseconds(chunk.updated_at), length)
-    return ChunkRows(row, payload(chunk), fields, vectors, tuple(dict.fromkeys(clean)))
+    return ChunkRows(row, payload(chunk), indexed_terms, vectors, tuple(dict.fromkeys(clean)))
 
 
 def _clean(text: str) -> str:
