@@ -30,7 +30,7 @@ TEXTS = {
     "lesson": "This lesson is about machine learning for people who have never written a program before.",
     "age": "In the machine age many workers went to school in the evening for learning by heart.",
 }
-Sources = Callable[[dict[str, str]], AbstractAsyncContextManager[Source]]
+Sources = Callable[[Path, dict[str, str]], AbstractAsyncContextManager[Source]]
 
 
 async def fill(store: Provider, texts: dict[str, str], **fields: Any) -> None:
@@ -38,77 +38,78 @@ async def fill(store: Provider, texts: dict[str, str], **fields: Any) -> None:
     await store.upsert([Entry(document=document, chunks=[document]) for document in documents])
 
 
-def sources(tmp_path: Path) -> dict[str, Sources]:
-    """Each kind of source that finds words, filled with texts by name."""
+@asynccontextmanager
+async def memory(tmp_path: Path, texts: dict[str, str]) -> AsyncIterator[Source]:
+    store = Memory()
+    await fill(store, texts)
+    yield store
 
-    @asynccontextmanager
-    async def memory(texts: dict[str, str]) -> AsyncIterator[Source]:
-        store = Memory()
+
+@asynccontextmanager
+async def sqlite(tmp_path: Path, texts: dict[str, str]) -> AsyncIterator[Source]:
+    store = Sqlite(path=str(tmp_path / "store.db"), embedder=None)
+    await store.open()
+    await fill(store, texts)
+    yield store
+    await store.aclose()
+
+
+@asynccontextmanager
+async def postgres(tmp_path: Path, texts: dict[str, str]) -> AsyncIterator[Source]:
+    async with open_store(embedder=None) as store:
         await fill(store, texts)
         yield store
 
-    @asynccontextmanager
-    async def sqlite(texts: dict[str, str]) -> AsyncIterator[Source]:
-        store = Sqlite(path=str(tmp_path / "store.db"), embedder=None)
-        await store.open()
-        await fill(store, texts)
-        yield store
-        await store.aclose()
 
-    @asynccontextmanager
-    async def postgres(texts: dict[str, str]) -> AsyncIterator[Source]:
-        async with open_store(embedder=None) as store:
-            await fill(store, texts)
-            yield store
+@asynccontextmanager
+async def files(tmp_path: Path, texts: dict[str, str]) -> AsyncIterator[Source]:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for name, text in texts.items():
+        (folder / f"{name}.md").write_text(f"# {name}\n\n{text}\n", "utf-8")
+    source = Files(path=str(folder))
+    await source.open()
+    yield source
+    await source.aclose()
 
-    @asynccontextmanager
-    async def files(texts: dict[str, str]) -> AsyncIterator[Source]:
-        folder = tmp_path / "folder"
-        folder.mkdir()
+
+@asynccontextmanager
+async def rss(tmp_path: Path, texts: dict[str, str]) -> AsyncIterator[Source]:
+    feed = tmp_path / "feed.xml"
+    items = "".join(
+        f"<item><title>{name}</title><link>https://example.com/{name}</link><guid>{name}</guid>"
+        f"<description>{text}</description></item>"
+        for name, text in texts.items()
+    )
+    feed.write_text(f"<rss version='2.0'><channel><title>x</title>{items}</channel></rss>", "utf-8")
+    source = Rss(paths=[str(feed)])
+    await source.open()
+    yield source
+    await source.aclose()
+
+
+@asynccontextmanager
+async def web(tmp_path: Path, texts: dict[str, str]) -> AsyncIterator[Source]:
+    async with Hostile() as server:
         for name, text in texts.items():
-            (folder / f"{name}.md").write_text(f"# {name}\n\n{text}\n", "utf-8")
-        source = Files(path=str(folder))
-        await source.open()
-        yield source
-        await source.aclose()
-
-    @asynccontextmanager
-    async def rss(texts: dict[str, str]) -> AsyncIterator[Source]:
-        feed = tmp_path / "feed.xml"
-        items = "".join(
-            f"<item><title>{name}</title><link>https://example.com/{name}</link><guid>{name}</guid>"
-            f"<description>{text}</description></item>"
-            for name, text in texts.items()
-        )
-        feed.write_text(f"<rss version='2.0'><channel><title>x</title>{items}</channel></rss>", "utf-8")
-        source = Rss(paths=[str(feed)])
-        await source.open()
-        yield source
-        await source.aclose()
-
-    @asynccontextmanager
-    async def web(texts: dict[str, str]) -> AsyncIterator[Source]:
-        async with Hostile() as server:
-            for name, text in texts.items():
-                page = f"<html lang='en'><head><title>{name}</title></head><body><article><h1>{name}</h1>"
-                body = f"{page}<p>{text}</p></article></body></html>".encode()
-                server.more[f"/{name}"] = lambda writer, _, body=body: send(
-                    writer, "200 OK", body, {"Content-Type": "text/html; charset=utf-8"}
-                )
-            source = Web(
-                urls=[f"{server.url}/{name}" for name in texts],
-                allow_private=ALLOWED,
-                retries=0,
-                extract_seconds=30.0,
+            page = f"<html lang='en'><head><title>{name}</title></head><body><article><h1>{name}</h1>"
+            body = f"{page}<p>{text}</p></article></body></html>".encode()
+            server.more[f"/{name}"] = lambda writer, _, body=body: send(
+                writer, "200 OK", body, {"Content-Type": "text/html; charset=utf-8"}
             )
-            await source.open()
-            yield source
-            await source.aclose()
+        source = Web(
+            urls=[f"{server.url}/{name}" for name in texts],
+            allow_private=ALLOWED,
+            retries=0,
+            extract_seconds=30.0,
+        )
+        await source.open()
+        yield source
+        await source.aclose()
 
-    return {f.__name__: f for f in (memory, sqlite, postgres, files, rss, web)}
 
-
-KINDS = ("memory", "sqlite", "postgres", "files", "rss", "web")
+SOURCES: dict[str, Sources] = {f.__name__: f for f in (memory, sqlite, postgres, files, rss, web)}
+"""Each kind of source that finds words; filled with texts by name."""
 
 
 def router_of(*listed: Source) -> ContextRouter:
@@ -129,9 +130,9 @@ def notes(context: Context) -> list[str]:
 
 
 @pytest.mark.case("SQL-03", "PG-10", "USE-21", "C08")
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SOURCES)
 async def test_exclusions_and_phrases_hold(kind: str, tmp_path: Path) -> None:
-    async with sources(tmp_path)[kind](TEXTS) as source, router_of(source) as router:
+    async with SOURCES[kind](tmp_path, TEXTS) as source, router_of(source) as router:
 
         async def ask(question: str) -> set[str]:
             return names(await router.route(question))
@@ -151,11 +152,11 @@ async def test_exclusions_and_phrases_hold(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.case("C08")
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SOURCES)
 async def test_where_a_phrase_finds_nothing_its_words_count_and_the_trace_says_so(
     kind: str, tmp_path: Path
 ) -> None:
-    async with sources(tmp_path)[kind](TEXTS) as source, router_of(source) as router:
+    async with SOURCES[kind](tmp_path, TEXTS) as source, router_of(source) as router:
         context = await router.route('"learning machine" -lesson')
         assert names(context) == {"age"}
         said = 'phrase "learning machine" found nothing; its words were searched'
