@@ -381,7 +381,7 @@ FIELD_WORDS = {
     "source selection": "pipeline/source_selection.py",
     "SSRF": "fetch/ssrf.py",
     "stemming": "text/stemming.py",
-    "stop words": "text/analysis.py",
+    "stop words": "text/stop_words.py",
     "tenant": "scope.py",
     "term statistics": "pipeline/term_statistics.py",
     "token budget": "pipeline/assembly.py",
