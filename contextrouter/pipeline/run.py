@@ -148,8 +148,9 @@ class Run:
         gated = not selected.live and any(step.gated for step in self.trace.steps)
         if gated:
             if self.facts or self.harvest.facets or self.harvest.entities:
+                gate = next(step.name for step in self.trace.steps if step.gated)
                 note = "facts, facets and entities are held back with the documents"
-                self.trace.add("gate", note=note, lost_facts=tuple(self.facts))
+                self.trace.add(gate, note=note, lost_facts=tuple(self.facts))
             self.facts, self.harvest = (), self.harvest.replace(facets=(), entities=())
         budget = self.rag.token_budget
         result = assemble(selected, self.facts, budget=budget, count=tokens.count, truncate=tokens.truncate)
