@@ -37,7 +37,7 @@ from contextrouter.fetch import (
     networks,
     robots,
 )
-from contextrouter.fetch.response import retry_after
+from contextrouter.fetch.response import parse_retry_after
 from contextrouter.settings.schema import of_constructor
 
 
@@ -349,12 +349,12 @@ async def test_only_what_may_pass_is_tried_again_and_retry_after_beyond_the_time
     ],
 )
 def test_retry_after_is_a_number_or_a_date(text: str, seconds: float | None) -> None:
-    assert retry_after(text) == seconds
+    assert parse_retry_after(text) == seconds
 
 
 def test_retry_after_may_be_a_date_ahead() -> None:
     ahead = clock.datetime.now(clock.UTC) + clock.timedelta(seconds=100)
-    assert retry_after(ahead.strftime("%a, %d %b %Y %H:%M:%S GMT")) == pytest.approx(99.5, abs=5)
+    assert parse_retry_after(ahead.strftime("%a, %d %b %Y %H:%M:%S GMT")) == pytest.approx(99.5, abs=5)
 
 
 async def test_one_host_has_to_bear_so_many_exchanges_at_the_same_time_and_no_more() -> None:
@@ -479,22 +479,22 @@ Sitemap: https://example.org/sitemap.xml
 def test_robots_rules_are_of_the_group_that_names_us_and_the_longest_wins(
     agent: str, path: str, allowed: bool
 ) -> None:
-    assert robots.parse(ROBOTS, agent).allows("https://example.org" + path) is allowed
+    assert robots.parse_rules(ROBOTS, agent).allows("https://example.org" + path) is allowed
 
 
 def test_robots_say_their_delay_and_sitemaps() -> None:
-    assert robots.parse(ROBOTS, "somebody").delay == 2.0
-    assert robots.parse(ROBOTS, "contextrouter").sitemaps == ("https://example.org/sitemap.xml",)
-    assert robots.parse("", "x").allows("https://example.org/")
+    assert robots.parse_rules(ROBOTS, "somebody").delay == 2.0
+    assert robots.parse_rules(ROBOTS, "contextrouter").sitemaps == ("https://example.org/sitemap.xml",)
+    assert robots.parse_rules("", "x").allows("https://example.org/")
 
 
 @given(st.text(max_size=300))
 def test_any_text_is_a_robots_file(text: str) -> None:
-    robots.parse(text, "x").allows("https://example.org/a?b")
+    robots.parse_rules(text, "x").allows("https://example.org/a?b")
 
 
 def test_no_pattern_of_robots_takes_long() -> None:
-    rules = robots.parse("User-agent: *\nDisallow: /" + "*a" * 2_000, "x")
+    rules = robots.parse_rules("User-agent: *\nDisallow: /" + "*a" * 2_000, "x")
     assert rules.allows("https://example.org/" + "a" * 1_000 + "b")
 
 
