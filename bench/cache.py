@@ -101,7 +101,7 @@ async def disk(rounds: int, answer: Context) -> list[tuple[str, float, float, fl
     """Microseconds of ours and of plain diskcache, and their ratio within a round: for the same bytes, and an
     answer as object.
     """
-    body, key = codec.encoded(answer), b"k" * 400
+    body, key = codec.encode(answer), b"k" * 400
     entry, at = seal(key, body, expires=time() + 3600), keys.address(key)
     with tempfile.TemporaryDirectory() as folder, diskcache.Cache(folder + "/plain") as plain:
         tier = DiskTier(folder, namespace="ours", max_bytes=10**9)
@@ -111,12 +111,12 @@ async def disk(rounds: int, answer: Context) -> list[tuple[str, float, float, fl
         await tier.put(small, entry[:4000], 3600)
         plain.set(small.hex(), entry[:4000], expire=3600)
         plain.set(at.hex(), entry, expire=3600)
-        plain.set("object", codec.decoded(body), expire=3600)
+        plain.set("object", codec.decode(body), expire=3600)
 
         async def ours() -> Context:
             found = unseal(await tier.get(at) or b"", key)
             assert found is not None
-            return codec.decoded(found[0])
+            return codec.decode(found[0])
 
         async def theirs(name: str) -> object:
             return plain.get(name)
@@ -139,7 +139,7 @@ async def disk(rounds: int, answer: Context) -> list[tuple[str, float, float, fl
                 row += (a, b, a / b)
             rows.append(row)
         await tier.aclose()
-    size = f"{len(entry):,} bytes, {len(pickle.dumps(codec.decoded(body))):,} pickled"
+    size = f"{len(entry):,} bytes, {len(pickle.dumps(codec.decode(body))):,} pickled"
     return [
         (what, *[median(rows, column + at) for at in range(3)])
         for column, what in (

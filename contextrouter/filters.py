@@ -43,7 +43,7 @@ def passes(document: Document, filters: Mapping[str, Any], labels: Sequence[str]
     )
 
 
-def wanted(request: Request) -> Mapping[str, Any]:
+def request_filters(request: Request) -> Mapping[str, Any]:
     """What a request wants filtered: its filters, and its kinds; of kinds that both name, those on which they
     agree.
     """
@@ -51,8 +51,8 @@ def wanted(request: Request) -> Mapping[str, Any]:
         return request.filters
     kinds = list(request.kinds)
     if "kind" in request.filters:
-        named = set(forms(request.filters["kind"]))
-        kinds = [kind for kind in kinds if not named.isdisjoint(forms(kind))]
+        requested = set(forms(request.filters["kind"]))
+        kinds = [kind for kind in kinds if not requested.isdisjoint(forms(kind))]
     return {**request.filters, "kind": kinds}
 
 
@@ -63,9 +63,9 @@ def value_of(document: Document, key: str) -> Any:
 
 def attributes(document: Document) -> dict[str, set[str]]:
     """The values a filter can meet, by key, each in canonical form. Nested mappings are not filtered on."""
-    every: dict[str, Any] = {**document.metadata, **{field: getattr(document, field) for field in FIELDS}}
+    fields: dict[str, Any] = {**document.metadata, **{field: getattr(document, field) for field in FIELDS}}
     return {
-        key: values for key, value in every.items() if key != SEARCH_TEXT and (values := set(forms(value)))
+        key: values for key, value in fields.items() if key != SEARCH_TEXT and (values := set(forms(value)))
     }
 
 
@@ -89,13 +89,13 @@ def _canonical(value: Any) -> str | None:
         value = int(value)
     if not isinstance(value, str):
         try:
-            written = msgspec.json.encode(value, enc_hook=str).decode()
+            text = msgspec.json.encode(value, enc_hook=str).decode()
         except (TypeError, ValueError):
-            written = str(value)
-        value = msgspec.json.decode(written) if written.startswith('"') else "\x1f" + written
-    return _short(value)
+            text = str(value)
+        value = msgspec.json.decode(text) if text.startswith('"') else "\x1f" + text
+    return _shorten(value)
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     form = text.encode("utf-8", "replace").decode()
     return form if len(form) <= _LONGEST else "\x1e" + sha256(form.encode()).hexdigest()

@@ -17,23 +17,26 @@ def plain(value: Any) -> Any:
     """
     if isinstance(value, Context):
         trace = value.trace.replace(
-            steps=tuple(_light(step) for step in value.trace.steps), plan=_light(value.trace.plan)
+            steps=tuple(_drop_vectors(step) for step in value.trace.steps),
+            plan=_drop_vectors(value.trace.plan),
         )
-        light = value.replace(envelopes=tuple(_light(envelope) for envelope in value.envelopes), trace=trace)
-        judged = msgspec.to_builtins(value.answerability)
+        light = value.replace(
+            envelopes=tuple(_drop_vectors(envelope) for envelope in value.envelopes), trace=trace
+        )
+        answerability = msgspec.to_builtins(value.answerability)
         return {
-            **msgspec.to_builtins(light, enc_hook=_encoded),
-            "answerability": judged,
+            **msgspec.to_builtins(light, enc_hook=_encode_number),
+            "answerability": answerability,
             "degraded": value.degraded,
         }
-    return msgspec.to_builtins(_light(value), enc_hook=_encoded)
+    return msgspec.to_builtins(_drop_vectors(value), enc_hook=_encode_number)
 
 
-def _light(value: Any) -> Any:
+def _drop_vectors(value: Any) -> Any:
     if isinstance(value, Envelope):
         return value.replace(vector=None)
     if isinstance(value, Step):
-        return value.replace(lost=tuple(_light(envelope) for envelope in value.lost))
+        return value.replace(lost=tuple(_drop_vectors(envelope) for envelope in value.lost))
     if isinstance(value, Plan):
         return value.replace(
             calls=tuple(call.replace(query=call.query.replace(vector=None)) for call in value.calls)
@@ -41,7 +44,7 @@ def _light(value: Any) -> Any:
     return value
 
 
-def _encoded(value: Any) -> Any:
+def _encode_number(value: Any) -> Any:
     """JSON for numbers of other libraries; a sentence about anything else."""
     try:
         return float(value)
@@ -49,19 +52,19 @@ def _encoded(value: Any) -> Any:
         return str(value)
 
 
-def encoded(value: Any) -> bytes:
+def encode_json(value: Any) -> bytes:
     """Return plain values as JSON in UTF-8; half of a surrogate pair, which no UTF-8 can carry, becomes
     "?".
     """
     try:
-        return msgspec.json.encode(value, enc_hook=_encoded)
+        return msgspec.json.encode(value, enc_hook=_encode_number)
     except UnicodeEncodeError:
-        return msgspec.json.encode(_sound(msgspec.to_builtins(value, enc_hook=_encoded)))
+        return msgspec.json.encode(_replace_surrogates(msgspec.to_builtins(value, enc_hook=_encode_number)))
 
 
-def _sound(value: Any) -> Any:
+def _replace_surrogates(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, dict):
-        return {_sound(key): _sound(item) for key, item in value.items()}
-    return [_sound(item) for item in value] if isinstance(value, list | tuple) else value
+        return {_replace_surrogates(key): _replace_surrogates(item) for key, item in value.items()}
+    return [_replace_surrogates(item) for item in value] if isinstance(value, list | tuple) else value

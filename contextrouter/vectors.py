@@ -63,9 +63,9 @@ def direction(vector: Vector | None) -> list[float]:
         return []
 
 
-def cosine(one: Sequence[float], other: Sequence[float]) -> float:
+def cosine(u: Sequence[float], v: Sequence[float]) -> float:
     """The cosine of two unit vectors; 0.0 for vectors of different lengths."""
-    return sum(map(float.__mul__, one, other)) if len(one) == len(other) else 0.0
+    return sum(map(float.__mul__, u, v)) if len(u) == len(v) else 0.0
 
 
 class Near:
@@ -77,10 +77,10 @@ class Near:
         import numpy as np
 
         self._question = _units(np.asarray([question], np.float64))[0]
-        fitting = {number: vector for number, vector in vectors.items() if len(vector) == len(question)}
-        self.numbers = list(fitting)
+        comparable = {number: vector for number, vector in vectors.items() if len(vector) == len(question)}
+        self.numbers = list(comparable)
         self._rows = _units(
-            np.asarray(list(fitting.values()), np.float64).reshape(len(fitting), len(question))
+            np.asarray(list(comparable.values()), np.float64).reshape(len(comparable), len(question))
         )
         self._row_of = {number: row for row, number in enumerate(self.numbers)}
 

@@ -122,7 +122,7 @@ async def _open_stores(
     """Yield each requested store, open while the caller uses it. Raises SettingsError for an unknown name."""
     stores = {
         name: plugin
-        for name, plugin in router.instances.of("provider").items()
+        for name, plugin in router.instances.plugins("provider").items()
         if isinstance(plugin, Database)
     }
     valid = ", ".join(stores) or "none"

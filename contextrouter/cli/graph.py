@@ -144,7 +144,7 @@ async def _open_graphs(settings: str, only: str | None) -> AsyncIterator[tuple[s
     router: ContextRouter = options.open_router(settings)
     graphs = {
         name: plugin
-        for name, plugin in router.instances.of("fact").items()
+        for name, plugin in router.instances.plugins("fact").items()
         if isinstance(plugin, SupportsGraph)
     }
     if only is not None and only not in graphs:

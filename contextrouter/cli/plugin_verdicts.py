@@ -7,7 +7,7 @@ from collections import Counter
 import msgspec
 
 from contextrouter.cli import terminal
-from contextrouter.runtime.registry import Listed, Registry
+from contextrouter.runtime.registry import PluginListing, Registry
 
 _MARKS = {
     "ok": ("✓", "green"),
@@ -39,7 +39,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     laws: tuple[LawResult, ...] = ()
 
 
-def judge(registry: Registry, line: Listed) -> Verdict:
+def judge(registry: Registry, line: PluginListing) -> Verdict:
     """Return the verdict about the plugin of one line."""
     from contextrouter.testing import subject_of, verdict
 

@@ -13,7 +13,7 @@ import typer
 from contextrouter.cli import options, plugin_verdicts, terminal
 from contextrouter.cli.exit_codes import NOTHING, OK, command
 from contextrouter.errors import ContextRouterError, PluginNotFound, Problem, SettingsError
-from contextrouter.runtime.registry import Listed, Registry
+from contextrouter.runtime.registry import PluginListing, Registry
 from contextrouter.settings import schema
 from contextrouter.settings.suggestions import unknown
 from contextrouter.settings.values import keys_of
@@ -26,7 +26,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The plugin's name: wh
 @command
 def list_plugins(settings: options.SettingsPath = options.DEFAULT, as_json: options.AsJson = False) -> int:
     """List every plugin: kind, name, where it comes from, what it does. Exits 1 when one is broken."""
-    lines = _registry(settings).listed()
+    lines = _registry(settings).list_plugins()
     if as_json:
         terminal.print_json(lines)
     else:
@@ -79,7 +79,7 @@ def check_plugin(
     file = Path(name)
     if file.suffix == ".py":
         registry: Registry = _OneFile(file)
-        lines = [line for line in registry.listed() if line.origin == file.name]
+        lines = [line for line in registry.list_plugins() if line.origin == file.name]
     else:
         registry = _registry(settings)
         lines = _find_lines(registry, name)
@@ -107,9 +107,9 @@ class _OneFile(Registry):
         return {self._path.stem: self._path}
 
 
-def _find_lines(registry: Registry, name: str) -> list[Listed]:
+def _find_lines(registry: Registry, name: str) -> list[PluginListing]:
     """Return the plugins of that name, of any kind. Raises PluginNotFound."""
-    all_lines = registry.listed()
+    all_lines = registry.list_plugins()
     lines = [line for line in all_lines if line.name == name]
     if not lines:
         names = sorted({line.name for line in all_lines})
@@ -118,12 +118,12 @@ def _find_lines(registry: Registry, name: str) -> list[Listed]:
     return lines
 
 
-def _origin(line: Listed) -> str:
+def _origin(line: PluginListing) -> str:
     module = line.origin.partition(":")[0]
     return "built in" if module.startswith("contextrouter.builtin.") else module
 
 
-def _broken(line: Listed) -> bool:
+def _broken(line: PluginListing) -> bool:
     """Whether the plugin itself is broken. A missing package does not count."""
     return bool(line.problem) and "pip install" not in line.problem
 
@@ -144,7 +144,7 @@ def _registry(path: str) -> Registry:
         return Registry()
 
 
-def _description(registry: Registry, line: Listed) -> dict[str, Any]:
+def _description(registry: Registry, line: PluginListing) -> dict[str, Any]:
     description: dict[str, Any] = {
         "kind": line.kind,
         "name": line.name,

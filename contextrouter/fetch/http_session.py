@@ -157,8 +157,8 @@ def _describe_error(error: BaseException) -> str:
             type(cause) is ssl.SSLCertVerificationError
         ):  # aiohttp derives an error of its own from it, without the message
             return (
-                f"its certificate does not hold ({cause.verify_message}). `ca_file` names an authority of your"
-                " own."
+                f"its certificate does not hold ({cause.verify_message}). `ca_file` names an authority"
+                " of your own."
             )
     message = str(error) or type(error).__name__
     return f"{' '.join(message.split())[:300]}."

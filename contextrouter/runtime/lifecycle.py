@@ -37,10 +37,10 @@ CLOSE_SECONDS = 5.0
 
 # What a plugin may name comes before it.
 _ORDER = ("embedder", "generator", "provider", "connector", "fact", "interpreter", "stage", "transform")
-_SERVING = tuple(
+_REQUEST_KINDS = tuple(
     kind for kind in _ORDER if kind != "transform"
 )  # a request needs no transforms; ingestion opens them itself
-_TOGETHER = (
+_OPENING_ORDER = (
     ("embedder", "generator"),
     ("provider", "connector"),
     ("fact",),
@@ -50,7 +50,7 @@ _TOGETHER = (
 Key = tuple[str, str]
 
 
-class State(Enum):
+class PluginState(Enum):
     """How far a plugin is opened."""
 
     CLOSED = "closed"  # not opened yet, its open() failed, or closed again
@@ -61,17 +61,17 @@ class State(Enum):
 class _Closed(AbstractSet[Key]):
     """The plugins that are closed, at any moment."""
 
-    def __init__(self, states: Mapping[Key, State]) -> None:
+    def __init__(self, states: Mapping[Key, PluginState]) -> None:
         self._states = states
 
     def __contains__(self, key: object) -> bool:
-        return key in self._states and self._states[cast(Key, key)] is State.CLOSED
+        return key in self._states and self._states[cast(Key, key)] is PluginState.CLOSED
 
     def __iter__(self) -> Iterator[Key]:
-        return (key for key, state in self._states.items() if state is State.CLOSED)
+        return (key for key, state in self._states.items() if state is PluginState.CLOSED)
 
     def __len__(self) -> int:
-        return list(self._states.values()).count(State.CLOSED)
+        return list(self._states.values()).count(PluginState.CLOSED)
 
 
 class Instances:
@@ -81,14 +81,16 @@ class Instances:
         self, settings: Settings, registry: Registry, given: Mapping[str, Mapping[str, Plugin]]
     ) -> None:
         self.settings, self.registry = settings, registry
-        self.given = {(kind, name): plugin for kind, named in given.items() for name, plugin in named.items()}
+        self.given = {
+            (kind, name): plugin for kind, plugins in given.items() for name, plugin in plugins.items()
+        }
         self.all: dict[Key, Plugin] = {}
-        self._states: dict[Key, State] = {}
+        self._states: dict[Key, PluginState] = {}
         self.closed: AbstractSet[Key] = _Closed(self._states)
         self._opening: dict[Key, asyncio.Task[None]] = {}
         self._opened: list[Key] = []
         self._building: list[Key] = []
-        for kind in _SERVING:
+        for kind in _REQUEST_KINDS:
             for instance in settings.instances(kind).values():
                 if instance.keys.enabled and (kind, instance.name) not in self.all:
                     self._add((kind, instance.name), self.build(instance))
@@ -96,7 +98,7 @@ class Instances:
 
     def _add(self, key: Key, plugin: Plugin) -> None:
         self.all[key] = plugin
-        self._states[key] = State.CLOSED
+        self._states[key] = PluginState.CLOSED
 
     def build(self, instance: Instance) -> Plugin:
         """Return the plugin of one instance, those it names built before it. Raises SettingsError with the
@@ -157,9 +159,9 @@ class Instances:
             instance = Instance(kind="embedder", name="default", use="static", keys=None)
             self._add(("embedder", "default"), self.registry.build(instance, self.all))
 
-    def of(self, kind: str) -> dict[str, Any]:
+    def plugins(self, kind: str) -> dict[str, Any]:
         """The instances of one kind, by name."""
-        return {name: plugin for (of, name), plugin in self.all.items() if of == kind}
+        return {name: plugin for (plugin_kind, name), plugin in self.all.items() if plugin_kind == kind}
 
     @property
     def sources(self) -> dict[str, Source | FactSource]:
@@ -173,22 +175,22 @@ class Instances:
     @property
     def embedders(self) -> dict[str, Embedder]:
         """Embedders by name."""
-        return self.of("embedder")
+        return self.plugins("embedder")
 
     @property
     def generators(self) -> dict[str, Generator]:
         """Generators by name."""
-        return self.of("generator")
+        return self.plugins("generator")
 
     @property
     def interpreters(self) -> dict[str, Interpreter]:
         """Interpreters by name."""
-        return self.of("interpreter")
+        return self.plugins("interpreter")
 
     @property
     def stages(self) -> dict[str, Stage]:
         """Stages by name."""
-        return self.of("stage")
+        return self.plugins("stage")
 
     async def open(self) -> None:
         """Open all at once, those that others need before them, in at most `[rag] timeout_seconds`.
@@ -197,11 +199,11 @@ class Instances:
         installation.
         """
         self._opened.clear()
-        self._states.update(dict.fromkeys(self.all, State.CLOSED))
+        self._states.update(dict.fromkeys(self.all, PluginState.CLOSED))
         clock = asyncio.get_running_loop().time
         until = clock() + self.settings.rag.timeout_seconds
-        for kinds in _TOGETHER:
-            tasks = {key: self._begin(key) for key in self.all if key[0] in kinds}
+        for kinds in _OPENING_ORDER:
+            tasks = {key: self._start_opening(key) for key in self.all if key[0] in kinds}
             if tasks:
                 await asyncio.wait(tasks.values(), timeout=max(0.0, until - clock()))
             for key, task in tasks.items():
@@ -212,8 +214,8 @@ class Instances:
                 if isinstance(error, MissingDependency | SettingsError | ContractError):
                     raise error
                 if error is not None:  # the outside world: tried again when needed
-                    why = mask(f"{type(error).__name__}: {error}", self.settings.secrets)
-                    log.warning("%s %r cannot be opened yet: %s", key[0], key[1], why)
+                    reason = mask(f"{type(error).__name__}: {error}", self.settings.secrets)
+                    log.warning("%s %r cannot be opened yet: %s", key[0], key[1], reason)
 
     async def ready(self, kind: str, name: str) -> None:
         """Open one plugin, and those it names, if they are not open. Raises what its `open()` raises.
@@ -221,9 +223,9 @@ class Instances:
         Who stops waiting does not stop the opening: the next to ask finds it further on.
         """
         key = (kind, name)
-        if self._states[key] is State.READY and self.closed.isdisjoint(self._needs(key)):
+        if self._states[key] is PluginState.READY and self.closed.isdisjoint(self._dependencies(key)):
             return
-        task = self._begin(key)
+        task = self._start_opening(key)
         try:
             await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -233,7 +235,7 @@ class Instances:
                 ) from None
             raise
 
-    def _begin(self, key: Key) -> asyncio.Task[None]:
+    def _start_opening(self, key: Key) -> asyncio.Task[None]:
         """The one task that opens this plugin now."""
         task = self._opening.get(key)
         if task is None or task.done():
@@ -247,7 +249,7 @@ class Instances:
         if not task.cancelled():
             task.exception()  # looked at: whoever waits gets it, and nobody may be waiting
 
-    def _needs(self, key: Key) -> list[Key]:
+    def _dependencies(self, key: Key) -> list[Key]:
         """What this plugin works with. Of one made by hand nothing is known; it may work with any generator
         made by hand.
         """
@@ -261,30 +263,30 @@ class Instances:
         return [(other, instance.options[option]) for option, other in instance.references.items()]
 
     async def _make_ready(self, key: Key) -> None:
-        for other in self._needs(key):
+        for other in self._dependencies(key):
             try:
                 await self.ready(*other)
             except Exception as error:  # it may be of use without, and says so itself where it is not
-                why = mask(repr(error), self.settings.secrets)
-                log.debug("%s %r is opened without %s %r: %s", *key, *other, why)
-        if self._states[key] is State.CLOSED:
+                reason = mask(repr(error), self.settings.secrets)
+                log.debug("%s %r is opened without %s %r: %s", *key, *other, reason)
+        if self._states[key] is PluginState.CLOSED:
             await self.all[key].open()
-            self._states[key] = State.OPEN
+            self._states[key] = PluginState.OPEN
             self._opened.append(key)
             if key[0] == "embedder":
                 await self._tell_stores(key[1])
-        if self._states[key] is State.OPEN:
+        if self._states[key] is PluginState.OPEN:
             await self._tell_model(key)
 
     async def _tell_stores(self, embedder: str) -> None:
         """Tell the open stores that wait for this embedder its model."""
         for key in [key for key, plugin in self.all.items() if getattr(plugin, "embedder", None) == embedder]:
             try:
-                if self._states[key] is State.OPEN:
+                if self._states[key] is PluginState.OPEN:
                     await self._tell_model(key)
             except Exception as error:
-                why = mask(str(error), self.settings.secrets)
-                log.warning("%s %r refuses embedder %r: %s", *key, embedder, why)
+                reason = mask(str(error), self.settings.secrets)
+                log.warning("%s %r refuses embedder %r: %s", *key, embedder, reason)
 
     async def _tell_model(self, key: Key) -> None:
         """Tell an open store the model whose vectors it will get, once its embedder is open.
@@ -293,10 +295,10 @@ class Instances:
         """
         plugin = self.all[key]
         if not isinstance(plugin, SupportsModel) or plugin.embedder not in self.embedders:
-            self._states[key] = State.READY
+            self._states[key] = PluginState.READY
         elif ("embedder", plugin.embedder) not in self.closed:
             embedder = self.embedders[plugin.embedder]
-            self._states[key] = State.READY
+            self._states[key] = PluginState.READY
             await plugin.embedded_by(embedder.model, embedder.dimensions)
 
     async def aclose(self) -> None:
@@ -309,7 +311,7 @@ class Instances:
         errors = []
         while self._opened:
             key = self._opened.pop()
-            self._states[key] = State.CLOSED
+            self._states[key] = PluginState.CLOSED
             try:
                 await self.all[key].aclose()
             except Exception as error:
@@ -318,11 +320,11 @@ class Instances:
             raise PluginError("Closing failed: " + mask("; ".join(errors), self.settings.secrets))
 
 
-def embedded(
+def query_embedders(
     sources: Mapping[str, Source | FactSource], embedders: Mapping[str, Embedder]
 ) -> dict[str, Embedder]:
     """Source -> the embedder of its queries."""
-    named = {name: source.embedder for name, source in sources.items() if isinstance(source, Source)}
+    names = {name: source.embedder for name, source in sources.items() if isinstance(source, Source)}
     return {
-        name: embedders[embedder] for name, embedder in named.items() if embedder and embedder in embedders
+        name: embedders[embedder] for name, embedder in names.items() if embedder and embedder in embedders
     }

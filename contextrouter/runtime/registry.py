@@ -37,7 +37,7 @@ FIRST_PARTY: Mapping[tuple[str, str], str] = {("provider", "vertex"): "vertex"}
 """Plugins of ours that come with a distribution of their own -> the extra that installs it."""
 
 
-class Listed(msgspec.Struct, frozen=True, kw_only=True):
+class PluginListing(msgspec.Struct, frozen=True, kw_only=True):
     """One line of `contextrouter plugins list`. `problem` says why it cannot be used; empty: it can."""
 
     kind: str
@@ -88,8 +88,8 @@ class Registry:
         """Every registered name of a kind, sorted. A module counts for the kinds it defines; a broken one for
         none.
         """
-        local = {stem for stem in self._files if self._in_file(stem, kind) is not None}
-        extra = {name for of, name in FIRST_PARTY if of == kind}
+        local = {stem for stem in self._files if self._find_class_or_none(stem, kind) is not None}
+        extra = {name for entry_kind, name in FIRST_PARTY if entry_kind == kind}
         return sorted({*self.entries(kind), *local, *extra})
 
     def has(self, kind: str, use: str) -> bool:
@@ -99,7 +99,7 @@ class Registry:
         if use in self.entries(kind) or (kind, use) in FIRST_PARTY:
             return True
         try:
-            return use in self._files and self._one_class(use, kind) is not None
+            return use in self._files and self._find_class(use, kind) is not None
         except ContextRouterError:
             return True  # whoever loads it is told what is wrong with it
 
@@ -114,7 +114,7 @@ class Registry:
     def _load(self, kind: str, use: str) -> type[Plugin]:
         entry = self.entries(kind).get(use)
         if use in self._files:
-            cls = self._one_class(use, kind)
+            cls = self._find_class(use, kind)
             if cls is not None:
                 if entry is not None:
                     self.warnings.append(
@@ -138,14 +138,14 @@ class Registry:
             ) from error
         return self._check(cls, kind, use)
 
-    def _one_class(self, stem: str, kind: str) -> type[Plugin] | None:
+    def _find_class(self, stem: str, kind: str) -> type[Plugin] | None:
         contract = KINDS[kind]
         classes = [
             value
             for value in vars(self._module(stem)).values()
             if isinstance(value, type)
             and issubclass(value, contract)
-            and value.__module__ == _private(self._files[stem])
+            and value.__module__ == _module_name(self._files[stem])
         ]
         classes = [cls for cls in classes if not inspect.isabstract(cls)]
         if len(classes) > 1:
@@ -158,15 +158,15 @@ class Registry:
             )
         return classes[0] if classes else None
 
-    def _in_file(self, stem: str, kind: str) -> type[Plugin] | None:
+    def _find_class_or_none(self, stem: str, kind: str) -> type[Plugin] | None:
         try:
-            return self._one_class(stem, kind)
+            return self._find_class(stem, kind)
         except ContextRouterError:
             return None
 
     def _module(self, stem: str) -> ModuleType:
         path = self._files[stem]
-        name = _private(path)
+        name = _module_name(path)
         if name in sys.modules:
             return sys.modules[name]
         spec = importlib.util.spec_from_file_location(name, path)
@@ -192,9 +192,9 @@ class Registry:
                 kind=kind,
             )
         if inspect.isabstract(cls):
-            missing = ", ".join(sorted(cls.__abstractmethods__))
+            methods = ", ".join(sorted(cls.__abstractmethods__))
             raise ContractError(
-                f"{kind} plugin {use!r} does not define {missing}.",
+                f"{kind} plugin {use!r} does not define {methods}.",
                 law="required method",
                 plugin=use,
                 kind=kind,
@@ -211,12 +211,12 @@ class Registry:
         except MissingDependency:
             return None
 
-    def listed(self) -> list[Listed]:
+    def list_plugins(self) -> list[PluginListing]:
         """Every plugin there is, with what is wrong with it. Loads them all."""
         lines = []
         for kind in KINDS:
             for name in sorted({*self.entries(kind), *(n for n in self.names(kind))}):
-                local = name in self._files and self._in_file(name, kind) is not None
+                local = name in self._files and self._find_class_or_none(name, kind) is not None
                 entry = self.entries(kind).get(name)
                 origin = (
                     self._files[name].name
@@ -226,20 +226,22 @@ class Registry:
                 lines.append(self._line(kind, name, origin))
         for stem, path in self._files.items():
             try:
-                kinds = [kind for kind in KINDS if self._one_class(stem, kind)]
+                kinds = [kind for kind in KINDS if self._find_class(stem, kind)]
                 problem = "" if kinds else "it defines no plugin class"
             except ContextRouterError as error:
                 problem = str(error)
             if problem:
-                lines.append(Listed(kind="?", name=stem, origin=path.name, problem=problem))
+                lines.append(PluginListing(kind="?", name=stem, origin=path.name, problem=problem))
         return lines
 
-    def _line(self, kind: str, name: str, origin: str) -> Listed:
+    def _line(self, kind: str, name: str, origin: str) -> PluginListing:
         try:
             cls = self.load(kind, name)
         except ContextRouterError as error:
-            return Listed(kind=kind, name=name, origin=origin, problem=str(error))
-        return Listed(kind=kind, name=name, origin=origin, summary=(inspect.getdoc(cls) or "").split("\n")[0])
+            return PluginListing(kind=kind, name=name, origin=origin, problem=str(error))
+        return PluginListing(
+            kind=kind, name=name, origin=origin, summary=(inspect.getdoc(cls) or "").split("\n")[0]
+        )
 
     def build(self, instance: Instance, others: Mapping[tuple[str, str], Plugin]) -> Plugin:
         """Return the instance's plugin. `others` holds those already built, by (kind, name), for keywords
@@ -256,11 +258,13 @@ class Registry:
         except (TypeError, ValueError) as error:
             raise SettingsError(f"{instance.kind}s.{instance.name}: {error}") from error
         except (Exception, SystemExit) as error:
-            why = f"{instance.kind} plugin {instance.use!r} cannot be made: {type(error).__name__}: {error}."
-            raise PluginError(why, plugin=instance.name, kind=instance.kind) from error
+            message = (
+                f"{instance.kind} plugin {instance.use!r} cannot be made: {type(error).__name__}: {error}."
+            )
+            raise PluginError(message, plugin=instance.name, kind=instance.kind) from error
 
 
-def _private(path: Path) -> str:
+def _module_name(path: Path) -> str:
     return (
         f"_contextrouter_plugin_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}_{path.stem}"
     )

@@ -15,14 +15,14 @@ the log says so.
 """
 
 
-def closed() -> ContextRouterError:
+def shutdown_error() -> ContextRouterError:
     """The error of a request that the router's end has ended."""
     return ContextRouterError(
         "Router was closed before the request was answered; close it after the last answer."
     )
 
 
-def looked_at(task: asyncio.Task[Any]) -> None:
+def consume_exception(task: asyncio.Task[Any]) -> None:
     """For a task that nobody may wait for any more: its error is not the event loop's to report."""
     if not task.cancelled():
         task.exception()
@@ -43,10 +43,10 @@ class Computation:
         self.running.entries.discard(self)
         if not self.ended:
             return
-        self.running.one_less()
+        self.running.notify_end()
         # A task that ended in its own way goes on, and is not cancelled any more.
         if self.task.uncancel() <= self.before and isinstance(error, asyncio.CancelledError):
-            raise closed() from None  # nobody but the router asked for it
+            raise shutdown_error() from None  # nobody but the router asked for it
 
 
 class Running:
@@ -57,17 +57,17 @@ class Running:
         self._closed = False
         self._over = asyncio.Event()
 
-    def one(self) -> Computation:
+    def track(self) -> Computation:
         """A computation in the current task. Raises ContextRouterError once the router is closed, at once
         where it is already.
         """
         if self._closed:
-            raise closed()
+            raise shutdown_error()
         task = asyncio.current_task()
         assert task is not None
         return Computation(self, task)
 
-    def one_less(self) -> None:
+    def notify_end(self) -> None:
         """One that was ended has ended."""
         if not any(entry.ended for entry in self.entries):
             self._over.set()
@@ -77,8 +77,8 @@ class Running:
         ever.
         """
         self._closed = True
-        here = asyncio.current_task()
-        running = [entry for entry in self.entries if entry.task is not here]
+        current = asyncio.current_task()
+        running = [entry for entry in self.entries if entry.task is not current]
         if not running:
             return
         self._over.clear()
@@ -89,7 +89,8 @@ class Running:
             async with asyncio.timeout(PATIENCE):
                 await self._over.wait()
         except TimeoutError:
-            left = len(self.entries.intersection(running))
+            unfinished = len(self.entries.intersection(running))
             _log.warning(
-                "Router was closed while %d requests did not end; a plugin swallows its cancellation.", left
+                "Router was closed while %d requests did not end; a plugin swallows its cancellation.",
+                unfinished,
             )
