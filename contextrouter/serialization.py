@@ -1,6 +1,4 @@
-"""Nouns as plain values, for JSON: what the command line and the server show of a result. Vectors are left
-out.
-"""
+"""JSON serialization of results, for the command line and the server. Vectors are left out."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from contextrouter.model import Context, Envelope, Plan, Step
 
 
 def plain(value: Any) -> Any:
-    """Return nouns as mappings, sequences and scalars. Vectors are left out: they are large, and no one reads
+    """Return nouns as mappings, sequences and scalars, without vectors: they are large, and nobody reads
     them.
     """
     if isinstance(value, Context):
@@ -45,7 +43,7 @@ def _drop_vectors(value: Any) -> Any:
 
 
 def _encode_number(value: Any) -> Any:
-    """JSON for numbers of other libraries; a sentence about anything else."""
+    """Encode a number of another library (numpy) as a float, anything else as its text."""
     try:
         return float(value)
     except (TypeError, ValueError):
@@ -53,9 +51,7 @@ def _encode_number(value: Any) -> Any:
 
 
 def encode_json(value: Any) -> bytes:
-    """Return plain values as JSON in UTF-8; half of a surrogate pair, which no UTF-8 can carry, becomes
-    "?".
-    """
+    """Return plain values as JSON in UTF-8. A lone surrogate, which UTF-8 cannot encode, becomes "?"."""
     try:
         return msgspec.json.encode(value, enc_hook=_encode_number)
     except UnicodeEncodeError:

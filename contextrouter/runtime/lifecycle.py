@@ -1,7 +1,7 @@
-"""The plugins of one router: built from settings or handed over, opened together, closed in reverse.
+"""Plugin lifecycle of one router: builds plugins from settings, opens them together, closes them in reverse.
 
-A plugin that cannot be opened because of the outside world does not stop the start: it is tried again when it
-is needed, and reported until it works. What is wrong with the installation or the settings stops the start.
+A plugin that cannot be opened because of the outside world (a server that is down) does not stop the start.
+It is tried again when a request needs it. Errors of the installation or of the settings stop the start.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from contextrouter.settings.switches import check_switch
 log = logging.getLogger("contextrouter")
 
 CLOSE_SECONDS = 5.0
-"""How long closing waits for an opening that was cancelled and does not end."""
+"""How long closing waits for a cancelled opening that does not end."""
 
-# What a plugin may name comes before it.
+# A plugin may reference plugins of the kinds before its own.
 _ORDER = ("embedder", "generator", "provider", "connector", "fact", "interpreter", "stage", "transform")
 _REQUEST_KINDS = tuple(
     kind for kind in _ORDER if kind != "transform"
@@ -51,15 +51,15 @@ Key = tuple[str, str]
 
 
 class PluginState(Enum):
-    """How far a plugin is opened."""
+    """The state of a plugin."""
 
     CLOSED = "closed"  # not opened yet, its open() failed, or closed again
-    OPEN = "open"  # a store in this state does not know yet whose vectors it gets
+    OPEN = "open"  # a store in this state does not know the model of its embedder yet
     READY = "ready"
 
 
 class _Closed(AbstractSet[Key]):
-    """The plugins that are closed, at any moment."""
+    """A live view of the plugins that are closed."""
 
     def __init__(self, states: Mapping[Key, PluginState]) -> None:
         self._states = states
@@ -101,8 +101,8 @@ class Instances:
         self._states[key] = PluginState.CLOSED
 
     def build(self, instance: Instance) -> Plugin:
-        """Return the plugin of one instance, those it names built before it. Raises SettingsError with the
-        place in the file.
+        """Build the plugin of one instance, after the plugins that it references. Raises SettingsError with
+        the line in the file.
         """
         key = (instance.kind, instance.name)
         if key in self.given:
@@ -131,7 +131,7 @@ class Instances:
             return self.registry.build(instance, self.all)
         except (SettingsError, PluginError) as error:
             if isinstance(error, SettingsError) and all(problem.key for problem in error.problems):
-                raise  # its place is known
+                raise  # it has its line already
             raise SettingsError([self._problem(instance, str(error))]) from error
         finally:
             self._building.pop()
@@ -142,7 +142,7 @@ class Instances:
         if other in self.given:
             self._add(other, self.given[other])
         elif (instance := self.settings.instances(other[0]).get(other[1])) is not None:
-            self._add(other, self.build(instance))  # even disabled it serves who names it
+            self._add(other, self.build(instance))  # also a disabled one, because a plugin references it
         elif other == ("embedder", "default"):
             self._add_default_embedder()
 
@@ -160,7 +160,7 @@ class Instances:
             self._add(("embedder", "default"), self.registry.build(instance, self.all))
 
     def plugins(self, kind: str) -> dict[str, Any]:
-        """The instances of one kind, by name."""
+        """Return the plugins of one kind, by name."""
         return {name: plugin for (plugin_kind, name), plugin in self.all.items() if plugin_kind == kind}
 
     @property
@@ -193,10 +193,9 @@ class Instances:
         return self.plugins("stage")
 
     async def open(self) -> None:
-        """Open all at once, those that others need before them, in at most `[rag] timeout_seconds`.
+        """Open all plugins concurrently, dependencies first, in at most `[rag] timeout_seconds`.
 
-        What is not open by then goes on opening, and who needs it waits for it. Raises what is wrong with the
-        installation.
+        A slower plugin goes on opening, and requests that need it wait. Raises errors of the installation.
         """
         self._opened.clear()
         self._states.update(dict.fromkeys(self.all, PluginState.CLOSED))
@@ -218,9 +217,9 @@ class Instances:
                     log.warning("%s %r cannot be opened yet: %s", key[0], key[1], reason)
 
     async def ready(self, kind: str, name: str) -> None:
-        """Open one plugin, and those it names, if they are not open. Raises what its `open()` raises.
+        """Open one plugin and its dependencies, if they are not open. Raises the errors of its `open()`.
 
-        Who stops waiting does not stop the opening: the next to ask finds it further on.
+        A caller that is cancelled does not stop the opening; the next caller joins it.
         """
         key = (kind, name)
         if self._states[key] is PluginState.READY and self.closed.isdisjoint(self._dependencies(key)):
@@ -236,7 +235,7 @@ class Instances:
             raise
 
     def _start_opening(self, key: Key) -> asyncio.Task[None]:
-        """The one task that opens this plugin now."""
+        """Return the task that opens this plugin; start one if there is none."""
         task = self._opening.get(key)
         if task is None or task.done():
             task = self._opening[key] = asyncio.get_running_loop().create_task(self._make_ready(key))
@@ -247,11 +246,11 @@ class Instances:
         if self._opening.get(key) is task:
             del self._opening[key]
         if not task.cancelled():
-            task.exception()  # looked at: whoever waits gets it, and nobody may be waiting
+            task.exception()  # retrieved here, because no caller may be waiting for it any more
 
     def _dependencies(self, key: Key) -> list[Key]:
-        """What this plugin works with. Of one made by hand nothing is known; it may work with any generator
-        made by hand.
+        """Return the plugins that this one references. A plugin made by hand has no settings; it may use any
+        generator made by hand.
         """
         kind, name = key
         if key in self.given:
@@ -266,7 +265,7 @@ class Instances:
         for other in self._dependencies(key):
             try:
                 await self.ready(*other)
-            except Exception as error:  # it may be of use without, and says so itself where it is not
+            except Exception as error:  # a plugin that cannot work without it raises by itself
                 reason = mask(repr(error), self.settings.secrets)
                 log.debug("%s %r is opened without %s %r: %s", *key, *other, reason)
         if self._states[key] is PluginState.CLOSED:
@@ -302,7 +301,7 @@ class Instances:
             await plugin.embedded_by(embedder.model, embedder.dimensions)
 
     async def aclose(self) -> None:
-        """Close what was opened, last first. One that fails to close does not keep the others open."""
+        """Close the open plugins in reverse order. A failure does not keep the others open."""
         opening = list(self._opening.values())
         for task in opening:
             task.cancel()
@@ -323,7 +322,7 @@ class Instances:
 def query_embedders(
     sources: Mapping[str, Source | FactSource], embedders: Mapping[str, Embedder]
 ) -> dict[str, Embedder]:
-    """Source -> the embedder of its queries."""
+    """Return source -> the embedder of its queries."""
     names = {name: source.embedder for name, source in sources.items() if isinstance(source, Source)}
     return {
         name: embedders[embedder] for name, embedder in names.items() if embedder and embedder in embedders

@@ -1,4 +1,4 @@
-"""Secret masking: what is taken out of messages, logs and settings before anyone sees them."""
+"""Secret masking (redaction) in messages, logs and settings."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ _LONG = (
 _ENDINGS = (*_LONG, "apikey", "accesskey", "secretkey", "privatekey", "authkey")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
-# Everything that is repeated has a bound, or is hidden and so never read twice: the time is in proportion to
-# the text, whoever wrote it.
+# Every repetition has a bound or is possessive, so the time is linear in the text, even for hostile input.
 _NAMED = re.compile(
     r"""(?x) (?P<name> [\w-]{1,64}+ ) (?: (?P<mark> \\{0,3} ["']? \s{0,8} [=:] ) >? | \\{0,3} ["'] \s{0,8} , (?= \s{0,8} b? ["'] ) )
         \s{0,8} (?: b (?= ["'] ) )? (?: (?i: bearer | basic | digest | token ) \s{1,8} )?"""  # noqa: E501 - a pattern is read in one line
@@ -41,9 +40,7 @@ _UNNAMED = re.compile(r"""(?xs) ( \b (?i: bearer | basic ) \s{1,8} ) [A-Za-z0-9.
 
 
 def is_secret(name: str) -> bool:
-    """Whether a value of this name is a secret: a word of `X-Api-Key`, `accessToken` or `db_passwords` says
-    so.
-    """
+    """Whether a name such as `X-Api-Key`, `accessToken` or `db_passwords` contains a word for a secret."""
     return any(
         _is_secret_word(word.lower()) or _is_secret_word(word.lower().removesuffix("s"))
         for word in _WORD.findall(name)
@@ -55,7 +52,7 @@ def _is_secret_word(word: str) -> bool:
 
 
 def spellings(secrets: Iterable[str]) -> list[str]:
-    """The secrets that are long enough to be told from other text, also as URLs and reprs spell them; the
+    """Return the secrets that are long enough to recognize, also as URLs and reprs write them,
     longest first.
     """
     long_enough = [secret for secret in secrets if len(secret) >= 4]
@@ -71,8 +68,7 @@ def mask(text: str, secrets: Iterable[str] = ()) -> str:
     """Return `text` without secrets: known values, values of secret names, bearer tokens, passwords in URLs,
     private keys.
 
-    What hides a word too many is chosen over what may show a part of a secret. Cut a text after this, not
-    before.
+    In doubt it hides a word too many. Mask a text before you shorten it, not after.
     """
     for secret in spellings(secrets):
         text = text.replace(secret, "***")
@@ -94,9 +90,7 @@ def mask(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def _names_secret(text: str, match: re.Match[str]) -> bool:
-    """Whether what is found before a value names a secret. In prose, a "key:" alone is not one, and a
-    KeyError never.
-    """
+    """Whether the matched name is a secret's. In prose, "key:" alone is not, and a KeyError never."""
     words = _WORD.findall(match["name"])
     if not words or not _is_secret_word(words[-1].lower()):
         return False

@@ -1,8 +1,8 @@
-"""Plugins: from a `use` in the settings to a class, to the schema of its table, to an instance.
+"""Plugin registry: discovers plugins, loads their classes, reads their settings schema, builds instances.
 
-A plugin's name is an entry point in the group `contextrouter.<kind>s`, or the stem of a module in one of
-`[plugins] paths`. Nothing is imported before a `use` names it. A broken plugin is reported by name and stops
-nobody who does not use it.
+The name of a plugin is an entry point in the group `contextrouter.<kind>s`, or the stem of a module in one of
+`[plugins] paths`. A plugin is imported only when a `use` names it. A broken plugin affects only those who use
+it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 FIRST_PARTY: Mapping[tuple[str, str], str] = {("provider", "vertex"): "vertex"}
-"""Plugins of ours that come with a distribution of their own -> the extra that installs it."""
+"""First-party plugins in a separate distribution -> the extra that installs it."""
 
 
 class PluginListing(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,9 +48,7 @@ class PluginListing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Registry:
-    """The plugins that exist: entry points, and modules in `paths`. A local module wins over an entry
-    point.
-    """
+    """All plugins: entry points, and modules in `paths`. A local module wins over an entry point."""
 
     def __init__(self, paths: Sequence[Path] = ()) -> None:
         self.paths = tuple(paths)
@@ -85,27 +83,25 @@ class Registry:
         return self._entries[kind]
 
     def names(self, kind: str) -> list[str]:
-        """Every registered name of a kind, sorted. A module counts for the kinds it defines; a broken one for
-        none.
+        """Return every registered name of a kind, sorted. A module counts for each kind that it defines; a
+        broken one for none.
         """
         local = {stem for stem in self._files if self._find_class_or_none(stem, kind) is not None}
         extra = {name for entry_kind, name in FIRST_PARTY if entry_kind == kind}
         return sorted({*self.entries(kind), *local, *extra})
 
     def has(self, kind: str, use: str) -> bool:
-        """Whether this name is registered. Of the modules only that of this name is imported; a broken one
-        counts.
-        """
+        """Whether this name is registered. Only the module of this name is imported; a broken one counts."""
         if use in self.entries(kind) or (kind, use) in FIRST_PARTY:
             return True
         try:
             return use in self._files and self._find_class(use, kind) is not None
         except ContextRouterError:
-            return True  # whoever loads it is told what is wrong with it
+            return True  # `load` raises the error
 
     def load(self, kind: str, use: str) -> type[Plugin]:
         """Return the plugin class. Raises PluginNotFound, MissingDependency, ContractError, or PluginError
-        when it is broken.
+        for a broken one.
         """
         if (kind, use) not in self._classes:
             self._classes[kind, use] = self._load(kind, use)
@@ -132,7 +128,10 @@ class Registry:
             cls = entry.load()
         except ContextRouterError:
             raise
-        except (Exception, SystemExit) as error:  # a module may end the program; it is not to end ours
+        except (
+            Exception,
+            SystemExit,
+        ) as error:  # a module may call sys.exit(); that must not end this program
             raise PluginError(
                 f"{kind} plugin {use!r} ({entry.value}) cannot be imported: {error!r}.", plugin=use, kind=kind
             ) from error
@@ -205,14 +204,14 @@ class Registry:
         return cls
 
     def schema(self, kind: str, use: str) -> schema.Schema | None:
-        """The keys of a plugin's table; None when the package that brings the plugin is not installed."""
+        """Return the keys of a plugin's table; None when the plugin's package is not installed."""
         try:
             return schema.of_constructor(self.load(kind, use), kind)
         except MissingDependency:
             return None
 
     def list_plugins(self) -> list[PluginListing]:
-        """Every plugin there is, with what is wrong with it. Loads them all."""
+        """Load every plugin, and return a line for each, with its problem if it has one."""
         lines = []
         for kind in KINDS:
             for name in sorted({*self.entries(kind), *(n for n in self.names(kind))}):
@@ -244,8 +243,8 @@ class Registry:
         )
 
     def build(self, instance: Instance, others: Mapping[tuple[str, str], Plugin]) -> Plugin:
-        """Return the instance's plugin. `others` holds those already built, by (kind, name), for keywords
-        that name one.
+        """Build the plugin of an instance. `others` are the plugins that its keywords may reference, by
+        (kind, name).
         """
         cls = self.load(instance.kind, instance.use)
         options = dict(instance.options)
