@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from contextrouter.builtin.shared.taxonomy_concepts import Concepts
-from contextrouter.builtin.shared.text_segments import aside, segments
+from contextrouter.builtin.shared.text_segments import run_by_length, segments
 from contextrouter.builtin.transforms.keywords import names
 from contextrouter.builtin.transforms.spacy_model import ReadsWithSpacy
 from contextrouter.contracts import Transform
@@ -72,7 +72,7 @@ class Entities(ReadsWithSpacy, Transform):
     async def transform(self, document: Document) -> Sequence[Document]:
         """Return the document with its entities."""
         found: dict[str, str] = {}
-        for name in await aside(document.content, lambda: self._aliases.named(document.content)):
+        for name in await run_by_length(document.content, lambda: self._aliases.count(document.content)):
             if name in self.known:  # a name with " / " in it was taken for a path
                 found[name] = str(self.known[name].get("kind") or "name")
         told = {alias.casefold() for name in found for alias in (name, *_aliases(name, self.known[name]))}
@@ -95,7 +95,7 @@ class Entities(ReadsWithSpacy, Transform):
         """
         read = await self.read_with_model(text)
         if read is None:
-            for name in await aside(text, lambda: names(text[:_READ])):
+            for name in await run_by_length(text, lambda: names(text[:_READ])):
                 yield name, "name"
         else:
             for part in read:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 
-from contextrouter.builtin.shared.text_segments import aside
+from contextrouter.builtin.shared.text_segments import run_by_length
 from contextrouter.contracts import Transform
 from contextrouter.model import SEARCH_TEXT, Document
 from contextrouter.text.analysis import atoms
@@ -80,7 +80,7 @@ class Quality(Transform):
         """Return the document with its quality and its search text; nothing, or what carries its facts, when
         it is dropped.
         """
-        kept, good, every = await aside(document.content, lambda: self._read(document))
+        kept, good, every = await run_by_length(document.content, lambda: self._read(document))
         if not every:
             return [document]
         quality = good / every

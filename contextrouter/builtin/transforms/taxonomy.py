@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-from contextrouter.builtin.shared.taxonomy_concepts import Concepts, read
-from contextrouter.builtin.shared.text_segments import aside
+from contextrouter.builtin.shared.taxonomy_concepts import Concepts, read_taxonomy
+from contextrouter.builtin.shared.text_segments import run_by_length
 from contextrouter.contracts import FilePath, Transform
 from contextrouter.model import Document
 
@@ -46,13 +46,13 @@ class Taxonomy(Transform):
     async def open(self) -> None:
         """Read the file. Raises SettingsError when it is missing or not such a mapping."""
         if self.path:
-            self.concepts = {**read(Path(self.path)), **self._given}
+            self.concepts = {**read_taxonomy(Path(self.path)), **self._given}
             self._found = Concepts(self.concepts)
 
     async def transform(self, document: Document) -> Sequence[Document]:
         """Return the document with its labels; those it had stay, and come first."""
         text = "\n\n".join((document.title, *document.path, document.content))
-        counts = await aside(text, lambda: self._found.named(text))
+        counts = await run_by_length(text, lambda: self._found.count(text))
         named = [concept for concept, count in counts.most_common() if count >= self.minimum]
         labels = tuple(dict.fromkeys((*document.labels, *named[: self.limit])))
         return [document if labels == document.labels else document.replace(labels=labels)]
