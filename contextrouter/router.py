@@ -48,7 +48,7 @@ from contextrouter.runtime.registry import Registry
 from contextrouter.runtime.shutdown import Running, consume_exception
 from contextrouter.scope import Scope
 from contextrouter.settings import Settings, load
-from contextrouter.settings.instances import with_given
+from contextrouter.settings.instances import add_provided
 from contextrouter.settings.sources import check_sources
 from contextrouter.text import tokens
 
@@ -86,7 +86,7 @@ class ContextRouter:
             "generator": generators or {},
         }
         values, self.registry = _read(settings, registry, given)
-        values = with_given(values, given)
+        values = add_provided(values, given)
         self.instances = Instances(values, self.registry, given)
         self.settings = check_sources(values, self.instances.sources)
         self.cache = build_tiers(self.settings)

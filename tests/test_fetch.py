@@ -38,7 +38,7 @@ from contextrouter.fetch import (
     robots,
 )
 from contextrouter.fetch.response import parse_retry_after
-from contextrouter.settings.schema import of_constructor
+from contextrouter.settings.schema import constructor_fields
 
 
 @contextlib.asynccontextmanager
@@ -528,7 +528,7 @@ async def test_crawling_keeps_to_robots_and_asks_for_it_once(status: str, body: 
 def test_a_connector_that_fetches_has_the_fetch_keys_with_the_defaults_of_fetch_options(
     connector: type[HttpApi | Rss | Web],
 ):
-    fields = of_constructor(connector, "connector")
+    fields = constructor_fields(connector, "connector")
     types = typing.get_type_hints(FetchKeys, include_extras=True)
     assert list(fields)[-len(types) :] == list(types)
     assert {name: fields[name].default for name in types} == msgspec.structs.asdict(FetchOptions())

@@ -155,7 +155,7 @@ def _description(registry: Registry, line: PluginListing) -> dict[str, Any]:
         return {**description, "doc": "", "keys": [], "router_keys": []}
     cls = registry.load(line.kind, line.name)
     fields = registry.schema(line.kind, line.name) or {}
-    router_fields = schema.of_struct(keys_of(line.kind))
+    router_fields = schema.struct_fields(keys_of(line.kind))
     doc = inspect.getdoc(cls) or ""
     return {**description, "doc": doc, "keys": _keys(fields), "router_keys": _keys(router_fields)}
 

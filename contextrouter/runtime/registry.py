@@ -200,13 +200,13 @@ class Registry:
             )
         if issubclass(cls, Stage):
             check_switch(cls, f"stage plugin {use!r}")
-        schema.of_constructor(cls, kind)
+        schema.constructor_fields(cls, kind)
         return cls
 
     def schema(self, kind: str, use: str) -> schema.Schema | None:
         """Return the keys of a plugin's table; None when the plugin's package is not installed."""
         try:
-            return schema.of_constructor(self.load(kind, use), kind)
+            return schema.constructor_fields(self.load(kind, use), kind)
         except MissingDependency:
             return None
 
