@@ -203,9 +203,8 @@ _NUMBERS = {float, int, type(None)}
 def _with_number(hit: Hit) -> Hit:
     """Take away a score that is no number: the hit counts as unscored."""
     score: object = hit.score
-    if score is None or (isinstance(score, Real) and not isinstance(score, bool)):
-        return hit
-    return hit.replace(score=None)
+    no_number = isinstance(score, bool) or not isinstance(score, Real | None)
+    return hit.replace(score=None) if no_number else hit
 
 
 _FACT_TEXTS: dict[Any, tuple[str, ...]] = {

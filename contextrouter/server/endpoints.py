@@ -10,7 +10,7 @@ import msgspec
 from aiohttp import web
 
 from contextrouter.router import ContextRouter
-from contextrouter.serialization import encoded
+from contextrouter.serialization import encode_json
 from contextrouter.server.answer_writing import Generators
 from contextrouter.server.auth import Access, Caller, Pressure, turns
 from contextrouter.server.error_responses import Refused
@@ -119,7 +119,9 @@ class Events(web.StreamResponse):
         """Send one event. Raises ConnectionResetError when the client is gone, TimeoutError when it does not
         read.
         """
-        body = data.encode() if isinstance(data, str) else encoded(data)  # JSON has no line feeds of its own
+        body = (
+            data.encode() if isinstance(data, str) else encode_json(data)
+        )  # JSON has no line feeds of its own
         head = b"event: %s\n" % event.encode() if event else b""
         async with asyncio.timeout(WRITE_SECONDS):
             await self.write(head + b"data: " + body + b"\n\n")
@@ -149,4 +151,4 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 def answered(value: Any, status: int = 200, media: str = "application/json") -> web.Response:
     """A JSON answer."""
-    return web.Response(body=encoded(value), status=status, content_type=media)
+    return web.Response(body=encode_json(value), status=status, content_type=media)

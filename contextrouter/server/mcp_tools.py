@@ -26,7 +26,7 @@ from contextrouter.errors import AllSourcesFailed, ContextRouterError, SettingsE
 from contextrouter.model import Context, Fact, Request
 from contextrouter.router import ContextRouter
 from contextrouter.runtime.masking import mask
-from contextrouter.serialization import encoded
+from contextrouter.serialization import encode_json
 from contextrouter.server.auth import Access, Caller, Pressure, check_host, turns
 from contextrouter.server.error_responses import MEDIA, Refused, body_of
 from contextrouter.server.router_endpoints import sources_of
@@ -246,7 +246,7 @@ def application(router: ContextRouter, access: Access, host: str) -> Any:
                 more = [(name.lower().encode(), value.encode()) for name, value in error.headers.items()]
                 more.append((b"content-type", MEDIA.encode()))
                 await send({"type": "http.response.start", "status": error.status, "headers": more})
-                await send({"type": "http.response.body", "body": encoded(body_of(error, ""))})
+                await send({"type": "http.response.body", "body": encode_json(body_of(error, ""))})
                 return
         await inner(scope, receive, send)
 
