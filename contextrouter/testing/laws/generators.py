@@ -8,7 +8,7 @@ from typing import Any
 from contextrouter.contracts import Completion
 from contextrouter.testing import measure
 from contextrouter.testing.kit import Law, law
-from contextrouter.testing.laws.common import LEAVE
+from contextrouter.testing.laws.calls import LEAVE
 from contextrouter.testing.messages import Broken, said
 from contextrouter.testing.subject import Subject
 

@@ -1,0 +1,166 @@
+"""Laws of every plugin on calls: repeatable answers, concurrency, hostile texts, cancellation, event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from contextrouter.contracts import Plugin
+from contextrouter.testing import measure
+from contextrouter.testing.kit import Law, law
+from contextrouter.testing.messages import Broken, explained, said
+from contextrouter.testing.subject import Subject
+from contextrouter.testing.texts import HOSTILE
+
+CALLS = 20
+STALL = 0.1
+"""Seconds for which a call may keep the event loop to itself."""
+LEAVE = 0.25
+"""Seconds a cancelled call may take to end."""
+
+
+@law
+async def same_answer_twice(subject: Subject) -> None:
+    """The same input has the same answer, a moment later."""
+    async with subject.opened() as plugin:
+        first = await subject.answers(plugin)
+        await asyncio.sleep(0.002)
+        check_same(first, await subject.answers(plugin), "asked again, it")
+
+
+@law
+async def concurrent_calls_agree_with_serial_ones(subject: Subject) -> None:
+    """Twenty calls at once answer as the same calls one after the other."""
+    async with subject.opened() as plugin:
+        exercise = subject.exercise
+        serial = [exercise.seen(await exercise.call(plugin, given)) for given in await _many(subject, plugin)]
+        check_same(serial, await call_together(subject, plugin), "called twenty times at once, it")
+
+
+async def _many(subject: Subject, plugin: Plugin) -> list[Any]:
+    inputs: list[Any] = []
+    while len(inputs) < CALLS:
+        inputs += await subject.exercise.inputs(subject, plugin)
+    return inputs[:CALLS]
+
+
+async def call_together(subject: Subject, plugin: Plugin) -> list[Any]:
+    inputs = await _many(subject, plugin)
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(subject.exercise.call(plugin, given)) for given in inputs]
+    return [subject.exercise.seen(task.result()) for task in tasks]
+
+
+@law
+async def inputs_are_not_changed(subject: Subject) -> None:
+    """What a plugin is given is as it was when it returns: no list, mapping or vector in it is changed."""
+    async with subject.opened() as plugin:
+        for given in await subject.exercise.inputs(subject, plugin):
+            before = subject.exercise.shown(given)
+            await subject.exercise.call(plugin, given)
+            if (after := subject.exercise.shown(given)) != before:
+                raise Broken(f"it changed {_difference(before, after)}")
+
+
+def _difference(before: str, after: str) -> str:
+    at = next(
+        (i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b),
+        min(len(before), len(after)),
+    )
+    start = max(0, at - 20)
+    return f"…{before[start : at + 30]}… to …{after[start : at + 30]}…"
+
+
+@law
+async def no_text_is_an_error(subject: Subject) -> None:
+    """Quotes, operators, NULs, emoji, markup, SQL, 10 kB of anything and texts of many scripts are texts like
+    others.
+    """
+    async with subject.opened() as plugin:
+        for text in HOSTILE:
+            for given in subject.exercise.hostile(plugin, text):
+                try:
+                    await subject.exercise.call(plugin, given)
+                except subject.exercise.refusals:
+                    continue
+                except Exception as error:
+                    raise Broken(f"for {said(text, 60)} {explained(error)}") from error
+
+
+@law
+async def cancelled_it_leaves_at_once(subject: Subject) -> None:
+    """A cancelled call ends at once, as cancelled, and the plugin still works."""
+    async with subject.opened() as plugin:
+        inputs = await subject.exercise.inputs(subject, plugin)
+        expected = subject.exercise.seen(await subject.exercise.call(plugin, inputs[0]))
+
+        async def cancelled_after(pause: float) -> float:
+            return await _cancelled(subject, plugin, inputs[0], pause)
+
+        for pause in (0.0, 0.003):
+            took = await measure.least(lambda pause=pause: cancelled_after(pause), LEAVE)  # type: ignore[misc]  # mypy cannot infer a lambda that has a default
+            if took > LEAVE:
+                raise Broken(f"a cancelled call took {took:.2f} s and more to end")
+        check_same(
+            expected,
+            subject.exercise.seen(await subject.exercise.call(plugin, inputs[0])),
+            "after a cancelled call, it",
+        )
+
+
+async def _cancelled(subject: Subject, plugin: Plugin, given: Any, pause: float) -> float:
+    async def call() -> None:
+        await subject.exercise.call(plugin, given)
+
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(call())
+        await asyncio.sleep(0)
+        await asyncio.sleep(pause)
+        if task.done():
+            return 0.0
+        task.cancel()
+        took = await measure.ended(task, 1.0)
+        answered = task.done() and not task.cancelled() and task.exception() is None
+    if answered:
+        raise Broken("a cancelled call returned an answer; it must let CancelledError pass")
+    return took
+
+
+@law
+async def event_loop_is_never_stalled(subject: Subject) -> None:
+    """A call leaves the event loop to others: what blocks or computes for long runs in a thread."""
+
+    async def attempt() -> float:
+        longest = 0.0
+        async with subject.opened() as plugin:
+            for given in await subject.exercise.inputs(subject, plugin):
+                call = functools.partial(subject.exercise.call, plugin, given)
+                longest = max(longest, await measure.stall(call))
+        return longest
+
+    async with subject.opened():
+        pass  # questions are found here, so that the first call of an attempt is a first call
+    allowed = STALL + 3 * await measure.idle()
+    took = await measure.least(attempt, allowed)
+    if took > allowed:
+        raise Broken(f"a call kept the event loop to itself for {took:.2f} s; {allowed:.2f} s are allowed")
+
+
+def check_same(before: Sequence[Any], after: Sequence[Any], who: str) -> None:
+    if before == after:
+        return
+    pairs = [(a, b) for a, b in zip(before, after, strict=False) if a != b]
+    first, second = pairs[0] if pairs else (before, after)
+    raise Broken(f"{who} answered {said(second)}, before {said(first)}")
+
+
+LAWS: tuple[Law, ...] = (
+    same_answer_twice,
+    concurrent_calls_agree_with_serial_ones,
+    inputs_are_not_changed,
+    no_text_is_an_error,
+    cancelled_it_leaves_at_once,
+    event_loop_is_never_stalled,
+)

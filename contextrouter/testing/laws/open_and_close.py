@@ -1,0 +1,128 @@
+"""Laws of every plugin on its lifecycle: open(), aclose(), event loops, and state that instances share."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from contextrouter.contracts import Plugin
+from contextrouter.testing.kit import Law, law
+from contextrouter.testing.laws.calls import call_together, check_same
+from contextrouter.testing.laws.construction import constructor_keywords
+from contextrouter.testing.messages import Broken
+from contextrouter.testing.subject import Subject
+
+_MUTABLE = (list, dict, set, bytearray)
+
+
+@law
+async def aclose_twice_is_harmless(subject: Subject) -> None:
+    """aclose() may be called again."""
+    plugin = subject.make()
+    await plugin.open()
+    await plugin.aclose()
+    await plugin.aclose()
+
+
+@law
+async def aclose_without_open_is_harmless(subject: Subject) -> None:
+    """aclose() may be called on a plugin that was never opened."""
+    await subject.make().aclose()
+
+
+@law
+async def open_twice_is_harmless(subject: Subject) -> None:
+    """open() may be called again, and the plugin still answers."""
+    plugin = subject.make()
+    try:
+        await plugin.open()
+        await plugin.open()
+        await subject.exercise.prepare(subject, plugin)
+        await subject.answers(plugin)
+    finally:
+        await plugin.aclose()
+
+
+@law
+async def reopened_it_answers_as_before(subject: Subject) -> None:
+    """After aclose() and open() the answers are those of before."""
+    plugin = subject.make()
+    check_same(await subject.session(plugin), await subject.session(plugin), "opened again, it")
+
+
+@law
+async def works_in_a_second_event_loop(subject: Subject) -> None:
+    """Nothing outlives the event loop it was opened in: closed there, the plugin opens and works in
+    another.
+    """
+    plugin = subject.make()
+
+    def twice() -> tuple[list[Any], list[Any]]:
+        return asyncio.run(_twenty(subject, plugin)), asyncio.run(_twenty(subject, plugin))
+
+    check_same(*await asyncio.to_thread(twice), "in a second event loop, it")
+
+
+async def _twenty(subject: Subject, plugin: Plugin) -> list[Any]:
+    try:
+        await plugin.open()
+        await subject.exercise.prepare(subject, plugin)
+        return await call_together(subject, plugin)
+    finally:
+        await plugin.aclose()
+
+
+@law
+async def instances_share_no_state(subject: Subject) -> None:
+    """Using and closing one instance changes nothing for another, and leaves no trace in the class or its
+    module.
+    """
+    first, second = subject.make(), subject.make()
+    before = _shared(subject.cls)
+    alone = await subject.session(subject.make())
+    try:
+        await second.open()
+        await subject.session(first)
+        await subject.exercise.prepare(subject, second)
+        check_same(alone, await subject.answers(second), "after another instance was used and closed, it")
+    finally:
+        await second.aclose()
+    changed = [name for name, value in _shared(subject.cls).items() if before.get(name) != value]
+    if changed:
+        raise Broken(f"use changed {changed[0]}, which all instances share")
+
+
+def _shared(cls: type[Plugin]) -> dict[str, str]:
+    """The mutable containers of the class, its bases outside the contracts, its module, and its defaults, as
+    texts.
+    """
+    found = {
+        f"the default of {name!r}": repr(p.default)
+        for name, p in constructor_keywords(cls).items()
+        if isinstance(p.default, _MUTABLE)
+    }
+    places: list[tuple[str, Mapping[str, Any]]] = [
+        (base.__qualname__, vars(base))
+        for base in cls.__mro__
+        if base.__module__ != Plugin.__module__ and base is not object
+    ]
+    module = sys.modules.get(cls.__module__)
+    if module is not None:
+        places.append((module.__name__, vars(module)))
+    for place, names in places:
+        for name, value in list(names.items()):
+            if isinstance(value, _MUTABLE) and not name.startswith("__") and not name.startswith("_abc_"):
+                found[f"{place}.{name}"] = repr(value) if len(value) < 1000 else str(len(value))
+    return found
+
+
+LAWS: tuple[Law, ...] = (
+    aclose_twice_is_harmless,
+    aclose_without_open_is_harmless,
+    open_twice_is_harmless,
+    reopened_it_answers_as_before,
+    works_in_a_second_event_loop,
+    instances_share_no_state,
+)
