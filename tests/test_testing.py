@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+import unittest
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -385,9 +386,7 @@ class TestSuites:
             Mine().test_instances_share_no_state()  # type: ignore[attr-defined]  # made for the suite at run time
         Mine().test_legs_are_named()  # type: ignore[attr-defined]  # made for the suite at run time
 
-    def test_make_questions_and_deviations_are_the_suite_s_own(
-        self, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_make_questions_and_deviations_are_the_suite_s_own(self) -> None:
         @deviates("the made one keeps no order", law="best_come_first")
         class Mine(ConnectorSuite):
             plugin = Fixed
@@ -396,12 +395,19 @@ class TestSuites:
             def make(self) -> Plugin:
                 return Fixed(hits("a b", [1.0, 2.0]))
 
-        Mine().test_best_come_first()  # type: ignore[attr-defined]  # made for the suite at run time
-        assert capsys.readouterr().out == "deviates: the made one keeps no order\n"
+        with pytest.raises(unittest.SkipTest, match=r"^deviates: the made one keeps no order$"):
+            Mine().test_best_come_first()  # type: ignore[attr-defined]  # made for the suite at run time
         assert Mine().subject().questions == ("what?",)
         Mine.deviations = {}  # type: ignore[attr-defined]  # set by the decorator
         with pytest.raises(testing.Broken, match=r"scores of 'what\?' on 'default' are \[1.0, 2.0\]"):
             Mine().test_best_come_first()  # type: ignore[attr-defined]  # made for the suite at run time
+
+    def test_a_law_that_does_not_apply_is_a_skipped_test_with_the_reason(self) -> None:
+        class Mine(ConnectorSuite):
+            plugin = Fixed
+
+        with pytest.raises(unittest.SkipTest, match=r"^not applicable: it is no SupportsUpsert$"):
+            Mine().test_deleted_is_gone()  # type: ignore[attr-defined]  # made for the suite at run time
 
     def test_a_suite_without_a_plugin_says_what_to_write(self) -> None:
         with pytest.raises(TypeError, match="Nameless names no plugin; write `plugin = TheClass` in it"):
@@ -418,6 +424,7 @@ class TestSuites:
             "-m",
             "pytest",
             "-q",
+            "-rsf",
             "-p",
             "no:cacheprovider",
             "-p",
@@ -428,7 +435,9 @@ class TestSuites:
         failed = [line for line in ran.stdout.splitlines() if line.startswith("FAILED")]
         assert len(failed) == 1, ran.stdout
         assert "TestSloppy::test_no_more_than_the_limit" in failed[0]
-        assert f"{len(LAWS['connector']) - 1} passed" in ran.stdout
+        abilities = sum(law.ability is not None for law in LAWS["connector"])
+        assert f"{len(LAWS['connector']) - 1 - abilities} passed, {abilities} skipped" in ran.stdout
+        assert "not applicable: it is no SupportsUpsert" in ran.stdout
 
 
 class TestImports:

@@ -15,7 +15,7 @@ from contextrouter.model import Document, Envelope, Intent, Query
 from contextrouter.testing import texts
 from contextrouter.testing.builders import NOW, doc, embedding, envelope, hit, stage_context
 from contextrouter.testing.fakes import Fixed
-from contextrouter.testing.messages import said
+from contextrouter.testing.messages import shorten
 
 MOST_QUESTIONS = 3
 
@@ -243,7 +243,7 @@ class Staging(Exercise):
     def seen(self, answer: Any) -> Any:
         """Documents, scores, signals and what was dropped, in order."""
         return [
-            (e.document.id, said(e.document.content, 40), f"{e.score:.6g}", _signals(e), e.dropped)
+            (e.document.id, shorten(e.document.content, 40), f"{e.score:.6g}", _signals(e), e.dropped)
             for e in answer
         ]
 
@@ -351,7 +351,7 @@ class Generating(Exercise):
 
     def seen(self, answer: Any) -> Any:
         """The form alone: models do not repeat themselves."""
-        return "a completion" if isinstance(answer, Completion) else said(answer)
+        return "a completion" if isinstance(answer, Completion) else shorten(answer)
 
 
 def _talk(*turns: tuple[str, str]) -> list[dict[str, str]]:

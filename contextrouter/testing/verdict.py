@@ -9,7 +9,7 @@ import msgspec
 
 from contextrouter.contracts import Plugin
 from contextrouter.testing.kinds import kind_of
-from contextrouter.testing.kit import Finding, Law, find
+from contextrouter.testing.kit import Finding, Law, check_law
 from contextrouter.testing.laws import LAWS
 from contextrouter.testing.messages import nearest_law
 from contextrouter.testing.subject import Subject
@@ -67,7 +67,7 @@ def subject_of(
 
 def judge(subject: Subject, law: Law) -> Finding:
     """What is found of one law, in an event loop of its own. Not to be called where a loop runs."""
-    return asyncio.run(find(law, subject))
+    return asyncio.run(check_law(law, subject))
 
 
 def verdict(subject: Subject) -> Verdict:

@@ -18,7 +18,7 @@ from contextrouter.model import Document, Entity, Facet, Fact, Hit, Query
 from contextrouter.scope import Scope
 from contextrouter.testing.exercise import asking
 from contextrouter.testing.kit import Law, law_of
-from contextrouter.testing.messages import Broken, said
+from contextrouter.testing.messages import Broken, shorten
 from contextrouter.testing.subject import Subject
 
 _STRANGER = Scope(tenant="kit-stranger")
@@ -84,7 +84,7 @@ async def neighbours_keep_limit_and_scope(subject: Subject) -> None:
         for limit in (0, 1, 100):
             hits = await plugin.neighbours(ids, limit)
             if len(hits) > limit or not all(isinstance(hit, Hit) for hit in hits):
-                raise Broken(f"with limit {limit} it returned {said(hits)}")
+                raise Broken(f"with limit {limit} it returned {shorten(hits)}")
         if await plugin.neighbours(["no such id"], 10):
             raise Broken("an unknown id has neighbours")
         if any(not _visible(hit.document, _STRANGER) for hit in await plugin.neighbours(ids, 100, _STRANGER)):
@@ -102,7 +102,7 @@ async def facets_count_before_any_limit(subject: Subject) -> None:
         if not all(
             isinstance(each, Facet) and each.dimension == "kind" and each.count > 0 for each in facets
         ):
-            raise Broken(f"it returned {said(facets)}")
+            raise Broken(f"it returned {shorten(facets)}")
         if list(await plugin.facets(query.replace(limit=1), ["kind"])) != facets:
             raise Broken("with limit 1 the counts are others")
 
@@ -149,7 +149,7 @@ async def entities_keep_limit_and_scope(subject: Subject) -> None:
             for limit in (0, 1, 100):
                 found = await plugin.entities(query.replace(limit=limit))
                 if len(found) > limit or not all(isinstance(each, Entity) for each in found):
-                    raise Broken(f"with limit {limit} it returned {said(found)}")
+                    raise Broken(f"with limit {limit} it returned {shorten(found)}")
             for each in await plugin.entities(Query(text=query.text, limit=100, scope=_STRANGER)):
                 if not _STRANGER.allows(each if each.tenant else each.replace(tenant=_STRANGER.tenant)):
                     raise Broken(f"{each.name!r} came back in a scope that forbids it")
@@ -172,11 +172,11 @@ async def ways_and_neighbours_keep_limit_and_scope(subject: Subject) -> None:
             if not all(isinstance(each, Fact) for each in way) or (
                 way and {way[0].subject, way[0].object}.isdisjoint(ends)
             ):
-                raise Broken(f"from {ends[0]!r} to {ends[1]!r} the way is {said(way)}")
+                raise Broken(f"from {ends[0]!r} to {ends[1]!r} the way is {shorten(way)}")
             for limit in (0, 1, 100):
                 near = await plugin.related(ends[0], Query(text="", limit=limit))
                 if len(near) > limit or not all(isinstance(each, Entity) for each in near):
-                    raise Broken(f"with limit {limit} it returned {said(near)}")
+                    raise Broken(f"with limit {limit} it returned {shorten(near)}")
             for each in await plugin.path(*ends, Query(text="", scope=_STRANGER)):
                 if not _STRANGER.allows(each if each.tenant else each.replace(tenant=_STRANGER.tenant)):
                     raise Broken(f"{each.subject!r} came back in a scope that forbids it")

@@ -10,7 +10,7 @@ from typing import Any
 from contextrouter.contracts import Plugin
 from contextrouter.testing import measure
 from contextrouter.testing.kit import Law, law
-from contextrouter.testing.messages import Broken, explained, said
+from contextrouter.testing.messages import Broken, describe_error, shorten
 from contextrouter.testing.subject import Subject
 from contextrouter.testing.texts import HOSTILE
 
@@ -86,7 +86,7 @@ async def no_text_is_an_error(subject: Subject) -> None:
                 except subject.exercise.refusals:
                     continue
                 except Exception as error:
-                    raise Broken(f"for {said(text, 60)} {explained(error)}") from error
+                    raise Broken(f"for {shorten(text, 60)} {describe_error(error)}") from error
 
 
 @law
@@ -153,7 +153,7 @@ def check_same(before: Sequence[Any], after: Sequence[Any], who: str) -> None:
         return
     pairs = [(a, b) for a, b in zip(before, after, strict=False) if a != b]
     first, second = pairs[0] if pairs else (before, after)
-    raise Broken(f"{who} answered {said(second)}, before {said(first)}")
+    raise Broken(f"{who} answered {shorten(second)}, before {shorten(first)}")
 
 
 LAWS: tuple[Law, ...] = (

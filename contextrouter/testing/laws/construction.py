@@ -18,7 +18,7 @@ from contextrouter.settings import schema
 from contextrouter.testing.imports import third_party
 from contextrouter.testing.kinds import settings_kind
 from contextrouter.testing.kit import Law, NotApplicable, law
-from contextrouter.testing.messages import Broken, explained, said
+from contextrouter.testing.messages import Broken, describe_error, shorten
 from contextrouter.testing.side_effects import constructing
 from contextrouter.testing.subject import Subject
 
@@ -41,7 +41,7 @@ async def example_works(subject: Subject) -> None:
     except MissingDependency:
         raise
     except Exception as error:
-        raise Broken(explained(error)) from error
+        raise Broken(describe_error(error)) from error
     finally:
         await plugin.aclose()
 
@@ -79,7 +79,7 @@ def _convertible(name: str, default: Any, hint: Any) -> None:
     try:
         msgspec.convert(msgspec.to_builtins(default), hint)
     except (msgspec.ValidationError, TypeError) as error:
-        raise Broken(f"the default of {name!r}, {said(default)}, is not of its type: {error}") from None
+        raise Broken(f"the default of {name!r}, {shorten(default)}, is not of its type: {error}") from None
 
 
 def constructor_keywords(cls: type[Plugin]) -> dict[str, inspect.Parameter]:

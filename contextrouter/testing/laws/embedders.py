@@ -7,7 +7,7 @@ from typing import Any
 
 from contextrouter.testing import texts
 from contextrouter.testing.kit import Law, law
-from contextrouter.testing.messages import Broken, said
+from contextrouter.testing.messages import Broken, shorten
 from contextrouter.testing.subject import Subject
 
 CLOSE = 2e-3
@@ -60,7 +60,7 @@ async def vectors_have_length_one(subject: Subject) -> None:
                 and abs(length - 1) > 1e-3
                 and not (length == 0 and not text.strip("\u200b \n\t\u3000"))
             ):
-                raise Broken(f"the vector of {said(text, 40)} has length {length:.4f}")
+                raise Broken(f"the vector of {shorten(text, 40)} has length {length:.4f}")
 
 
 @law
@@ -70,7 +70,7 @@ async def vectors_are_finite(subject: Subject) -> None:
         given = [*_texts(), *texts.BLANK, *texts.HOSTILE]
         for text, vector in zip(given, await plugin.embed(given), strict=False):
             if not all(math.isfinite(value) for value in vector):
-                raise Broken(f"the vector of {said(text, 40)} has a number that is not finite")
+                raise Broken(f"the vector of {shorten(text, 40)} has a number that is not finite")
 
 
 @law
@@ -89,7 +89,7 @@ async def batch_is_as_singles(subject: Subject) -> None:
 def _close(text: str, one: Any, other: Any) -> None:
     apart = max((abs(float(a) - float(b)) for a, b in zip(one, other, strict=False)), default=0.0)
     if apart > CLOSE:
-        raise Broken(f"the vector of {said(text, 40)} is {apart:.4f} off when embedded among others")
+        raise Broken(f"the vector of {shorten(text, 40)} is {apart:.4f} off when embedded among others")
 
 
 @law

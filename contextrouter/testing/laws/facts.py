@@ -13,7 +13,7 @@ from contextrouter.model import Fact, Query
 from contextrouter.scope import SHARED, Scope
 from contextrouter.testing import measure
 from contextrouter.testing.kit import Law, law
-from contextrouter.testing.messages import Broken, said
+from contextrouter.testing.messages import Broken, shorten
 from contextrouter.testing.subject import Subject
 from contextrouter.testing.texts import BLANK
 
@@ -32,7 +32,8 @@ async def example_has_facts(subject: Subject) -> None:
     async with subject.opened() as plugin:
         if not any(found for _, found in await _asked(subject, plugin)):
             raise Broken(
-                f"nothing was known about {said(subject.asked, 120)}; name questions in `example_questions`"
+                f"nothing was known about {shorten(subject.asked, 120)};"
+                " name questions in `example_questions`"
             )
 
 
@@ -42,9 +43,9 @@ async def answers_are_facts(subject: Subject) -> None:
     async with subject.opened() as plugin:
         for query, found in await _asked(subject, plugin):
             if not isinstance(found, list | tuple) or not all(isinstance(fact, Fact) for fact in found):
-                raise Broken(f"{said(query.text)} was answered with {said(found)}")
+                raise Broken(f"{shorten(query.text)} was answered with {shorten(found)}")
             if any(not (fact.subject and fact.predicate and fact.object) for fact in found):
-                raise Broken(f"a fact about {said(query.text)} lacks a part")
+                raise Broken(f"a fact about {shorten(query.text)} lacks a part")
 
 
 @law
@@ -56,7 +57,7 @@ async def no_more_facts_than_the_limit(subject: Subject) -> None:
             for (query, found), whole in zip(await _asked(subject, plugin, limit=limit), every, strict=True):
                 if list(found) != whole[:limit]:
                     raise Broken(
-                        f"limit {limit} gave {len(found)} facts about {said(query.text)}, not the first"
+                        f"limit {limit} gave {len(found)} facts about {shorten(query.text)}, not the first"
                         f" {limit}"
                     )
 
@@ -69,7 +70,7 @@ async def no_fact_comes_twice(subject: Subject) -> None:
             keys = [(f.subject, f.predicate, f.object, f.valid_from, f.valid_to) for f in found]
             if len(set(keys)) < len(keys):
                 twice = next(key for key in keys if keys.count(key) > 1)
-                raise Broken(f"{' '.join(twice[:3])} comes twice about {said(query.text)}")
+                raise Broken(f"{' '.join(twice[:3])} comes twice about {shorten(query.text)}")
 
 
 @law
@@ -100,7 +101,7 @@ async def facts_come_in_order(subject: Subject) -> None:
             ]
             direct = [key for key in keys if not key[0]]
             if [key[0] for key in keys] != sorted(key[0] for key in keys) or direct != sorted(direct):
-                raise Broken(f"facts about {name!r} come as {said([key[1:] for key in keys], 200)}")
+                raise Broken(f"facts about {name!r} come as {shorten([key[1:] for key in keys], 200)}")
 
 
 @law
@@ -117,7 +118,7 @@ async def facts_of_another_scope_stay(subject: Subject) -> None:
                 for fact in found:
                     if not scope.allows(fact if fact.tenant else fact.replace(tenant=scope.tenant)):
                         raise Broken(
-                            f"a fact about {said(query.text)} came back in the scope {said(scope, 120)}"
+                            f"a fact about {shorten(query.text)} came back in the scope {shorten(scope, 120)}"
                         )
 
 

@@ -9,7 +9,7 @@ from contextrouter.contracts import Completion
 from contextrouter.testing import measure
 from contextrouter.testing.kit import Law, law
 from contextrouter.testing.laws.calls import LEAVE
-from contextrouter.testing.messages import Broken, said
+from contextrouter.testing.messages import Broken, shorten
 from contextrouter.testing.subject import Subject
 
 SCHEMA = {
@@ -26,7 +26,7 @@ async def answers_are_completions(subject: Subject) -> None:
         for given in await subject.exercise.inputs(subject, plugin):
             completion = await plugin.complete(given)
             if not isinstance(completion, Completion) or not isinstance(completion.text, str):
-                raise Broken(f"it returned {said(completion)}")
+                raise Broken(f"it returned {shorten(completion)}")
 
 
 @law
@@ -48,7 +48,7 @@ async def schema_is_answered_with_data(subject: Subject) -> None:
         given = (await subject.exercise.inputs(subject, plugin))[0]
         data = getattr(await plugin.complete(given, schema=SCHEMA), "data", None)
         if not isinstance(data, dict) or not isinstance(data.get("queries"), list):
-            raise Broken(f"a schema with the key 'queries' was answered with the data {said(data)}")
+            raise Broken(f"a schema with the key 'queries' was answered with the data {shorten(data)}")
 
 
 @law
@@ -59,9 +59,9 @@ async def stream_is_a_text_in_pieces(subject: Subject) -> None:
             pieces = [piece async for piece in plugin.stream(given)]
             whole = getattr(await plugin.complete(given), "text", "")
             if not all(isinstance(piece, str) for piece in pieces):
-                raise Broken(f"it yields {said(pieces)}")
+                raise Broken(f"it yields {shorten(pieces)}")
             if bool(whole) and not "".join(pieces):
-                raise Broken(f"complete() answers {said(whole)}, the stream is empty")
+                raise Broken(f"complete() answers {shorten(whole)}, the stream is empty")
 
 
 @law

@@ -6,7 +6,7 @@ from typing import Any
 
 from contextrouter.model import Intent
 from contextrouter.testing.kit import Law, law
-from contextrouter.testing.messages import Broken, said
+from contextrouter.testing.messages import Broken, shorten
 from contextrouter.testing.subject import Subject
 
 _KEPT = ("entities", "concepts", "labels", "facets")
@@ -24,7 +24,7 @@ async def answers_are_intents(subject: Subject) -> None:
     async with subject.opened() as plugin:
         for given, intent in await _interpreted(subject, plugin):
             if not isinstance(intent, Intent):
-                raise Broken(f"{said(given.question)} was interpreted as {said(intent)}")
+                raise Broken(f"{shorten(given.question)} was interpreted as {shorten(intent)}")
 
 
 @law
@@ -33,7 +33,7 @@ async def question_is_kept(subject: Subject) -> None:
     async with subject.opened() as plugin:
         for given, intent in await _interpreted(subject, plugin):
             if intent.question != given.question:
-                raise Broken(f"{said(given.question)} became {said(intent.question)}")
+                raise Broken(f"{shorten(given.question)} became {shorten(intent.question)}")
 
 
 @law
@@ -44,7 +44,7 @@ async def queries_are_not_blank(subject: Subject) -> None:
             if not intent.queries or not all(
                 isinstance(query, str) and query.strip() for query in intent.queries
             ):
-                raise Broken(f"queries of {said(given.question)} are {said(intent.queries)}")
+                raise Broken(f"queries of {shorten(given.question)} are {shorten(intent.queries)}")
 
 
 @law
@@ -57,7 +57,7 @@ async def what_was_known_is_kept(subject: Subject) -> None:
                 if lost:
                     raise Broken(f"{name} lost {sorted(lost)}")
             if any(intent.attributes.get(key) != value for key, value in given.attributes.items()):
-                raise Broken(f"attributes {said(given.attributes)} became {said(intent.attributes)}")
+                raise Broken(f"attributes {shorten(given.attributes)} became {shorten(intent.attributes)}")
 
 
 @law
@@ -66,7 +66,7 @@ async def confidence_is_between_0_and_1(subject: Subject) -> None:
     async with subject.opened() as plugin:
         for given, intent in await _interpreted(subject, plugin):
             if not 0 <= intent.confidence <= 1:
-                raise Broken(f"{said(given.question)} has the confidence {intent.confidence!r}")
+                raise Broken(f"{shorten(given.question)} has the confidence {intent.confidence!r}")
 
 
 LAWS: tuple[Law, ...] = (

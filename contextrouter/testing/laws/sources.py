@@ -17,7 +17,7 @@ from contextrouter.scope import SHARED, Scope
 from contextrouter.testing import measure
 from contextrouter.testing.exercise import asking
 from contextrouter.testing.kit import Law, law
-from contextrouter.testing.messages import Broken, said
+from contextrouter.testing.messages import Broken, shorten
 from contextrouter.testing.subject import Subject
 from contextrouter.testing.texts import BLANK
 
@@ -38,7 +38,7 @@ async def legs_are_named(subject: Subject) -> None:
     async with subject.opened() as plugin:
         legs = list(plugin.legs)
         if isinstance(plugin.legs, str) or not legs or not all(isinstance(leg, str) and leg for leg in legs):
-            raise Broken(f"legs is {said(plugin.legs)}")
+            raise Broken(f"legs is {shorten(plugin.legs)}")
         if len(set(legs)) < len(legs) or not set(plugin.vector_legs) <= set(legs):
             raise Broken(f"legs are {legs}, vector_legs {list(plugin.vector_legs)}")
 
@@ -52,7 +52,7 @@ async def example_has_answers(subject: Subject) -> None:
         found = await _asked(subject, plugin)
         silent = [leg for leg in plugin.legs if not any(hits for query, hits in found if query.leg == leg)]
         if silent:
-            asked = ", ".join(said(text, 40) for text in subject.asked)
+            asked = ", ".join(shorten(text, 40) for text in subject.asked)
             raise Broken(
                 f"leg {silent[0]!r} found nothing for {asked}; name questions with answers in"
                 " `example_questions`"
@@ -65,7 +65,7 @@ async def answers_are_hits(subject: Subject) -> None:
     async with subject.opened() as plugin:
         for query, hits in await _asked(subject, plugin):
             if not isinstance(hits, list | tuple) or not all(isinstance(hit, Hit) for hit in hits):
-                raise Broken(f"{said(query.text)} on {query.leg!r} was answered with {said(hits)}")
+                raise Broken(f"{shorten(query.text)} on {query.leg!r} was answered with {shorten(hits)}")
 
 
 @law
@@ -76,7 +76,7 @@ async def no_more_than_the_limit(subject: Subject) -> None:
             for query, hits in await _asked(subject, plugin, limit=limit):
                 if len(hits) > limit:
                     raise Broken(
-                        f"{len(hits)} hits for {said(query.text)} on {query.leg!r} with limit {limit}"
+                        f"{len(hits)} hits for {shorten(query.text)} on {query.leg!r} with limit {limit}"
                     )
 
 
@@ -87,7 +87,7 @@ async def best_come_first(subject: Subject) -> None:
         for query, hits in await _asked(subject, plugin):
             scores = [hit.score for hit in hits if hit.score is not None]
             if any(low < high for low, high in pairwise(scores)):
-                raise Broken(f"scores of {said(query.text)} on {query.leg!r} are {scores}")
+                raise Broken(f"scores of {shorten(query.text)} on {query.leg!r} are {scores}")
             first = await plugin.search(query.replace(limit=1))
             if hits and first and first[0].document.id != hits[0].document.id:
                 raise Broken(
@@ -134,10 +134,10 @@ async def documents_have_ids_of_their_own(subject: Subject) -> None:
         for query, hits in await _asked(subject, plugin):
             ids = [hit.document.id for hit in hits]
             if not all(ids):
-                raise Broken(f"a document of {said(query.text)} has no id")
+                raise Broken(f"a document of {shorten(query.text)} has no id")
             if len(set(ids)) < len(ids):
                 raise Broken(
-                    f"{next(i for i in ids if ids.count(i) > 1)!r} comes twice for {said(query.text)} on"
+                    f"{next(i for i in ids if ids.count(i) > 1)!r} comes twice for {shorten(query.text)} on"
                     f" {query.leg!r}"
                 )
 
@@ -169,7 +169,9 @@ async def snippet_does_not_depend_on_the_query(subject: Subject) -> None:
         for id, seen in (await _documents(subject, plugin)).items():
             snippets = {document.snippet: query.text for query, document in seen}
             if len(snippets) > 1:
-                pair = [f"{said(snippet, 40)} for {said(text, 40)}" for snippet, text in snippets.items()][:2]
+                pair = [
+                    f"{shorten(snippet, 40)} for {shorten(text, 40)}" for snippet, text in snippets.items()
+                ][:2]
                 raise Broken(f"{id!r} has the snippet {', and '.join(pair)}")
 
 
@@ -185,7 +187,7 @@ async def document_does_not_depend_on_the_query(subject: Subject) -> None:
                 ]
                 if differing and differing != ["snippet"]:
                     name = next(f for f in differing if f != "snippet")
-                    raise Broken(f"{name} of {id!r} is another for {said(query.text)} on {query.leg!r}")
+                    raise Broken(f"{name} of {id!r} is another for {shorten(query.text)} on {query.leg!r}")
 
 
 @law
@@ -251,7 +253,7 @@ async def scope_is_never_widened(subject: Subject) -> None:
                         document if document.tenant else document.replace(tenant=scope.tenant)
                     ):
                         raise Broken(
-                            f"{document.id!r} came back on {query.leg!r} in the scope {said(scope, 120)}"
+                            f"{document.id!r} came back on {query.leg!r} in the scope {shorten(scope, 120)}"
                         )
 
 
@@ -279,7 +281,7 @@ async def labels_are_honoured(subject: Subject) -> None:
                 if "no such label" not in hit.document.labels:
                     raise Broken(
                         f"{hit.document.id!r} came back on {query.leg!r} with the labels"
-                        f" {said(hit.document.labels)}"
+                        f" {shorten(hit.document.labels)}"
                     )
 
 

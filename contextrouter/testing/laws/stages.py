@@ -12,7 +12,7 @@ from contextrouter.testing import measure, texts
 from contextrouter.testing.builders import stage_context
 from contextrouter.testing.exercise import odd_documents
 from contextrouter.testing.kit import Law, law
-from contextrouter.testing.messages import Broken, said
+from contextrouter.testing.messages import Broken, shorten
 from contextrouter.testing.subject import Subject
 
 _Given = tuple[tuple[Envelope, ...], StageContext, list[Envelope]]
@@ -36,7 +36,7 @@ async def answers_are_envelopes(subject: Subject) -> None:
             if not isinstance(returned, list | tuple) or not all(
                 isinstance(each, Envelope) for each in returned
             ):
-                raise Broken(f"it returned {said(returned)}")
+                raise Broken(f"it returned {shorten(returned)}")
 
 
 @law
@@ -92,7 +92,7 @@ async def nothing_in_nothing_out(subject: Subject) -> None:
     async with subject.opened() as plugin:
         returned = await plugin.apply((), stage_context("moon and tides"))
         if any(not isinstance(each, Envelope) for each in returned):
-            raise Broken(f"for no envelopes it returned {said(returned)}")
+            raise Broken(f"for no envelopes it returned {shorten(returned)}")
 
 
 @law

@@ -17,7 +17,7 @@ from contextrouter.scope import SENSITIVITIES, Scope
 from contextrouter.testing.exercise import asking
 from contextrouter.testing.kit import Law, law_of
 from contextrouter.testing.laws.store_documents import HUB, WORD, canaries, find_ids, find_texts, store_entry
-from contextrouter.testing.messages import Broken, said
+from contextrouter.testing.messages import Broken, shorten
 from contextrouter.testing.subject import Subject
 
 _SCOPES = tuple(
@@ -65,7 +65,7 @@ async def canaries_never_leave_their_scope(subject: Subject) -> None:
             }
             if extra := shown - allowed:
                 document = next(document for document in given if document.id in extra)
-                raise Broken(f"{_labels(document)} was shown on {leg!r} in the scope {said(scope, 120)}")
+                raise Broken(f"{_labels(document)} was shown on {leg!r} in the scope {shorten(scope, 120)}")
 
 
 async def _put_canaries(subject: Subject, plugin: Any) -> list[Document]:
@@ -89,7 +89,7 @@ async def fetch_shows_what_the_scope_allows(subject: Subject) -> None:
             if shown != allowed:
                 raise Broken(
                     f"{len(shown)} documents were fetched where {len(allowed)} are allowed, in"
-                    f" {said(scope, 120)}"
+                    f" {shorten(scope, 120)}"
                 )
 
 
@@ -101,7 +101,7 @@ async def neighbours_never_leave_their_scope(subject: Subject) -> None:
         for scope in _SCOPES:
             for hit in await plugin.neighbours([HUB, *given], 1000, scope):
                 if not scope.allows(hit.document):
-                    raise Broken(f"{_labels(hit.document)} was shown in the scope {said(scope, 120)}")
+                    raise Broken(f"{_labels(hit.document)} was shown in the scope {shorten(scope, 120)}")
 
 
 @law_of(FacetedStore)
@@ -115,7 +115,7 @@ async def facets_count_what_the_scope_allows(subject: Subject) -> None:
             counted = sum(facet.count for facet in facets if facet.value == "canary")
             if counted != allowed:
                 raise Broken(
-                    f"{counted} were counted where {allowed} are allowed, in the scope {said(scope, 120)}"
+                    f"{counted} were counted where {allowed} are allowed, in the scope {shorten(scope, 120)}"
                 )
 
 
@@ -134,7 +134,7 @@ async def statistics_count_what_the_scope_allows(subject: Subject) -> None:
             allowed = sum(scope.allows(document) for document in given)
             if counted != (allowed, allowed):
                 raise Broken(
-                    f"{counted} were counted where {allowed} are allowed, in the scope {said(scope, 120)}"
+                    f"{counted} were counted where {allowed} are allowed, in the scope {shorten(scope, 120)}"
                 )
 
 

@@ -9,7 +9,7 @@ from contextrouter.model import Document
 from contextrouter.scope import SHARED
 from contextrouter.testing.kit import Law, law_of
 from contextrouter.testing.laws.store_documents import WORD, find_texts, store_entry
-from contextrouter.testing.messages import Broken, said
+from contextrouter.testing.messages import Broken, shorten
 from contextrouter.testing.subject import Subject
 from contextrouter.testing.texts import library
 
@@ -83,7 +83,7 @@ async def fingerprints_are_those_stored(subject: Subject) -> None:
             dict(await plugin.fingerprints("none")),
         )
         if told != ({**before, "print": "3"}, {"print": "2"}, {}):
-            raise Broken(f"fingerprints of no tenant, 'acme' and 'none' are {said(told, 200)}")
+            raise Broken(f"fingerprints of no tenant, 'acme' and 'none' are {shorten(told, 200)}")
 
 
 @law_of(SupportsUpsert)
@@ -116,7 +116,7 @@ async def tenants_are_those_with_documents(subject: Subject) -> None:
         told = list(await plugin.tenants())
         if len(told) != len(set(told)) or set(told) != before - {"acme"} | {None, SHARED}:
             raise Broken(
-                f"with documents of {sorted(map(str, before | {None, SHARED}))} it names {said(told, 200)}"
+                f"with documents of {sorted(map(str, before | {None, SHARED}))} it names {shorten(told, 200)}"
             )
 
 

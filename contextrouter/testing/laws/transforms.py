@@ -9,7 +9,7 @@ from contextrouter.model import Document
 from contextrouter.testing import measure, texts
 from contextrouter.testing.builders import doc
 from contextrouter.testing.kit import Law, law
-from contextrouter.testing.messages import Broken, said
+from contextrouter.testing.messages import Broken, shorten
 from contextrouter.testing.subject import Subject
 
 SLOW = 10.0
@@ -33,7 +33,7 @@ async def answers_are_documents(subject: Subject) -> None:
         for given in await subject.exercise.inputs(subject, plugin):
             made = await plugin.transform(given)
             if not isinstance(made, list | tuple) or not all(isinstance(each, Document) for each in made):
-                raise Broken(f"{given.id!r} became {said(made)}")
+                raise Broken(f"{given.id!r} became {shorten(made)}")
 
 
 @law
@@ -104,7 +104,7 @@ async def blank_documents_are_no_errors(subject: Subject) -> None:
             for media_type in ("text/plain", "text/markdown", "text/html", "application/json"):
                 made = await plugin.transform(doc("blank", text, title="", media_type=media_type))
                 if any(each.content.strip("\u200b \n\t\u3000") for each in made):
-                    raise Broken(f"a blank {media_type} became {said(made)}")
+                    raise Broken(f"a blank {media_type} became {shorten(made)}")
 
 
 @law
