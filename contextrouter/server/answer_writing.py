@@ -5,13 +5,13 @@ asked for.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import aclosing
-from typing import Any, cast
+from typing import cast
 
 from contextrouter.contracts import Completion, Generator, SupportsWriting, Writing
 from contextrouter.router import ContextRouter
 from contextrouter.server.auth import Caller
 from contextrouter.server.error_responses import Refused
+from contextrouter.server.streams import closing
 from contextrouter.settings import Instance
 from contextrouter.text import tokens
 
@@ -67,24 +67,30 @@ class Generators:
         return self._own[name]
 
 
-async def written(
+async def write_pieces(
     generator: Generator, messages: Sequence[Mapping[str, str]], writing: Writing
 ) -> AsyncIterator[str | Completion]:
-    """Yield an answer in pieces, and last the Completion. A generator that cannot be told how to write is cut
-    where it must be.
+    """Yield an answer in pieces, and at its end the Completion.
+
+    The text of a generator that takes no limits is cut to them here.
     """
-    told = isinstance(generator, SupportsWriting)
-    pieces = cast(Any, generator).write(messages, writing) if told else _cut(generator, messages, writing)
-    async with aclosing(pieces) as open_pieces:
-        async for piece in open_pieces:
+    stream: AsyncIterator[str | Completion]
+    if isinstance(generator, SupportsWriting):
+        stream = generator.write(messages, writing)
+    else:
+        stream = _cut(generator, messages, writing)
+    async with closing(stream) as pieces:
+        async for piece in pieces:
             yield piece
 
 
-async def _cut(generator: Generator, messages: Sequence[Mapping[str, str]], writing: Writing) -> Any:
-    """The pieces of a generator's own stream up to the first stop text and no longer than the limit."""
-    held = max((len(text) - 1 for text in writing.stop), default=0)
+async def _cut(
+    generator: Generator, messages: Sequence[Mapping[str, str]], writing: Writing
+) -> AsyncIterator[str | Completion]:
+    """Yield a generator's own stream up to the first stop text and the limit of tokens."""
+    reserve = max((len(text) - 1 for text in writing.stop), default=0)
     text, shown, finish = "", 0, "stop"
-    async with aclosing(cast(Any, generator.stream(messages))) as pieces:
+    async with closing(generator.stream(messages)) as pieces:
         async for piece in pieces:
             text += piece
             end = min((at for stop in writing.stop if (at := text.find(stop)) >= 0), default=-1)
@@ -93,7 +99,7 @@ async def _cut(generator: Generator, messages: Sequence[Mapping[str, str]], writ
                 text, finish = tokens.truncate(text, writing.max_tokens or 0), "length"
             elif end >= 0:
                 text = text[:end]
-            until = len(text) if over or end >= 0 else len(text) - held
+            until = len(text) if over or end >= 0 else len(text) - reserve
             if until > shown:
                 yield text[shown:until]
                 shown = until

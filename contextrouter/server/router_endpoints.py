@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import aclosing
-from typing import Any, cast
 
 import msgspec
 from aiohttp import web
@@ -27,6 +25,7 @@ from contextrouter.server.request_schema import (
     SourcesShown,
     described,
 )
+from contextrouter.server.streams import closing
 from contextrouter.settings import Instance
 
 QUESTION = {"question": "What books talk about machine learning for beginners?"}
@@ -90,7 +89,7 @@ async def _looked_up(
     it.
     """
     try:
-        async with server.running, aclosing(cast(Any, server.router.stream(request))) as stream:
+        async with server.running, closing(server.router.stream(request)) as stream:
             async for part in stream:
                 parts.put_nowait(part)
     finally:
