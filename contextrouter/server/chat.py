@@ -24,7 +24,7 @@ from contextrouter.server.chat_schema import (
     ModelsShown,
     Receipt,
 )
-from contextrouter.server.endpoints import Endpoint, Exchange, answered
+from contextrouter.server.endpoints import Endpoint, Exchange, json_response
 from contextrouter.server.streams import closing
 
 
@@ -114,7 +114,7 @@ async def completions(exchange: Exchange) -> web.StreamResponse:
     )
     if exchange.body.stream:
         return await _stream(exchange, writer, reply)
-    return answered(reply.whole(await writer.whole()))
+    return json_response(reply.whole(await writer.whole()))
 
 
 async def _stream(exchange: Exchange, writer: AnswerWriter, reply: Reply) -> web.StreamResponse:
@@ -143,7 +143,7 @@ async def _stream(exchange: Exchange, writer: AnswerWriter, reply: Reply) -> web
 async def models(exchange: Exchange) -> web.StreamResponse:
     """GET /v1/models."""
     names = exchange.server.generators.models(exchange.caller)
-    return answered(ModelsShown(data=[ModelShown(id=name) for name in names]))
+    return json_response(ModelsShown(data=[ModelShown(id=name) for name in names]))
 
 
 ENDPOINTS = (

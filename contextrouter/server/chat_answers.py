@@ -19,7 +19,7 @@ from contextrouter.server.chat_schema import ChatAsked
 from contextrouter.server.citation_markers import Markers
 from contextrouter.server.endpoints import Exchange, ServerState
 from contextrouter.server.prompt import messages, similar
-from contextrouter.server.router_endpoints import sources_of
+from contextrouter.server.router_endpoints import check_sources
 from contextrouter.server.streams import closing
 from contextrouter.text import tokens
 
@@ -27,20 +27,20 @@ _GROUNDED = ("answered", "facts_only")
 
 
 class Conversation(msgspec.Struct, frozen=True, kw_only=True):
-    """The turns of a conversation. The last user turn with a text, at `place`, is the question."""
+    """The turns of a conversation. The last user turn with a text, at `index`, is the question."""
 
     turns: Sequence[Mapping[str, str]]
-    place: int
+    index: int
 
     @property
     def question(self) -> str:
         """The text of the question."""
-        return self.turns[self.place]["content"]
+        return self.turns[self.index]["content"]
 
     @property
     def history(self) -> Sequence[Mapping[str, str]]:
         """The turns before the question."""
-        return self.turns[: self.place]
+        return self.turns[: self.index]
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,11 +64,11 @@ def read_order(exchange: Exchange) -> Order:
     """Read a chat request. Raises Refused without a question, or for a model that the caller may not use."""
     body: ChatAsked = exchange.body
     turns = body.conversation()
-    generator = exchange.server.generators.chosen(exchange.caller, body.model)
-    place = max(i for i, turn in enumerate(turns) if turn["role"] == "user" and turn["content"].strip())
+    generator = exchange.server.generators.choose(exchange.caller, body.model)
+    index = max(i for i, turn in enumerate(turns) if turn["role"] == "user" and turn["content"].strip())
     limits = [limit for limit in (body.max_tokens, body.max_completion_tokens) if limit is not None]
     return Order(
-        conversation=Conversation(turns=turns, place=place),
+        conversation=Conversation(turns=turns, index=index),
         generator=generator,
         writing=Writing(
             max_tokens=min([*limits, exchange.server.settings.chat.synthesis_max_tokens]),
@@ -81,7 +81,7 @@ def read_order(exchange: Exchange) -> Order:
 
 async def retrieve(server: ServerState, caller: Caller, conversation: Conversation) -> Context:
     """Find the context for the question, of which the beginning is enough to search with."""
-    sources = sources_of(caller, None)
+    sources = check_sources(caller, None)
     request = Request(
         question=conversation.question[: server.settings.chat.max_query_chars],
         history=tuple(conversation.history),
@@ -182,5 +182,5 @@ def _count_tokens(completion: Completion, prompt: Sequence[Mapping[str, str]]) -
     return msgspec.structs.replace(completion, tokens_in=tokens_in, tokens_out=tokens_out)
 
 
-def _sum(first: int | None, second: int | None) -> int | None:
-    return None if first is None and second is None else (first or 0) + (second or 0)
+def _sum(a: int | None, b: int | None) -> int | None:
+    return None if a is None and b is None else (a or 0) + (b or 0)

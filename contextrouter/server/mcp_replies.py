@@ -51,9 +51,9 @@ class Pager:
         if cursor is None:
             return 0
         try:
-            digest, _, place = base64.urlsafe_b64decode(cursor.encode()).decode().partition(":")
+            digest, _, index = base64.urlsafe_b64decode(cursor.encode()).decode().partition(":")
             if hmac.compare_digest(digest, _digest(call)):
-                return max(0, int(place))
+                return max(0, int(index))
         except ValueError:
             pass
         raise ToolError(
@@ -76,8 +76,8 @@ class Pager:
         """
         page: list[str] = []
         budget = self.budget - _RESERVE - tokens.count(notice)
-        for place, part in enumerate(parts[start:], start):
-            overhead = 2 + (tokens.count(msgspec.json.encode(entries[place]).decode()) if entries else 0)
+        for index, part in enumerate(parts[start:], start):
+            overhead = 2 + (tokens.count(msgspec.json.encode(entries[index]).decode()) if entries else 0)
             cost = tokens.count(part) + overhead
             if cost > budget and not page:
                 page.append(tokens.truncate(part, max(1, budget - overhead - 4)).rstrip() + CUT)
@@ -90,8 +90,8 @@ class Pager:
         return Page(parts=page, cursor=_cursor(call, end) if end < len(parts) else None)
 
 
-def _cursor(call: Sequence[Any], place: int) -> str:
-    return base64.urlsafe_b64encode(f"{_digest(call)}:{place}".encode()).decode()
+def _cursor(call: Sequence[Any], index: int) -> str:
+    return base64.urlsafe_b64encode(f"{_digest(call)}:{index}".encode()).decode()
 
 
 def _digest(call: Sequence[Any]) -> str:
@@ -104,9 +104,9 @@ def make_fence(context: Context, detail: Detail) -> Fence | None:
     return Fence(untrusted) if untrusted and detail != "titles" else None
 
 
-def format_document(context: Context, place: int, detail: Detail, fence: Fence | None) -> str:
+def format_document(context: Context, index: int, detail: Detail, fence: Fence | None) -> str:
     """Format a document as a heading with its number, and as much text as `detail` asks for."""
-    document, citation = context.envelopes[place].document, context.citations[place]
+    document, citation = context.envelopes[index].document, context.citations[index]
     heading = f"### [{citation.number}] {citation.title[:300]} — {citation.source}"
     if detail == "titles":
         return heading
@@ -118,9 +118,9 @@ def format_document(context: Context, place: int, detail: Detail, fence: Fence |
     return f"{heading}\n{content}"
 
 
-def make_entry(context: Context, place: int) -> Mapping[str, Any]:
+def make_entry(context: Context, index: int) -> Mapping[str, Any]:
     """Make the structured entry of a document: number, id, title, address, source and score."""
-    envelope, citation = context.envelopes[place], context.citations[place]
+    envelope, citation = context.envelopes[index], context.citations[index]
     return {
         "number": citation.number,
         "id": envelope.document.id[:300],

@@ -18,8 +18,8 @@ from contextrouter.model import Context, Request
 from contextrouter.router import ContextRouter
 from contextrouter.runtime.masking import mask
 from contextrouter.serialization import encoded
-from contextrouter.server.auth import Access, Caller, Pressure, check_host, turns
-from contextrouter.server.error_responses import MEDIA, Refused, body_of
+from contextrouter.server.auth import Access, Caller, RequestLimits, check_host, make_slots
+from contextrouter.server.error_responses import MEDIA, Refused, problem_body
 from contextrouter.server.mcp_replies import (
     Detail,
     Pager,
@@ -29,7 +29,7 @@ from contextrouter.server.mcp_replies import (
     make_fence,
     make_result,
 )
-from contextrouter.server.router_endpoints import sources_of
+from contextrouter.server.router_endpoints import check_sources
 
 INSTRUCTIONS = (
     "Answers from the sources of this contextrouter. `route` gives numbered documents: cite them as [n]."
@@ -55,8 +55,8 @@ class Tools:
     def __init__(self, router: ContextRouter, identify: Identify) -> None:
         self._router, self._identify = router, identify
         self._pager = Pager(router.settings.mcp.reply_tokens)
-        self._pressure = Pressure(router.settings.serve.max_requests)
-        self._slots = turns(router.settings.serve)
+        self._limits = RequestLimits(router.settings.serve.max_requests)
+        self._slots = make_slots(router.settings.serve)
 
     async def route(
         self,
@@ -72,9 +72,9 @@ class Tools:
         context = await self._find(call, question, sources)
         fence = make_fence(context, detail)
         notice = fence.notice if fence else ""
-        places = range(len(context.envelopes))
-        parts = [format_document(context, place, detail, fence) for place in places]
-        entries = [make_entry(context, place) for place in places]
+        indexes = range(len(context.envelopes))
+        parts = [format_document(context, index, detail, fence) for index in indexes]
+        entries = [make_entry(context, index) for index in indexes]
         page = self._pager.page(parts, start, key, entries=entries, notice=notice)
         details = {"documents": entries[start : start + len(page.parts)], "total": len(parts)}
         text = [notice, *page.parts] if notice and page.parts else page.parts
@@ -96,8 +96,8 @@ class Tools:
         """Route a question with the caller's scope, sources and limits."""
         with _tool_errors(self._router.settings.secrets):
             caller = self._identify(call)
-            with self._pressure.held(caller):
-                allowed = sources_of(caller, names)
+            with self._limits.admit(caller):
+                allowed = check_sources(caller, names)
                 sources = None if allowed is None else tuple(allowed)
                 request = Request(question=question, scope=caller.scope, sources=sources)
                 async with self._slots:
@@ -148,7 +148,7 @@ def _application(router: ContextRouter, access: Access, host: str) -> Any:
                 fields = [(name.lower().encode(), value.encode()) for name, value in error.headers.items()]
                 fields.append((b"content-type", MEDIA.encode()))
                 await send({"type": "http.response.start", "status": error.status, "headers": fields})
-                await send({"type": "http.response.body", "body": encoded(body_of(error, ""))})
+                await send({"type": "http.response.body", "body": encoded(problem_body(error, ""))})
                 return
         await inner(scope, receive, send)
 
