@@ -58,8 +58,8 @@ from contextrouter.testing import (
     verdict,
 )
 from contextrouter.testing.imports import third_party
-from contextrouter.testing.measure import idle, least, stall
-from contextrouter.testing.side_effects import watched
+from contextrouter.testing.measure import idle, shortest, stall
+from contextrouter.testing.side_effects import deny_side_effects
 from contextrouter.testing.texts import HOSTILE, library
 
 SLOPPY = """
@@ -184,14 +184,14 @@ class TestWatch:
         ],
     )
     def test_what_touches_the_outside_is_noted_and_denied(self, touch: object, said: str) -> None:
-        with watched() as touched, pytest.raises(RuntimeError, match=r"do it in open\(\)"):
+        with deny_side_effects() as touched, pytest.raises(RuntimeError, match=r"do it in open\(\)"):
             touch()  # type: ignore[operator]  # the cases are functions
         assert touched
         assert touched[0].startswith(said)
 
     def test_imports_and_time_zones_are_not_the_plugin_s_doing(self) -> None:
         sys.modules.pop("this_module_is_new", None)
-        with watched() as touched:
+        with deny_side_effects() as touched:
             import colorsys  # noqa: F401 - read from its file
 
             ZoneInfo.no_cache("Asia/Kathmandu")
@@ -200,7 +200,7 @@ class TestWatch:
     def test_other_threads_go_on_and_everything_is_as_before_behind(self) -> None:
         before = os.stat
         read: list[str] = []
-        with watched() as touched:
+        with deny_side_effects() as touched:
             thread = threading.Thread(target=lambda: read.append(Path(__file__).read_text("utf-8")))
             thread.start()
             thread.join()
@@ -214,8 +214,8 @@ class TestMeasure:
             time.sleep(0.12)  # noqa: ASYNC251 - that is what is measured
 
         assert await stall(block) >= 0.12
-        assert await least(lambda: stall(lambda: asyncio.sleep(0.12)), 0.1) < 0.1
-        assert await least(idle, 0.1) < 0.1
+        assert await shortest(lambda: stall(lambda: asyncio.sleep(0.12)), 0.1) < 0.1
+        assert await shortest(idle, 0.1) < 0.1
 
     async def test_the_least_of_three_attempts_counts_and_a_good_one_is_the_last(self) -> None:
         given = iter([0.9, 0.5, 0.7, 0.1])
@@ -223,8 +223,8 @@ class TestMeasure:
         async def attempt() -> float:
             return next(given)
 
-        assert await least(attempt, 0.2) == 0.5
-        assert await least(attempt, 0.2) == 0.1
+        assert await shortest(attempt, 0.2) == 0.5
+        assert await shortest(attempt, 0.2) == 0.1
 
 
 @deviates("shows the newest whatever is asked", law="filters_are_honoured")

@@ -16,8 +16,8 @@ def describe_error(error: BaseException) -> str:
         error = error.exceptions[0]
     if isinstance(error, Broken):
         return str(error)
-    place = _place(error)
-    return f"it raised {type(error).__name__}: {' '.join(str(error).split())[:300]}{place}"
+    location = _place(error)
+    return f"it raised {type(error).__name__}: {' '.join(str(error).split())[:300]}{location}"
 
 
 def _place(error: BaseException) -> str:

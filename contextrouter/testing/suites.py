@@ -20,7 +20,7 @@ from contextrouter.testing.kit import Law
 from contextrouter.testing.laws import LAWS
 from contextrouter.testing.messages import Broken
 from contextrouter.testing.subject import Subject
-from contextrouter.testing.verdict import judge, law_named, subject_of
+from contextrouter.testing.verdict import find_law, judge, subject_of
 
 
 class Suite:
@@ -41,16 +41,20 @@ class Suite:
         """Return the plugin under test, as the laws take it."""
         if not hasattr(type(self), "plugin"):
             raise TypeError(f"{type(self).__name__} names no plugin; write `plugin = TheClass` in it.")
-        own: dict[str, str] = getattr(type(self), "deviations", {})
+        deviations: dict[str, str] = getattr(type(self), "deviations", {})
         return subject_of(
-            self.plugin, self.make, questions=self.questions, dimensions=self.dimensions, deviations=own
+            self.plugin,
+            self.make,
+            questions=self.questions,
+            dimensions=self.dimensions,
+            deviations=deviations,
         )
 
 
 def _test(law: Law) -> Callable[[Any], None]:
     def test(self: Suite) -> None:
         subject = self.subject()
-        finding = judge(subject, law_named(subject.cls, law.name))
+        finding = judge(subject, find_law(subject.cls, law.name))
         if finding.status == "broken":
             raise Broken(f"{subject.cls.__name__}: {finding.says} But {finding.why}.")
         if finding.status != "ok":

@@ -24,18 +24,20 @@ LEAVE = 0.25
 @law
 async def same_answer_twice(subject: Subject) -> None:
     """The same input has the same answer, a moment later."""
-    async with subject.opened() as plugin:
-        first = await subject.answers(plugin)
+    async with subject.open_plugin() as plugin:
+        before = await subject.answers(plugin)
         await asyncio.sleep(0.002)
-        check_same(first, await subject.answers(plugin), "asked again, it")
+        check_same(before, await subject.answers(plugin), "asked again, it")
 
 
 @law
 async def concurrent_calls_agree_with_serial_ones(subject: Subject) -> None:
     """Twenty calls at once answer as the same calls one after the other."""
-    async with subject.opened() as plugin:
+    async with subject.open_plugin() as plugin:
         exercise = subject.exercise
-        serial = [exercise.seen(await exercise.call(plugin, given)) for given in await _many(subject, plugin)]
+        serial = [
+            exercise.summarize(await exercise.call(plugin, item)) for item in await _many(subject, plugin)
+        ]
         check_same(serial, await call_together(subject, plugin), "called twenty times at once, it")
 
 
@@ -49,18 +51,18 @@ async def _many(subject: Subject, plugin: Plugin) -> list[Any]:
 async def call_together(subject: Subject, plugin: Plugin) -> list[Any]:
     inputs = await _many(subject, plugin)
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(subject.exercise.call(plugin, given)) for given in inputs]
-    return [subject.exercise.seen(task.result()) for task in tasks]
+        tasks = [group.create_task(subject.exercise.call(plugin, item)) for item in inputs]
+    return [subject.exercise.summarize(task.result()) for task in tasks]
 
 
 @law
 async def inputs_are_not_changed(subject: Subject) -> None:
     """What a plugin is given is as it was when it returns: no list, mapping or vector in it is changed."""
-    async with subject.opened() as plugin:
-        for given in await subject.exercise.inputs(subject, plugin):
-            before = subject.exercise.shown(given)
-            await subject.exercise.call(plugin, given)
-            if (after := subject.exercise.shown(given)) != before:
+    async with subject.open_plugin() as plugin:
+        for item in await subject.exercise.inputs(subject, plugin):
+            before = subject.exercise.describe(item)
+            await subject.exercise.call(plugin, item)
+            if (after := subject.exercise.describe(item)) != before:
                 raise Broken(f"it changed {_difference(before, after)}")
 
 
@@ -78,11 +80,11 @@ async def no_text_is_an_error(subject: Subject) -> None:
     """Quotes, operators, NULs, emoji, markup, SQL, 10 kB of anything and texts of many scripts are texts like
     others.
     """
-    async with subject.opened() as plugin:
+    async with subject.open_plugin() as plugin:
         for text in HOSTILE:
-            for given in subject.exercise.hostile(plugin, text):
+            for item in subject.exercise.hostile(plugin, text):
                 try:
-                    await subject.exercise.call(plugin, given)
+                    await subject.exercise.call(plugin, item)
                 except subject.exercise.refusals:
                     continue
                 except Exception as error:
@@ -92,27 +94,27 @@ async def no_text_is_an_error(subject: Subject) -> None:
 @law
 async def cancelled_it_leaves_at_once(subject: Subject) -> None:
     """A cancelled call ends at once, as cancelled, and the plugin still works."""
-    async with subject.opened() as plugin:
+    async with subject.open_plugin() as plugin:
         inputs = await subject.exercise.inputs(subject, plugin)
-        expected = subject.exercise.seen(await subject.exercise.call(plugin, inputs[0]))
+        expected = subject.exercise.summarize(await subject.exercise.call(plugin, inputs[0]))
 
-        async def cancelled_after(pause: float) -> float:
-            return await _cancelled(subject, plugin, inputs[0], pause)
+        async def cancel_after(pause: float) -> float:
+            return await _cancel_call(subject, plugin, inputs[0], pause)
 
         for pause in (0.0, 0.003):
-            took = await measure.least(lambda pause=pause: cancelled_after(pause), LEAVE)  # type: ignore[misc]  # mypy cannot infer a lambda that has a default
+            took = await measure.shortest(lambda pause=pause: cancel_after(pause), LEAVE)  # type: ignore[misc]  # mypy cannot infer a lambda that has a default
             if took > LEAVE:
                 raise Broken(f"a cancelled call took {took:.2f} s and more to end")
         check_same(
             expected,
-            subject.exercise.seen(await subject.exercise.call(plugin, inputs[0])),
+            subject.exercise.summarize(await subject.exercise.call(plugin, inputs[0])),
             "after a cancelled call, it",
         )
 
 
-async def _cancelled(subject: Subject, plugin: Plugin, given: Any, pause: float) -> float:
+async def _cancel_call(subject: Subject, plugin: Plugin, item: Any, pause: float) -> float:
     async def call() -> None:
-        await subject.exercise.call(plugin, given)
+        await subject.exercise.call(plugin, item)
 
     async with asyncio.TaskGroup() as group:
         task = group.create_task(call())
@@ -121,9 +123,9 @@ async def _cancelled(subject: Subject, plugin: Plugin, given: Any, pause: float)
         if task.done():
             return 0.0
         task.cancel()
-        took = await measure.ended(task, 1.0)
-        answered = task.done() and not task.cancelled() and task.exception() is None
-    if answered:
+        took = await measure.measure_end(task, 1.0)
+        ended_with_answer = task.done() and not task.cancelled() and task.exception() is None
+    if ended_with_answer:
         raise Broken("a cancelled call returned an answer; it must let CancelledError pass")
     return took
 
@@ -134,16 +136,16 @@ async def event_loop_is_never_stalled(subject: Subject) -> None:
 
     async def attempt() -> float:
         longest = 0.0
-        async with subject.opened() as plugin:
-            for given in await subject.exercise.inputs(subject, plugin):
-                call = functools.partial(subject.exercise.call, plugin, given)
+        async with subject.open_plugin() as plugin:
+            for item in await subject.exercise.inputs(subject, plugin):
+                call = functools.partial(subject.exercise.call, plugin, item)
                 longest = max(longest, await measure.stall(call))
         return longest
 
-    async with subject.opened():
+    async with subject.open_plugin():
         pass  # questions are found here, so that the first call of an attempt is a first call
     allowed = STALL + 3 * await measure.idle()
-    took = await measure.least(attempt, allowed)
+    took = await measure.shortest(attempt, allowed)
     if took > allowed:
         raise Broken(f"a call kept the event loop to itself for {took:.2f} s; {allowed:.2f} s are allowed")
 
@@ -152,8 +154,8 @@ def check_same(before: Sequence[Any], after: Sequence[Any], who: str) -> None:
     if before == after:
         return
     pairs = [(a, b) for a, b in zip(before, after, strict=False) if a != b]
-    first, second = pairs[0] if pairs else (before, after)
-    raise Broken(f"{who} answered {shorten(second)}, before {shorten(first)}")
+    old, new = pairs[0] if pairs else (before, after)
+    raise Broken(f"{who} answered {shorten(new)}, before {shorten(old)}")
 
 
 LAWS: tuple[Law, ...] = (

@@ -19,7 +19,7 @@ from contextrouter.testing.imports import third_party
 from contextrouter.testing.kinds import settings_kind
 from contextrouter.testing.kit import Law, NotApplicable, law
 from contextrouter.testing.messages import Broken, describe_error, shorten
-from contextrouter.testing.side_effects import constructing
+from contextrouter.testing.side_effects import watch_constructor
 from contextrouter.testing.subject import Subject
 
 _SCALARS = (str, int, float, bool, date, datetime, time, Any, object)
@@ -49,14 +49,14 @@ async def example_works(subject: Subject) -> None:
 @law
 async def constructor_does_no_io(subject: Subject) -> None:
     """The constructor opens no file, socket or process; open() does."""
-    with constructing(subject.cls) as (touched, _):
+    with watch_constructor(subject.cls) as (effects, _):
         try:
             subject.make()
         except Exception:
-            if not touched:
+            if not effects:
                 raise
-    if touched:
-        raise Broken(f"the constructor touched {touched[0]}")
+    if effects:
+        raise Broken(f"the constructor touched {effects[0]}")
 
 
 @law
@@ -68,7 +68,7 @@ async def keywords_are_typed_for_toml(subject: Subject) -> None:
             raise Broken(f"{name!r} cannot be given by name")
         if name not in hints:
             raise Broken(f"{name!r} has no type")
-        if not _in_toml(hints[name]):
+        if not _fits_toml(hints[name]):
             raise Broken(f"{name!r} is a {schema.type_name(hints[name])}, which no TOML holds")
         default = parameter.default
         if default not in (parameter.empty, None) and not _reference(hints[name]):
@@ -93,16 +93,16 @@ def _reference(hint: Any) -> bool:
     return any(isinstance(part, type) and issubclass(part, Plugin) for part in (hint, *get_args(hint)))
 
 
-def _in_toml(hint: Any) -> bool:
+def _fits_toml(hint: Any) -> bool:
     if hint in _SCALARS or hint is type(None) or _reference(hint):
         return True
     origin = get_origin(hint)
     if origin is Annotated:
-        return _in_toml(get_args(hint)[0])
+        return _fits_toml(get_args(hint)[0])
     if origin is Literal:
         return all(isinstance(value, str | int | float | bool) for value in get_args(hint))
     if origin in (Union, types.UnionType, list, tuple, dict, set, frozenset, Sequence, Mapping):
-        return all(_in_toml(part) for part in get_args(hint) if part is not Ellipsis)
+        return all(_fits_toml(part) for part in get_args(hint) if part is not Ellipsis)
     return isinstance(hint, type) and (
         issubclass(hint, msgspec.Struct) or hint in (list, tuple, dict, set, frozenset)
     )
@@ -119,7 +119,7 @@ async def router_keys_are_left_alone(subject: Subject) -> None:
 @law
 async def unknown_keyword_is_refused(subject: Subject) -> None:
     """A keyword the constructor does not name is a TypeError, so that a misspelt setting is noticed."""
-    with constructing(subject.cls, watch=False) as (_, calls):
+    with watch_constructor(subject.cls, watch=False) as (_, calls):
         subject.make()
     args, keywords = calls[0] if calls else ((), {})
     try:
@@ -137,9 +137,9 @@ async def module_imports_nothing_heavy(subject: Subject) -> None:
         raise NotApplicable(
             "the class is defined among tests, or in a program, and not in a module of plugins"
         )
-    found = await asyncio.to_thread(third_party, subject.cls)
-    if found:
-        raise Broken(f"importing its module imports {', '.join(found[:5])}")
+    packages = await asyncio.to_thread(third_party, subject.cls)
+    if packages:
+        raise Broken(f"importing its module imports {', '.join(packages[:5])}")
 
 
 LAWS: tuple[Law, ...] = (

@@ -79,43 +79,44 @@ async def instances_share_no_state(subject: Subject) -> None:
     """Using and closing one instance changes nothing for another, and leaves no trace in the class or its
     module.
     """
-    first, second = subject.make(), subject.make()
-    before = _shared(subject.cls)
+    instance, neighbour = subject.make(), subject.make()
+    before = _mutable_state(subject.cls)
     alone = await subject.session(subject.make())
     try:
-        await second.open()
-        await subject.session(first)
-        await subject.exercise.prepare(subject, second)
-        check_same(alone, await subject.answers(second), "after another instance was used and closed, it")
+        await neighbour.open()
+        await subject.session(instance)
+        await subject.exercise.prepare(subject, neighbour)
+        check_same(alone, await subject.answers(neighbour), "after another instance was used and closed, it")
     finally:
-        await second.aclose()
-    changed = [name for name, value in _shared(subject.cls).items() if before.get(name) != value]
+        await neighbour.aclose()
+    changed = [name for name, value in _mutable_state(subject.cls).items() if before.get(name) != value]
     if changed:
         raise Broken(f"use changed {changed[0]}, which all instances share")
 
 
-def _shared(cls: type[Plugin]) -> dict[str, str]:
-    """The mutable containers of the class, its bases outside the contracts, its module, and its defaults, as
-    texts.
+def _mutable_state(cls: type[Plugin]) -> dict[str, str]:
+    """Return the mutable state that instances share, as texts.
+
+    It is in the class, its bases outside the contracts, its module and its defaults.
     """
-    found = {
+    state = {
         f"the default of {name!r}": repr(p.default)
         for name, p in constructor_keywords(cls).items()
         if isinstance(p.default, _MUTABLE)
     }
-    places: list[tuple[str, Mapping[str, Any]]] = [
+    owners: list[tuple[str, Mapping[str, Any]]] = [
         (base.__qualname__, vars(base))
         for base in cls.__mro__
         if base.__module__ != Plugin.__module__ and base is not object
     ]
     module = sys.modules.get(cls.__module__)
     if module is not None:
-        places.append((module.__name__, vars(module)))
-    for place, names in places:
+        owners.append((module.__name__, vars(module)))
+    for owner, names in owners:
         for name, value in list(names.items()):
             if isinstance(value, _MUTABLE) and not name.startswith("__") and not name.startswith("_abc_"):
-                found[f"{place}.{name}"] = repr(value) if len(value) < 1000 else str(len(value))
-    return found
+                state[f"{owner}.{name}"] = repr(value) if len(value) < 1000 else str(len(value))
+    return state
 
 
 LAWS: tuple[Law, ...] = (

@@ -14,7 +14,7 @@ from contextrouter.contracts import (
 )
 from contextrouter.model import Document
 from contextrouter.scope import SENSITIVITIES, Scope
-from contextrouter.testing.exercise import asking
+from contextrouter.testing.exercise import make_query
 from contextrouter.testing.kit import Law, law_of
 from contextrouter.testing.laws.store_documents import HUB, WORD, canaries, find_ids, find_texts, store_entry
 from contextrouter.testing.messages import Broken, shorten
@@ -53,42 +53,42 @@ async def canaries_never_leave_their_scope(subject: Subject) -> None:
     """Of documents with every combination of labels a scope shows those it allows and no other, on every
     leg.
     """
-    async with subject.opened() as plugin:
-        given = canaries()
-        await plugin.upsert([store_entry(subject, plugin, document) for document in given])
+    async with subject.open_plugin() as plugin:
+        documents = canaries()
+        await plugin.upsert([store_entry(subject, plugin, document) for document in documents])
         for scope, leg in product(_SCOPES, plugin.legs):
-            allowed = {document.id for document in given if scope.allows(document)}
-            shown = {
+            allowed = {document.id for document in documents if scope.allows(document)}
+            visible = {
                 id
                 for id in await find_ids(subject, plugin, leg, WORD, scope=scope)
                 if id.startswith("canary-")
             }
-            if extra := shown - allowed:
-                document = next(document for document in given if document.id in extra)
+            if extra := visible - allowed:
+                document = next(document for document in documents if document.id in extra)
                 raise Broken(f"{_labels(document)} was shown on {leg!r} in the scope {shorten(scope, 120)}")
 
 
 async def _put_canaries(subject: Subject, plugin: Any) -> list[Document]:
     """Fill the store with canaries of the kind "canary", all linked with a hub, and the hub."""
-    given = [document.replace(kind="canary", links=(HUB,)) for document in canaries()]
+    documents = [document.replace(kind="canary", links=(HUB,)) for document in canaries()]
     hub = Document(id=HUB, content=f"{WORD} hub")
-    await plugin.upsert([store_entry(subject, plugin, document) for document in (*given, hub)])
-    return given
+    await plugin.upsert([store_entry(subject, plugin, document) for document in (*documents, hub)])
+    return documents
 
 
 @law_of(FetchingStore)
 async def fetch_shows_what_the_scope_allows(subject: Subject) -> None:
     """fetch() in a scope returns the documents it allows, and no other."""
-    async with subject.opened() as plugin:
-        given = await _put_canaries(subject, plugin)
+    async with subject.open_plugin() as plugin:
+        documents = await _put_canaries(subject, plugin)
         for scope in _SCOPES:
-            allowed = [document.id for document in given if scope.allows(document)]
-            shown = [
-                document.id for document in await plugin.fetch([document.id for document in given], scope)
+            allowed = [document.id for document in documents if scope.allows(document)]
+            fetched = [
+                document.id for document in await plugin.fetch([document.id for document in documents], scope)
             ]
-            if shown != allowed:
+            if fetched != allowed:
                 raise Broken(
-                    f"{len(shown)} documents were fetched where {len(allowed)} are allowed, in"
+                    f"{len(fetched)} documents were fetched where {len(allowed)} are allowed, in"
                     f" {shorten(scope, 120)}"
                 )
 
@@ -96,10 +96,10 @@ async def fetch_shows_what_the_scope_allows(subject: Subject) -> None:
 @law_of(LinkedStore)
 async def neighbours_never_leave_their_scope(subject: Subject) -> None:
     """neighbours() in a scope returns none that it forbids, whatever is linked."""
-    async with subject.opened() as plugin:
-        given = {document.id: document for document in await _put_canaries(subject, plugin)}
+    async with subject.open_plugin() as plugin:
+        documents = {document.id: document for document in await _put_canaries(subject, plugin)}
         for scope in _SCOPES:
-            for hit in await plugin.neighbours([HUB, *given], 1000, scope):
+            for hit in await plugin.neighbours([HUB, *documents], 1000, scope):
                 if not scope.allows(hit.document):
                     raise Broken(f"{_labels(hit.document)} was shown in the scope {shorten(scope, 120)}")
 
@@ -107,11 +107,11 @@ async def neighbours_never_leave_their_scope(subject: Subject) -> None:
 @law_of(FacetedStore)
 async def facets_count_what_the_scope_allows(subject: Subject) -> None:
     """facets() in a scope counts the documents it allows, and no other."""
-    async with subject.opened() as plugin:
-        given = await _put_canaries(subject, plugin)
+    async with subject.open_plugin() as plugin:
+        documents = await _put_canaries(subject, plugin)
         for scope, leg in product(_SCOPES, plugin.legs[:1]):
-            allowed = sum(scope.allows(document) for document in given)
-            facets = await plugin.facets(asking(plugin, WORD, leg, subject, scope=scope), ["kind"])
+            allowed = sum(scope.allows(document) for document in documents)
+            facets = await plugin.facets(make_query(plugin, WORD, leg, subject, scope=scope), ["kind"])
             counted = sum(facet.count for facet in facets if facet.value == "canary")
             if counted != allowed:
                 raise Broken(
@@ -124,14 +124,14 @@ async def statistics_count_what_the_scope_allows(subject: Subject) -> None:
     """statistics() in a scope counts the documents it allows, and no other: what is hidden moves no score of
     what is shown.
     """
-    async with subject.opened() as plugin:
+    async with subject.open_plugin() as plugin:
         before = {scope: await plugin.statistics([WORD], scope) for scope in _SCOPES}
-        given = canaries()
-        await plugin.upsert([store_entry(subject, plugin, document) for document in given])
+        documents = canaries()
+        await plugin.upsert([store_entry(subject, plugin, document) for document in documents])
         for scope in _SCOPES:
-            told = await plugin.statistics([WORD], scope)
-            counted = (told.documents - before[scope].documents, told.frequencies[WORD])
-            allowed = sum(scope.allows(document) for document in given)
+            statistics = await plugin.statistics([WORD], scope)
+            counted = (statistics.documents - before[scope].documents, statistics.frequencies[WORD])
+            allowed = sum(scope.allows(document) for document in documents)
             if counted != (allowed, allowed):
                 raise Broken(
                     f"{counted} were counted where {allowed} are allowed, in the scope {shorten(scope, 120)}"
@@ -141,16 +141,16 @@ async def statistics_count_what_the_scope_allows(subject: Subject) -> None:
 @law_of(SupportsUpsert)
 async def scope_narrows_before_the_limit(subject: Subject) -> None:
     """A scope leaves the top of the list full: what it forbids takes no place of what it allows."""
-    async with subject.opened() as plugin:
-        given = canaries()
-        await plugin.upsert([store_entry(subject, plugin, document) for document in given])
+    async with subject.open_plugin() as plugin:
+        documents = canaries()
+        await plugin.upsert([store_entry(subject, plugin, document) for document in documents])
         scope = Scope(tenant="globex", compartments=frozenset(("legal",)), ceiling="confidential")
-        allowed = sum(scope.allows(document) for document in given)
+        allowed = sum(scope.allows(document) for document in documents)
         for leg, limit in product(plugin.legs, (1, 3, allowed)):
-            shown = await find_ids(subject, plugin, leg, WORD, scope=scope, limit=limit)
-            if len(shown) < limit:
+            visible = await find_ids(subject, plugin, leg, WORD, scope=scope, limit=limit)
+            if len(visible) < limit:
                 raise Broken(
-                    f"{len(shown)} of {allowed} documents that the scope allows came on {leg!r} with limit"
+                    f"{len(visible)} of {allowed} documents that the scope allows came on {leg!r} with limit"
                     f" {limit}"
                 )
 
@@ -158,10 +158,10 @@ async def scope_narrows_before_the_limit(subject: Subject) -> None:
 @law_of(SupportsUpsert)
 async def chunks_are_no_laxer_than_their_document(subject: Subject) -> None:
     """A chunk without labels is seen by those who may see its document, and by nobody else."""
-    async with subject.opened() as plugin:
-        whole = Document(id=WORD, content=WORD, tenant="acme", compartment="hr", sensitivity="restricted")
+    async with subject.open_plugin() as plugin:
+        document = Document(id=WORD, content=WORD, tenant="acme", compartment="hr", sensitivity="restricted")
         await plugin.upsert(
-            [store_entry(subject, plugin, whole, [Document(id=f"{WORD}#0", content=f"{WORD} part")])]
+            [store_entry(subject, plugin, document, [Document(id=f"{WORD}#0", content=f"{WORD} part")])]
         )
         see = Scope(tenant="acme", compartments=frozenset(("hr",)), ceiling="restricted")
         blind = (
@@ -170,8 +170,8 @@ async def chunks_are_no_laxer_than_their_document(subject: Subject) -> None:
             Scope(tenant="acme", compartments=frozenset(("hr",))),
         )
         for leg in plugin.legs:
-            shown = [await find_texts(subject, plugin, leg, WORD, scope=scope) for scope in blind]
-            if any(shown) or not await find_texts(subject, plugin, leg, WORD, scope=see):
+            texts = [await find_texts(subject, plugin, leg, WORD, scope=scope) for scope in blind]
+            if any(texts) or not await find_texts(subject, plugin, leg, WORD, scope=see):
                 raise Broken(
                     f"a chunk without labels was shown on {leg!r} against its document's, or to nobody"
                 )

@@ -9,7 +9,7 @@ from typing import Any
 from contextrouter.contracts import Entry
 from contextrouter.model import Document
 from contextrouter.scope import SENSITIVITIES, SHARED
-from contextrouter.testing.exercise import asking, entry_for
+from contextrouter.testing.exercise import entry_for, make_query
 from contextrouter.testing.subject import Subject
 
 WORD = "quokka"
@@ -45,11 +45,11 @@ def store_entry(
 
 async def find_ids(subject: Subject, plugin: Any, leg: str, text: str, **fields: Any) -> list[str]:
     """Return the ids of all documents that a leg finds for a text."""
-    hits = await plugin.search(asking(plugin, text, leg, subject, **{"limit": 1000, **fields}))
+    hits = await plugin.search(make_query(plugin, text, leg, subject, **{"limit": 1000, **fields}))
     return [hit.document.id for hit in hits]
 
 
 async def find_texts(subject: Subject, plugin: Any, leg: str, word: str, **fields: Any) -> list[str]:
     """Return the texts that hold a word, among all that a leg finds for it."""
-    hits = await plugin.search(asking(plugin, word, leg, subject, **{"limit": 1000, **fields}))
+    hits = await plugin.search(make_query(plugin, word, leg, subject, **{"limit": 1000, **fields}))
     return sorted(hit.document.content for hit in hits if word in hit.document.content)

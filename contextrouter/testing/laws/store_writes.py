@@ -27,13 +27,13 @@ class TenantedStore(SupportsUpsert, SupportsTenants, Protocol):
 @law_of(SupportsUpsert)
 async def document_is_replaced_whole(subject: Subject) -> None:
     """An upsert leaves nothing of what its document had before, and touches no other document."""
-    async with subject.opened() as plugin:
+    async with subject.open_plugin() as plugin:
         parts = [Document(id=f"{WORD}#{n}", parent=WORD, content=f"{WORD} old part {n}") for n in range(3)]
         await plugin.upsert([store_entry(subject, plugin, Document(id=WORD, content=f"{WORD} old"), parts)])
         await plugin.upsert([store_entry(subject, plugin, Document(id=WORD, content=f"{WORD} new"))])
         for leg in plugin.legs:
-            if (shown := await find_texts(subject, plugin, leg, WORD)) != [f"{WORD} new"]:
-                raise Broken(f"after a document of 3 chunks was replaced by one of 1, {leg!r} finds {shown}")
+            if (texts := await find_texts(subject, plugin, leg, WORD)) != [f"{WORD} new"]:
+                raise Broken(f"after a document of 3 chunks was replaced by one of 1, {leg!r} finds {texts}")
         if not (await plugin.fingerprints()).keys() >= {"kit-tides", WORD}:
             raise Broken("an upsert of one document removed another")
 
@@ -41,7 +41,7 @@ async def document_is_replaced_whole(subject: Subject) -> None:
 @law_of(SupportsUpsert)
 async def upsert_again_changes_no_answer(subject: Subject) -> None:
     """Entries put in twice, in one call or in two, are found once, and every answer is as before."""
-    async with subject.opened() as plugin:
+    async with subject.open_plugin() as plugin:
         before = await subject.answers(plugin)
         books = [store_entry(subject, plugin, document) for document in library()]
         await plugin.upsert(books)
@@ -53,7 +53,7 @@ async def upsert_again_changes_no_answer(subject: Subject) -> None:
 @law_of(SupportsUpsert)
 async def upsert_of_nothing_is_harmless(subject: Subject) -> None:
     """An upsert of no entries, and a delete of no ids or unknown ones, change nothing."""
-    async with subject.opened() as plugin:
+    async with subject.open_plugin() as plugin:
         before = await subject.answers(plugin), dict(await plugin.fingerprints())
         await plugin.upsert([])
         removed = await plugin.delete([]) + await plugin.delete(["no such id", "'; --", ""])
@@ -64,78 +64,81 @@ async def upsert_of_nothing_is_harmless(subject: Subject) -> None:
 @law_of(SupportsUpsert)
 async def fingerprints_are_those_stored(subject: Subject) -> None:
     """fingerprints() maps the ids of a tenant's documents to the fingerprints they were stored with last."""
-    async with subject.opened() as plugin:
+    async with subject.open_plugin() as plugin:
         before = dict(await plugin.fingerprints())
-        first, second = (
+        untenanted, acme = (
             Document(id="print", content=f"{WORD} one"),
             Document(id="print", content=f"{WORD} two", tenant="acme"),
         )
         await plugin.upsert(
             [
-                store_entry(subject, plugin, first, fingerprint="1"),
-                store_entry(subject, plugin, second, fingerprint="2"),
+                store_entry(subject, plugin, untenanted, fingerprint="1"),
+                store_entry(subject, plugin, acme, fingerprint="2"),
             ]
         )
-        await plugin.upsert([store_entry(subject, plugin, first, fingerprint="3")])
-        told = (
+        await plugin.upsert([store_entry(subject, plugin, untenanted, fingerprint="3")])
+        fingerprints = (
             dict(await plugin.fingerprints()),
             dict(await plugin.fingerprints("acme")),
             dict(await plugin.fingerprints("none")),
         )
-        if told != ({**before, "print": "3"}, {"print": "2"}, {}):
-            raise Broken(f"fingerprints of no tenant, 'acme' and 'none' are {shorten(told, 200)}")
+        if fingerprints != ({**before, "print": "3"}, {"print": "2"}, {}):
+            raise Broken(f"fingerprints of no tenant, 'acme' and 'none' are {shorten(fingerprints, 200)}")
 
 
 @law_of(SupportsUpsert)
 async def tenants_keep_documents_apart(subject: Subject) -> None:
     """The same id in two tenants is two documents: writing or removing one leaves the other."""
-    async with subject.opened() as plugin:
-        one, other = (
+    async with subject.open_plugin() as plugin:
+        acme, globex = (
             Document(id="twin", content=f"{WORD} of {tenant}", tenant=tenant) for tenant in ("acme", "globex")
         )
-        await plugin.upsert([store_entry(subject, plugin, one), store_entry(subject, plugin, other)])
+        await plugin.upsert([store_entry(subject, plugin, acme), store_entry(subject, plugin, globex)])
         for leg in plugin.legs:
-            if (shown := await find_texts(subject, plugin, leg, WORD)) != [one.content, other.content]:
-                raise Broken(f"of two tenants' documents {leg!r} finds {shown}")
+            if (texts := await find_texts(subject, plugin, leg, WORD)) != [acme.content, globex.content]:
+                raise Broken(f"of two tenants' documents {leg!r} finds {texts}")
         removed = await plugin.delete(["twin"], "acme")
-        left = [await find_texts(subject, plugin, leg, WORD) for leg in plugin.legs]
-        if removed != 1 or left != [[other.content]] * len(left):
-            raise Broken(f"after one tenant's document was removed (count {removed}), the legs find {left}")
+        remaining = [await find_texts(subject, plugin, leg, WORD) for leg in plugin.legs]
+        if removed != 1 or remaining != [[globex.content]] * len(remaining):
+            raise Broken(
+                f"after one tenant's document was removed (count {removed}), the legs find {remaining}"
+            )
 
 
 @law_of(TenantedStore)
 async def tenants_are_those_with_documents(subject: Subject) -> None:
     """tenants() names each tenant that has a document once, None for documents without one, and no other."""
-    async with subject.opened() as plugin:
+    async with subject.open_plugin() as plugin:
         before = set(await plugin.tenants())
-        own = (None, "acme", SHARED)
+        owners = (None, "acme", SHARED)
         await plugin.upsert(
-            [store_entry(subject, plugin, Document(id=f"of-{t}", content=WORD, tenant=t)) for t in own]
+            [store_entry(subject, plugin, Document(id=f"of-{t}", content=WORD, tenant=t)) for t in owners]
         )
         await plugin.delete(["of-acme"], "acme")
-        told = list(await plugin.tenants())
-        if len(told) != len(set(told)) or set(told) != before - {"acme"} | {None, SHARED}:
-            raise Broken(
-                f"with documents of {sorted(map(str, before | {None, SHARED}))} it names {shorten(told, 200)}"
-            )
+        tenants = list(await plugin.tenants())
+        if len(tenants) != len(set(tenants)) or set(tenants) != before - {"acme"} | {None, SHARED}:
+            expected = sorted(map(str, before | {None, SHARED}))
+            raise Broken(f"with documents of {expected} it names {shorten(tenants, 200)}")
 
 
 @law_of(SupportsUpsert)
 async def deleted_is_gone(subject: Subject) -> None:
     """delete() removes documents with all their chunks from every leg, and counts documents, each once."""
-    async with subject.opened() as plugin:
+    async with subject.open_plugin() as plugin:
         parts = [Document(id=f"{WORD}#{n}", parent=WORD, content=f"{WORD} part {n}") for n in range(3)]
         await plugin.upsert([store_entry(subject, plugin, Document(id=WORD, content=WORD), parts)])
         counts = await plugin.delete([WORD, WORD, "no such id"]), await plugin.delete([WORD])
-        left = [await find_texts(subject, plugin, leg, WORD) for leg in plugin.legs]
-        if counts != (1, 0) or any(left) or WORD in await plugin.fingerprints():
-            raise Broken(f"two deletions of one document counted {counts}, and the legs still find {left}")
+        remaining = [await find_texts(subject, plugin, leg, WORD) for leg in plugin.legs]
+        if counts != (1, 0) or any(remaining) or WORD in await plugin.fingerprints():
+            raise Broken(
+                f"two deletions of one document counted {counts}, and the legs still find {remaining}"
+            )
 
 
 @law_of(VersionedStore)
 async def version_changes_with_the_content(subject: Subject) -> None:
     """version() is another after an upsert, and another again after a delete."""
-    async with subject.opened() as plugin:
+    async with subject.open_plugin() as plugin:
         versions = [await plugin.version()]
         await plugin.upsert([store_entry(subject, plugin, Document(id=WORD, content=WORD))])
         versions.append(await plugin.version())
@@ -148,13 +151,13 @@ async def version_changes_with_the_content(subject: Subject) -> None:
 @law_of(SupportsUpsert)
 async def reopened_it_has_what_was_put_in(subject: Subject) -> None:
     """What an instance was given before aclose() is there after open()."""
-    async with subject.opened() as plugin:
+    async with subject.open_plugin() as plugin:
         await plugin.upsert([store_entry(subject, plugin, Document(id=WORD, content=WORD))])
         await plugin.aclose()
         await plugin.open()
-        left = [await find_texts(subject, plugin, leg, WORD) for leg in plugin.legs]
-        if left != [[WORD]] * len(left):
-            raise Broken(f"after aclose() and open() the legs find {left} of a document put in before")
+        texts = [await find_texts(subject, plugin, leg, WORD) for leg in plugin.legs]
+        if texts != [[WORD]] * len(texts):
+            raise Broken(f"after aclose() and open() the legs find {texts} of a document put in before")
 
 
 LAWS: tuple[Law, ...] = (
