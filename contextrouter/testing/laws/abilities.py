@@ -36,9 +36,7 @@ def _visible(document: Document, scope: Scope) -> bool:
 
 @law_of(SupportsCrawl)
 async def crawl_lists_every_document_once(subject: Subject) -> None:
-    """crawl() yields Documents with ids of their own, among them every one a search finds (or the one it was
-    cut from).
-    """
+    """crawl() yields Documents with unique ids, among them each document of a search, or its parent."""
     async with subject.open_plugin() as plugin:
         listed = [document async for document in plugin.crawl()]
         if not all(isinstance(document, Document) and document.id for document in listed):
@@ -53,7 +51,7 @@ async def crawl_lists_every_document_once(subject: Subject) -> None:
 
 @law_of(SupportsCrawl)
 async def crawl_says_the_same_twice(subject: Subject) -> None:
-    """Without a change in between, crawl() yields the same documents again."""
+    """crawl() yields the same documents again while nothing changes."""
     async with subject.open_plugin() as plugin:
         before = [repr(document) async for document in plugin.crawl()]
         if before != [repr(document) async for document in plugin.crawl()]:
@@ -62,9 +60,7 @@ async def crawl_says_the_same_twice(subject: Subject) -> None:
 
 @law_of(SupportsFetch)
 async def fetch_returns_what_was_found(subject: Subject) -> None:
-    """fetch() returns documents that searches found, in the order asked; unknown ids are passed over,
-    strangers see no label.
-    """
+    """fetch() keeps the order of the requested ids, skips unknown ids, and respects the scope."""
     async with subject.open_plugin() as plugin:
         documents = await _search_inputs(subject, plugin)
         ids = sorted(documents, reverse=True)
@@ -93,9 +89,7 @@ async def neighbours_keep_limit_and_scope(subject: Subject) -> None:
 
 @law_of(SupportsFacets)
 async def facets_count_before_any_limit(subject: Subject) -> None:
-    """facets() returns counts above 0 of the dimensions asked for, and a smaller `query.limit` changes none
-    of them.
-    """
+    """facets() returns counts above 0 of the requested dimensions, whatever `query.limit` is."""
     async with subject.open_plugin() as plugin:
         query = make_query(plugin, subject.active_questions[0], plugin.legs[0], subject)
         facets = list(await plugin.facets(query, ["kind"]))
@@ -109,9 +103,7 @@ async def facets_count_before_any_limit(subject: Subject) -> None:
 
 @law_of(SupportsStatistics)
 async def statistics_are_of_the_terms_asked(subject: Subject) -> None:
-    """statistics() has a count for each term, none above the number of documents; an unknown term counts 0; a
-    scope adds none.
-    """
+    """statistics() counts each term, never above the number of documents; a scope raises no count."""
     async with subject.open_plugin() as plugin:
         terms = [*subject.active_questions[0].split()[:4], "nosuchtermanywhere"]
         statistics = await plugin.statistics(terms)
@@ -133,7 +125,7 @@ async def statistics_are_of_the_terms_asked(subject: Subject) -> None:
 
 @law_of(SupportsVersion)
 async def version_is_stable(subject: Subject) -> None:
-    """version() is a text, and the same as long as nothing changes, however often it is searched."""
+    """version() is a text that stays the same while nothing changes."""
     async with subject.open_plugin() as plugin:
         before = await plugin.version()
         await subject.answers(plugin)
@@ -157,9 +149,7 @@ async def entities_keep_limit_and_scope(subject: Subject) -> None:
 
 @law_of(SupportsGraph)
 async def ways_and_neighbours_keep_limit_and_scope(subject: Subject) -> None:
-    """path() leads from one end of each fact to the other, related() has that other one; both keep limit and
-    scope.
-    """
+    """path() connects both ends of a fact, related() returns the other end; both respect limit and scope."""
     async with subject.open_plugin() as plugin:
         facts = [
             fact

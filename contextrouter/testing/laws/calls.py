@@ -23,7 +23,7 @@ LEAVE = 0.25
 
 @law
 async def same_answer_twice(subject: Subject) -> None:
-    """The same input has the same answer, a moment later."""
+    """The same input gets the same answer a moment later."""
     async with subject.open_plugin() as plugin:
         before = await subject.answers(plugin)
         await asyncio.sleep(0.002)
@@ -32,7 +32,7 @@ async def same_answer_twice(subject: Subject) -> None:
 
 @law
 async def concurrent_calls_agree_with_serial_ones(subject: Subject) -> None:
-    """Twenty calls at once answer as the same calls one after the other."""
+    """Twenty concurrent calls give the same answers as twenty calls in a row."""
     async with subject.open_plugin() as plugin:
         exercise = subject.exercise
         serial = [
@@ -57,7 +57,7 @@ async def call_together(subject: Subject, plugin: Plugin) -> list[Any]:
 
 @law
 async def inputs_are_not_changed(subject: Subject) -> None:
-    """What a plugin is given is as it was when it returns: no list, mapping or vector in it is changed."""
+    """A call leaves its inputs as they were: it changes no list, mapping or vector in them."""
     async with subject.open_plugin() as plugin:
         for item in await subject.exercise.inputs(subject, plugin):
             before = subject.exercise.describe(item)
@@ -77,9 +77,7 @@ def _difference(before: str, after: str) -> str:
 
 @law
 async def no_text_is_an_error(subject: Subject) -> None:
-    """Quotes, operators, NULs, emoji, markup, SQL, 10 kB of anything and texts of many scripts are texts like
-    others.
-    """
+    """No text raises an error: quotes, operators, NULs, emoji, markup, SQL, 10 kB of anything, any script."""
     async with subject.open_plugin() as plugin:
         for text in HOSTILE:
             for item in subject.exercise.hostile(plugin, text):
@@ -132,7 +130,7 @@ async def _cancel_call(subject: Subject, plugin: Plugin, item: Any, pause: float
 
 @law
 async def event_loop_is_never_stalled(subject: Subject) -> None:
-    """A call leaves the event loop to others: what blocks or computes for long runs in a thread."""
+    """A call does not block the event loop: blocking or long computation runs in a thread."""
 
     async def attempt() -> float:
         longest = 0.0

@@ -61,7 +61,7 @@ async def constructor_does_no_io(subject: Subject) -> None:
 
 @law
 async def keywords_are_typed_for_toml(subject: Subject) -> None:
-    """Every constructor keyword has a type that TOML can hold, and a default of that type."""
+    """Every constructor keyword has a type that TOML can express, and a default of that type."""
     hints = typing.get_type_hints(subject.cls.__init__, include_extras=True)
     for name, parameter in constructor_keywords(subject.cls).items():
         if parameter.kind is parameter.POSITIONAL_ONLY:
@@ -118,7 +118,7 @@ async def router_keys_are_left_alone(subject: Subject) -> None:
 
 @law
 async def unknown_keyword_is_refused(subject: Subject) -> None:
-    """A keyword the constructor does not name is a TypeError, so that a misspelt setting is noticed."""
+    """An unknown constructor keyword raises TypeError, so that a misspelt setting is noticed."""
     with watch_constructor(subject.cls, watch=False) as (_, calls):
         subject.make()
     args, keywords = calls[0] if calls else ((), {})

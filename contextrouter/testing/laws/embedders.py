@@ -41,7 +41,7 @@ async def one_vector_per_text(subject: Subject) -> None:
 
 @law
 async def vectors_have_the_dimensions(subject: Subject) -> None:
-    """Every vector is `dimensions` long, that of a blank text too."""
+    """Every vector is `dimensions` long, also the one of a blank text."""
     async with subject.open_plugin() as plugin:
         for vector in await plugin.embed([*_texts(), *texts.BLANK]):
             if len(vector) != plugin.dimensions:
@@ -75,7 +75,7 @@ async def vectors_are_finite(subject: Subject) -> None:
 
 @law
 async def batch_is_as_singles(subject: Subject) -> None:
-    """A text has the same vector alone and among others, wherever it stands."""
+    """A text has the same vector alone and at any position of a batch."""
     async with subject.open_plugin() as plugin:
         batch = _texts()
         together = await plugin.embed(batch)
@@ -94,7 +94,7 @@ def _close(text: str, vector: Any, reference: Any) -> None:
 
 @law
 async def no_texts_no_vectors(subject: Subject) -> None:
-    """No texts are no error, and get no vectors."""
+    """An empty list of texts raises no error and returns no vectors."""
     async with subject.open_plugin() as plugin:
         if len(await plugin.embed([])):
             raise Broken("an empty list got vectors")
@@ -102,7 +102,7 @@ async def no_texts_no_vectors(subject: Subject) -> None:
 
 @law
 async def blank_texts_are_no_errors(subject: Subject) -> None:
-    """Blank texts among others, and alone, are no error."""
+    """Blank texts raise no error, alone or among others."""
     async with subject.open_plugin() as plugin:
         await plugin.embed(["moon", *texts.BLANK])
         await plugin.embed([""], query=True)

@@ -50,7 +50,7 @@ async def answers_are_facts(subject: Subject) -> None:
 
 @law
 async def no_more_facts_than_the_limit(subject: Subject) -> None:
-    """At most `query.limit` facts come back, for any limit from 0, and a smaller one keeps the beginning."""
+    """At most `query.limit` facts come back, for any limit from 0; a smaller limit keeps the beginning."""
     async with subject.open_plugin() as plugin:
         every = [list(facts) for _, facts in await _ask(subject, plugin, limit=1000)]
         for limit in (0, 1, 2):
@@ -66,7 +66,7 @@ async def no_more_facts_than_the_limit(subject: Subject) -> None:
 
 @law
 async def no_fact_comes_twice(subject: Subject) -> None:
-    """One fact of one validity comes once."""
+    """No fact comes twice with the same validity."""
     async with subject.open_plugin() as plugin:
         for query, facts in await _ask(subject, plugin, limit=1000):
             keys = [(f.subject, f.predicate, f.object, f.valid_from, f.valid_to) for f in facts]
@@ -90,9 +90,7 @@ async def confidence_is_a_share(subject: Subject) -> None:
 
 @law
 async def facts_come_in_order(subject: Subject) -> None:
-    """Of facts about a named entity: surest first, then by subject, predicate and object; those about others
-    come after.
-    """
+    """Facts about a named entity come first, by confidence, then by subject, predicate and object."""
     async with subject.open_plugin() as plugin:
         names = {fact.subject for _, facts in await _ask(subject, plugin, limit=1000) for fact in facts}
         for name in sorted(names):
@@ -108,9 +106,7 @@ async def facts_come_in_order(subject: Subject) -> None:
 
 @law
 async def facts_of_another_scope_stay(subject: Subject) -> None:
-    """No fact whose labels the caller's scope forbids comes back; labels it lacks are its source's to
-    give.
-    """
+    """No fact comes back that the scope forbids; a fact without a tenant belongs to its source."""
     async with subject.open_plugin() as plugin:
         tenants = {fact.tenant for _, facts in await _ask(subject, plugin, limit=1000) for fact in facts} - {
             SHARED
@@ -126,7 +122,7 @@ async def facts_of_another_scope_stay(subject: Subject) -> None:
 
 @law
 async def blank_questions_have_no_errors(subject: Subject) -> None:
-    """A blank question is answered like another."""
+    """A blank question raises no error."""
     async with subject.open_plugin() as plugin:
         for text in BLANK:
             await plugin.facts(Query(text=text, limit=10))
@@ -134,7 +130,7 @@ async def blank_questions_have_no_errors(subject: Subject) -> None:
 
 @law
 async def fact_deadline_is_kept(subject: Subject) -> None:
-    """By `query.deadline` a fact source has answered, or raised SourceTimeout."""
+    """A fact source answers by `query.deadline`, or raises SourceTimeout."""
 
     async def attempt(seconds: float) -> float:
         started = monotonic()

@@ -31,7 +31,7 @@ async def answers_are_completions(subject: Subject) -> None:
 
 @law
 async def tokens_are_counts(subject: Subject) -> None:
-    """`tokens_in` and `tokens_out` are whole numbers from 0, or None where they are not known."""
+    """`tokens_in` and `tokens_out` are whole numbers from 0, or None where they are unknown."""
     async with subject.open_plugin() as plugin:
         for messages in await subject.exercise.inputs(subject, plugin):
             completion = await plugin.complete(messages)
@@ -43,7 +43,7 @@ async def tokens_are_counts(subject: Subject) -> None:
 
 @law
 async def schema_is_answered_with_data(subject: Subject) -> None:
-    """Asked with a JSON schema, complete() gives `data` with the keys that the schema requires."""
+    """With a JSON schema, complete() returns `data` with the keys that the schema requires."""
     async with subject.open_plugin() as plugin:
         messages = (await subject.exercise.inputs(subject, plugin))[0]
         data = getattr(await plugin.complete(messages, schema=SCHEMA), "data", None)
@@ -53,7 +53,7 @@ async def schema_is_answered_with_data(subject: Subject) -> None:
 
 @law
 async def stream_is_a_text_in_pieces(subject: Subject) -> None:
-    """stream() yields texts, and joined they say something where complete() does."""
+    """stream() yields texts, and together they are not empty where the text of complete() is not."""
     async with subject.open_plugin() as plugin:
         for messages in await subject.exercise.inputs(subject, plugin):
             pieces = [piece async for piece in plugin.stream(messages)]
@@ -66,7 +66,7 @@ async def stream_is_a_text_in_pieces(subject: Subject) -> None:
 
 @law
 async def abandoned_stream_ends_at_once(subject: Subject) -> None:
-    """A stream that is read no further is closed at once, and the generator still works."""
+    """A stream without a reader closes at once, and the generator still works."""
 
     async def attempt(plugin: Any) -> float:
         stream = plugin.stream((await subject.exercise.inputs(subject, plugin))[0])

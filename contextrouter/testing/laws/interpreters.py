@@ -30,7 +30,7 @@ async def answers_are_intents(subject: Subject) -> None:
 
 @law
 async def question_is_kept(subject: Subject) -> None:
-    """The question stays as it was asked; other wordings of it are queries."""
+    """The question stays unchanged; other wordings of it are queries."""
     async with subject.open_plugin() as plugin:
         for original, intent in await _interpret_inputs(subject, plugin):
             if intent.question != original.question:
@@ -39,7 +39,7 @@ async def question_is_kept(subject: Subject) -> None:
 
 @law
 async def queries_are_not_blank(subject: Subject) -> None:
-    """Every query is a text that says something, and there is at least one."""
+    """There is at least one query, and none is blank."""
     async with subject.open_plugin() as plugin:
         for original, intent in await _interpret_inputs(subject, plugin):
             if not intent.queries or not all(
@@ -50,7 +50,7 @@ async def queries_are_not_blank(subject: Subject) -> None:
 
 @law
 async def what_was_known_is_kept(subject: Subject) -> None:
-    """An interpreter adds: entities, concepts, labels, facets and attributes it was given are still there."""
+    """An interpreter only adds: the entities, concepts, labels, facets and attributes of its input stay."""
     async with subject.open_plugin() as plugin:
         for original, intent in await _interpret_inputs(subject, plugin):
             for name in _KEPT:

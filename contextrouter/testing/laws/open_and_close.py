@@ -47,16 +47,14 @@ async def open_twice_is_harmless(subject: Subject) -> None:
 
 @law
 async def reopened_it_answers_as_before(subject: Subject) -> None:
-    """After aclose() and open() the answers are those of before."""
+    """After aclose() and open() the plugin gives the same answers as before."""
     plugin = subject.make()
     check_same(await subject.session(plugin), await subject.session(plugin), "opened again, it")
 
 
 @law
 async def works_in_a_second_event_loop(subject: Subject) -> None:
-    """Nothing outlives the event loop it was opened in: closed there, the plugin opens and works in
-    another.
-    """
+    """Nothing outlives its event loop: a plugin that was closed in one loop opens and works in another."""
     plugin = subject.make()
 
     def twice() -> tuple[list[Any], list[Any]]:

@@ -82,7 +82,7 @@ async def no_more_than_the_limit(subject: Subject) -> None:
 
 @law
 async def best_come_first(subject: Subject) -> None:
-    """Scores never rise down a list, and a smaller limit keeps its beginning."""
+    """Scores never rise down a list, and a smaller limit returns its beginning."""
     async with subject.open_plugin() as plugin:
         for query, hits in await _ask(subject, plugin):
             scores = [hit.score for hit in hits if hit.score is not None]
@@ -164,7 +164,7 @@ async def one_document_has_one_id(subject: Subject) -> None:
 
 @law
 async def snippet_does_not_depend_on_the_query(subject: Subject) -> None:
-    """A document's snippet is the same whatever was asked; excerpts for a query are `highlights`."""
+    """A document's snippet is the same for every query; excerpts for a query are `highlights`."""
     async with subject.open_plugin() as plugin:
         for id, versions in (await _documents(subject, plugin)).items():
             snippets = {document.snippet: query.text for query, document in versions}
@@ -177,7 +177,7 @@ async def snippet_does_not_depend_on_the_query(subject: Subject) -> None:
 
 @law
 async def document_does_not_depend_on_the_query(subject: Subject) -> None:
-    """Every other field of a document is the same on every leg and for every question, too."""
+    """Every other field of a document is also the same on every leg and for every query."""
     async with subject.open_plugin() as plugin:
         for id, versions in (await _documents(subject, plugin)).items():
             reference = versions[0][1]
@@ -192,9 +192,7 @@ async def document_does_not_depend_on_the_query(subject: Subject) -> None:
 
 @law
 async def blank_questions_are_no_errors(subject: Subject) -> None:
-    """A blank question is answered, with nothing or with what needs no question; a store finds nothing by its
-    text.
-    """
+    """A blank question raises no error; a text leg of a store finds nothing for it."""
     async with subject.open_plugin() as plugin:
         for text in (*BLANK, "the of and"):
             for leg in plugin.legs:
@@ -210,9 +208,7 @@ async def blank_questions_are_no_errors(subject: Subject) -> None:
 
 @law
 async def deadline_is_kept(subject: Subject) -> None:
-    """By `query.deadline` a source has answered with what it has, or raised SourceTimeout; time enough
-    changes no answer.
-    """
+    """A source answers by `query.deadline` or raises SourceTimeout; a distant deadline changes no answer."""
     async with subject.open_plugin() as plugin:
         inputs = await subject.exercise.inputs(subject, plugin)
         calm = [subject.exercise.summarize(await plugin.search(query)) for query in inputs]
@@ -238,9 +234,7 @@ async def _overtime(plugin: Any, query: Query, seconds: float) -> float:
 
 @law
 async def scope_is_never_widened(subject: Subject) -> None:
-    """No document whose labels the caller's scope forbids comes back, on any leg; labels it lacks are its
-    source's to give.
-    """
+    """No leg returns a document that the scope forbids; a document without a tenant belongs to its source."""
     async with subject.open_plugin() as plugin:
         labelled = {hit.document.tenant for _, hits in await _ask(subject, plugin) for hit in hits}
         tenants = {None, "kit-tenant", *labelled} - {SHARED}
@@ -260,9 +254,7 @@ async def scope_is_never_widened(subject: Subject) -> None:
 
 @law
 async def filters_are_honoured(subject: Subject) -> None:
-    """What `query.filters` rule out does not come back: neither by a field of documents nor by a key of their
-    metadata.
-    """
+    """A search returns only what passes `query.filters`, by document fields and by metadata keys."""
     async with subject.open_plugin() as plugin:
         for name in ("kind", "no_such_key"):
             for query, hits in await _ask(subject, plugin, filters={name: "no such value"}):
@@ -275,7 +267,7 @@ async def filters_are_honoured(subject: Subject) -> None:
 
 @law
 async def labels_are_honoured(subject: Subject) -> None:
-    """Where a query has labels, no document comes back that bears none of them."""
+    """A query with labels returns only documents that have at least one of them."""
     async with subject.open_plugin() as plugin:
         for query, hits in await _ask(subject, plugin, labels=("no such label",)):
             for hit in hits:
@@ -288,7 +280,7 @@ async def labels_are_honoured(subject: Subject) -> None:
 
 @law
 async def period_is_honoured(subject: Subject) -> None:
-    """No document dated outside `query.period` comes back."""
+    """A search returns no document dated outside `query.period`."""
     async with subject.open_plugin() as plugin:
         for query, hits in await _ask(subject, plugin, period=_LONG_AGO):
             for hit in hits:

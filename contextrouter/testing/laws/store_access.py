@@ -50,9 +50,7 @@ class CountedStore(SupportsUpsert, SupportsStatistics, Protocol):
 
 @law_of(SupportsUpsert)
 async def canaries_never_leave_their_scope(subject: Subject) -> None:
-    """Of documents with every combination of labels a scope shows those it allows and no other, on every
-    leg.
-    """
+    """Every leg shows the documents that a scope allows and no other, for every combination of labels."""
     async with subject.open_plugin() as plugin:
         documents = canaries()
         await plugin.upsert([store_entry(subject, plugin, document) for document in documents])
@@ -95,7 +93,7 @@ async def fetch_shows_what_the_scope_allows(subject: Subject) -> None:
 
 @law_of(LinkedStore)
 async def neighbours_never_leave_their_scope(subject: Subject) -> None:
-    """neighbours() in a scope returns none that it forbids, whatever is linked."""
+    """neighbours() returns no document that the scope forbids, whatever the links are."""
     async with subject.open_plugin() as plugin:
         documents = {document.id: document for document in await _put_canaries(subject, plugin)}
         for scope in _SCOPES:
@@ -121,9 +119,7 @@ async def facets_count_what_the_scope_allows(subject: Subject) -> None:
 
 @law_of(CountedStore)
 async def statistics_count_what_the_scope_allows(subject: Subject) -> None:
-    """statistics() in a scope counts the documents it allows, and no other: what is hidden moves no score of
-    what is shown.
-    """
+    """statistics() counts only documents of the scope: a hidden document changes no visible score."""
     async with subject.open_plugin() as plugin:
         before = {scope: await plugin.statistics([WORD], scope) for scope in _SCOPES}
         documents = canaries()
@@ -140,7 +136,7 @@ async def statistics_count_what_the_scope_allows(subject: Subject) -> None:
 
 @law_of(SupportsUpsert)
 async def scope_narrows_before_the_limit(subject: Subject) -> None:
-    """A scope leaves the top of the list full: what it forbids takes no place of what it allows."""
+    """A scope narrows before the limit: a forbidden document takes no place in the list."""
     async with subject.open_plugin() as plugin:
         documents = canaries()
         await plugin.upsert([store_entry(subject, plugin, document) for document in documents])
@@ -157,7 +153,7 @@ async def scope_narrows_before_the_limit(subject: Subject) -> None:
 
 @law_of(SupportsUpsert)
 async def chunks_are_no_laxer_than_their_document(subject: Subject) -> None:
-    """A chunk without labels is seen by those who may see its document, and by nobody else."""
+    """A chunk without labels has the labels of its document."""
     async with subject.open_plugin() as plugin:
         document = Document(id=WORD, content=WORD, tenant="acme", compartment="hr", sensitivity="restricted")
         await plugin.upsert(

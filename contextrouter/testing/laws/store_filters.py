@@ -17,9 +17,7 @@ from contextrouter.testing.subject import Subject
 
 @law_of(SupportsUpsert)
 async def filters_narrow_before_the_limit(subject: Subject) -> None:
-    """Filters on metadata and on fields find the documents that pass, all of them, however small the
-    limit.
-    """
+    """Filters narrow before the limit: every document that passes is found, however small the limit."""
     async with subject.open_plugin() as plugin:
         documents = [
             Document(id=f"f{n}", content=f"{WORD} " * (9 - n), metadata={"year": n, "tags": ["a", f"t{n}"]})
@@ -40,9 +38,7 @@ async def filters_narrow_before_the_limit(subject: Subject) -> None:
 
 @law_of(SupportsUpsert)
 async def metadata_does_not_shadow_fields(subject: Subject) -> None:
-    """A metadata key named like a field changes nothing: a filter on the field finds what the check on
-    arrival lets through.
-    """
+    """A metadata key with a field's name changes nothing: a filter on the field compares the field."""
     async with subject.open_plugin() as plugin:
         documents = [_contrary(name, contrary) for name, contrary in (("one", "two"), ("two", "one"))]
         await plugin.upsert([store_entry(subject, plugin, document) for document in documents])
@@ -66,7 +62,7 @@ def _contrary(name: str, contrary: str) -> Document:
 
 @law_of(SupportsUpsert)
 async def period_narrows_before_the_limit(subject: Subject) -> None:
-    """A period finds the documents dated within it, its days whole and inclusive, however small the limit."""
+    """A period narrows before the limit, and includes all of its first and last day."""
     async with subject.open_plugin() as plugin:
         moments = [datetime(2025, 3, day, 23, 59, 59, tzinfo=UTC) for day in range(1, 9)]
         documents = [

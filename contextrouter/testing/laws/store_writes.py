@@ -26,7 +26,7 @@ class TenantedStore(SupportsUpsert, SupportsTenants, Protocol):
 
 @law_of(SupportsUpsert)
 async def document_is_replaced_whole(subject: Subject) -> None:
-    """An upsert leaves nothing of what its document had before, and touches no other document."""
+    """An upsert replaces all of its document, and no other document."""
     async with subject.open_plugin() as plugin:
         parts = [Document(id=f"{WORD}#{n}", parent=WORD, content=f"{WORD} old part {n}") for n in range(3)]
         await plugin.upsert([store_entry(subject, plugin, Document(id=WORD, content=f"{WORD} old"), parts)])
@@ -40,7 +40,7 @@ async def document_is_replaced_whole(subject: Subject) -> None:
 
 @law_of(SupportsUpsert)
 async def upsert_again_changes_no_answer(subject: Subject) -> None:
-    """Entries put in twice, in one call or in two, are found once, and every answer is as before."""
+    """Entries that are upserted twice, in one call or in two, are found once and change no answer."""
     async with subject.open_plugin() as plugin:
         before = await subject.answers(plugin)
         books = [store_entry(subject, plugin, document) for document in library()]
@@ -52,7 +52,7 @@ async def upsert_again_changes_no_answer(subject: Subject) -> None:
 
 @law_of(SupportsUpsert)
 async def upsert_of_nothing_is_harmless(subject: Subject) -> None:
-    """An upsert of no entries, and a delete of no ids or unknown ones, change nothing."""
+    """An upsert without entries, and a delete without known ids, change nothing."""
     async with subject.open_plugin() as plugin:
         before = await subject.answers(plugin), dict(await plugin.fingerprints())
         await plugin.upsert([])
@@ -63,7 +63,7 @@ async def upsert_of_nothing_is_harmless(subject: Subject) -> None:
 
 @law_of(SupportsUpsert)
 async def fingerprints_are_those_stored(subject: Subject) -> None:
-    """fingerprints() maps the ids of a tenant's documents to the fingerprints they were stored with last."""
+    """fingerprints() maps the ids of a tenant's documents to their last stored fingerprints."""
     async with subject.open_plugin() as plugin:
         before = dict(await plugin.fingerprints())
         untenanted, acme = (
@@ -88,7 +88,7 @@ async def fingerprints_are_those_stored(subject: Subject) -> None:
 
 @law_of(SupportsUpsert)
 async def tenants_keep_documents_apart(subject: Subject) -> None:
-    """The same id in two tenants is two documents: writing or removing one leaves the other."""
+    """The same id in two tenants is two documents: a write or delete in one tenant leaves the other."""
     async with subject.open_plugin() as plugin:
         acme, globex = (
             Document(id="twin", content=f"{WORD} of {tenant}", tenant=tenant) for tenant in ("acme", "globex")
@@ -107,7 +107,7 @@ async def tenants_keep_documents_apart(subject: Subject) -> None:
 
 @law_of(TenantedStore)
 async def tenants_are_those_with_documents(subject: Subject) -> None:
-    """tenants() names each tenant that has a document once, None for documents without one, and no other."""
+    """tenants() returns each tenant that has documents once, and None for documents without a tenant."""
     async with subject.open_plugin() as plugin:
         before = set(await plugin.tenants())
         owners = (None, "acme", SHARED)
@@ -123,7 +123,7 @@ async def tenants_are_those_with_documents(subject: Subject) -> None:
 
 @law_of(SupportsUpsert)
 async def deleted_is_gone(subject: Subject) -> None:
-    """delete() removes documents with all their chunks from every leg, and counts documents, each once."""
+    """delete() removes documents with all their chunks from every leg, and returns their number."""
     async with subject.open_plugin() as plugin:
         parts = [Document(id=f"{WORD}#{n}", parent=WORD, content=f"{WORD} part {n}") for n in range(3)]
         await plugin.upsert([store_entry(subject, plugin, Document(id=WORD, content=WORD), parts)])
@@ -137,7 +137,7 @@ async def deleted_is_gone(subject: Subject) -> None:
 
 @law_of(VersionedStore)
 async def version_changes_with_the_content(subject: Subject) -> None:
-    """version() is another after an upsert, and another again after a delete."""
+    """version() changes with every upsert and every delete."""
     async with subject.open_plugin() as plugin:
         versions = [await plugin.version()]
         await plugin.upsert([store_entry(subject, plugin, Document(id=WORD, content=WORD))])
@@ -150,7 +150,7 @@ async def version_changes_with_the_content(subject: Subject) -> None:
 
 @law_of(SupportsUpsert)
 async def reopened_it_has_what_was_put_in(subject: Subject) -> None:
-    """What an instance was given before aclose() is there after open()."""
+    """Upserted documents are still there after aclose() and open()."""
     async with subject.open_plugin() as plugin:
         await plugin.upsert([store_entry(subject, plugin, Document(id=WORD, content=WORD))])
         await plugin.aclose()

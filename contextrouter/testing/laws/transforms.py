@@ -40,9 +40,7 @@ async def answers_are_documents(subject: Subject) -> None:
 
 @law
 async def no_text_is_lost(subject: Subject) -> None:
-    """Every word, and in scripts without spaces every character, is in some document returned, its title or
-    its path.
-    """
+    """Every word, and without spaces every character, is in a returned document, its title or its path."""
     async with subject.open_plugin() as plugin:
         for document, parts in await _transform_inputs(subject, plugin):
             output = "\n".join("\n".join((part.content, part.title, *part.path)) for part in parts)
@@ -62,7 +60,7 @@ async def no_text_is_lost(subject: Subject) -> None:
 
 @law
 async def ids_are_unique(subject: Subject) -> None:
-    """Of several documents each has an id of its own."""
+    """Several documents made from one have different ids."""
     async with subject.open_plugin() as plugin:
         for document, parts in await _transform_inputs(subject, plugin):
             ids = [part.id for part in parts]
@@ -72,9 +70,7 @@ async def ids_are_unique(subject: Subject) -> None:
 
 @law
 async def chunks_name_their_parent(subject: Subject) -> None:
-    """Of several documents each names the one it was cut from as `parent`; a single one keeps its id or names
-    it.
-    """
+    """Several documents made from one name it as their `parent`; a single one may keep its id instead."""
     async with subject.open_plugin() as plugin:
         for document, parts in await _transform_inputs(subject, plugin):
             for part in parts:
@@ -84,9 +80,7 @@ async def chunks_name_their_parent(subject: Subject) -> None:
 
 @law
 async def labels_are_inherited(subject: Subject) -> None:
-    """Tenant, compartment, sensitivity, url and labels of the document are those of all that is made of
-    it.
-    """
+    """Every returned document has the tenant, compartment, sensitivity, url and labels of its input."""
     async with subject.open_plugin() as plugin:
         for document, parts in await _transform_inputs(subject, plugin):
             for part in parts:
@@ -100,7 +94,7 @@ async def labels_are_inherited(subject: Subject) -> None:
 
 @law
 async def blank_documents_are_no_errors(subject: Subject) -> None:
-    """A blank document is no error, and becomes nothing with text in it."""
+    """A blank document raises no error, and no text comes from it."""
     async with subject.open_plugin() as plugin:
         for text in texts.BLANK:
             for media_type in ("text/plain", "text/markdown", "text/html", "application/json"):
@@ -111,9 +105,7 @@ async def blank_documents_are_no_errors(subject: Subject) -> None:
 
 @law
 async def long_line_is_no_obstacle(subject: Subject) -> None:
-    """A line of a megabyte, with spaces or without, is transformed in seconds, and other work goes on
-    meanwhile.
-    """
+    """A line of a megabyte, with or without spaces, takes seconds and does not block the event loop."""
     async with subject.open_plugin() as plugin:
         for text in ("moon tides " * 90_000, "x" * 1_000_000):
             document = doc("line", text)
