@@ -108,7 +108,7 @@ async def disk(rounds: int, answer: Context) -> list[tuple[str, float, float, fl
 
     Both read the same bytes, and then an answer as an object.
     """
-    body, key = codec.encoded(answer), b"k" * 400
+    body, key = codec.encode(answer), b"k" * 400
     entry = seal(key, body, expires=time() + 3600)
     with tempfile.TemporaryDirectory() as folder, diskcache.Cache(folder + "/plain") as plain:
         tier = DiskTier(folder, namespace="ours", max_bytes=10**9)

@@ -1,8 +1,8 @@
-"""What a filter finds, said once for stores, connectors and the check on arrival.
+"""Metadata filters: the one definition for stores, connectors and the check of incoming documents.
 
-A filter names a field of documents, or else a key of their metadata, and a value or several of which one
-suffices. A field comes first: a metadata key of the same name changes nothing, so that no document passes for
-another by what it says of itself.
+A filter has a key and one value, or several values of which one is enough. The key is a field of documents or
+a key of their metadata. A field wins over a metadata key of the same name, so that no document can imitate
+another.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LONGEST = 200
 
 
 def passes(document: Document, filters: Mapping[str, Any], labels: Sequence[str] = ()) -> bool:
-    """Whether `document` has what each filter names, and bears one of `labels` where there are any."""
+    """Whether `document` matches every filter, and has one of `labels` if there are any."""
     if labels and not any(label in document.labels for label in labels):
         return False
     return all(
@@ -43,38 +43,36 @@ def passes(document: Document, filters: Mapping[str, Any], labels: Sequence[str]
     )
 
 
-def wanted(request: Request) -> Mapping[str, Any]:
-    """What a request wants filtered: its filters, and its kinds; of kinds that both name, those on which they
-    agree.
-    """
+def request_filters(request: Request) -> Mapping[str, Any]:
+    """Return the filters of a request with its kinds. When both name kinds, the kinds in common count."""
     if request.kinds is None:
         return request.filters
     kinds = list(request.kinds)
     if "kind" in request.filters:
-        named = set(forms(request.filters["kind"]))
-        kinds = [kind for kind in kinds if not named.isdisjoint(forms(kind))]
+        requested = set(forms(request.filters["kind"]))
+        kinds = [kind for kind in kinds if not requested.isdisjoint(forms(kind))]
     return {**request.filters, "kind": kinds}
 
 
 def value_of(document: Document, key: str) -> Any:
-    """What a document has under a filter's key: its field of that name, or else its metadata's."""
+    """Return the value of a document for the key of a filter: its field, or else its metadata."""
     return getattr(document, key) if key in FIELDS else document.metadata.get(key)
 
 
 def attributes(document: Document) -> dict[str, set[str]]:
-    """The values a filter can meet, by key, each in canonical form. Nested mappings are not filtered on."""
-    every: dict[str, Any] = {**document.metadata, **{field: getattr(document, field) for field in FIELDS}}
+    """Return the values that filters can match, by key, in canonical form. Nested mappings are left out."""
+    fields: dict[str, Any] = {**document.metadata, **{field: getattr(document, field) for field in FIELDS}}
     return {
-        key: values for key, value in every.items() if key != SEARCH_TEXT and (values := set(forms(value)))
+        key: values for key, value in fields.items() if key != SEARCH_TEXT and (values := set(forms(value)))
     }
 
 
 def forms(value: Any) -> list[str]:
-    """Canonical forms of one value or of a list of them; None, an empty text and mappings have none, so
-    nothing is equal to them.
+    """Return the canonical forms of one value or of a list. None, an empty text and mappings have no form, so
+    nothing equals them.
 
-    Equal numbers are alike: 1, 1.0, True. What JSON writes as a text, a moment, say, is that text, as it is
-    in a store.
+    Equal numbers have one form: 1, 1.0, True. A value that JSON writes as a text, such as a datetime, has the
+    form of that text, as in a store.
     """
     if isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping):
         return [form for item in value if (form := _canonical(item)) is not None]
@@ -89,13 +87,13 @@ def _canonical(value: Any) -> str | None:
         value = int(value)
     if not isinstance(value, str):
         try:
-            written = msgspec.json.encode(value, enc_hook=str).decode()
+            text = msgspec.json.encode(value, enc_hook=str).decode()
         except (TypeError, ValueError):
-            written = str(value)
-        value = msgspec.json.decode(written) if written.startswith('"') else "\x1f" + written
-    return _short(value)
+            text = str(value)
+        value = msgspec.json.decode(text) if text.startswith('"') else "\x1f" + text
+    return _shorten(value)
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     form = text.encode("utf-8", "replace").decode()
     return form if len(form) <= _LONGEST else "\x1e" + sha256(form.encode()).hexdigest()

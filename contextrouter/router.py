@@ -23,8 +23,8 @@ from contextrouter.cache import (
     ScoreCache,
     SingleFlight,
     Versions,
-    of_router,
-    tiers_of,
+    build_tiers,
+    router_digest,
 )
 from contextrouter.contracts import (
     Connector,
@@ -45,10 +45,10 @@ from contextrouter.pipeline.run import Run, run
 from contextrouter.runtime.distribution import VERSION
 from contextrouter.runtime.lifecycle import Instances
 from contextrouter.runtime.registry import Registry
-from contextrouter.runtime.shutdown import Running, looked_at
+from contextrouter.runtime.shutdown import Running, consume_exception
 from contextrouter.scope import Scope
 from contextrouter.settings import Settings, load
-from contextrouter.settings.instances import with_given
+from contextrouter.settings.instances import add_provided
 from contextrouter.settings.sources import check_sources
 from contextrouter.text import tokens
 
@@ -86,10 +86,10 @@ class ContextRouter:
             "generator": generators or {},
         }
         values, self.registry = _read(settings, registry, given)
-        values = with_given(values, given)
+        values = add_provided(values, given)
         self.instances = Instances(values, self.registry, given)
         self.settings = check_sources(values, self.instances.sources)
-        self.cache = tiers_of(self.settings)
+        self.cache = build_tiers(self.settings)
         self._make_caches()
         self._running = Running()
         self._loop: asyncio.AbstractEventLoop | None = None  # where it is being opened, or is open
@@ -103,11 +103,11 @@ class ContextRouter:
         router.
         """
         settings, token = self.settings, secrets.token_hex(16)
-        own = of_router(settings, self.instances.given, version=VERSION, token=token)
+        own = router_digest(settings, self.instances.given, version=VERSION, token=token)
         ttl = settings.rag.cache_ttl_seconds
         self._results = ResultCache(self.cache, router=own, ttl=ttl)
         self._scores = ScoreCache(self.cache, router=own, ttl=ttl) if settings.rag.cache_enabled else None
-        self._embeddings = EmbeddingCache.of(self.cache, settings, self.instances.given, token)
+        self._embeddings = EmbeddingCache.from_settings(self.cache, settings, self.instances.given, token)
         self._zone = ZoneInfo(settings.rag.timezone)
 
     @classmethod
@@ -226,7 +226,7 @@ class ContextRouter:
         request = request_of(question, scope, sources, legs, deadline)
         await self.open()
         until = self._deadline(request)
-        with self._running.one():
+        with self._running.track():
             return await Run(request, until, self.engine).make_plan()
 
     async def stream(
@@ -247,7 +247,7 @@ class ContextRouter:
         reports: asyncio.Queue[SourceReport | None] = asyncio.Queue()
         task = asyncio.get_running_loop().create_task(self._compute(request, until, reports.put_nowait))
         task.add_done_callback(lambda _: reports.put_nowait(None))
-        task.add_done_callback(looked_at)
+        task.add_done_callback(consume_exception)
         try:
             while (report := await reports.get()) is not None:
                 yield report
@@ -263,7 +263,7 @@ class ContextRouter:
     async def _compute(
         self, request: Request, deadline: Deadline, on_report: Callable[[SourceReport], None] | None = None
     ) -> Context:
-        with self._running.one():
+        with self._running.track():
             return await run(request, deadline, self.engine, on_report)
 
 

@@ -17,9 +17,9 @@ _NOT_FINITE = "has a vector with values that are not finite; check the embedder"
 
 
 def unit(vector: Vector) -> list[float] | None:
-    """The vector at length one; None for the zero vector, which has no direction.
+    """Return the unit vector; None for the zero vector, which has no direction.
 
-    Raises ValueError for values that are not finite and for what is no flat list of numbers.
+    Raises ValueError for values that are not finite, and for anything but a flat list of numbers.
     """
     try:
         values = [float(value) for value in vector]
@@ -40,7 +40,7 @@ def unit(vector: Vector) -> list[float] | None:
 
 
 def unit_array(vector: Vector | NDArray[Any]) -> NDArray[np.float32] | None:
-    """As `unit`, as a float32 array. Needs numpy, and is five times as fast for an array."""
+    """As `unit`, but a float32 array. It needs numpy, and is five times as fast for an array."""
     import numpy as np
 
     values = np.asarray(vector, dtype=np.float64)
@@ -56,37 +56,37 @@ def unit_array(vector: Vector | NDArray[Any]) -> NDArray[np.float32] | None:
 
 
 def direction(vector: Vector | None) -> list[float]:
-    """As `unit`; empty for no vector and for one without a direction."""
+    """As `unit`, but an empty list for a missing or invalid vector and for the zero vector."""
     try:
         return ([] if vector is None else unit(vector)) or []
     except ValueError:
         return []
 
 
-def cosine(one: Sequence[float], other: Sequence[float]) -> float:
-    """The cosine of two unit vectors; 0.0 for vectors of different lengths."""
-    return sum(map(float.__mul__, one, other)) if len(one) == len(other) else 0.0
+def cosine(u: Sequence[float], v: Sequence[float]) -> float:
+    """Return the cosine of two unit vectors; 0.0 for vectors of different lengths."""
+    return sum(map(float.__mul__, u, v)) if len(u) == len(v) else 0.0
 
 
 class Near:
-    """Cosines of `vectors` with a question's vector, by number. Vectors of another length are left out; one
-    without a direction has the cosine 0. Needs numpy.
+    """Cosines of `vectors` with the vector of a question, by number. Vectors of another length are left out;
+    a zero vector has the cosine 0. Needs numpy.
     """
 
     def __init__(self, question: Vector, vectors: Mapping[int, Vector]) -> None:
         import numpy as np
 
         self._question = _units(np.asarray([question], np.float64))[0]
-        fitting = {number: vector for number, vector in vectors.items() if len(vector) == len(question)}
-        self.numbers = list(fitting)
+        comparable = {number: vector for number, vector in vectors.items() if len(vector) == len(question)}
+        self.numbers = list(comparable)
         self._rows = _units(
-            np.asarray(list(fitting.values()), np.float64).reshape(len(fitting), len(question))
+            np.asarray(list(comparable.values()), np.float64).reshape(len(comparable), len(question))
         )
         self._row_of = {number: row for row, number in enumerate(self.numbers)}
 
     def cosines(self, examples: Collection[int] = ()) -> dict[int, float]:
-        """Cosine by number; with `examples`, with the middle between the question and their mean (Rocchio's
-        feedback).
+        """Return cosine by number. With `examples`, the query is the mean of the question and of their mean
+        (Rocchio's relevance feedback).
         """
         target = self._question
         if examples:
@@ -96,7 +96,7 @@ class Near:
 
 
 def can_compare() -> bool:
-    """Whether vectors can be compared here."""
+    """Whether numpy is installed."""
     return find_spec("numpy") is not None
 
 

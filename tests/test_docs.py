@@ -285,7 +285,7 @@ def subcommands(text: str) -> list[str]:
 def test_every_setting_is_documented_with_its_default(struct: type):
     page = (ROOT / "docs" / "settings.md").read_text("utf-8")
     rows = [line for line in page.splitlines() if line.startswith("| `")]
-    for name, field in schema.of_struct(struct).items():
+    for name, field in schema.struct_fields(struct).items():
         default = (
             "required"
             if field.default is schema.REQUIRED
@@ -315,7 +315,7 @@ def test_every_key_of_every_plugin_is_documented():
 def test_every_key_stands_in_the_complete_example():
     """Set, or behind a #."""
     text = (ROOT / "settings.toml").read_text("utf-8")
-    keys = {name for struct in STRUCTS for name in schema.of_struct(struct)}
+    keys = {name for struct in STRUCTS for name in schema.struct_fields(struct)}
     assert [key for key in sorted(keys) if not re.search(rf"^(# )?{key} = ", text, re.M)] == []
     tomli.loads(text)
 

@@ -21,7 +21,7 @@ from contextrouter.builtin.transforms.chunking import Chunk
 from contextrouter.builtin.transforms.entities import Entities
 from contextrouter.builtin.transforms.keywords import Keywords, key_phrases
 from contextrouter.builtin.transforms.language import Language
-from contextrouter.builtin.transforms.links import Links, resolved
+from contextrouter.builtin.transforms.links import Links, resolve
 from contextrouter.builtin.transforms.quality import Quality
 from contextrouter.builtin.transforms.taxonomy import Taxonomy
 from contextrouter.builtin.transforms.triples import Triples
@@ -313,7 +313,7 @@ async def test_a_language_that_is_given_stays_and_only_those_in_question_are_tol
     ],
 )
 def test_links_are_resolved_as_a_reader_would_follow_them(target: str, base: str, link: str) -> None:
-    assert resolved(target, base) == link
+    assert resolve(target, base) == link
 
 
 async def test_links_are_found_in_their_order_and_not_in_code() -> None:

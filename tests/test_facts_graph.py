@@ -230,16 +230,18 @@ def test_walks_find_what_a_plain_search_finds(
     while level:
         level = {key for _, _, keys in about(sorted(level)) for key in keys if key not in far}
         far.update(dict.fromkeys(level, max(far.values()) + 1))
-    way = graph_walk.walked(graph_walk.path(str(start), str(goal), hops), about)
+    way = graph_walk.run_walk(graph_walk.path(str(start), str(goal), hops), about)
     length = far.get(str(goal), 99)
     assert len(way) == (length if 0 < length <= hops else 0)
     at = str(start)
     for each in way:
         at = each.object if each.subject == at else each.subject if each.object == at else "nowhere"
     assert at == (str(goal) if way else str(start))
-    found = {said([each.fact])[0] for each in graph_walk.walked(graph_walk.spread({str(start)}, hops), about)}
+    found = {
+        said([each.fact])[0] for each in graph_walk.run_walk(graph_walk.spread({str(start)}, hops), about)
+    }
     assert found == {said([f])[0] for _, f, keys in facts if min(far.get(key, 99) for key in keys) < hops}
-    linking = graph_walk.between(sorted({str(start), str(goal)}), {n: keys for n, _, keys in facts})
+    linking = graph_walk.find_linking(sorted({str(start), str(goal)}), {n: keys for n, _, keys in facts})
     assert bool(linking) == (0 < length < 99)
     assert {facts[n][0] for n in linking} >= {n for n, f, _ in facts if any(f is each for each in way)}
 

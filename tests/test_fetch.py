@@ -38,9 +38,9 @@ from contextrouter.fetch import (
     is_public,
     networks,
 )
-from contextrouter.fetch.response import retry_after
+from contextrouter.fetch.response import parse_retry_after
 from contextrouter.model import Query
-from contextrouter.settings.schema import of_constructor
+from contextrouter.settings.schema import constructor_fields
 
 
 @contextlib.asynccontextmanager
@@ -354,12 +354,12 @@ async def test_only_temporary_failures_are_tried_again(how: str, asked: int) -> 
     ],
 )
 def test_retry_after_is_a_number_or_a_date(text: str, seconds: float | None) -> None:
-    assert retry_after(text) == seconds
+    assert parse_retry_after(text) == seconds
 
 
 def test_retry_after_may_be_a_date_ahead() -> None:
     ahead = clock.datetime.now(clock.UTC) + clock.timedelta(seconds=100)
-    assert retry_after(ahead.strftime("%a, %d %b %Y %H:%M:%S GMT")) == pytest.approx(99.5, abs=5)
+    assert parse_retry_after(ahead.strftime("%a, %d %b %Y %H:%M:%S GMT")) == pytest.approx(99.5, abs=5)
 
 
 async def test_exchanges_with_one_host_are_bounded() -> None:
@@ -457,7 +457,7 @@ async def test_what_its_server_does_not_want_kept_is_not_kept(tmp_path: Path) ->
 def test_a_connector_that_fetches_has_the_fetch_keys_with_the_defaults_of_fetch_options(
     connector: type[HttpApi | Rss | Web],
 ):
-    fields = of_constructor(connector, "connector")
+    fields = constructor_fields(connector, "connector")
     types = typing.get_type_hints(FetchKeys, include_extras=True)
     assert list(fields)[-len(types) :] == list(types)
     assert {name: fields[name].default for name in types} == msgspec.structs.asdict(FetchOptions())

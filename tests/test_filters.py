@@ -14,7 +14,7 @@ from contextrouter.builtin.connectors import matching
 from contextrouter.builtin.providers import filtering
 from contextrouter.builtin.providers.memory import Memory
 from contextrouter.contracts import Entry
-from contextrouter.filters import FIELDS, attributes, forms, passes, wanted
+from contextrouter.filters import FIELDS, attributes, forms, passes, request_filters
 from contextrouter.pipeline.admission import Admission
 from contextrouter.testing import Fixed
 
@@ -135,4 +135,7 @@ async def test_a_request_s_filter_on_a_field_is_not_met_by_metadata() -> None:
 )
 def test_kinds_and_a_filter_for_kinds_both_hold(kinds: tuple[str, ...] | None, named: Any, both: Any) -> None:
     filters = {"year": 2020} if named is None else {"year": 2020, "kind": named}
-    assert wanted(Request(question="q", kinds=kinds, filters=filters)) == {"year": 2020, "kind": both}
+    assert request_filters(Request(question="q", kinds=kinds, filters=filters)) == {
+        "year": 2020,
+        "kind": both,
+    }

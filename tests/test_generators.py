@@ -9,7 +9,7 @@ import pytest
 
 from contextrouter import Completion, ContractError, MissingDependency, PluginError, Writing
 from contextrouter.builtin.generators.anthropic import Anthropic
-from contextrouter.builtin.generators.example_server import ExampleServer
+from contextrouter.builtin.generators.example_server import ChatServer
 from contextrouter.builtin.generators.extractive import NOTHING, Extractive
 from contextrouter.builtin.generators.openai import OpenAI
 
@@ -79,7 +79,7 @@ async def test_quotes_make_no_objects_and_at_least_one_sentence_is_wanted():
         Extractive(sentences=0)
 
 
-async def served(cls: Any) -> tuple[Any, ExampleServer]:
+async def served(cls: Any) -> tuple[Any, ChatServer]:
     generator = cls.example()
     await generator.open()
     return generator, generator._server
@@ -99,7 +99,7 @@ async def test_an_answer_comes_in_pieces_with_what_it_cost(cls: Any):
     assert isinstance(done, Completion)
     assert (done.model, done.tokens_in, done.finish) == ("example", 5, "stop")
     assert done.tokens_out
-    sent = server.asked[0]
+    sent = server.requests[0]
     assert (sent["temperature"], sent["top_p"], sent["stream"]) == (0.5, 0.9, True)
     if cls is OpenAI:
         assert (sent["max_completion_tokens"], sent["stop"]) == (17, ["END"])
@@ -110,14 +110,14 @@ async def test_an_answer_comes_in_pieces_with_what_it_cost(cls: Any):
 
 
 async def test_older_servers_are_told_the_cap_by_its_older_name():
-    server = ExampleServer()
+    server = ChatServer()
     generator = OpenAI(model="m", base_url=f"http://127.0.0.1:{await server.listen()}/v1", older_names=True)
     await generator.open()
     async with aclosing(generator.write(asked("q"), Writing(max_tokens=3))) as pieces:
         async for _ in pieces:
             pass
-    assert server.asked[0]["max_tokens"] == 3
-    assert "max_completion_tokens" not in server.asked[0]
+    assert server.requests[0]["max_tokens"] == 3
+    assert "max_completion_tokens" not in server.requests[0]
     await generator.aclose()
     await server.aclose()
 
@@ -130,12 +130,12 @@ async def test_a_conversation_for_anthropic_begins_with_the_user_and_alternates(
         {"role": "user", "content": "q\ud800"},
     ]
     assert (await generator.complete(turns)).text == "You said: q?"
-    assert server.asked[0]["messages"] == [
+    assert server.requests[0]["messages"] == [
         {"role": "user", "content": "…"},
         {"role": "assistant", "content": "a"},
         {"role": "user", "content": "q?"},
     ]
-    assert "system" not in server.asked[0]
+    assert "system" not in server.requests[0]
     await generator.aclose()
 
 

@@ -65,7 +65,7 @@ def test_a_broken_plugin_is_reported_by_name(tmp_path: Path):
     assert registry.load("connector", "echo").__name__ == "Echo"
     with pytest.raises(PluginError, match=r"broken.py cannot be imported.*nothing_of_this_name"):
         registry.load("connector", "broken")
-    listed = {line.name: line.problem for line in registry.listed()}
+    listed = {line.name: line.problem for line in registry.list_plugins()}
     assert listed["echo"] == ""
     assert "nothing_of_this_name" in listed["broken"]
     assert "no plugin class" in listed["empty"]
@@ -171,7 +171,7 @@ def test_a_module_that_ends_the_program_is_a_broken_plugin(tmp_path: Path):
     registry = plugins(tmp_path, ends="import sys\nsys.exit(3)\n", echo=GOOD)
     with pytest.raises(PluginError, match=r"ends.py cannot be imported: SystemExit\(3\)"):
         registry.load("connector", "ends")
-    assert {line.name for line in registry.listed() if "SystemExit" in line.problem} == {"ends"}
+    assert {line.name for line in registry.list_plugins() if "SystemExit" in line.problem} == {"ends"}
     assert registry.has("connector", "echo")
     assert not registry.has("stage", "echo")
     assert not registry.has("connector", "nowhere")

@@ -22,7 +22,7 @@ from contextrouter.builtin.stages import reranking_example
 from contextrouter.builtin.stages.api import Api
 from contextrouter.builtin.stages.cross_encoder import CrossEncoder
 from contextrouter.builtin.stages.llm import Llm
-from contextrouter.builtin.stages.reranking_example import Chooser, Words, write_model
+from contextrouter.builtin.stages.reranking_example import Chooser, HashedWords, write_model
 from contextrouter.builtin.stages.similarity import Similarity, shares
 from contextrouter.contracts import Completion, Generator
 from contextrouter.errors import ContractError, PluginError
@@ -229,7 +229,7 @@ asyncio.run(main())
 # similarity
 
 
-class Fixture(Words):
+class Fixture(HashedWords):
     """The question points along the first axis; a text by what its first word says."""
 
     async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[Vector]:
@@ -437,7 +437,7 @@ async def test_llm_takes_a_generator_by_its_name():
         (CrossEncoder, {"path": "a", "hub": "b"}, "path and hub"),
         (CrossEncoder, {"path": "a", "max_tokens": 1}, "max_tokens"),
         (CrossEncoder, {"path": "a", "threads": 0}, "threads"),
-        (Similarity, {"embedder": Words(), "weight": 2.0}, "weight"),
+        (Similarity, {"embedder": HashedWords(), "weight": 2.0}, "weight"),
         (Llm, {"generator": Chooser(), "max_characters": 0}, "max_characters"),
         (Api, {"url": "ftp://x"}, "ftp"),
         (Api, {"url": "https://x.example", "style": "other"}, "style"),

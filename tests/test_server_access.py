@@ -18,7 +18,7 @@ from support.serving import KEY, ScriptedGenerator, document, key, router, serve
 
 from contextrouter import ContextRouter, Scope, SettingsError
 from contextrouter.scope import SENSITIVITIES
-from contextrouter.server.auth import Access, Caller, hashed, is_loopback, narrowed, new_key
+from contextrouter.server.auth import Access, Caller, hash_key, is_loopback, narrow_scope, new_key
 from contextrouter.server.error_responses import Refused
 from contextrouter.server.logs import Structured
 from contextrouter.testing.fakes import Fixed
@@ -104,10 +104,10 @@ async def test_a_scope_is_the_key_s_or_narrower_never_wider():
 
 def test_an_unrestricted_key_may_still_ask_for_less():
     everything = Caller(name="root")
-    assert narrowed(everything, None) is None
-    assert narrowed(everything, Scope(ceiling="internal")) == Scope(ceiling="internal")
+    assert narrow_scope(everything, None) is None
+    assert narrow_scope(everything, Scope(ceiling="internal")) == Scope(ceiling="internal")
     with pytest.raises(Refused):
-        narrowed(Caller(name="x", scope=Scope()), Scope(tenant="t"))
+        narrow_scope(Caller(name="x", scope=Scope()), Scope(tenant="t"))
 
 
 async def test_a_key_asks_only_its_sources():
@@ -147,21 +147,21 @@ async def test_a_caller_has_no_more_requests_at_once_than_it_may():
 
 
 def test_every_key_is_compared_and_a_hash_is_no_key():
-    made = {"keys": {name: {"hash": hashed(f"cr_{name}"), "ceiling": "public"} for name in ("a", "b", "c")}}
+    made = {"keys": {name: {"hash": hash_key(f"cr_{name}"), "ceiling": "public"} for name in ("a", "b", "c")}}
     access = Access(ContextRouter(made).settings)
     assert [access.caller(f"Bearer cr_{name}", "any.host").name for name in "abc"] == ["a", "b", "c"]
-    for wrong in (hashed("cr_a"), "", "cr_", "cr_A", "cr_a\ud800"):
+    for wrong in (hash_key("cr_a"), "", "cr_", "cr_A", "cr_a\ud800"):
         with pytest.raises(Refused):
             access.caller(f"Bearer {wrong}", "localhost")
 
 
 BAD_KEYS = [
     ({"hash": "cr_secret"}, "keys.k.hash"),
-    ({"hash": hashed("x")}, r"says not what it may see\. Set ceiling"),
-    ({"hash": hashed("x"), "unrestricted": True, "ceiling": "public"}, "leaves no meaning"),
-    ({"hash": hashed("x"), "ceiling": "public", "sources": ["nowhere"]}, "'nowhere' names no source"),
-    ({"hash": hashed("x"), "ceiling": "public", "generator": "nobody"}, "'nobody' names no generator"),
-    ({"hash": hashed("x"), "ceiling": "top"}, "'top' is not allowed"),
+    ({"hash": hash_key("x")}, r"says not what it may see\. Set ceiling"),
+    ({"hash": hash_key("x"), "unrestricted": True, "ceiling": "public"}, "leaves no meaning"),
+    ({"hash": hash_key("x"), "ceiling": "public", "sources": ["nowhere"]}, "'nowhere' names no source"),
+    ({"hash": hash_key("x"), "ceiling": "public", "generator": "nobody"}, "'nobody' names no generator"),
+    ({"hash": hash_key("x"), "ceiling": "top"}, "'top' is not allowed"),
 ]
 
 
@@ -172,7 +172,7 @@ def test_a_key_that_says_too_little_or_too_much_stops_the_start(table: dict[str,
 
 
 def test_two_callers_have_two_keys():
-    both = {name: {"hash": hashed("same"), "ceiling": "public"} for name in ("a", "b")}
+    both = {name: {"hash": hash_key("same"), "ceiling": "public"} for name in ("a", "b")}
     with pytest.raises(SettingsError, match="also that of key 'a'"):
         ContextRouter({"keys": both})
 
@@ -185,7 +185,7 @@ def test_new_keys_are_unlike_and_only_their_hash_is_kept(
         cli("keys", "new", "anna", "--compartment", "hr", "--ceiling", "internal", "--json", cwd=tmp_path).out
     )
     table = made["settings"]["keys"]["anna"]
-    assert table == {"hash": hashed(made["key"]), "compartments": ["hr"], "ceiling": "internal"}
+    assert table == {"hash": hash_key(made["key"]), "compartments": ["hr"], "ceiling": "internal"}
     assert Access(ContextRouter(made["settings"]).settings).caller(
         f"Bearer {made['key']}", "x"
     ).scope == Scope(compartments=frozenset({"hr"}), ceiling="internal")

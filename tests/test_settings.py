@@ -63,7 +63,7 @@ def test_the_reference_snippets_start_with_postgres_and_name_the_extra_of_vertex
         ContextRouter.from_toml(write(tmp_path, REFERENCE.format(provider="vertex")))
     text = REFERENCE.format(provider="postgres") + '[embedders.default]\nuse = "static"\n'
     router = ContextRouter.from_toml(write(tmp_path, text))
-    (instance,) = router.instances.of("provider").values()
+    (instance,) = router.instances.plugins("provider").values()
     assert type(instance).__name__ == "Postgres"
 
 

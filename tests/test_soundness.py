@@ -18,6 +18,7 @@ from contextrouter import (
     ContextRouter,
     Document,
     Envelope,
+    Fact,
     Hit,
     Query,
     Request,
@@ -27,7 +28,8 @@ from contextrouter import (
     StageContext,
 )
 from contextrouter.pipeline.admission import Admission
-from contextrouter.testing import Fixed, Raising, doc
+from contextrouter.serialization import plain
+from contextrouter.testing import Facts, Fixed, Raising, doc
 
 ONE: dict[str, Any] = {"rag": {"max_retrieval_queries": 1, "cache_enabled": False}}
 
@@ -202,3 +204,34 @@ def test_admission_keeps_what_has_the_right_types_and_names_each_flaw(names: lis
     flawed = [name for name in names if name in FLAWS]
     assert len(admission.flaws) == len(flawed)
     assert all(name in flaw for name, flaw in zip(flawed, admission.flaws, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("subject", None),
+        ("object", 5),
+        ("object", ["o"]),
+        ("confidence", "x"),
+        ("valid_from", "2024"),
+        ("attributes", None),
+    ],
+)
+async def test_a_fact_of_wrong_types_costs_itself_only(field: str, value: Any):
+    good = Fact(subject="Ada", predicate="knows", object="Bob")
+    graph = Facts([good, good.replace(**{field: value})])
+    async with ContextRouter({}, connectors={"s": Fixed("a")}, facts={"graph": graph}) as router:
+        context = await router.route("Ada")
+    assert [fact.object for fact in context.facts] == ["Bob"]
+    assert "knows" in context.text
+    report = next(report for report in context.coverage if report.source == "graph")
+    assert (report.status, report.count) == ("partial", 1)
+    assert report.error.startswith(f"1 of 2 facts were left out; the first: {field} is ")
+    assert plain(context)
+
+
+async def test_a_score_that_is_no_number_is_taken_away():
+    odd = Fixed([Hit(document=doc("x"), score="high")])  # type: ignore[arg-type]  # wrong on purpose
+    async with ContextRouter(ONE, connectors={"odd": odd}) as router:
+        context = await router.route("q")
+    assert [seal.score for envelope in context.envelopes for seal in envelope.provenance] == [None]

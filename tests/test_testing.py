@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+import unittest
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -57,8 +58,8 @@ from contextrouter.testing import (
     verdict,
 )
 from contextrouter.testing.imports import third_party
-from contextrouter.testing.measure import idle, least, stall
-from contextrouter.testing.side_effects import watched
+from contextrouter.testing.measure import idle, shortest, stall
+from contextrouter.testing.side_effects import deny_side_effects
 from contextrouter.testing.texts import HOSTILE, library
 
 SLOPPY = """
@@ -183,14 +184,14 @@ class TestWatch:
         ],
     )
     def test_what_touches_the_outside_is_noted_and_denied(self, touch: object, said: str) -> None:
-        with watched() as touched, pytest.raises(RuntimeError, match=r"do it in open\(\)"):
+        with deny_side_effects() as touched, pytest.raises(RuntimeError, match=r"do it in open\(\)"):
             touch()  # type: ignore[operator]  # the cases are functions
         assert touched
         assert touched[0].startswith(said)
 
     def test_imports_and_time_zones_are_not_the_plugin_s_doing(self) -> None:
         sys.modules.pop("this_module_is_new", None)
-        with watched() as touched:
+        with deny_side_effects() as touched:
             import colorsys  # noqa: F401 - read from its file
 
             ZoneInfo.no_cache("Asia/Kathmandu")
@@ -199,7 +200,7 @@ class TestWatch:
     def test_other_threads_go_on_and_everything_is_as_before_behind(self) -> None:
         before = os.stat
         read: list[str] = []
-        with watched() as touched:
+        with deny_side_effects() as touched:
             thread = threading.Thread(target=lambda: read.append(Path(__file__).read_text("utf-8")))
             thread.start()
             thread.join()
@@ -213,8 +214,8 @@ class TestMeasure:
             time.sleep(0.12)  # noqa: ASYNC251 - that is what is measured
 
         assert await stall(block) >= 0.12
-        assert await least(lambda: stall(lambda: asyncio.sleep(0.12)), 0.1) < 0.1
-        assert await least(idle, 0.1) < 0.1
+        assert await shortest(lambda: stall(lambda: asyncio.sleep(0.12)), 0.1) < 0.1
+        assert await shortest(idle, 0.1) < 0.1
 
     async def test_the_least_of_three_attempts_counts_and_a_good_one_is_the_last(self) -> None:
         given = iter([0.9, 0.5, 0.7, 0.1])
@@ -222,8 +223,8 @@ class TestMeasure:
         async def attempt() -> float:
             return next(given)
 
-        assert await least(attempt, 0.2) == 0.5
-        assert await least(attempt, 0.2) == 0.1
+        assert await shortest(attempt, 0.2) == 0.5
+        assert await shortest(attempt, 0.2) == 0.1
 
 
 @deviates("shows the newest whatever is asked", law="filters_are_honoured")
@@ -386,9 +387,7 @@ class TestSuites:
             Mine().test_instances_share_no_state()  # type: ignore[attr-defined]  # made for the suite at run time
         Mine().test_legs_are_named()  # type: ignore[attr-defined]  # made for the suite at run time
 
-    def test_make_questions_and_deviations_are_the_suite_s_own(
-        self, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_make_questions_and_deviations_are_the_suite_s_own(self) -> None:
         @deviates("the made one keeps no order", law="best_come_first")
         class Mine(ConnectorSuite):
             plugin = Fixed
@@ -397,12 +396,19 @@ class TestSuites:
             def make(self) -> Plugin:
                 return Fixed(hits("a b", [1.0, 2.0]))
 
-        Mine().test_best_come_first()  # type: ignore[attr-defined]  # made for the suite at run time
-        assert capsys.readouterr().out == "deviates: the made one keeps no order\n"
+        with pytest.raises(unittest.SkipTest, match=r"^deviates: the made one keeps no order$"):
+            Mine().test_best_come_first()  # type: ignore[attr-defined]  # made for the suite at run time
         assert Mine().subject().questions == ("what?",)
         Mine.deviations = {}  # type: ignore[attr-defined]  # set by the decorator
         with pytest.raises(testing.Broken, match=r"scores of 'what\?' on 'default' are \[1.0, 2.0\]"):
             Mine().test_best_come_first()  # type: ignore[attr-defined]  # made for the suite at run time
+
+    def test_a_law_that_does_not_apply_is_a_skipped_test_with_the_reason(self) -> None:
+        class Mine(ConnectorSuite):
+            plugin = Fixed
+
+        with pytest.raises(unittest.SkipTest, match=r"^not applicable: it is no SupportsUpsert$"):
+            Mine().test_deleted_is_gone()  # type: ignore[attr-defined]  # made for the suite at run time
 
     def test_a_suite_without_a_plugin_says_what_to_write(self) -> None:
         with pytest.raises(TypeError, match="Nameless names no plugin; write `plugin = TheClass` in it"):
@@ -419,6 +425,7 @@ class TestSuites:
             "-m",
             "pytest",
             "-q",
+            "-rsf",
             "-p",
             "no:cacheprovider",
             "-p",
@@ -429,7 +436,9 @@ class TestSuites:
         failed = [line for line in ran.stdout.splitlines() if line.startswith("FAILED")]
         assert len(failed) == 1, ran.stdout
         assert "TestSloppy::test_no_more_than_the_limit" in failed[0]
-        assert f"{len(LAWS['connector']) - 1} passed" in ran.stdout
+        abilities = sum(law.ability is not None for law in LAWS["connector"])
+        assert f"{len(LAWS['connector']) - 1 - abilities} passed, {abilities} skipped" in ran.stdout
+        assert "not applicable: it is no SupportsUpsert" in ran.stdout
 
 
 class TestImports:

@@ -1,14 +1,14 @@
 """Cache of results, embeddings and scores: in memory, on disk or in Redis, with a single flight for equal
 requests.
 
-`keys` says what makes two questions equal, `tiers` where answers lie, `entry` and `codec` in which form,
-`results` and `embeddings` what is kept. Values are frozen, so the object handed out is the one that is kept.
-Nothing is pickled.
+`keys` makes the cache keys, `tiers` are the storage, `entry` and `codec` the format, `results`, `embeddings`
+and `scores` the three caches. Values are frozen, so a hit returns the cached object itself. Nothing is
+pickled.
 """
 
-from contextrouter.cache.build import tiers_of
-from contextrouter.cache.embeddings import Embedding, EmbeddingCache
-from contextrouter.cache.keys import of_router
+from contextrouter.cache.build import build_tiers
+from contextrouter.cache.embeddings import EmbeddingCache, RequestEmbeddings
+from contextrouter.cache.keys import router_digest
 from contextrouter.cache.memory import MemoryCache
 from contextrouter.cache.results import ResultCache
 from contextrouter.cache.scores import ScoreCache
@@ -17,9 +17,9 @@ from contextrouter.cache.source_versions import Versions
 from contextrouter.cache.tiers import Tier, Tiers, TierStats
 
 __all__ = [
-    "Embedding",
     "EmbeddingCache",
     "MemoryCache",
+    "RequestEmbeddings",
     "ResultCache",
     "ScoreCache",
     "SingleFlight",
@@ -27,6 +27,6 @@ __all__ = [
     "TierStats",
     "Tiers",
     "Versions",
-    "of_router",
-    "tiers_of",
+    "build_tiers",
+    "router_digest",
 ]

@@ -1,9 +1,7 @@
-"""A Context as bytes and back: MessagePack of the nouns themselves, checked against their types when it is
-read.
+"""Serialization of a Context with MessagePack; decoding checks every type.
 
-Two things do not go out: vectors, which are large and which no reader of a Context needs, and values in
-metadata or attributes that MessagePack does not have (`Unfit`). A tuple in metadata comes back as a list, an
-instant in UTC.
+Vectors are left out: they are large, and no reader of a Context needs them. Values in metadata or attributes
+that MessagePack cannot represent raise `Unfit`. A tuple in metadata comes back as a list, an instant in UTC.
 """
 
 from __future__ import annotations
@@ -19,34 +17,36 @@ from contextrouter.cache.tiers import Unfit
 from contextrouter.model import Call, Context, Envelope, Intent, Period, Plan, Query, Step, Trace
 
 
-def encoded(context: Context) -> bytes:
-    """Return `context` as bytes. Raises Unfit when it would not come back equal."""
-    for values in _open_ended(context):
+def encode(context: Context) -> bytes:
+    """Return `context` as bytes. Raises Unfit when decoding could not restore it."""
+    for values in _untyped_mappings(context):
         for name, value in values.items():
-            _check(name)
-            _check(value)
+            _check_value(name)
+            _check_value(value)
     try:
-        return msgspec.msgpack.encode(_without_vectors(context), enc_hook=_number)
+        return msgspec.msgpack.encode(_drop_vectors(context), enc_hook=_encode_number)
     except (TypeError, ValueError, OverflowError, NotImplementedError, RecursionError) as error:
         raise Unfit(str(error)) from error
 
 
-def decoded(body: bytes | memoryview) -> Context:
-    """Return the Context in `body`. Raises msgspec.DecodeError or ValueError for anything else."""
-    return _context(_decoder().decode(body))
+def decode(body: bytes | memoryview) -> Context:
+    """Return the Context in `body`. Raises msgspec.DecodeError or ValueError for invalid bytes."""
+    return _build_context(_decoder().decode(body))
 
 
-def _without_vectors(context: Context) -> Context:
-    steps = tuple(step.replace(lost=_bare(step.lost)) for step in context.trace.steps)
-    return context.replace(envelopes=_bare(context.envelopes), trace=context.trace.replace(steps=steps))
+def _drop_vectors(context: Context) -> Context:
+    steps = tuple(step.replace(lost=_drop_envelope_vectors(step.lost)) for step in context.trace.steps)
+    return context.replace(
+        envelopes=_drop_envelope_vectors(context.envelopes), trace=context.trace.replace(steps=steps)
+    )
 
 
-def _bare(envelopes: Sequence[Envelope]) -> tuple[Envelope, ...]:
+def _drop_envelope_vectors(envelopes: Sequence[Envelope]) -> tuple[Envelope, ...]:
     return tuple(e if e.vector is None else e.replace(vector=None) for e in envelopes)
 
 
-def _open_ended(context: Context) -> Iterator[Mapping[str, Any]]:
-    """Every mapping whose values have no type that could be checked when they are read."""
+def _untyped_mappings(context: Context) -> Iterator[Mapping[str, Any]]:
+    """Yield every mapping whose values have no declared type, so that decoding cannot check them."""
     for envelope in (*context.envelopes, *context.trace.dropped):
         yield envelope.document.metadata
     yield from (fact.attributes for fact in context.facts)
@@ -56,42 +56,42 @@ def _open_ended(context: Context) -> Iterator[Mapping[str, Any]]:
         yield call.query.filters
 
 
-def _check(value: Any) -> None:
+def _check_value(value: Any) -> None:
     kind = type(value)
     if value is None or kind in (str, int, float, bool, bytes):
         return
     if kind in (list, tuple):
         for item in value:
-            _check(item)
+            _check_value(item)
     elif kind is dict:
         for name, item in value.items():
             if type(name) is not str:
                 raise Unfit(f"{name!r} is a {type(name).__name__}, not a text")
-            _check(item)
+            _check_value(item)
     elif not (kind is datetime and value.tzinfo is not None):
         raise Unfit(f"a {kind.__name__} has no form outside memory")
 
 
-def _number(value: Any) -> Any:
-    """Numbers of other libraries, where a number stands."""
+def _encode_number(value: Any) -> Any:
+    """Encode a number of another library (numpy)."""
     plain = getattr(value, "item", lambda: None)()
     if type(plain) in (int, float, bool):
         return plain
     raise NotImplementedError(f"a {type(value).__name__} has no form outside memory")
 
 
-# `Period` may hold a day or an instant, which MessagePack's types do not tell apart. So the nouns that hold
-# one are read by way of structs with the same fields, in which a period is still text.
+# `Period` holds days or instants. In MessagePack both are text, so msgspec cannot decode a `Period` directly.
+# The nouns that contain one are decoded into mirror structs first, in which a period is still text.
 
 
-class _Days(msgspec.Struct, frozen=True, kw_only=True):
+class _TextPeriod(msgspec.Struct, frozen=True, kw_only=True):
     start: Any = None
     end: Any = None
     zone: str = "UTC"
 
 
-def _like(noun: type[msgspec.Struct], **types: Any) -> Any:
-    """A struct with the fields of `noun`, some of another type."""
+def _mirror_struct(noun: type[msgspec.Struct], **types: Any) -> Any:
+    """Return a struct type with the fields of `noun`, some of them with another type."""
     fields: list[Any] = []
     for field in msgspec.structs.fields(noun):
         default = () if field.default is msgspec.NODEFAULT else (field.default,)
@@ -101,41 +101,51 @@ def _like(noun: type[msgspec.Struct], **types: Any) -> Any:
 
 @cache
 def _decoder() -> msgspec.msgpack.Decoder[Any]:
-    intent = _like(Intent, period=_Days | None)
-    query = _like(Query, period=_Days | None)
-    calls: Any = tuple.__class_getitem__((_like(Call, query=query), ...))
-    plan = _like(Plan, intent=intent, calls=calls)
-    step = _like(Step, lost=tuple[Envelope, ...])
-    trace = _like(Trace, plan=plan, steps=tuple.__class_getitem__((step, ...)))
-    return msgspec.msgpack.Decoder(_like(Context, intent=intent, trace=trace))
+    intent = _mirror_struct(Intent, period=_TextPeriod | None)
+    query = _mirror_struct(Query, period=_TextPeriod | None)
+    calls: Any = tuple.__class_getitem__((_mirror_struct(Call, query=query), ...))
+    plan = _mirror_struct(Plan, intent=intent, calls=calls)
+    step = _mirror_struct(Step, lost=tuple[Envelope, ...])
+    trace = _mirror_struct(Trace, plan=plan, steps=tuple.__class_getitem__((step, ...)))
+    return msgspec.msgpack.Decoder(_mirror_struct(Context, intent=intent, trace=trace))
 
 
-def _fields(read: Any, **changes: Any) -> dict[str, Any]:
-    return {**msgspec.structs.asdict(read), **changes}
+def _field_values(raw: Any, **changes: Any) -> dict[str, Any]:
+    return {**msgspec.structs.asdict(raw), **changes}
 
 
-def _context(read: Any) -> Context:
-    plan = read.trace.plan
+def _build_context(raw: Any) -> Context:
+    plan = raw.trace.plan
     calls = tuple(
-        Call(**_fields(call, query=Query(**_fields(call.query, period=_period(call.query.period)))))
+        Call(
+            **_field_values(
+                call, query=Query(**_field_values(call.query, period=_build_period(call.query.period)))
+            )
+        )
         for call in plan.calls
     )
-    steps = tuple(Step(**_fields(step)) for step in read.trace.steps)
-    trace = Trace(plan=Plan(**_fields(plan, intent=_intent(plan.intent), calls=calls)), steps=steps)
-    return Context(**_fields(read, intent=_intent(read.intent), trace=trace))
+    steps = tuple(Step(**_field_values(step)) for step in raw.trace.steps)
+    trace = Trace(
+        plan=Plan(**_field_values(plan, intent=_build_intent(plan.intent), calls=calls)), steps=steps
+    )
+    return Context(**_field_values(raw, intent=_build_intent(raw.intent), trace=trace))
 
 
-def _intent(read: Any) -> Intent:
-    return Intent(**_fields(read, period=_period(read.period)))
+def _build_intent(raw: Any) -> Intent:
+    return Intent(**_field_values(raw, period=_build_period(raw.period)))
 
 
-def _period(read: _Days | None) -> Period | None:
-    return None if read is None else Period(start=_moment(read.start), end=_moment(read.end), zone=read.zone)
+def _build_period(raw: _TextPeriod | None) -> Period | None:
+    return (
+        None
+        if raw is None
+        else Period(start=_parse_moment(raw.start), end=_parse_moment(raw.end), zone=raw.zone)
+    )
 
 
-def _moment(read: Any) -> date | datetime | None:
-    if read is None or isinstance(read, datetime):
-        return read
-    if not isinstance(read, str):
-        raise ValueError(f"{read!r} is no day and no instant")
-    return date.fromisoformat(read) if len(read) == 10 else datetime.fromisoformat(read)
+def _parse_moment(raw: Any) -> date | datetime | None:
+    if raw is None or isinstance(raw, datetime):
+        return raw
+    if not isinstance(raw, str):
+        raise ValueError(f"{raw!r} is no day and no instant")
+    return date.fromisoformat(raw) if len(raw) == 10 else datetime.fromisoformat(raw)

@@ -1,8 +1,7 @@
-"""Disk cache tier, by `diskcache`, made safe: nothing on disk can run, since it neither pickles nor
-unpickles.
+"""Disk cache tier, with `diskcache` but without pickle: nothing on disk can run.
 
-`diskcache` unpickles what lies in its folder as soon as a row says so (CVE-2025-69872), and removes whatever
-file a row names. Here a row that says either is refused, and the folder is the user's alone.
+`diskcache` unpickles a value when its row says so (CVE-2025-69872), and removes any file that a row names.
+`SafeDisk` refuses both, and only the user can open the folder.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from contextrouter.errors import MissingDependency, Problem, SettingsError
 from contextrouter.runtime.threads import Threads
 
 INLINE = 1_000_000
-"""Entries of fewer bytes lie in the table, which is read faster than a file of their own."""
+"""Smaller entries are in the table itself, which is faster than a file for each."""
 CULL = 2
-"""How many entries each write removes while there is no room: more than it adds, and never all there are."""
+"""How many entries each write removes while the folder is full: more than it adds, but never all."""
 PATIENCE = 1.0
-"""Seconds to wait for another process that writes."""
+"""Seconds to wait for a write lock of another process."""
 _FILE = re.compile(r"[0-9a-f]{2}/[0-9a-f]{2}/[0-9a-f]{28}\.val\Z")
 _DATABASE = ("cache.db", "cache.db-wal", "cache.db-shm", "cache.db-journal")
 
@@ -34,7 +33,7 @@ def _safe_disk() -> type[Any]:
     from diskcache.core import MODE_BINARY, MODE_RAW
 
     class SafeDisk(Disk):  # type: ignore[misc]  # diskcache comes without types
-        """Keys are texts; values are bytes, texts and numbers; files are those it named itself."""
+        """Keys are texts, values are bytes, texts and numbers, and files have names of this cache."""
 
         def put(self, key: Any) -> Any:
             if type(key) is not str:
@@ -56,24 +55,24 @@ def _safe_disk() -> type[Any]:
                 return value
             if read or mode != MODE_BINARY:
                 raise ValueError(f"An entry in the folder has mode {mode!r}.")
-            if not _own(filename):
+            if not _is_cache_file(filename):
                 raise ValueError(f"An entry in the folder names file {filename!r}.")
             return super().fetch(mode, filename, value, False)
 
         def remove(self, file_path: Any) -> None:
-            if _own(file_path):
+            if _is_cache_file(file_path):
                 super().remove(file_path)
 
     return SafeDisk
 
 
-def _own(name: Any) -> bool:
+def _is_cache_file(name: Any) -> bool:
     return isinstance(name, str) and _FILE.match(name) is not None
 
 
 class DiskTier:
-    """Entries in folder `path`/`namespace`, up to about `max_bytes`; those stored longest ago go. Processes
-    may share it.
+    """Entries in the folder `path`/`namespace`, up to about `max_bytes`; the oldest are evicted. Several
+    processes may share it.
 
     Reads take microseconds and run inline, writes in a thread.
     """
@@ -87,11 +86,9 @@ class DiskTier:
         self._threads: Threads | None = None
 
     async def open(self) -> None:
-        """Open the folder; make it where there is none. One that is damaged is emptied: it holds nothing that
-        is not elsewhere.
+        """Open the folder, or make it. A damaged cache is cleared: it holds nothing that is not elsewhere.
 
-        Raises MissingDependency, and SettingsError where the folder cannot be made or belongs to others as
-        well.
+        Raises MissingDependency, and SettingsError when the folder cannot be made or other users can open it.
         """
         if self._cache is not None:
             return
@@ -99,10 +96,10 @@ class DiskTier:
             raise MissingDependency("diskcache", "disk", what="Cache tier 'disk'")
         threads = Threads(1, "cache-disk")
         try:
-            self._cache = await threads.run(self._opened)
+            self._cache = await threads.run(self._open_folder)
         except OSError as error:
             threads.close()
-            raise self._refused(
+            raise self._folder_error(
                 f"cannot be used: {error.strerror or error}. Name one that can be written to."
             ) from None
         except BaseException:
@@ -110,22 +107,22 @@ class DiskTier:
             raise
         self._threads = threads
 
-    def _opened(self) -> Any:
+    def _open_folder(self) -> Any:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = os.lstat(self.folder)
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-            raise self._refused("is a link or belongs to another user. Name a folder of your own.")
-        if stat.S_IMODE(found.st_mode) & 0o077:
-            raise self._refused(f"is open to other users. Close it: chmod 700 {str(self.folder)!r}.")
+        status = os.lstat(self.folder)
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+            raise self._folder_error("is a link or belongs to another user. Name a folder of your own.")
+        if stat.S_IMODE(status.st_mode) & 0o077:
+            raise self._folder_error(f"is open to other users. Close it: chmod 700 {str(self.folder)!r}.")
         try:
-            return self._connected()
+            return self._connect()
         except sqlite3.DatabaseError as error:
             if isinstance(error, sqlite3.OperationalError):
                 raise OSError(str(error)) from error
             self._empty()
-            return self._connected()
+            return self._connect()
 
-    def _connected(self) -> Any:
+    def _connect(self) -> Any:
         from diskcache import Cache
 
         cache = Cache(
@@ -141,19 +138,19 @@ class DiskTier:
             disk_pickle_protocol=0,
         )
         if cache.directory != str(self.folder):
-            raise self._refused("has a '$' or '~' in its name. Name one without.")
+            raise self._folder_error("has a '$' or '~' in its name. Name one without.")
         return cache
 
     def _empty(self) -> None:
-        """Remove what `diskcache` made, and nothing else."""
+        """Remove the files of `diskcache`, and nothing else."""
         for name in _DATABASE:
             (self.folder / name).unlink(missing_ok=True)
         for entry in self.folder.iterdir():
             if re.fullmatch("[0-9a-f]{2}", entry.name) and entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry)
 
-    def _refused(self, why: str) -> SettingsError:
-        return SettingsError([Problem(f"folder {str(self.folder)!r} {why}", key="cache.path")])
+    def _folder_error(self, reason: str) -> SettingsError:
+        return SettingsError([Problem(f"folder {str(self.folder)!r} {reason}", key="cache.path")])
 
     async def aclose(self) -> None:
         """Close the connections of both threads."""
@@ -164,29 +161,27 @@ class DiskTier:
             cache.close()
             threads.close()
 
-    async def get(self, at: bytes) -> bytes | None:
-        """Return the entry. Raises what SQLite, the file system or a row that is not ours make it raise."""
-        found = self._cache.get(at.hex())
-        return found if type(found) is bytes else None
+    async def get(self, address: bytes) -> bytes | None:
+        """Return the entry. Raises errors of SQLite, of the file system, or ValueError for a foreign row."""
+        entry = self._cache.get(address.hex())
+        return entry if type(entry) is bytes else None
 
-    async def put(self, at: bytes, entry: bytes, ttl: float) -> None:
-        """Keep `entry` for `ttl` seconds, unless there could be no room for it."""
+    async def put(self, address: bytes, entry: bytes, ttl: float) -> None:
+        """Keep `entry` for `ttl` seconds, unless it is larger than the whole cache."""
         cache = self._cache
         if self.max_bytes is not None and len(entry) > self.max_bytes:
             return
-        await self._run(lambda: cache.set(at.hex(), entry, expire=ttl))
+        await self._run(lambda: cache.set(address.hex(), entry, expire=ttl))
 
     async def clear(self) -> int:
-        """Remove every entry, whatever it is; return how many there were."""
+        """Remove every entry, and return how many there were."""
         return int(await self._run(self._cache.clear))
 
     async def size(self) -> tuple[int, int]:
-        """Return the number of entries and the bytes of the folder's files. Removes what is too old."""
+        """Return the number of entries and the bytes of the files. Removes expired entries first."""
         cache = self._cache
-        found: tuple[int, int] = await self._run(
-            lambda: (cache.expire(), len(cache), int(cache.volume()))[1:]
-        )
-        return found
+        size: tuple[int, int] = await self._run(lambda: (cache.expire(), len(cache), int(cache.volume()))[1:])
+        return size
 
     async def _run(self, function: Any) -> Any:
         assert self._threads is not None

@@ -1,4 +1,4 @@
-"""Embedding cache: the vectors of texts, kept for the next equal text."""
+"""Embedding cache: keeps the vectors of query texts."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from contextrouter.model import Vector
 from contextrouter.settings import Instance, Settings
 
 
-class Embedding:
-    """The embedding of one request. `embedded` counts the texts that an embedder really got."""
+class RequestEmbeddings:
+    """The embeddings of one request. `embedded` counts the texts that were sent to an embedder."""
 
     def __init__(self, cache: EmbeddingCache | None = None) -> None:
         self._cache = cache
@@ -24,16 +24,16 @@ class Embedding:
 
     async def __call__(self, name: str, embedder: Embedder, texts: Sequence[str]) -> Sequence[Vector]:
         """Return one vector per query text, from the cache where there is one."""
-        made = (
-            await self.fresh(embedder, texts)
+        vectors = (
+            await self.compute(embedder, texts)
             if self._cache is None
             else await self._cache.embed(name, embedder, texts, self)
         )
-        self.vectors.update(((name, text), vector) for text, vector in zip(texts, made, strict=False))
-        return made
+        self.vectors.update(((name, text), vector) for text, vector in zip(texts, vectors, strict=False))
+        return vectors
 
-    async def fresh(self, embedder: Embedder, texts: Sequence[str]) -> Sequence[Vector]:
-        """Have all of `texts` embedded."""
+    async def compute(self, embedder: Embedder, texts: Sequence[str]) -> Sequence[Vector]:
+        """Embed all `texts` without the cache."""
         vectors = await embedder.embed(texts, query=True)
         self.embedded += len(texts)
         return vectors
@@ -42,8 +42,8 @@ class Embedding:
 class EmbeddingCache:
     """Vectors of query texts by embedder, model and text, as 32-bit floats, in `tiers`, for `ttl` seconds.
 
-    `instances` are the embedders' settings by name; one that has none, made by hand, is known by the model it
-    names, or else by `token`.
+    `instances` are the settings of embedders by name. An embedder made by hand has none; its model identifies
+    it, or else `token`.
     """
 
     def __init__(
@@ -53,17 +53,19 @@ class EmbeddingCache:
         self._namespace, self._token, self._ttl = namespace, token, ttl
 
     @classmethod
-    def of(
-        cls, tiers: Tiers, settings: Settings, given: Collection[tuple[str, str]], token: str
+    def from_settings(
+        cls, tiers: Tiers, settings: Settings, by_hand: Collection[tuple[str, str]], token: str
     ) -> Self | None:
-        """Return the cache that `settings` ask for; None for none. `given` are the (kind, name) of instances
-        made by hand.
+        """Return the configured cache; None when it is off. `by_hand` are the (kind, name) of instances made
+        by hand.
         """
         cache = settings.cache
         if not (cache.embeddings and settings.rag.cache_enabled):
             return None
         instances = {
-            name: made for name, made in settings.embedders.items() if ("embedder", name) not in given
+            name: instance
+            for name, instance in settings.embedders.items()
+            if ("embedder", name) not in by_hand
         }
         return cls(
             tiers,
@@ -74,52 +76,52 @@ class EmbeddingCache:
         )
 
     async def embed(
-        self, name: str, embedder: Embedder, texts: Sequence[str], embedding: Embedding
+        self, name: str, embedder: Embedder, texts: Sequence[str], embedding: RequestEmbeddings
     ) -> Sequence[Vector]:
-        """Return one vector per text; only texts that are not kept are embedded, all in one call.
+        """Return one vector per text. Texts without a cached vector are embedded in one call.
 
-        A vector is the same, to the bit, whether it was kept or has just been made.
+        A cached vector and a new one are equal to the bit.
         """
-        whose = keys.of_embedder(
+        digest = keys.embedder_digest(
             embedder, self._instances.get(name), namespace=self._namespace, token=self._token
         )
-        at = [keys.of_text(whose, text, query=True) for text in texts]
-        found: list[Vector | None] = [await self._kept(key, embedder.dimensions) for key in at]
-        missing = [index for index, vector in enumerate(found) if vector is None]
-        if missing:
-            made = await embedding.fresh(embedder, [texts[index] for index in missing])
-            if len(made) != len(missing):
-                return made  # the caller says what is wrong with that
-            for index, vector in zip(missing, made, strict=True):
-                found[index] = self._keep(at[index], vector, embedder.dimensions)
-        return [vector for vector in found if vector is not None]
+        cache_keys = [keys.text_key(digest, text, query=True) for text in texts]
+        vectors: list[Vector | None] = [await self._read(key, embedder.dimensions) for key in cache_keys]
+        absent = [index for index, vector in enumerate(vectors) if vector is None]
+        if absent:
+            computed = await embedding.compute(embedder, [texts[index] for index in absent])
+            if len(computed) != len(absent):
+                return computed  # the caller says what is wrong with that
+            for index, vector in zip(absent, computed, strict=True):
+                vectors[index] = self._store(cache_keys[index], vector, embedder.dimensions)
+        return [vector for vector in vectors if vector is not None]
 
-    async def _kept(self, key: bytes, dimensions: int) -> Vector | None:
+    async def _read(self, key: bytes, dimensions: int) -> Vector | None:
         packed: bytes | None = self._tiers.memory.get(key)
         if packed is None:
-            found = await self._tiers.fetch(key, lambda body: _checked(bytes(body), dimensions))
-            if found is None:
+            hit = await self._tiers.fetch(key, lambda body: _check_floats(bytes(body), dimensions))
+            if hit is None:
                 return None
-            packed, left = found
-            self._tiers.memory.put(key, packed, size=len(packed), ttl=min(left, self._ttl))
-        return _unpacked(packed)
+            packed, remaining = hit
+            self._tiers.memory.put(key, packed, size=len(packed), ttl=min(remaining, self._ttl))
+        return _unpack(packed)
 
-    def _keep(self, key: bytes, vector: Vector, dimensions: int) -> Vector:
+    def _store(self, key: bytes, vector: Vector, dimensions: int) -> Vector:
         try:
-            packed = _checked(array("f", vector).tobytes(), dimensions)
+            packed = _check_floats(array("f", vector).tobytes(), dimensions)
         except (TypeError, ValueError, OverflowError):
             return vector  # not what an embedder should give: whoever gets it says so
         self._tiers.memory.put(key, packed, size=len(packed), ttl=self._ttl)
         self._tiers.keep(key, lambda: packed, self._ttl)
-        return _unpacked(packed)
+        return _unpack(packed)
 
 
-def _unpacked(packed: bytes) -> list[float]:
+def _unpack(packed: bytes) -> list[float]:
     return array("f", packed).tolist()
 
 
-def _checked(packed: bytes, dimensions: int) -> bytes:
+def _check_floats(packed: bytes, dimensions: int) -> bytes:
     """Return `packed` if it holds `dimensions` finite floats. Raises ValueError."""
-    if len(packed) != 4 * dimensions or not all(map(math.isfinite, _unpacked(packed))):
+    if len(packed) != 4 * dimensions or not all(map(math.isfinite, _unpack(packed))):
         raise ValueError(f"{len(packed)} bytes are not {dimensions} finite floats")
     return packed

@@ -1,4 +1,4 @@
-"""Cache entry format with a checksum: only what was kept under this very key is ever read back.
+"""Cache entry format with a checksum or signature, and the full key.
 
     magic (4) · format (1) · digest (32) · expiry, seconds since 1970 (8) · length of the key (4) · key · body
 
@@ -26,9 +26,7 @@ def seal(key: bytes, body: bytes, *, expires: float, secret: bytes = b"") -> byt
 
 
 def unseal(entry: bytes, key: bytes, *, secret: bytes = b"") -> tuple[memoryview, float] | None:
-    """Return body and expiry, or None for what is corrupt, cut off, of another format or kept under another
-    key.
-    """
+    """Return body and expiry; None for an entry that is corrupt, of another format or of another key."""
     if len(entry) < _KEY + len(key) or not entry.startswith(_START):
         return None
     view = memoryview(entry)

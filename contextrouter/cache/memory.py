@@ -1,4 +1,4 @@
-"""LRU cache in memory, the first cache tier: the objects themselves, so that a hit decodes nothing."""
+"""LRU cache in memory, the first cache tier. It holds the objects themselves, so a hit decodes nothing."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ V = TypeVar("V")
 
 
 class MemoryCache(Generic[V]):
-    """The most recently used values, up to `max_bytes` in all (keys and values), each for its own time.
+    """The most recently used values, up to `max_bytes` of keys and values, each with its own lifetime.
 
-    Values have to be immutable: the object handed out is the one that is kept.
+    Values must be immutable, because a hit returns the cached object itself.
     """
 
     def __init__(self, max_bytes: int, *, clock: Callable[[], float] = monotonic) -> None:
@@ -40,7 +40,7 @@ class MemoryCache(Generic[V]):
     def put(self, key: bytes, value: V, *, size: int, ttl: float) -> None:
         """Keep a value of about `size` bytes for `ttl` seconds; the least recently used are evicted.
 
-        A value larger than the whole cache is not kept, nor is one whose time is over.
+        A value that is larger than the cache or already expired is not kept.
         """
         self._entries.put(key, value, weight=len(key) + size, ttl=ttl)
 

@@ -27,8 +27,8 @@ class RedisTier:
         self._client: Any = None
 
     async def open(self) -> None:
-        """Make the client; it connects when it is first asked. Raises MissingDependency, or SettingsError for
-        a wrong `url`.
+        """Make the client; it connects on first use. Raises MissingDependency, or SettingsError for a bad
+        `url`.
         """
         if self._client is not None:
             return
@@ -61,19 +61,19 @@ class RedisTier:
         if client is not None:
             await client.aclose()
 
-    def _at(self, at: bytes) -> str:
-        return self._prefix + at.hex()
+    def _redis_key(self, address: bytes) -> str:
+        return self._prefix + address.hex()
 
-    async def get(self, at: bytes) -> bytes | None:
-        """Return the entry. Raises TimeoutError, or what the client raises."""
+    async def get(self, address: bytes) -> bytes | None:
+        """Return the entry. Raises TimeoutError, or errors of the client."""
         async with asyncio.timeout(self._timeout):
-            found = await self._client.get(self._at(at))
-        return found if type(found) is bytes else None
+            entry = await self._client.get(self._redis_key(address))
+        return entry if type(entry) is bytes else None
 
-    async def put(self, at: bytes, entry: bytes, ttl: float) -> None:
+    async def put(self, address: bytes, entry: bytes, ttl: float) -> None:
         """Keep `entry` for `ttl` seconds, in whole milliseconds."""
         async with asyncio.timeout(self._timeout):
-            await self._client.set(self._at(at), entry, px=max(1, int(ttl * 1000)))
+            await self._client.set(self._redis_key(address), entry, px=max(1, int(ttl * 1000)))
 
     async def clear(self) -> int:
         """Remove the namespace's entries; return how many there were."""
@@ -97,13 +97,13 @@ class RedisTier:
         return count, total
 
     async def _batches(self) -> Any:
-        """Yield the namespace's keys, some at a time; each comes once."""
-        cursor, seen = 0, set[bytes]()
+        """Yield the keys of the namespace in batches, without duplicates."""
+        cursor, visited = 0, set[bytes]()
         while True:
             async with asyncio.timeout(self._timeout):
                 cursor, keys = await self._client.scan(cursor, match=self._prefix + "*", count=BATCH)
-            fresh = [key for key in dict.fromkeys(keys) if key not in seen]
-            seen.update(fresh)
+            fresh = [key for key in dict.fromkeys(keys) if key not in visited]
+            visited.update(fresh)
             if fresh:
                 yield fresh
             if not cursor:

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Generic, TypeVar
 
-from contextrouter.runtime.shutdown import closed
+from contextrouter.runtime.shutdown import shutdown_error
 
 V = TypeVar("V")
 
@@ -21,16 +21,15 @@ class _Flight(Generic[V]):
 
 
 class SingleFlight(Generic[V]):
-    """Equal computations that overlap run once. A caller that is cancelled leaves; the last one to leave ends
-    the computation.
+    """Equal computations that overlap run once. A cancelled caller leaves; when the last caller leaves, the
+    computation is cancelled.
 
-    A caller joins only a computation that will be done by its own deadline; a more patient one would keep it
-    too long.
+    A caller joins only a computation whose deadline is not later than its own.
     """
 
     def __init__(self) -> None:
         self._flights: dict[bytes, _Flight[V]] = {}
-        self._running: set[_Flight[V]] = set()  # also those that a more hurried one took the place of
+        self._running: set[_Flight[V]] = set()  # also those that one with an earlier deadline replaced
 
     async def run(self, key: bytes, deadline: float, compute: Callable[[], Awaitable[V]]) -> tuple[V, bool]:
         """Return the value, and whether another caller's computation gave it. Raises ContextRouterError when
@@ -44,16 +43,16 @@ class SingleFlight(Generic[V]):
         try:
             value = await asyncio.shield(flight.task)
         except asyncio.CancelledError:
-            here = asyncio.current_task()
-            if flight.ended and here is not None and not here.cancelling():
-                raise closed() from None
+            current = asyncio.current_task()
+            if flight.ended and current is not None and not current.cancelling():
+                raise shutdown_error() from None
             raise
         finally:
             flight.waiting -= 1
             if not flight.waiting and not flight.task.done():
                 self._forget(key, flight)
                 flight.task.cancel()
-                await _ended([flight.task])
+                await _wait_until_done([flight.task])
         return value, joined
 
     def _start(self, key: bytes, deadline: float, compute: Callable[[], Awaitable[V]]) -> _Flight[V]:
@@ -62,32 +61,32 @@ class SingleFlight(Generic[V]):
 
         flight = _Flight(asyncio.get_running_loop().create_task(run()), deadline)
         self._running.add(flight)
-        before = self._flights.get(key)
-        if before is None or before.task.done() or deadline < before.deadline:
+        previous = self._flights.get(key)
+        if previous is None or previous.task.done() or deadline < previous.deadline:
             self._flights[key] = flight
-        flight.task.add_done_callback(lambda task: self._done(key, flight, task))
+        flight.task.add_done_callback(lambda task: self._finish(key, flight, task))
         return flight
 
-    def _done(self, key: bytes, flight: _Flight[V], task: asyncio.Task[V]) -> None:
+    def _finish(self, key: bytes, flight: _Flight[V], task: asyncio.Task[V]) -> None:
         self._forget(key, flight)
         self._running.discard(flight)
         if not task.cancelled():
-            task.exception()  # looked at: whoever waits gets it, and nobody may be waiting
+            task.exception()  # retrieved here, because no caller may be waiting for it any more
 
     def _forget(self, key: bytes, flight: _Flight[V]) -> None:
         if self._flights.get(key) is flight:
             del self._flights[key]
 
     async def aclose(self) -> None:
-        """End what is running; those that wait for it are told that it was closed."""
+        """Cancel the running computations; their callers get an error."""
         running = list(self._running)
         for flight in running:
             flight.ended = True
             flight.task.cancel()
-        await _ended([flight.task for flight in running])
+        await _wait_until_done([flight.task for flight in running])
 
 
-async def _ended(tasks: Iterable[asyncio.Task[Any]]) -> None:
+async def _wait_until_done(tasks: Iterable[asyncio.Task[Any]]) -> None:
     waiting = [task for task in tasks if not task.done()]
     if waiting:
         await asyncio.wait(waiting)

@@ -1,4 +1,4 @@
-"""Memory size estimate of an answer, which its cache entry weighs."""
+"""Memory size estimate of an answer, for the size limit of the cache."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from collections.abc import Sequence
 from contextrouter.model import Context, Envelope
 
 SAMPLE = 16
-"""So many of the envelopes that a step lost are looked at; the others are taken to be like them, for there
-may be thousands.
+"""How many of the envelopes that a step lost are measured, for there may be thousands. The estimate assumes
+that the others are similar.
 """
 ENVELOPE, PROVENANCE, ITEM, ANSWER = 700, 150, 400, 2500
-"""Bytes of the structs themselves, as measured with 64-bit CPython."""
+"""Bytes of the structs themselves, measured with 64-bit CPython."""
 
 
-def bytes_of(context: Context) -> int:
-    """About how many bytes a result holds: its texts, vectors and metadata, and the structs around them."""
-    lost = sum(_sampled(step.lost) for step in context.trace.steps)
+def estimate_bytes(context: Context) -> int:
+    """Estimate the bytes of a result: its texts, vectors, metadata and structs."""
+    lost = sum(_estimate_sample(step.lost) for step in context.trace.steps)
     others = len(context.facts) + len(context.facets) + len(context.entities) + len(context.coverage)
-    return ANSWER + len(context.text) + ITEM * others + sum(map(_envelope, context.envelopes)) + lost
+    return ANSWER + len(context.text) + ITEM * others + sum(map(_envelope_bytes, context.envelopes)) + lost
 
 
-def _sampled(lost: Sequence[Envelope]) -> int:
+def _estimate_sample(lost: Sequence[Envelope]) -> int:
     count = len(lost)
     if count <= SAMPLE:
-        return sum(map(_envelope, lost))
-    some = lost[:: count // SAMPLE]  # a slice makes only these
-    return sum(map(_envelope, some)) * count // len(some)
+        return sum(map(_envelope_bytes, lost))
+    sample = lost[:: count // SAMPLE]  # a slice makes only these
+    return sum(map(_envelope_bytes, sample)) * count // len(sample)
 
 
-def _envelope(envelope: Envelope) -> int:
+def _envelope_bytes(envelope: Envelope) -> int:
     document = envelope.document
     size = ENVELOPE + len(document.content) + len(document.snippet) + PROVENANCE * len(envelope.provenance)
     if envelope.vector is not None:

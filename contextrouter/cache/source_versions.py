@@ -14,18 +14,18 @@ from contextrouter.cache.single_flight import SingleFlight
 log = logging.getLogger("contextrouter")
 
 PATIENCE = 0.1
-"""Seconds a source may take to say its version. One that is slower keeps the version it had."""
+"""Seconds a source may take to return its version. A slower one keeps its previous version."""
 GRACE = 0.05
 """Seconds given to cancelled calls to end."""
 SHARE = 0.2
-"""Share of the time a request has left that it waits for versions at most."""
+"""The largest share of a request's remaining time that it waits for versions."""
 
 
 class Versions:
-    """The versions of the sources that have one, asked for at most every `seconds`, by one caller for all."""
+    """The versions of the sources that have one, refreshed at most every `seconds` by one caller for all."""
 
     def __init__(self, sources: Mapping[str, Any], seconds: float) -> None:
-        # What the class calls `version` and cannot be called is the version of something else.
+        # An attribute `version` that is not callable is the version of something else.
         self._sources = {
             name: source
             for name, source in sources.items()
@@ -34,21 +34,21 @@ class Versions:
         self._seconds = seconds
         self._versions: dict[str, str] = {}
         self._silent: set[str] = set()
-        self._at = -math.inf
+        self._asked_at = -math.inf
         self._flight: SingleFlight[None] = SingleFlight()
 
     async def now(self, until: float = math.inf) -> Mapping[str, str] | None:
-        """Source -> version; None while a source has never said its own, so that nothing is kept under a
-        version unknown.
+        """Return source -> version; None while the version of a source is unknown, so that nothing is cached.
 
-        `until` is the deadline of who asks (on `time.monotonic()`), who waits for a share of what is left.
+        `until` is the caller's deadline (on `time.monotonic()`). The caller waits for a share of the
+        remaining time.
         """
-        if self._sources and monotonic() - self._at >= self._seconds:
+        if self._sources and monotonic() - self._asked_at >= self._seconds:
             try:
                 async with asyncio.timeout(None if math.isinf(until) else (until - monotonic()) * SHARE):
                     await self._flight.run(b"", math.inf, self._ask)
             except TimeoutError:
-                pass  # what was known holds
+                pass  # the previous versions stay valid
         return self._versions if len(self._versions) == len(self._sources) else None
 
     async def _ask(self) -> None:
@@ -67,10 +67,10 @@ class Versions:
             if t in done and not t.cancelled() and (version := t.result()) is not None
         }
         self._versions = {**self._versions, **versions}
-        self._at = monotonic()
+        self._asked_at = monotonic()
 
     async def _version(self, name: str) -> str | None:
-        """What the source says; None, with a word in the log, when that is no version."""
+        """Return the version of a source; None, with a warning in the log, when it returns none."""
         try:
             version = await self._sources[name].version()
             if not isinstance(version, str):
@@ -78,15 +78,15 @@ class Versions:
         except Exception as error:
             if name not in self._silent:
                 self._silent.add(name)
-                why = type(error).__name__
+                reason = type(error).__name__
                 log.warning(
                     "Source %r does not say its version (%s); it must return a str from `async def version`.",
                     name,
-                    why,
+                    reason,
                 )
             return None
         return version
 
     async def aclose(self) -> None:
-        """End what is running."""
+        """Cancel a running refresh."""
         await self._flight.aclose()

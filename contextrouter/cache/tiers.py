@@ -19,21 +19,19 @@ from contextrouter.runtime.threads import Threads
 log = logging.getLogger("contextrouter")
 
 RETRY = 1.0
-"""Seconds for which a tier that failed is left alone."""
+"""Seconds before a failed tier is used again."""
 WAITING = 256
-"""How many entries may wait to be written. More come from a tier that cannot keep up; they are not kept
-there.
-"""
+"""How many entries may wait to be written. When a tier is slower than that, further entries are skipped."""
 LAST_WRITES = 2.0
-"""Seconds that closing waits for entries not yet written."""
+"""Seconds that closing waits for pending writes."""
 
 
 class TierStats(msgspec.Struct, frozen=True, kw_only=True):
-    """What one tier holds, and what became of the reads since it was opened.
+    """The size of one tier, and its counters since it was opened.
 
-    `rejected` entries were corrupt, foreign or forged; `failures` are operations the tier itself could not
-    do; `unfit` values have no exact form outside memory; `skipped` ones came faster than they could be
-    written. `max_bytes` None: not ours to say.
+    `rejected` entries were corrupt, foreign or forged. `failures` are failed operations of the tier. `unfit`
+    values have no exact form outside memory. `skipped` values came faster than they could be written.
+    `max_bytes` None: the tier's server decides.
     """
 
     tier: str
@@ -49,35 +47,31 @@ class TierStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tier(Protocol):
-    """A place outside this process's memory: addresses of 32 bytes -> bytes, each for a time. May raise;
-    `Tiers` bears it.
-
-    `fatal` are the errors of `open()` that stop the start, because waiting mends nothing.
+    """A cache outside the memory of this process: 32-byte addresses -> bytes, each with a lifetime. It may
+    raise; `Tiers` handles the errors.
     """
 
     name: str
     max_bytes: int | None
 
     async def open(self) -> None:
-        """Acquire what is needed. Raises MissingDependency, or SettingsError for what waiting does not
-        mend.
-        """
+        """Connect. Raises MissingDependency, or SettingsError for errors that a retry cannot fix."""
         ...
 
     async def aclose(self) -> None:
-        """Let go of it all. May be called twice; `open` works again."""
+        """Disconnect. It may be called twice, and `open` works again."""
         ...
 
-    async def get(self, at: bytes) -> bytes | None:
-        """Return what is kept there and not too old."""
+    async def get(self, address: bytes) -> bytes | None:
+        """Return the entry; None when it is absent or expired."""
         ...
 
-    async def put(self, at: bytes, entry: bytes, ttl: float) -> None:
+    async def put(self, address: bytes, entry: bytes, ttl: float) -> None:
         """Keep `entry` for `ttl` seconds."""
         ...
 
     async def clear(self) -> int:
-        """Forget everything in the namespace; return how many entries there were."""
+        """Remove everything in the namespace, and return how many entries there were."""
         ...
 
     async def size(self) -> tuple[int, int]:
@@ -86,13 +80,11 @@ class Tier(Protocol):
 
 
 class Unfit(ValueError):
-    """The value would not come back from outside as it went; it stays in memory alone."""
+    """The value has no exact form outside memory, so only the memory tier keeps it."""
 
 
 class Tiers:
-    """Memory, and before it is asked in vain, an outer tier. One event loop owns it between `open` and
-    `aclose`.
-    """
+    """The memory tier, and behind it an outer tier. One event loop owns both between `open` and `aclose`."""
 
     def __init__(
         self, max_bytes: int, outer: Tier | None = None, *, secret: str = "", secrets: Sequence[str] = ()
@@ -101,31 +93,29 @@ class Tiers:
         self.outer = outer
         self._secret, self._secrets = secret.encode(), secrets
         self._counts = dict.fromkeys(("hits", "misses", "rejected", "failures", "unfit", "skipped"), 0)
-        self._left_alone_until = 0.0
-        self._ill = False
+        self._retry_at = 0.0
+        self._failing = False
         self._queue: asyncio.Queue[tuple[bytes, Callable[[], bytes], float]]
         self._writer: asyncio.Task[None] | None = None
         self._threads: Threads | None = None
 
     async def open(self) -> None:
-        """Open the outer tier. One that is not there now does not stop the start; a missing package or a
-        wrong setting does.
+        """Open the outer tier. An unreachable one does not stop the start; a missing package or a wrong
+        setting does.
         """
         if self.outer is None:
             return
         if self._writer is not None:
             if self._writer.get_loop() is asyncio.get_running_loop():
                 return
-            await self._left_behind(self.outer)
+            await self._abandon(self.outer)
         await self.outer.open()
         self._queue = asyncio.Queue(WAITING)
         self._threads = Threads(1, "cache")
         self._writer = asyncio.get_running_loop().create_task(self._write(self._threads))
 
-    async def _left_behind(self, outer: Tier) -> None:
-        """Let go of what belongs to a loop that ended before the router was closed; what had still to be
-        written is lost.
-        """
+    async def _abandon(self, outer: Tier) -> None:
+        """Release the resources of an event loop that ended before `aclose`. Pending writes are lost."""
         self._writer = None
         self._counts["skipped"] += self._queue.qsize()
         if self._threads is not None:
@@ -136,13 +126,13 @@ class Tiers:
             log.debug("Cache tier %r was not closed in its own loop: %r", outer.name, error)
 
     async def aclose(self) -> None:
-        """Write what waits, as far as that goes quickly; forget what is in memory."""
+        """Finish pending writes within `LAST_WRITES` seconds, and clear the memory."""
         self.memory.clear()
         writer, self._writer = self._writer, None
         if writer is None or self.outer is None:
             return
         if writer.get_loop() is not asyncio.get_running_loop():
-            await self._left_behind(self.outer)
+            await self._abandon(self.outer)
             return
         try:
             async with asyncio.timeout(LAST_WRITES):
@@ -157,37 +147,37 @@ class Tiers:
             await self.outer.aclose()
 
     async def fetch(self, key: bytes, decode: Callable[[memoryview], Any]) -> tuple[Any, float] | None:
-        """Return a value from the outer tier and how many seconds it has left, or None. Raises nothing."""
-        if self.outer is None or self._writer is None or monotonic() < self._left_alone_until:
+        """Return a value of the outer tier and its remaining seconds, or None. Raises nothing."""
+        if self.outer is None or self._writer is None or monotonic() < self._retry_at:
             return None
         try:
             entry = await self.outer.get(address(key))
         except Exception as error:
-            self._failed(error)
+            self._record_failure(error)
             return None
-        self._answered()
-        found = None if entry is None else self._opened(entry, key, decode)
-        self._counts["misses" if found is None else "hits"] += 1
-        return found
+        self._record_success()
+        hit = None if entry is None else self._decode_entry(entry, key, decode)
+        self._counts["misses" if hit is None else "hits"] += 1
+        return hit
 
-    def _opened(
+    def _decode_entry(
         self, entry: bytes, key: bytes, decode: Callable[[memoryview], Any]
     ) -> tuple[Any, float] | None:
         try:
-            body = unseal(entry, key, secret=self._secret)
-            if body is not None:
-                left = body[1] - time()
-                return (decode(body[0]), left) if left > 0 else None
-        except Exception as error:  # whatever a stranger put there
+            opened = unseal(entry, key, secret=self._secret)
+            if opened is not None:
+                remaining = opened[1] - time()
+                return (decode(opened[0]), remaining) if remaining > 0 else None
+        except Exception as error:  # another program may have written anything
             log.debug("An entry of cache tier %r cannot be read: %r", self.outer and self.outer.name, error)
         self._counts["rejected"] += 1
         return None
 
     def keep(self, key: bytes, encode: Callable[[], bytes], ttl: float) -> None:
-        """Have `encode()` written to the outer tier, soon. It runs in a thread; when it raises Unfit, nothing
-        is written.
+        """Write `encode()` to the outer tier in the background. It runs in a thread; when it raises Unfit,
+        nothing is written.
         """
-        if self._writer is None or monotonic() < self._left_alone_until:
+        if self._writer is None or monotonic() < self._retry_at:
             return
         try:
             self._queue.put_nowait((key, encode, time() + ttl))
@@ -199,49 +189,47 @@ class Tiers:
         while True:
             key, encode, expires = await self._queue.get()
             try:
-                entry = await threads.run(self._sealed, key, encode, expires)
+                entry = await threads.run(self._encode_entry, key, encode, expires)
                 ttl = expires - time()
                 if ttl > 0:
                     await self.outer.put(address(key), entry, ttl)
-                    self._answered()
+                    self._record_success()
             except Unfit:
                 self._counts["unfit"] += 1
             except Exception as error:
-                self._failed(error)
+                self._record_failure(error)
             finally:
                 self._queue.task_done()
 
-    def _sealed(self, key: bytes, encode: Callable[[], bytes], expires: float) -> bytes:
+    def _encode_entry(self, key: bytes, encode: Callable[[], bytes], expires: float) -> bytes:
         return seal(key, encode(), expires=expires, secret=self._secret)
 
-    def _failed(self, error: Exception) -> None:
+    def _record_failure(self, error: Exception) -> None:
         self._counts["failures"] += 1
-        self._left_alone_until = monotonic() + RETRY
-        if not self._ill:
-            self._ill = True
-            name, why = (
+        self._retry_at = monotonic() + RETRY
+        if not self._failing:
+            self._failing = True
+            name, reason = (
                 self.outer.name if self.outer else "",
                 mask(f"{type(error).__name__}: {error}", self._secrets),
             )
-            log.warning("Cache tier %r fails, so answers are computed until it works again: %s", name, why)
+            log.warning("Cache tier %r fails, so answers are computed until it works again: %s", name, reason)
 
-    def _answered(self) -> None:
-        if self._ill:
-            self._ill = False
+    def _record_success(self) -> None:
+        if self._failing:
+            self._failing = False
             log.warning("Cache tier %r works again.", self.outer.name if self.outer else "")
 
     async def clear(self) -> int:
-        """Forget everything in every tier; return how many entries there were in the outermost. Raises what
-        that tier raises.
-        """
+        """Clear every tier, and return how many entries the outermost had. Raises the errors of that tier."""
         count = len(self.memory)
         self.memory.clear()
         return count if self.outer is None else await self.outer.clear()
 
     async def stats(self) -> tuple[TierStats, ...]:
-        """What each tier holds, memory first. Raises what the outer tier raises."""
+        """Return the statistics of each tier, memory first. Raises the errors of the outer tier."""
         memory = self.memory
-        first = TierStats(
+        memory_stats = TierStats(
             tier="memory",
             entries=len(memory),
             bytes=memory.size,
@@ -250,9 +238,9 @@ class Tiers:
             misses=memory.misses,
         )
         if self.outer is None:
-            return (first,)
+            return (memory_stats,)
         entries, size = await self.outer.size()
         outer = TierStats(
             tier=self.outer.name, entries=entries, bytes=size, max_bytes=self.outer.max_bytes, **self._counts
         )
-        return first, outer
+        return memory_stats, outer

@@ -42,8 +42,8 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         sys.stdout.write(f"contextrouter {contextrouter.__version__}\n")
         raise typer.Exit
 

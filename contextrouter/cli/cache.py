@@ -18,8 +18,8 @@ from contextrouter.settings import Settings
 app = typer.Typer(help="Show what the cache holds, or empty it.", no_args_is_help=True)
 
 
-class Cleared(msgspec.Struct, frozen=True, kw_only=True):
-    """What was emptied."""
+class ClearResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The tier that was cleared, and how many entries it had."""
 
     tier: str
     entries: int
@@ -27,21 +27,23 @@ class Cleared(msgspec.Struct, frozen=True, kw_only=True):
 
 @app.command("stats")
 @command
-async def stats(settings: options.SettingsPath = options.DEFAULT, as_json: options.AsJson = False) -> int:
+async def show_stats(
+    settings: options.SettingsPath = options.DEFAULT, as_json: options.AsJson = False
+) -> int:
     """Show how many entries each tier of the cache holds, and how large they are."""
-    router = options.opened(settings)
-    async with _opened(router.cache, router.settings) as tiers:
-        found = await tiers.stats()
+    router = options.open_router(settings)
+    async with _open_tiers(router.cache, router.settings) as tiers:
+        tier_stats = await tiers.stats()
     if as_json:
-        terminal.print_json(found)
+        terminal.print_json(tier_stats)
         return OK
-    made = terminal.table(
+    table = terminal.table(
         "tier", terminal.right("entries"), terminal.right("bytes"), terminal.right("at most")
     )
-    for tier in found:
+    for tier in tier_stats:
         limit = "–" if tier.max_bytes is None else f"{tier.max_bytes:,}"
-        terminal.row(made, tier.tier, f"{tier.entries:,}", f"{tier.bytes:,}", limit)
-    terminal.show(made, indent=0)
+        terminal.row(table, tier.tier, f"{tier.entries:,}", f"{tier.bytes:,}", limit)
+    terminal.show(table, indent=0)
     if router.cache.outer is None:
         terminal.note(
             "memory is each process's own and empty when it starts; [cache] tier = 'disk' or 'redis'"
@@ -52,25 +54,27 @@ async def stats(settings: options.SettingsPath = options.DEFAULT, as_json: optio
 
 @app.command("clear")
 @command
-async def clear(settings: options.SettingsPath = options.DEFAULT, as_json: options.AsJson = False) -> int:
+async def clear_cache(
+    settings: options.SettingsPath = options.DEFAULT, as_json: options.AsJson = False
+) -> int:
     """Forget every answer and embedding that outlived its process; of a shared cache, those of this
     namespace.
     """
-    router = options.opened(settings)
-    async with _opened(router.cache, router.settings) as tiers:
-        cleared = Cleared(
+    router = options.open_router(settings)
+    async with _open_tiers(router.cache, router.settings) as tiers:
+        result = ClearResult(
             tier="memory" if tiers.outer is None else tiers.outer.name, entries=await tiers.clear()
         )
     if as_json:
-        terminal.print_json(cleared)
+        terminal.print_json(result)
     else:
-        terminal.say(f"{terminal.count(cleared.entries, 'entry', 'entries')} removed from {cleared.tier}.")
+        terminal.say(f"{terminal.count(result.entries, 'entry', 'entries')} removed from {result.tier}.")
     return OK
 
 
 @asynccontextmanager
-async def _opened(tiers: Tiers, settings: Settings) -> AsyncIterator[Tiers]:
-    """The tiers alone, open: no source is needed to look at them."""
+async def _open_tiers(tiers: Tiers, settings: Settings) -> AsyncIterator[Tiers]:
+    """Open the cache tiers without the sources."""
     try:
         await tiers.open()
         yield tiers
@@ -78,9 +82,9 @@ async def _opened(tiers: Tiers, settings: Settings) -> AsyncIterator[Tiers]:
         raise
     except Exception as error:
         name = tiers.outer.name if tiers.outer else "memory"
-        why = mask(f"{type(error).__name__}: {error}", settings.secrets)
+        reason = mask(f"{type(error).__name__}: {error}", settings.secrets)
         raise ContextRouterError(
-            f"Cache tier {name!r} cannot be used: {why}. Check [cache] in the settings."
+            f"Cache tier {name!r} cannot be used: {reason}. Check [cache] in the settings."
         ) from error
     finally:
         await tiers.aclose()

@@ -17,8 +17,8 @@ from contextrouter.runtime.masking import mask
 _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red")}
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that was checked."""
+class CheckFinding(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of one check."""
 
     what: str
     name: str
@@ -30,63 +30,63 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 async def check(settings: options.SettingsPath = options.DEFAULT, as_json: options.AsJson = False) -> int:
     """Check settings, plugins, sources and embedders. Exits 1 when something does not work."""
     with terminal.quiet(logging.CRITICAL):  # what cannot be opened is in the list below
-        return await _check(settings, as_json)
+        return await _run_checks(settings, as_json)
 
 
-async def _check(settings: str, as_json: bool) -> int:
+async def _run_checks(settings: str, as_json: bool) -> int:
     router = ContextRouter.from_toml(settings)
     terminal.hide(router.settings.secrets)
-    findings = [Finding(what="settings", name=settings, status="ok", detail="valid")]
+    findings = [CheckFinding(what="settings", name=settings, status="ok", detail="valid")]
     warnings = (*router.settings.warnings, *router.registry.warnings)
-    findings += [Finding(what="settings", name=settings, status="warning", detail=text) for text in warnings]
+    findings += [
+        CheckFinding(what="settings", name=settings, status="warning", detail=text) for text in warnings
+    ]
     if not router.instances.sources:
         findings.append(
-            Finding(
+            CheckFinding(
                 what="settings", name=settings, status="failed", detail="no source is defined and enabled"
             )
         )
     async with router:
         for kind, name in router.instances.all:
-            findings.append(await _plugin(router, kind, name))
+            findings.append(await _check_plugin(router, kind, name))
     if as_json:
         terminal.print_json(findings)
     else:
-        _show(findings)
+        _print_findings(findings)
     return NOTHING if any(finding.status == "failed" for finding in findings) else OK
 
 
-async def _plugin(router: ContextRouter, kind: str, name: str) -> Finding:
-    """Open a plugin, ask whether it can work, and for an embedder, whether its vectors are as long as it
-    says.
-    """
+async def _check_plugin(router: ContextRouter, kind: str, name: str) -> CheckFinding:
+    """Open and ping a plugin; check that stores fit their embedders, and the length of vectors."""
     plugin = router.instances.all[kind, name]
     seconds = router.settings.rag.timeout_seconds
     steps: list[Callable[[], Awaitable[str]]] = [
-        lambda: _ready(router, kind, name, plugin),
-        lambda: _fits(router, plugin),
+        lambda: _check_ready(router, kind, name, plugin),
+        lambda: _check_embedder_fit(router, plugin),
     ]
     if isinstance(plugin, Embedder):
-        steps.append(lambda: _embeds(plugin))
+        steps.append(lambda: _check_dimensions(plugin))
     detail = ""
     try:
         for step in steps:
             async with asyncio.timeout(seconds):
                 detail = await step() or detail
     except TimeoutError:
-        return Finding(what=kind, name=name, status="failed", detail=f"no answer within {seconds:g} s")
+        return CheckFinding(what=kind, name=name, status="failed", detail=f"no answer within {seconds:g} s")
     except Exception as error:
-        why = mask(str(error) or type(error).__name__, router.settings.secrets)
-        return Finding(what=kind, name=name, status="failed", detail=why)
-    return Finding(what=kind, name=name, status="ok", detail=detail)
+        message = mask(str(error) or type(error).__name__, router.settings.secrets)
+        return CheckFinding(what=kind, name=name, status="failed", detail=message)
+    return CheckFinding(what=kind, name=name, status="ok", detail=detail)
 
 
-async def _ready(router: ContextRouter, kind: str, name: str, plugin: Plugin) -> str:
+async def _check_ready(router: ContextRouter, kind: str, name: str, plugin: Plugin) -> str:
     await router.instances.ready(kind, name)
     await plugin.ping()
     return type(plugin).__name__
 
 
-async def _fits(router: ContextRouter, plugin: Plugin) -> str:
+async def _check_embedder_fit(router: ContextRouter, plugin: Plugin) -> str:
     """Ask a store whether the embedder it names is the one that filled it."""
     embedders = router.instances.embedders
     if isinstance(plugin, SupportsModel) and plugin.embedder in embedders:
@@ -96,21 +96,21 @@ async def _fits(router: ContextRouter, plugin: Plugin) -> str:
     return ""
 
 
-async def _embeds(embedder: Embedder) -> str:
+async def _check_dimensions(embedder: Embedder) -> str:
     (vector,) = await embedder.embed(["a short text"], query=True)
     if len(vector) != embedder.dimensions:
         raise ValueError(f"vectors have {len(vector)} dimensions and the embedder says {embedder.dimensions}")
     return f"{embedder.model or type(embedder).__name__}, {embedder.dimensions} dimensions"
 
 
-def _show(findings: list[Finding]) -> None:
+def _print_findings(findings: list[CheckFinding]) -> None:
     table = terminal.table("", "what", "name", {"header": "result", "overflow": "fold"})
     for finding in findings:
         terminal.row(
-            table, terminal.styled(_MARKS[finding.status]), finding.what, finding.name, finding.detail
+            table, terminal.style_text(_MARKS[finding.status]), finding.what, finding.name, finding.detail
         )
     terminal.show(table, indent=0)
-    bad = sum(finding.status == "failed" for finding in findings)
+    failures = sum(finding.status == "failed" for finding in findings)
     terminal.out.print()
-    verdict = f"{terminal.count(bad, 'check')} failed." if bad else "Everything works."
-    terminal.say((verdict, "red" if bad else "green"))
+    verdict = f"{terminal.count(failures, 'check')} failed." if failures else "Everything works."
+    terminal.say((verdict, "red" if failures else "green"))

@@ -1,6 +1,4 @@
-"""A context as a person reads it: the numbered pieces, facts, where each came from, and how each source
-did.
-"""
+"""Prints a context for people: numbered passages, facts, citations and the coverage of sources."""
 
 from __future__ import annotations
 
@@ -38,51 +36,51 @@ _OUTCOMES = {
 }
 
 
-def show(context: Context) -> None:
+def print_context(context: Context) -> None:
     """Print the whole answer."""
-    queries = _numbered(context)
-    _summary(context)
+    queries = _number_queries(context)
+    _print_summary(context)
     if context.envelopes:
-        _pieces(context)
+        _print_pieces(context)
     if context.facts:
-        _facts(context.facts)
+        _print_facts(context.facts)
     if context.envelopes:
-        _provenance(context, queries)
+        _print_citations(context, queries)
     terminal.heading(
         "Coverage", "How each source did. A source that failed or was late is missing from the answer."
     )
-    show_coverage(context.coverage)
+    print_coverage(context.coverage)
 
 
-def _numbered(context: Context) -> dict[str, str]:
-    """Query -> q1, q2, … in the order of the intent; the question is q1."""
+def _number_queries(context: Context) -> dict[str, str]:
+    """Map each query to q1, q2, … in the order of the intent; the question is q1."""
     texts = dict.fromkeys(
         (*context.intent.queries, *(p.query for e in context.envelopes for p in e.provenance))
     )
     return {text: f"q{number}" for number, text in enumerate(texts, 1)}
 
 
-def _summary(context: Context) -> None:
+def _print_summary(context: Context) -> None:
     terminal.say((context.question, "bold"))
     sources = {p.source for e in context.envelopes for p in e.provenance} | {f.source for f in context.facts}
     sources.discard(CALIBRATED)
-    found = (
+    counts = (
         f"{terminal.count(len(context.envelopes), 'document')} and"
         f" {terminal.count(len(context.facts), 'fact')}"
     )
-    taken = (
+    timing = (
         f" from {terminal.count(len(sources), 'source')} in {terminal.milliseconds(context.usage.seconds)}"
     )
     tokens = "" if context.usage.tokens is None else f", {context.usage.tokens} tokens"
-    terminal.say(found + taken + tokens, ("  (from the cache)" if context.cached else "", "dim"))
+    terminal.say(counts + timing + tokens, ("  (from the cache)" if context.cached else "", "dim"))
     if _OUTCOMES.get(context.outcome):
         terminal.say((_OUTCOMES[context.outcome], "yellow"))
-    judged = context.answerability
+    verdict = context.answerability
     if context.envelopes:
         terminal.say(
             ("Answerable: ", "dim"),
-            (judged.level, _LEVELS.get(judged.level, "")),
-            (f" – {judged.reason}", "dim"),
+            (verdict.level, _LEVELS.get(verdict.level, "")),
+            (f" – {verdict.reason}", "dim"),
         )
     if context.degraded:
         terminal.say(
@@ -90,21 +88,21 @@ def _summary(context: Context) -> None:
         )
 
 
-def _pieces(context: Context) -> None:
+def _print_pieces(context: Context) -> None:
     terminal.heading(
         "Context",
         f"The best pieces, best first, shortened to {EXCERPT} characters. [n] is the citation number.",
     )
     for citation, envelope in zip(context.citations, context.envelopes, strict=True):
         document = envelope.document
-        where = " > ".join(document.path)
+        path = " > ".join(document.path)
         about = " · ".join(
             part for part in (document.kind, citation.source, document.compartment or "") if part
         )
         terminal.out.print()
         terminal.say((f"[{citation.number}] ", "bold cyan"), (citation.title, "bold"), (f"  {about}", "dim"))
-        if where and where != citation.title:
-            terminal.say((where, "italic dim"), indent=4)
+        if path and path != citation.title:
+            terminal.say((path, "italic dim"), indent=4)
         terminal.say(_excerpt(document.content), indent=4)
 
 
@@ -113,22 +111,22 @@ def _excerpt(content: str) -> str:
     return text if len(text) <= EXCERPT else text[:EXCERPT].rsplit(" ", 1)[0] + " …"
 
 
-def _facts(facts: Sequence[Fact]) -> None:
+def _print_facts(facts: Sequence[Fact]) -> None:
     terminal.heading(
         "Facts", "Triples about what the question names. They stand beside the documents and are not cited."
     )
-    made = terminal.table("subject", "predicate", "object", "valid", terminal.right("sure"), "source")
+    table = terminal.table("subject", "predicate", "object", "valid", terminal.right("sure"), "source")
     for fact in facts:
         since = f"from {fact.valid_from.date()}" if fact.valid_from else ""
         until = f"to {fact.valid_to.date()}" if fact.valid_to else ""
         valid = f"{since} {until}".strip()
         terminal.row(
-            made, fact.subject, fact.predicate, fact.object, valid, f"{fact.confidence:.2f}", fact.source
+            table, fact.subject, fact.predicate, fact.object, valid, f"{fact.confidence:.2f}", fact.source
         )
-    terminal.show(made)
+    terminal.show(table)
 
 
-def _provenance(context: Context, queries: Mapping[str, str]) -> None:
+def _print_citations(context: Context, queries: Mapping[str, str]) -> None:
     terminal.heading(
         "Citations",
         "What [n] stands for, and where it came from: its rank in each source, and the source's own score.",
@@ -141,38 +139,39 @@ def _provenance(context: Context, queries: Mapping[str, str]) -> None:
             terminal.say((link.strip(), "dim"), indent=7)
     names = list(queries.values())
     terminal.out.print()
-    made = terminal.table("", "source", "leg", *({"header": name, "no_wrap": True} for name in names))
+    table = terminal.table("", "source", "leg", *({"header": name, "no_wrap": True} for name in names))
     for citation, envelope in zip(context.citations, context.envelopes, strict=True):
-        head = terminal.styled((f"[{citation.number}]", "bold cyan"))
-        for source, leg, cells in _by_leg(envelope, queries):
-            made.add_row(
+        head = terminal.style_text((f"[{citation.number}]", "bold cyan"))
+        for source, leg, cells in _group_by_leg(envelope, queries):
+            table.add_row(
                 head,
-                *(terminal.styled(cell) for cell in (source, leg, *(cells.get(name, "") for name in names))),
+                *(
+                    terminal.style_text(cell)
+                    for cell in (source, leg, *(cells.get(name, "") for name in names))
+                ),
             )
             head = Text()
-    terminal.show(made)
+    terminal.show(table)
     terminal.out.print()
     for text, name in queries.items():
         terminal.say((f"{name}  ", "cyan"), (text, "dim"), indent=2)
 
 
-def _by_leg(envelope: Envelope, queries: Mapping[str, str]) -> list[tuple[str, str, dict[str, str]]]:
+def _group_by_leg(envelope: Envelope, queries: Mapping[str, str]) -> list[tuple[str, str, dict[str, str]]]:
     """One line per source and leg, best rank first: query name -> rank and raw score."""
     lines: dict[tuple[str, str], dict[str, str]] = {}
     for seal in envelope.provenance:
-        lines.setdefault((seal.source, seal.leg), {})[queries[seal.query]] = _rank(seal)
+        lines.setdefault((seal.source, seal.leg), {})[queries[seal.query]] = _format_rank(seal)
     return [(source, leg, cells) for (source, leg), cells in lines.items()]
 
 
-def _rank(seal: Provenance) -> str:
+def _format_rank(seal: Provenance) -> str:
     return f"#{seal.rank} ({terminal.number(seal.score)})" if seal.score is not None else f"#{seal.rank}"
 
 
-def show_coverage(reports: Sequence[SourceReport], console: Console = terminal.out) -> None:
-    """Print a line per source, leg and status: queries, hits, the slowest call; and below, what was wrong, in
-    full.
-    """
-    made = terminal.table(
+def print_coverage(reports: Sequence[SourceReport], console: Console = terminal.out) -> None:
+    """Print one line per source, leg and status (queries, hits, slowest call), then the full errors."""
+    table = terminal.table(
         "source",
         "leg",
         "status",
@@ -184,25 +183,29 @@ def show_coverage(reports: Sequence[SourceReport], console: Console = terminal.o
     grouped: dict[tuple[str, str, str], list[SourceReport]] = {}
     for report in reports:
         grouped.setdefault((report.source, report.leg, report.status), []).append(report)
-    for (source, leg, status), same in grouped.items():
-        asked = status != "skipped"
-        numbers = (len(same), sum(r.count for r in same), terminal.milliseconds(max(r.elapsed for r in same)))
-        withheld = sum(report.withheld for report in same)
-        remark = (f"{withheld} withheld" if withheld else "") if asked else same[0].error
-        status_cell = terminal.styled((status, _COLOURS.get(status, "")))
-        terminal.row(made, source, leg, status_cell, *(numbers if asked else ("", "", "")), remark)
-    console.print(Padding(made, (0, 0, 0, 2), expand=False))
-    _wrong(reports, console)
+    for (source, leg, status), group in grouped.items():
+        queried = status != "skipped"
+        numbers = (
+            len(group),
+            sum(r.count for r in group),
+            terminal.milliseconds(max(r.elapsed for r in group)),
+        )
+        withheld = sum(report.withheld for report in group)
+        remark = (f"{withheld} withheld" if withheld else "") if queried else group[0].error
+        status_cell = terminal.style_text((status, _COLOURS.get(status, "")))
+        terminal.row(table, source, leg, status_cell, *(numbers if queried else ("", "", "")), remark)
+    console.print(Padding(table, (0, 0, 0, 2), expand=False))
+    _print_errors(reports, console)
 
 
-def _wrong(reports: Sequence[SourceReport], console: Console) -> None:
-    """Each thing that went wrong once, with the sources and legs that said it."""
-    said: dict[str, dict[str, list[str]]] = {}
+def _print_errors(reports: Sequence[SourceReport], console: Console) -> None:
+    """Print each error once, with the sources and legs that reported it."""
+    errors: dict[str, dict[str, list[str]]] = {}
     for report in reports:
         if report.error and report.status != "skipped":
-            legs = said.setdefault(report.error, {}).setdefault(report.source, [])
+            legs = errors.setdefault(report.error, {}).setdefault(report.source, [])
             if report.leg not in legs:
                 legs.append(report.leg)
-    for error, sources in said.items():
-        who = "; ".join(f"{source} {', '.join(legs)}" for source, legs in sources.items())
-        console.print(Padding(terminal.styled((f"{who}: ", "red"), error), (1, 0, 0, 2), expand=False))
+    for error, sources in errors.items():
+        origin = "; ".join(f"{source} {', '.join(legs)}" for source, legs in sources.items())
+        console.print(Padding(terminal.style_text((f"{origin}: ", "red"), error), (1, 0, 0, 2), expand=False))

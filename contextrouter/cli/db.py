@@ -59,13 +59,14 @@ async def migrate(
     """Bring the schema up to date, one process at a time. A schema that is newer than this program is left
     alone.
     """
-    made = {
-        name: list(await store.migrate()) async for name, store in _stores(options.opened(settings), names)
+    migrations = {
+        name: list(await store.migrate())
+        async for name, store in _open_stores(options.open_router(settings), names)
     }
     if as_json:
-        terminal.print_json(made)
+        terminal.print_json(migrations)
         return OK
-    for name, versions in made.items():
+    for name, versions in migrations.items():
         terminal.say(f"{name}: {f'brought to version {versions[-1]}' if versions else 'was up to date'}.")
     return OK
 
@@ -76,71 +77,72 @@ async def status(
     names: Names = None, settings: options.SettingsPath = options.DEFAULT, as_json: options.AsJson = False
 ) -> int:
     """Show the versions of server and schema, and what each store holds."""
-    found = {
-        name: dict(await store.status()) async for name, store in _stores(options.opened(settings), names)
+    statuses = {
+        name: dict(await store.status())
+        async for name, store in _open_stores(options.open_router(settings), names)
     }
     if as_json:
-        terminal.print_json(found)
+        terminal.print_json(statuses)
         return OK
-    made = terminal.table("store", "what", "value")
-    for name, values in found.items():
+    table = terminal.table("store", "what", "value")
+    for name, values in statuses.items():
         for what, value in values.items():
-            terminal.row(made, name, what, f"{value:,}" if isinstance(value, int) else value or "–")
-    terminal.show(made, indent=0)
+            terminal.row(table, name, what, f"{value:,}" if isinstance(value, int) else value or "–")
+    terminal.show(table, indent=0)
     return OK
 
 
 @app.command("tune")
 @command
-async def tune(
+async def tune_indexes(
     names: Names = None,
     settings: options.SettingsPath = options.DEFAULT,
     apply: Apply = False,
     as_json: options.AsJson = False,
 ) -> int:
     """Say what should change in the vectors' indexes for the present number of rows; with --apply do it."""
-    found = {
+    proposals = {
         name: list(await store.tune(apply=apply))
-        async for name, store in _stores(options.opened(settings), names)
+        async for name, store in _open_stores(options.open_router(settings), names)
     }
     if as_json:
-        terminal.print_json(found)
+        terminal.print_json(proposals)
         return OK
-    for name, changes in found.items():
+    for name, changes in proposals.items():
         for change in changes or ["nothing to change"]:
             terminal.say(f"{name}: {change}.")
-    if any(found.values()):
+    if any(proposals.values()):
         terminal.note("done." if apply else "nothing was changed; --apply does it.")
     return OK
 
 
-async def _stores(router: ContextRouter, names: Sequence[str] | None) -> AsyncIterator[tuple[str, Database]]:
-    """The stores asked for, each open while it is the turn of it. Raises SettingsError for a name that is
-    none.
-    """
-    known = {
+async def _open_stores(
+    router: ContextRouter, names: Sequence[str] | None
+) -> AsyncIterator[tuple[str, Database]]:
+    """Yield each requested store, open while the caller uses it. Raises SettingsError for an unknown name."""
+    stores = {
         name: plugin
-        for name, plugin in router.instances.of("provider").items()
+        for name, plugin in router.instances.plugins("provider").items()
         if isinstance(plugin, Database)
     }
-    listed = ", ".join(known) or "none"
+    valid = ", ".join(stores) or "none"
     for name in names or ():
-        if name not in known:
+        if name not in stores:
             raise SettingsError(
-                f"Provider {name!r} is no store in a database, or disabled. Stores in a database: {listed}."
+                f"Provider {name!r} is no store in a database, or disabled. Stores in a database: {valid}."
             )
-    if not known:
+    if not stores:
         raise SettingsError(
             "No provider is a store in a database. Add one: [providers.NAME] with use = 'postgres'."
         )
-    for name, store in known.items():
+    for name, store in stores.items():
         if not names or name in names:
-            async with _opened(store):
+            async with _open_store(store):
                 yield name, store
 
 
 @asynccontextmanager
-async def _opened(store: Database) -> AsyncIterator[None]:
+async def _open_store(store: Database) -> AsyncIterator[None]:
     try:
         await store.open()
         yield

@@ -23,7 +23,9 @@ from contextrouter.settings import Serve
 
 QUESTION = "What books talk about machine learning for beginners?"
 PARTS = ("settings.toml", "examples", "plugins/README.md", "plugins/glossary.py")
-Asked = Annotated[str, typer.Argument(metavar="[QUESTION]", help="Another question.", show_default=False)]
+OtherQuestion = Annotated[
+    str, typer.Argument(metavar="[QUESTION]", help="Another question.", show_default=False)
+]
 
 Into = Annotated[
     str,
@@ -34,12 +36,12 @@ Into = Annotated[
 
 
 @command
-async def demo(question: Asked = QUESTION, into: Into = "") -> int:
+async def demo(question: OtherQuestion = QUESTION, into: Into = "") -> int:
     """Copy the example, ingest it, ask it, and explain the answer. Needs no network, key or server."""
-    with _folder(into) as folder:
+    with _open_folder(into) as folder:
         for part in PARTS:
             _copy(example() / part, folder / part)
-        router: ContextRouter = options.opened(str(folder / "settings.toml"))
+        router: ContextRouter = options.open_router(str(folder / "settings.toml"))
         terminal.heading(
             "1. Ingest", "Documents and facts go from files into an embedded store: cut, embedded, indexed."
         )
@@ -51,17 +53,17 @@ async def demo(question: Asked = QUESTION, into: Into = "") -> int:
                 "2. Ask", "Every source at once: the store in three ways, notes, news, a glossary, and facts."
             )
             context = await router.route(options.readable(question))
-        context_view.show(context)
+        context_view.print_context(context)
         terminal.heading("3. Explain", "How the answer came about.")
-        explain.show(context)
-        _next(folder if into else None)
+        explain.print_explanation(context)
+        _print_next_steps(folder if into else None)
     if any(report.skipped for report in reports.values()):
         return INGESTION
     return OK if context.envelopes else NOTHING
 
 
 @contextlib.contextmanager
-def _folder(into: str) -> Iterator[Path]:
+def _open_folder(into: str) -> Iterator[Path]:
     if into:
         yield Path(into)
     else:
@@ -70,10 +72,10 @@ def _folder(into: str) -> Iterator[Path]:
 
 
 def example() -> Traversable:
-    """Where the example lies: inside the installed package, or beside it in a clone."""
-    shipped = files("contextrouter") / "example"
-    if shipped.is_dir():
-        return shipped
+    """Return the folder of the example: in the installed package, or beside it in a clone."""
+    packaged = files("contextrouter") / "example"
+    if packaged.is_dir():
+        return packaged
     clone = Path(str(files("contextrouter"))).parent
     if (clone / "settings.toml").is_file():
         return clone
@@ -92,24 +94,24 @@ def _copy(source: Traversable, into: Path) -> None:
     into.write_bytes(source.read_bytes())
 
 
-def _next(folder: Path | None) -> None:
+def _print_next_steps(folder: Path | None) -> None:
     terminal.heading("Next")
     if folder is None:
         terminal.say(
             "contextrouter demo --into try-it", ("   keep this example to change it", "dim"), indent=2
         )
-        _explorer("try-it")
+        _print_explorer_hint("try-it")
     else:
         terminal.say(f'cd {folder} && contextrouter route "…"', ("   ask it something else", "dim"), indent=2)
-        _explorer(str(folder))
+        _print_explorer_hint(str(folder))
     terminal.say("contextrouter init my-folder", ("   start with your own documents", "dim"), indent=2)
     terminal.say("contextrouter plugins list", ("   see what can be put together", "dim"), indent=2)
 
 
-def _explorer(folder: str) -> None:
-    """How to open the explorer on the example: no key is needed on the machine itself."""
-    wanted = Serve()
-    address = f"http://{wanted.host}:{wanted.port}/explorer"
+def _print_explorer_hint(folder: str) -> None:
+    """Print how to open the explorer. On this machine it needs no key."""
+    serve = Serve()
+    address = f"http://{serve.host}:{serve.port}/explorer"
     terminal.say(
         f"cd {folder} && contextrouter serve", (f"   then open {address} in a browser", "dim"), indent=2
     )

@@ -1,4 +1,4 @@
-"""How a command ends: its exit code, and errors as messages instead of tracebacks."""
+"""Exit codes of commands, and error messages in place of tracebacks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ P = ParamSpec("P")
 
 
 def command(function: Callable[P, Coroutine[Any, Any, int] | int]) -> Callable[P, None]:
-    """Make a command of a function that returns an exit code, async or not; errors become messages on
+    """Turn a function that returns an exit code, async or not, into a command. Errors become messages on
     stderr.
     """
 
@@ -59,7 +59,7 @@ def command(function: Callable[P, Coroutine[Any, Any, int] | int]) -> Callable[P
         except typer.Exit:
             raise
         except Exception:
-            terminal.err.print(terminal.styled(traceback.format_exc()))
+            terminal.err.print(terminal.style_text(traceback.format_exc()))
             code = FAULT
         raise typer.Exit(code)
 
@@ -67,7 +67,7 @@ def command(function: Callable[P, Coroutine[Any, Any, int] | int]) -> Callable[P
 
 
 def code_of(error: ContextRouterError) -> int:
-    """The exit code an error ends a command with."""
+    """Return the exit code of a command that fails with `error`."""
     if isinstance(error, AllSourcesFailed):
         return SOURCES
     if isinstance(error, IngestError):

@@ -1,6 +1,4 @@
-"""What `--explain` adds: the plan, the scores, the steps with their times, and where every document was
-lost.
-"""
+"""Prints the explanation (`--explain`): plan, scores, steps with times, and where each document was lost."""
 
 from __future__ import annotations
 
@@ -15,20 +13,20 @@ _NAME = 44
 """Characters of a document's name that are shown in a table."""
 
 
-def show(context: Context) -> None:
-    """Print what lies behind the answer."""
-    show_plan(context.trace.plan)
+def print_explanation(context: Context) -> None:
+    """Print plan, scores, steps and losses of an answer."""
+    print_plan(context.trace.plan)
     if context.envelopes:
-        _scores(context)
-    _steps(context)
-    _lost(context)
+        _print_scores(context)
+    _print_steps(context)
+    _print_lost(context)
 
 
-def show_intent(intent: Intent) -> None:
-    """Print what the question was understood as."""
+def print_intent(intent: Intent) -> None:
+    """Print the intent of a question."""
     period = intent.period
     days = f"{period.start or '…'} to {period.end or '…'} ({period.zone})" if period else ""
-    known: Mapping[str, str] = {
+    fields: Mapping[str, str] = {
         "concepts": ", ".join(intent.concepts),
         "entities": ", ".join(intent.entities),
         "labels": ", ".join(intent.labels),
@@ -39,19 +37,19 @@ def show_intent(intent: Intent) -> None:
     }
     for number, query in enumerate(intent.queries, 1):
         terminal.say((f"q{number}  ", "cyan"), query, indent=2)
-    for name, value in known.items():
+    for name, value in fields.items():
         if value:
             terminal.say((f"{name}: ", "dim"), value, indent=2)
 
 
-def show_plan(plan: Plan) -> None:
-    """Print which source is asked what, and what is not asked."""
+def print_plan(plan: Plan) -> None:
+    """Print the calls of a plan, and the sources it excludes."""
     calls = terminal.count(len(plan.calls), "call")
     terminal.heading("Plan", f"Route {plan.route!r}: what was understood, and the {calls} made of it.")
-    show_intent(plan.intent)
+    print_intent(plan.intent)
     terminal.out.print()
     names = {text: f"q{number}" for number, text in enumerate(plan.intent.queries, 1)}
-    made = terminal.table(
+    table = terminal.table(
         "source",
         "leg",
         "queries",
@@ -65,118 +63,133 @@ def show_plan(plan: Plan) -> None:
         limit = "" if call.timeout is None else terminal.milliseconds(call.timeout)
         key = (call.source, call.query.leg, call.query.limit, f"{call.weight:g}", limit)
         grouped.setdefault(key, []).append(names.get(call.query.text, call.query.text))
-    for (source, leg, most, weight, limit), texts in grouped.items():
-        terminal.row(made, source, leg, " ".join(texts), most, weight, limit, "")
-    for name, why in plan.excluded.items():
-        left_out, _, way = name.partition("/")
-        terminal.row(made, left_out, way, "not asked", "", "", "", why, style="dim")
-    terminal.show(made)
+    for (source, leg, max_hits, weight, limit), texts in grouped.items():
+        terminal.row(table, source, leg, " ".join(texts), max_hits, weight, limit, "")
+    for name, reason in plan.excluded.items():
+        source_name, _, leg_name = name.partition("/")
+        terminal.row(table, source_name, leg_name, "not asked", "", "", "", reason, style="dim")
+    terminal.show(table)
 
 
-def _scores(context: Context) -> None:
+def _print_scores(context: Context) -> None:
     terminal.heading(
         "Scores",
         "The score of the last step, what it is of the most it could be (0 to 1), and the signals that"
         " made it.",
     )
-    made = terminal.table("", "document", terminal.right("score"), terminal.right("of most"), "signals")
+    table = terminal.table("", "document", terminal.right("score"), terminal.right("of most"), "signals")
     for number, envelope in enumerate(context.envelopes, 1):
-        signals = "  ".join(map(_signal, envelope.signals.items()))
+        signals = "  ".join(map(_format_signal, envelope.signals.items()))
         score, share = f"{envelope.score:.4f}", f"{envelope.normalized:.2f}"
         terminal.row(
-            made, terminal.styled((f"[{number}]", "bold cyan")), _name(envelope), score, share, signals
+            table,
+            terminal.style_text((f"[{number}]", "bold cyan")),
+            _document_label(envelope),
+            score,
+            share,
+            signals,
         )
-    terminal.show(made)
+    terminal.show(table)
     if len(context.envelopes) > 1:
         terminal.out.print()
         terminal.say(("Why each stands above the next: what speaks for it, and what against.", "dim"))
-        for number, (one, other) in enumerate(itertools.pairwise(context.envelopes), 1):
-            terminal.say((f"[{number}] ", "bold cyan"), explain_order(one, other), indent=2)
-    _places(context)
+        for number, (higher, lower) in enumerate(itertools.pairwise(context.envelopes), 1):
+            terminal.say((f"[{number}] ", "bold cyan"), explain_order(higher, lower), indent=2)
+    _print_positions(context)
 
 
-def _places(context: Context) -> None:
-    """Where each document stood behind the fusion and behind each stage: what the stages did."""
+def _print_positions(context: Context) -> None:
+    """Print the position of each document after fusion and after each stage."""
     steps = [step for step in context.trace.steps if step.order]
     if len(steps) < 2:
         return
     terminal.out.print()
     terminal.say(("Where each stood behind each step; – is behind the first 50, or not there yet.", "dim"))
-    made = terminal.table("", "document", *[terminal.right(step.name) for step in steps])
+    table = terminal.table("", "document", *[terminal.right(step.name) for step in steps])
     for number, envelope in enumerate(context.envelopes, 1):
         name = envelope.document.id or envelope.document.url
-        places = [str(step.order.index(name) + 1) if name in step.order else "–" for step in steps]
-        terminal.row(made, terminal.styled((f"[{number}]", "bold cyan")), _name(envelope), *places)
-    terminal.show(made)
+        positions = [str(step.order.index(name) + 1) if name in step.order else "–" for step in steps]
+        terminal.row(
+            table, terminal.style_text((f"[{number}]", "bold cyan")), _document_label(envelope), *positions
+        )
+    terminal.show(table)
 
 
-def _signal(signal: tuple[str, float]) -> str:
+def _format_signal(signal: tuple[str, float]) -> str:
     name, value = signal
     return f"({name.replace('_', ' ')})" if name.endswith("_missing") else f"{name} {terminal.number(value)}"
 
 
-def _name(envelope: Envelope) -> str:
+def _document_label(envelope: Envelope) -> str:
     document = envelope.document
     name = document.title or document.url or document.id or document.content[:60]
-    last = document.path[-1] if document.path else ""
-    if not last or last == name:
-        return _cut(name, _NAME)
-    return f"{_cut(name, max(20, _NAME - 3 - len(last)))} > {_cut(last, _NAME - 23)}"
+    heading = document.path[-1] if document.path else ""
+    if not heading or heading == name:
+        return _shorten(name, _NAME)
+    return f"{_shorten(name, max(20, _NAME - 3 - len(heading)))} > {_shorten(heading, _NAME - 23)}"
 
 
-def _cut(text: str, length: int) -> str:
+def _shorten(text: str, length: int) -> str:
     return text if len(text) <= length else text[: length - 1].rstrip() + "…"
 
 
-def _steps(context: Context) -> None:
+def _print_steps(context: Context) -> None:
     terminal.heading(
         "Steps", "What happened, in order, how long it took, and how many documents came out of each step."
     )
-    made = terminal.table(
+    table = terminal.table(
         "step", terminal.right("time"), terminal.right("live"), terminal.right("lost"), "note"
     )
     for step in context.trace.steps:
-        took = f"{step.elapsed * 1000:.1f} ms"
-        terminal.row(made, step.name, took, step.live, len(step.lost) or "", step.note)
-    terminal.show(made)
+        duration = f"{step.elapsed * 1000:.1f} ms"
+        terminal.row(table, step.name, duration, step.live, len(step.lost) or "", step.note)
+    terminal.show(table)
 
 
-def _lost(context: Context) -> None:
-    lost: dict[tuple[str, str], list[Envelope]] = {}
+def _print_lost(context: Context) -> None:
+    lost_groups: dict[tuple[str, str], list[Envelope]] = {}
     for step in context.trace.steps:
         for envelope in step.lost:
-            lost.setdefault((step.name, envelope.dropped or ""), []).append(envelope)
+            lost_groups.setdefault((step.name, envelope.dropped or ""), []).append(envelope)
     facts = [(step, fact) for step in context.trace.steps for fact in step.lost_facts]
     about = "Every document that was found and is not in the answer: where it was lost, and why."
-    terminal.heading("Lost", about if lost else "No document was lost." if facts else "Nothing was lost.")
-    for (step_name, why), envelopes in lost.items():
+    terminal.heading(
+        "Lost", about if lost_groups else "No document was lost." if facts else "Nothing was lost."
+    )
+    for (step_name, reason), envelopes in lost_groups.items():
         terminal.out.print()
         terminal.say(
             (step_name, "bold"),
-            f" – {why.partition(': ')[2] or why}",
+            f" – {reason.partition(': ')[2] or reason}",
             (f"  ({len(envelopes)})", "dim"),
             indent=2,
         )
-        made = terminal.table("document", terminal.right("score"), "found by")
+        table = terminal.table("document", terminal.right("score"), "found by")
         for envelope in envelopes:
-            terminal.row(made, _name(envelope), f"{envelope.score:.4f}", _found_by(envelope), style="dim")
-        terminal.show(made, indent=4)
+            terminal.row(
+                table,
+                _document_label(envelope),
+                f"{envelope.score:.4f}",
+                _format_sources(envelope),
+                style="dim",
+            )
+        terminal.show(table, indent=4)
     if facts:
         terminal.out.print()
-        made = terminal.table("fact", "lost in", "source")
+        table = terminal.table("fact", "lost in", "source")
         for step, fact in facts:
             terminal.row(
-                made,
+                table,
                 f"{fact.subject} — {fact.predicate} — {fact.object}",
                 step.name,
                 fact.source,
                 style="dim",
             )
-        terminal.show(made, indent=4)
+        terminal.show(table, indent=4)
 
 
-def _found_by(envelope: Envelope) -> str:
-    """ "library text, vector": the sources and legs that returned it."""
+def _format_sources(envelope: Envelope) -> str:
+    """Format the sources and legs that returned a document: "library text, vector"."""
     legs: dict[str, list[str]] = {}
     for seal in envelope.provenance:
         if seal.leg not in legs.setdefault(seal.source, []):

@@ -44,17 +44,19 @@ async def fetch(
         raise RequestRefused(
             "--allow-private has no effect with --source, whose table says what is allowed. Leave one out."
         )
-    connector = _web(url, allow_private or []) if source is None else _named(settings, source)
+    connector = (
+        _make_web_connector(url, allow_private or []) if source is None else _find_connector(settings, source)
+    )
     steps: list[dict[str, str]] = []
     error = ""
     try:
         await connector.open()
-        async for name, what in cast(SupportsInspect, connector).inspect(url):
-            steps.append({"step": name, "what": what})
+        async for name, text in cast(SupportsInspect, connector).inspect(url):
+            steps.append({"step": name, "what": text})
             if not as_json:
-                terminal.say((f"{name:<10}", "bold"), what)
-    except SourceError as failed:
-        error = str(failed)
+                terminal.say((f"{name:<10}", "bold"), text)
+    except SourceError as failure:
+        error = str(failure)
     finally:
         await connector.aclose()
     if as_json:
@@ -64,27 +66,27 @@ async def fetch(
     return NOTHING if error else OK
 
 
-def _web(url: str, allow_private: list[str]) -> Plugin:
+def _make_web_connector(url: str, allow_private: list[str]) -> Plugin:
     cls: Any = Registry().load("connector", "web")
     try:
-        made: Plugin = cls(urls=[url], allow_private=allow_private)
+        connector: Plugin = cls(urls=[url], allow_private=allow_private)
     except ValueError as error:
         raise RequestRefused(str(error)) from None
-    return made
+    return connector
 
 
-def _named(settings: str, name: str) -> Plugin:
-    """The connector of that name, as the settings make it; not open."""
-    sources = options.opened(settings).instances.sources
+def _find_connector(settings: str, name: str) -> Plugin:
+    """Return the connector of that name from the settings, not open yet."""
+    sources = options.open_router(settings).instances.sources
     if name not in sources:
         raise RequestRefused(
             f"Source {name!r} is not defined. Defined sources: {', '.join(sources) or 'none'}."
         )
-    found = sources[name]
-    if not isinstance(found, SupportsInspect):
+    candidate = sources[name]
+    if not isinstance(candidate, SupportsInspect):
         able = (
-            ", ".join(each for each, plugin in sources.items() if isinstance(plugin, SupportsInspect))
+            ", ".join(other for other, plugin in sources.items() if isinstance(plugin, SupportsInspect))
             or "none"
         )
         raise RequestRefused(f"Source {name!r} fetches no pages or feeds. Sources that do: {able}.")
-    return cast(Plugin, found)
+    return cast(Plugin, candidate)

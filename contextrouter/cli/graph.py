@@ -1,4 +1,4 @@
-"""`contextrouter graph`: how the entities of the fact sources hang together."""
+"""`contextrouter graph`: paths and neighbours in the knowledge graph, and counts of its statements."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ About = Annotated[
 
 @app.command("path")
 @command
-async def path(
+async def show_path(
     start: Name,
     goal: Name,
     hops: Hops = 4,
@@ -44,34 +44,34 @@ async def path(
     as_json: options.AsJson = False,
 ) -> int:
     """Show the facts of a shortest way between two entities."""
-    query = Query(text="", scope=options.scope_of(tenant, compartment, ceiling))
+    query = Query(text="", scope=options.make_scope(tenant, compartment, ceiling))
     if not 1 <= hops <= 10:
         raise RequestRefused(f"--hops {hops} is out of range; give 1 to 10.")
-    found = {
+    paths = {
         name: await plugin.path(start, goal, query, hops=hops)
-        async for name, plugin in _graphs(settings, source)
+        async for name, plugin in _open_graphs(settings, source)
     }
     if as_json:
-        terminal.print_json(found)
+        terminal.print_json(paths)
         return OK
-    made = terminal.table("source", "subject", "predicate", "object", terminal.right("confidence"))
-    for name, facts in found.items():
+    table = terminal.table("source", "subject", "predicate", "object", terminal.right("confidence"))
+    for name, facts in paths.items():
         for fact in facts:
             terminal.row(
-                made, name, fact.subject, fact.predicate, fact.object, terminal.number(fact.confidence)
+                table, name, fact.subject, fact.predicate, fact.object, terminal.number(fact.confidence)
             )
         if not facts:
             terminal.note(
                 f"{name}: no way of at most {terminal.count(hops, 'fact')} from {start!r} to {goal!r}."
             )
-    if any(found.values()):
-        terminal.show(made, indent=0)
+    if any(paths.values()):
+        terminal.show(table, indent=0)
     return OK
 
 
 @app.command("related")
 @command
-async def related(
+async def show_related(
     name: Name,
     limit: Limit = 50,
     source: OneSource = None,
@@ -82,26 +82,31 @@ async def related(
     as_json: options.AsJson = False,
 ) -> int:
     """Show the entities one fact away from an entity, those of most facts first."""
-    query = Query(text="", limit=limit, scope=options.scope_of(tenant, compartment, ceiling))
-    found = {each: await plugin.related(name, query) async for each, plugin in _graphs(settings, source)}
+    query = Query(text="", limit=limit, scope=options.make_scope(tenant, compartment, ceiling))
+    neighbours = {
+        source_name: await plugin.related(name, query)
+        async for source_name, plugin in _open_graphs(settings, source)
+    }
     if as_json:
-        terminal.print_json(found)
+        terminal.print_json(neighbours)
         return OK
-    made = terminal.table("source", "entity", "linked by", terminal.right("facts"), terminal.right("degree"))
-    for each, entities in found.items():
+    table = terminal.table("source", "entity", "linked by", terminal.right("facts"), terminal.right("degree"))
+    for source_name, entities in neighbours.items():
         for entity in entities:
-            by, facts, degree = (entity.attributes.get(key, "") for key in ("predicates", "facts", "degree"))
-            terminal.row(made, each, entity.name, ", ".join(by), facts, degree)
+            predicates, facts, degree = (
+                entity.attributes.get(key, "") for key in ("predicates", "facts", "degree")
+            )
+            terminal.row(table, source_name, entity.name, ", ".join(predicates), facts, degree)
         if not entities:
-            terminal.note(f"{each}: no fact links {name!r} with anything.")
-    if any(found.values()):
-        terminal.show(made, indent=0)
+            terminal.note(f"{source_name}: no fact links {name!r} with anything.")
+    if any(neighbours.values()):
+        terminal.show(table, indent=0)
     return OK
 
 
 @app.command("facets")
 @command
-async def facets(
+async def count_facets(
     dimensions: Dimensions = None,
     about: About = None,
     source: OneSource = None,
@@ -112,45 +117,49 @@ async def facets(
     as_json: options.AsJson = False,
 ) -> int:
     """Count statements by subject, predicate, object or entity."""
-    query = Query(text="", scope=options.scope_of(tenant, compartment, ceiling), entities=tuple(about or ()))
-    asked = dimensions or ["predicate", "entity"]
-    found = {
-        name: list(await plugin.facets(query, asked))
-        async for name, plugin in _graphs(settings, source)
+    query = Query(
+        text="", scope=options.make_scope(tenant, compartment, ceiling), entities=tuple(about or ())
+    )
+    counted_dimensions = dimensions or ["predicate", "entity"]
+    counts = {
+        name: list(await plugin.facets(query, counted_dimensions))
+        async for name, plugin in _open_graphs(settings, source)
         if isinstance(plugin, SupportsFacets)
     }
     if as_json:
-        terminal.print_json(found)
+        terminal.print_json(counts)
         return OK
-    made = terminal.table("source", "dimension", "value", terminal.right("statements"))
-    for name, counted in found.items():
-        for facet in counted:
-            terminal.row(made, name, facet.dimension, facet.value, f"{facet.count:,}")
-    terminal.show(made, indent=0)
+    table = terminal.table("source", "dimension", "value", terminal.right("statements"))
+    for name, facets in counts.items():
+        for facet in facets:
+            terminal.row(table, name, facet.dimension, facet.value, f"{facet.count:,}")
+    terminal.show(table, indent=0)
     return OK
 
 
-async def _graphs(settings: str, wanted: str | None) -> AsyncIterator[tuple[str, Any]]:
-    """The fact sources asked for, each open while it is its turn. Raises SettingsError for a name that is
-    none of them.
+async def _open_graphs(settings: str, only: str | None) -> AsyncIterator[tuple[str, Any]]:
+    """Yield each requested fact source, open while the caller uses it. Raises SettingsError for an unknown
+    name.
     """
-    router: ContextRouter = options.opened(settings)
-    known = {
-        name: each for name, each in router.instances.of("fact").items() if isinstance(each, SupportsGraph)
+    router: ContextRouter = options.open_router(settings)
+    graphs = {
+        name: plugin
+        for name, plugin in router.instances.plugins("fact").items()
+        if isinstance(plugin, SupportsGraph)
     }
-    if wanted is not None and wanted not in known:
-        listed = ", ".join(known) or "none"
+    if only is not None and only not in graphs:
+        names = ", ".join(graphs) or "none"
         raise SettingsError(
-            f"Fact source {wanted!r} knows no ways between entities, or is disabled. Those that do: {listed}."
+            f"Fact source {only!r} knows no ways between entities, or is disabled. Those that do: {names}."
         )
-    if not known:
+    if not graphs:
         raise SettingsError(
             "No fact source knows ways between entities. Add one: [facts.NAME] with use = 'sqlite' or"
             " 'postgres'."
         )
-    for name, source in known.items():
+    for name, source in graphs.items():
         assert isinstance(source, FactSource)
-        if wanted in (None, name):
+        if only in (None, name):
             try:
                 await source.open()
                 yield name, source

@@ -80,7 +80,7 @@ async def ingest(
         raise SettingsError("--forget runs no job; leave out the names of jobs, --rebuild and --watch.")
     if watching and (rebuild or dry_run):
         raise SettingsError("--watch stores what changes; leave out --rebuild and --dry-run.")
-    async with options.opened(settings) as router:
+    async with options.open_router(settings) as router:
         if origins:
             removed = await forget(router, origins, dry_run=dry_run, wait=wait)
             show_removed(removed, dry_run=dry_run, as_json=as_json)

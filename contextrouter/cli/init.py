@@ -1,4 +1,4 @@
-"""`contextrouter init`: a folder to start from, that works at once."""
+"""`contextrouter init`: writes a starter folder with settings and documents that works at once."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def init(folder: Folder = ".") -> int:
     copy(files("contextrouter.cli") / "starter", into)
     terminal.say(("Written: ", "green"), f"{into / 'settings.toml'} and {into / 'documents'}")
     terminal.say(("Next:", "bold"))
-    at = "" if folder == "." else f"cd {folder} && "
-    terminal.say(f"{at}contextrouter ingest", indent=2)
+    change_folder = "" if folder == "." else f"cd {folder} && "
+    terminal.say(f"{change_folder}contextrouter ingest", indent=2)
     terminal.say('contextrouter route "How do I take care of a sourdough starter?"', indent=2)
     return OK
 
 
 def copy(source: Traversable, into: Path) -> None:
-    """Copy a folder's files. Raises SettingsError, and writes nothing, when one of them exists or cannot be
-    written.
+    """Copy the files of a folder. Raises SettingsError when one cannot be written or exists already. When
+    one exists, nothing is written.
     """
     planned = dict(_files(source, into))
     for path in planned:
@@ -45,16 +45,16 @@ def copy(source: Traversable, into: Path) -> None:
     try:
         for path, file in planned.items():
             path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("xb") as opened:
-                opened.write(file.read_bytes())
+            with path.open("xb") as output:
+                output.write(file.read_bytes())
     except OSError as error:
         raise SettingsError(f"{str(into)!r} cannot be written: {error.strerror or error}.") from None
 
 
 def _files(source: Traversable, into: Path) -> list[tuple[Path, Traversable]]:
-    found: list[tuple[Path, Traversable]] = []
+    pairs: list[tuple[Path, Traversable]] = []
     for item in sorted(source.iterdir(), key=lambda item: item.name):
         if item.name.startswith((".", "__")):
             continue
-        found += _files(item, into / item.name) if item.is_dir() else [(into / item.name, item)]
-    return found
+        pairs += _files(item, into / item.name) if item.is_dir() else [(into / item.name, item)]
+    return pairs

@@ -10,7 +10,7 @@ import typer
 
 from contextrouter.cli import options, terminal
 from contextrouter.cli.exit_codes import OK, command
-from contextrouter.cli.serve import needed
+from contextrouter.cli.serve import check_server_packages
 from contextrouter.errors import RequestRefused
 from contextrouter.scope import SENSITIVITIES
 
@@ -40,21 +40,21 @@ def new(
     """Make a key, and print it with the table to put into the settings. The key is shown once and kept
     nowhere.
     """
-    needed()
+    check_server_packages()
     from contextrouter.server.auth import new_key
 
     if not _NAME.fullmatch(name):
         raise RequestRefused(
             f"{name!r} is no name of a table. Use small letters, digits and underscores, a letter first."
         )
-    scope = options.scope_of(tenant, compartment, ceiling)
+    scope = options.make_scope(tenant, compartment, ceiling)
     if unrestricted and scope is not None:
         raise RequestRefused(
             "--unrestricted leaves no meaning to --tenant, --compartment and --ceiling. Take one or the"
             " other."
         )
-    key, kept = new_key()
-    table: dict[str, Any] = {"hash": kept}
+    key, key_hash = new_key()
+    table: dict[str, Any] = {"hash": key_hash}
     if unrestricted:
         table["unrestricted"] = True
     else:
@@ -67,5 +67,5 @@ def new(
     terminal.note("the key is kept nowhere; give it to its caller now. Into the settings:")
     terminal.out.print()
     for line in (f"[keys.{name}]", *(f"{k} = {msgspec.json.encode(v).decode()}" for k, v in table.items())):
-        terminal.out.print(terminal.styled(line), soft_wrap=True)
+        terminal.out.print(terminal.style_text(line), soft_wrap=True)
     return OK

@@ -9,7 +9,7 @@ import typer
 
 from contextrouter.cli import options, terminal
 from contextrouter.cli.exit_codes import OK, command
-from contextrouter.cli.serve import Host, Port, needed
+from contextrouter.cli.serve import Host, Port, check_server_packages
 from contextrouter.errors import MissingDependency, RequestRefused
 
 Http = Annotated[
@@ -30,8 +30,8 @@ async def mcp(
     """Give agents the tools `route` and `facts` over MCP, on stdin and stdout or over HTTP."""
     if importlib.util.find_spec("mcp") is None:
         raise MissingDependency("mcp", "mcp", what="`contextrouter mcp`")
-    needed()
-    scope = options.scope_of(tenant, compartment, ceiling)
+    check_server_packages()
+    scope = options.make_scope(tenant, compartment, ceiling)
     if http and scope is not None:
         raise RequestRefused(
             "--tenant, --compartment and --ceiling are for stdin and stdout; over HTTP [keys] say who sees"
@@ -42,11 +42,11 @@ async def mcp(
     from contextrouter.server import logs, mcp_tools
     from contextrouter.server.auth import Caller
 
-    router = options.opened(settings)
-    wanted = router.settings.serve
-    logs.configure(wanted.log_format, router.settings.secrets)
+    router = options.open_router(settings)
+    serve_settings = router.settings.serve
+    logs.configure(serve_settings.log_format, router.settings.secrets)
     if http:
-        at = (wanted.host if host is None else host, wanted.port if port is None else port)
+        at = (serve_settings.host if host is None else host, serve_settings.port if port is None else port)
         await mcp_tools.serve_http(
             router, host=at[0], port=at[1], listening=lambda address: terminal.say((address, "bold"))
         )

@@ -1,4 +1,4 @@
-"""The options that commands share, and how they open a router."""
+"""Options that several commands share, and the router of a settings file."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ Ceiling = Annotated[
 DEFAULT = "settings.toml"
 
 
-def opened(path: str) -> ContextRouter:
-    """Return the router of a settings file, not open yet; what is doubtful in it is said on stderr."""
+def open_router(path: str) -> ContextRouter:
+    """Return the router of a settings file, not open yet. Warnings go to stderr."""
     with terminal.quiet(logging.ERROR):
         router = ContextRouter.from_toml(path)
     terminal.hide(router.settings.secrets)
@@ -52,12 +52,12 @@ def opened(path: str) -> ContextRouter:
 
 
 def readable(question: str) -> str:
-    """The question without bytes that are no text in this terminal's encoding."""
+    """Return the question; bytes that the terminal's encoding cannot decode become "�"."""
     return question.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def scope_of(tenant: str | None, compartments: list[str] | None, ceiling: str | None) -> Scope | None:
-    """The scope that the options describe; None, unrestricted, when none is given."""
+def make_scope(tenant: str | None, compartments: list[str] | None, ceiling: str | None) -> Scope | None:
+    """Return the scope that the options describe; None (unrestricted) when all are absent."""
     if tenant is None and not compartments and ceiling is None:
         return None
     if ceiling is not None and ceiling not in SENSITIVITIES:

@@ -19,16 +19,16 @@ async def plan(
     ceiling: options.Ceiling = None,
 ) -> int:
     """Show which source would be asked what for QUESTION. No source is asked."""
-    asked = Request(
+    request = Request(
         question=options.readable(question),
-        scope=options.scope_of(tenant, compartment, ceiling),
+        scope=options.make_scope(tenant, compartment, ceiling),
         sources=tuple(source) if source else None,
         legs=tuple(leg) if leg else None,
     )
-    async with options.opened(settings) as router:
-        made = await router.plan(asked)
+    async with options.open_router(settings) as router:
+        query_plan = await router.plan(request)
     if as_json:
-        terminal.print_json(made)
+        terminal.print_json(query_plan)
     else:
-        explain.show_plan(made)
-    return OK if made.calls else NOTHING
+        explain.print_plan(query_plan)
+    return OK if query_plan.calls else NOTHING

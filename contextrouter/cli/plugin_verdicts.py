@@ -1,4 +1,4 @@
-"""What `contextrouter plugins check` judgement, for a terminal."""
+"""`contextrouter plugins check`: runs the contract tests of a plugin and prints the verdict."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 import msgspec
 
 from contextrouter.cli import terminal
-from contextrouter.runtime.registry import Listed, Registry
+from contextrouter.runtime.registry import PluginListing, Registry
 
 _MARKS = {
     "ok": ("✓", "green"),
@@ -17,9 +17,9 @@ _MARKS = {
 }
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """One law of a verdict. `status` is ok, broken, deviates or not applicable; `why` explains all but the
-    first.
+class LawResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The result for one law. `status` is ok, broken, deviates or not applicable; `why` explains the last
+    three.
     """
 
     law: str
@@ -28,72 +28,75 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
-class Judged(msgspec.Struct, frozen=True, kw_only=True):
-    """One plugin's verdict. `problem` says why it could not be looked at; then there are no laws."""
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """The verdict about one plugin. `problem` says why it could not be tested; then `laws` is empty."""
 
     kind: str
     name: str
     origin: str
     problem: str = ""
     broken: int = 0
-    laws: tuple[Line, ...] = ()
+    laws: tuple[LawResult, ...] = ()
 
 
-def judge(registry: Registry, listed: Listed) -> Judged:
-    """The verdict of a listed plugin."""
+def judge(registry: Registry, line: PluginListing) -> Verdict:
+    """Return the verdict about the plugin of one line."""
     from contextrouter.testing import subject_of, verdict
 
-    if listed.problem:
-        at_fault = int("pip install" not in listed.problem)
-        return Judged(
-            kind=listed.kind, name=listed.name, origin=listed.origin, problem=listed.problem, broken=at_fault
+    if line.problem:
+        at_fault = int("pip install" not in line.problem)
+        return Verdict(
+            kind=line.kind, name=line.name, origin=line.origin, problem=line.problem, broken=at_fault
         )
     try:
-        judgement = verdict(subject_of(registry.load(listed.kind, listed.name)))
+        judgement = verdict(subject_of(registry.load(line.kind, line.name)))
     except ValueError as error:  # a deviation from what is no law
-        return Judged(kind=listed.kind, name=listed.name, origin=listed.origin, problem=str(error), broken=1)
+        return Verdict(kind=line.kind, name=line.name, origin=line.origin, problem=str(error), broken=1)
     if judgement.findings[0].status == "not applicable":  # the example's package is not installed
-        return Judged(
+        return Verdict(
             kind=judgement.kind,
-            name=listed.name,
-            origin=listed.origin,
+            name=line.name,
+            origin=line.origin,
             problem=judgement.findings[0].why,
             broken=1,
         )
     laws = tuple(
-        Line(law=each.law, says=each.says, status=each.status, why=each.why) for each in judgement.findings
+        LawResult(law=finding.law, says=finding.says, status=finding.status, why=finding.why)
+        for finding in judgement.findings
     )
-    return Judged(
-        kind=judgement.kind, name=listed.name, origin=listed.origin, broken=len(judgement.broken), laws=laws
+    return Verdict(
+        kind=judgement.kind, name=line.name, origin=line.origin, broken=len(judgement.broken), laws=laws
     )
 
 
-def show(each: Judged) -> None:
-    """Print a verdict: a line per law, then the sum."""
-    terminal.heading(f"{each.kind} {each.name}", each.origin)
+def print_verdict(verdict: Verdict) -> None:
+    """Print a verdict: one line per law, then a summary."""
+    terminal.heading(f"{verdict.kind} {verdict.name}", verdict.origin)
     terminal.out.print()
-    if each.problem:
-        terminal.say((each.problem, "red"))
+    if verdict.problem:
+        terminal.say((verdict.problem, "red"))
         return
     table = terminal.table("", {"header": "law", "overflow": "fold"}, {"header": "finding", "ratio": 1})
-    for line in each.laws:
-        mark, style = _MARKS[line.status]
+    for result in verdict.laws:
+        mark, style = _MARKS[result.status]
         finding = (
-            terminal.styled(f"{line.says} ", (f"But {line.why}.", "red"))
-            if line.status == "broken"
-            else _status(line)
+            terminal.style_text(f"{result.says} ", (f"But {result.why}.", "red"))
+            if result.status == "broken"
+            else _format_status(result)
         )
-        terminal.row(table, terminal.styled((mark, style)), terminal.styled((line.law, style)), finding)
+        terminal.row(
+            table, terminal.style_text((mark, style)), terminal.style_text((result.law, style)), finding
+        )
     terminal.show(table, indent=0)
     terminal.out.print()
-    terminal.say((_sum(each), "red" if each.broken else "green"))
+    terminal.say((_summarize(verdict), "red" if verdict.broken else "green"))
 
 
-def _status(line: Line) -> str:
-    return line.status if line.status == "ok" else f"{line.status}: {line.why}"
+def _format_status(result: LawResult) -> str:
+    return result.status if result.status == "ok" else f"{result.status}: {result.why}"
 
 
-def _sum(each: Judged) -> str:
-    count = Counter(line.status for line in each.laws)
-    parts = [f"{count['ok']} laws kept", f"{each.broken} broken", f"{count['deviates']} deviated from"]
+def _summarize(verdict: Verdict) -> str:
+    count = Counter(result.status for result in verdict.laws)
+    parts = [f"{count['ok']} laws kept", f"{verdict.broken} broken", f"{count['deviates']} deviated from"]
     return ", ".join([*parts, f"{count['not applicable']} not applicable"]) + "."

@@ -13,7 +13,7 @@ import typer
 from contextrouter.cli import options, plugin_verdicts, terminal
 from contextrouter.cli.exit_codes import NOTHING, OK, command
 from contextrouter.errors import ContextRouterError, PluginNotFound, Problem, SettingsError
-from contextrouter.runtime.registry import Listed, Registry
+from contextrouter.runtime.registry import PluginListing, Registry
 from contextrouter.settings import schema
 from contextrouter.settings.suggestions import unknown
 from contextrouter.settings.values import keys_of
@@ -26,46 +26,46 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The plugin's name: wh
 @command
 def list_plugins(settings: options.SettingsPath = options.DEFAULT, as_json: options.AsJson = False) -> int:
     """List every plugin: kind, name, where it comes from, what it does. Exits 1 when one is broken."""
-    listed = _registry(settings).listed()
+    lines = _registry(settings).list_plugins()
     if as_json:
-        terminal.print_json(listed)
+        terminal.print_json(lines)
     else:
         table = terminal.table(
             "kind", {"header": "name", "no_wrap": True}, {"header": "what it does", "ratio": 1}, "from"
         )
-        for line in listed:
+        for line in lines:
             style = "red" if _broken(line) else "dim"
             terminal.row(
                 table,
                 line.kind,
                 line.name,
-                terminal.styled((line.problem, style), line.summary),
+                terminal.style_text((line.problem, style), line.summary),
                 _origin(line),
             )
         terminal.show(table, indent=0)
-    return NOTHING if any(_broken(line) for line in listed) else OK
+    return NOTHING if any(_broken(line) for line in lines) else OK
 
 
 @app.command("show")
 @command
-def show(
+def show_plugin(
     name: Name, settings: options.SettingsPath = options.DEFAULT, as_json: options.AsJson = False
 ) -> int:
     """Show a plugin: what it does, and the keys of its table with types and defaults."""
     registry = _registry(settings)
-    lines = _lines_of(registry, name)
+    lines = _find_lines(registry, name)
     descriptions = [_description(registry, line) for line in lines]
     if as_json:
         terminal.print_json(descriptions)
     else:
         for description in descriptions:
-            _show(description)
+            _print_description(description)
     return NOTHING if any(line.problem for line in lines) else OK
 
 
 @app.command("check")
 @command
-def check(
+def check_plugin(
     name: Annotated[
         str, typer.Argument(metavar="NAME|FILE", help="A plugin's name, or a file that defines one.")
     ],
@@ -79,21 +79,21 @@ def check(
     file = Path(name)
     if file.suffix == ".py":
         registry: Registry = _OneFile(file)
-        lines = [line for line in registry.listed() if line.origin == file.name]
+        lines = [line for line in registry.list_plugins() if line.origin == file.name]
     else:
         registry = _registry(settings)
-        lines = _lines_of(registry, name)
+        lines = _find_lines(registry, name)
     verdicts = [plugin_verdicts.judge(registry, line) for line in lines]
     if as_json:
         terminal.print_json(verdicts)
     else:
         for verdict in verdicts:
-            plugin_verdicts.show(verdict)
+            plugin_verdicts.print_verdict(verdict)
     return NOTHING if any(verdict.broken for verdict in verdicts) else OK
 
 
 class _OneFile(Registry):
-    """The registry with one plugin file, wherever it lies; its neighbours are not looked at."""
+    """A registry of one plugin file. It ignores the other files of the folder."""
 
     def __init__(self, path: Path) -> None:
         if not path.is_file() or not path.stem.isidentifier():
@@ -107,30 +107,30 @@ class _OneFile(Registry):
         return {self._path.stem: self._path}
 
 
-def _lines_of(registry: Registry, name: str) -> list[Listed]:
-    """The plugins of that name, of any kind. Raises PluginNotFound."""
-    listed = registry.listed()
-    lines = [line for line in listed if line.name == name]
+def _find_lines(registry: Registry, name: str) -> list[PluginListing]:
+    """Return the plugins of that name, of any kind. Raises PluginNotFound."""
+    all_lines = registry.list_plugins()
+    lines = [line for line in all_lines if line.name == name]
     if not lines:
-        names = sorted({line.name for line in listed})
+        names = sorted({line.name for line in all_lines})
         message = unknown(f"plugin {name!r} is not registered", name, names, "Registered plugins")
         raise PluginNotFound(name, "any", names, problem=Problem(message))
     return lines
 
 
-def _origin(line: Listed) -> str:
+def _origin(line: PluginListing) -> str:
     module = line.origin.partition(":")[0]
     return "built in" if module.startswith("contextrouter.builtin.") else module
 
 
-def _broken(line: Listed) -> bool:
-    """Whether a plugin is at fault; one whose package is not installed is not."""
+def _broken(line: PluginListing) -> bool:
+    """Whether the plugin itself is broken. A missing package does not count."""
     return bool(line.problem) and "pip install" not in line.problem
 
 
 def _registry(path: str) -> Registry:
-    """The plugins beside a settings file. The file need not be valid, or even exist: plugins are looked at to
-    mend it.
+    """Return the registry of the plugins beside a settings file. The file may be invalid or missing: this
+    command helps to repair it.
     """
     file = Path(path)
     if not file.exists() and path == options.DEFAULT:
@@ -144,7 +144,7 @@ def _registry(path: str) -> Registry:
         return Registry()
 
 
-def _description(registry: Registry, line: Listed) -> dict[str, Any]:
+def _description(registry: Registry, line: PluginListing) -> dict[str, Any]:
     description: dict[str, Any] = {
         "kind": line.kind,
         "name": line.name,
@@ -155,9 +155,9 @@ def _description(registry: Registry, line: Listed) -> dict[str, Any]:
         return {**description, "doc": "", "keys": [], "router_keys": []}
     cls = registry.load(line.kind, line.name)
     fields = registry.schema(line.kind, line.name) or {}
-    own = schema.of_struct(keys_of(line.kind))
+    router_fields = schema.struct_fields(keys_of(line.kind))
     doc = inspect.getdoc(cls) or ""
-    return {**description, "doc": doc, "keys": _keys(fields), "router_keys": _keys(own)}
+    return {**description, "doc": doc, "keys": _keys(fields), "router_keys": _keys(router_fields)}
 
 
 def _keys(fields: schema.Schema) -> list[dict[str, Any]]:
@@ -174,7 +174,7 @@ def _keys(fields: schema.Schema) -> list[dict[str, Any]]:
     ]
 
 
-def _show(plugin: dict[str, Any]) -> None:
+def _print_description(plugin: dict[str, Any]) -> None:
     terminal.heading(f"{plugin['kind']} {plugin['name']}", plugin["from"])
     for paragraph in (plugin["problem"] or plugin["doc"]).split("\n\n"):
         terminal.out.print()
@@ -190,11 +190,15 @@ def _show(plugin: dict[str, Any]) -> None:
         table = terminal.table({"header": "key", "no_wrap": True}, {"header": "type", "ratio": 1}, "default")
         for key in keys:
             default = (
-                "required" if key["required"] else "–" if key["default"] is None else _toml(key["default"])
+                "required"
+                if key["required"]
+                else "–"
+                if key["default"] is None
+                else _format_default(key["default"])
             )
             terminal.row(table, key["key"], key["type"], default)
         terminal.show(table)
 
 
-def _toml(value: Any) -> str:
+def _format_default(value: Any) -> str:
     return msgspec.json.encode(value).decode()

@@ -13,10 +13,10 @@ from contextrouter.errors import AllSourcesFailed
 from contextrouter.model import Context, Request
 from contextrouter.serialization import plain
 
-Explained = Annotated[
+Explain = Annotated[
     bool, typer.Option("--explain", help="Show plan, scores, and where each document was lost.")
 ]
-Whole = Annotated[
+TextOnly = Annotated[
     bool,
     typer.Option("--text", help="Print the numbered context alone, whole, as a language model is given it."),
 ]
@@ -26,9 +26,9 @@ Whole = Annotated[
 async def route(
     question: options.Question,
     settings: options.SettingsPath = options.DEFAULT,
-    explained: Explained = False,
+    explained: Explain = False,
     as_json: options.AsJson = False,
-    text: Whole = False,
+    text: TextOnly = False,
     source: options.Sources = None,
     leg: options.Legs = None,
     deadline: options.Deadline = None,
@@ -37,35 +37,35 @@ async def route(
     ceiling: options.Ceiling = None,
 ) -> int:
     """Answer QUESTION with numbered context from every source, and show where each piece came from."""
-    asked = Request(
+    request = Request(
         question=options.readable(question),
         deadline=deadline,
-        scope=options.scope_of(tenant, compartment, ceiling),
+        scope=options.make_scope(tenant, compartment, ceiling),
         sources=tuple(source) if source else None,
         legs=tuple(leg) if leg else None,
     )
-    async with options.opened(settings) as router:
+    async with options.open_router(settings) as router:
         try:
-            context = await router.route(asked)
+            context = await router.route(request)
         except AllSourcesFailed as failure:
-            return _failed(failure, as_json)
+            return _print_failure(failure, as_json)
     if as_json:
         terminal.print_json(context)
     elif text:
         sys.stdout.write(terminal.clean(context.text) + "\n")
     else:
-        context_view.show(context)
+        context_view.print_context(context)
         if explained:
-            explain.show(context)
-    return OK if _found(context) else NOTHING
+            explain.print_explanation(context)
+    return OK if _has_answer(context) else NOTHING
 
 
-def _found(context: Context) -> bool:
+def _has_answer(context: Context) -> bool:
     return context.outcome in ("answered", "facts_only")
 
 
-def _failed(failure: AllSourcesFailed, as_json: bool) -> int:
-    """Say how each source failed: as JSON on stdout for a program, as a table on stderr for a person."""
+def _print_failure(failure: AllSourcesFailed, as_json: bool) -> int:
+    """Print how each source failed: JSON on stdout for programs, a table on stderr for people."""
     if as_json:
         reports: list[Any] = [plain(report) for report in failure.reports]
         terminal.print_json(
@@ -73,5 +73,5 @@ def _failed(failure: AllSourcesFailed, as_json: bool) -> int:
         )
     else:
         terminal.error(f"Every source failed; {terminal.count(len(failure.reports), 'call')} made.")
-        context_view.show_coverage(failure.reports, terminal.err)
+        context_view.print_coverage(failure.reports, terminal.err)
     return SOURCES

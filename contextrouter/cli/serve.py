@@ -27,10 +27,10 @@ async def serve(
     """Serve questions over HTTP: the API, OpenAI-compatible chat, and the explorer. SIGTERM drains and ends
     it.
     """
-    needed()
+    check_server_packages()
     from contextrouter.server import logs, serve
 
-    router = options.opened(settings)
+    router = options.open_router(settings)
     logs.configure(router.settings.serve.log_format, router.settings.secrets)
 
     def listening(address: str) -> None:
@@ -49,7 +49,7 @@ async def serve(
     return OK
 
 
-def needed() -> None:
+def check_server_packages() -> None:
     """Raise MissingDependency when a package of the extra `serve` is missing."""
     for package in ("aiohttp", "prometheus_client"):
         if importlib.util.find_spec(package) is None:

@@ -32,7 +32,7 @@ def settings(settings: options.SettingsPath = options.DEFAULT, as_json: options.
     """Show every value in effect and where it came from: a line of the file, the environment, or a
     default.
     """
-    router: ContextRouter = options.opened(settings)
+    router: ContextRouter = options.open_router(settings)
     values = list(effective(router.settings, router.registry))
     if as_json:
         terminal.print_json(values)
@@ -42,7 +42,7 @@ def settings(settings: options.SettingsPath = options.DEFAULT, as_json: options.
     )
     for value in values:
         style = "dim" if value.origin == DEFAULTED else ""
-        terminal.row(table, value.key, _text(value.value), value.origin, style=style)
+        terminal.row(table, value.key, _format_value(value.value), value.origin, style=style)
     terminal.show(table, indent=0)
     return OK
 
@@ -50,26 +50,28 @@ def settings(settings: options.SettingsPath = options.DEFAULT, as_json: options.
 def effective(settings: Settings, registry: Registry) -> Iterator[Value]:
     """Yield every value, in the order of the tables; secrets are masked."""
     for section in SECTIONS:
-        yield from _struct(section, getattr(settings, section), settings)
+        yield from _struct_values(section, getattr(settings, section), settings)
     for table, kind in TABLES.items():
         for name, instance in settings.instances(kind).items():
-            yield from _instance(f"{table}.{name}", instance, settings, registry)
+            yield from _instance_values(f"{table}.{name}", instance, settings, registry)
     for table in NAMED:
         for name, struct in getattr(settings, table).items():
-            yield from _struct(f"{table}.{name}", struct, settings)
+            yield from _struct_values(f"{table}.{name}", struct, settings)
 
 
-def _struct(prefix: str, struct: msgspec.Struct, settings: Settings) -> Iterator[Value]:
+def _struct_values(prefix: str, struct: msgspec.Struct, settings: Settings) -> Iterator[Value]:
     for field in msgspec.structs.fields(struct):
         key = f"{prefix}.{field.encode_name}"
         yield _value(key, getattr(struct, field.name), settings)
 
 
-def _instance(prefix: str, instance: Instance, settings: Settings, registry: Registry) -> Iterator[Value]:
+def _instance_values(
+    prefix: str, instance: Instance, settings: Settings, registry: Registry
+) -> Iterator[Value]:
     yield Value(
         key=f"{prefix}.use", value=instance.use, origin=settings.origins.get(f"{prefix}.use", DEFAULTED)
     )
-    for value in _struct(prefix, instance.keys, settings):
+    for value in _struct_values(prefix, instance.keys, settings):
         if value.key != f"{prefix}.use":
             yield value
     try:
@@ -89,7 +91,8 @@ def _value(key: str, value: Any, settings: Settings) -> Value:
     origin = settings.origins.get(key)
     if origin is None:  # a table given key by key has the origin of its first key
         origin = next(
-            (where for at, where in settings.origins.items() if at.startswith(f"{key}.")), DEFAULTED
+            (source for other_key, source in settings.origins.items() if other_key.startswith(f"{key}.")),
+            DEFAULTED,
         )
     return Value(
         key=key, value=_mask_value(value, is_secret(key.rpartition(".")[2]), settings.secrets), origin=origin
@@ -108,5 +111,5 @@ def _mask_value(value: Any, secret: bool, secrets: tuple[str, ...]) -> Any:
     return value
 
 
-def _text(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return "–" if value is None else msgspec.json.encode(value, enc_hook=str).decode()

@@ -1,8 +1,7 @@
-"""What goes to the terminal: results to stdout, everything else to stderr. Nothing from outside is shown
-unchecked.
+"""Terminal output: results go to stdout, everything else to stderr.
 
-Texts from sources and settings are stripped of control characters, which could command a terminal, and of
-known secrets.
+Texts from sources and settings lose their control characters, which could command a terminal, and their
+secrets.
 """
 
 from __future__ import annotations
@@ -41,30 +40,30 @@ def hide(secrets: Iterable[str]) -> None:
 
 @contextmanager
 def quiet(level: int) -> Iterator[None]:
-    """Log nothing below `level` meanwhile: the command itself shows what it would say."""
+    """Log nothing below `level` in this block: the command reports those problems itself."""
     log = logging.getLogger("contextrouter")
-    before = log.level
+    previous_level = log.level
     log.setLevel(level)
     try:
         yield
     finally:
-        log.setLevel(before)
+        log.setLevel(previous_level)
 
 
 def forget() -> None:
-    """Know no secrets: each run of a command has its own."""
+    """Forget all secrets: each run of a command has its own."""
     _secrets.clear()
 
 
 def clean(text: object) -> str:
     """Return `text` without control characters and known secrets."""
-    shown = str(text)
+    cleaned = str(text)
     for secret in _secrets:
-        shown = shown.replace(secret, "***")
-    return _CONTROL.sub("", shown)
+        cleaned = cleaned.replace(secret, "***")
+    return _CONTROL.sub("", cleaned)
 
 
-def styled(*parts: tuple[object, str] | str) -> Text:
+def style_text(*parts: tuple[object, str] | str) -> Text:
     """Return one text of cleaned parts, each with its style."""
     text = Text()
     for part in parts:
@@ -75,86 +74,88 @@ def styled(*parts: tuple[object, str] | str) -> Text:
 
 def say(*parts: tuple[object, str] | str, indent: int = 0) -> None:
     """Print one paragraph to stdout, wrapped and indented."""
-    out.print(Padding(styled(*parts), (0, 0, 0, indent), expand=False))
+    out.print(Padding(style_text(*parts), (0, 0, 0, indent), expand=False))
 
 
 def note(message: str, kind: str = "note") -> None:
-    """Say something beside the result, on stderr."""
-    err.print(styled((f"{kind}: ", "yellow" if kind == "warning" else "dim"), mask(message)), soft_wrap=True)
+    """Print a remark on stderr."""
+    err.print(
+        style_text((f"{kind}: ", "yellow" if kind == "warning" else "dim"), mask(message)), soft_wrap=True
+    )
 
 
 def error(message: str) -> None:
-    """Say what went wrong, on stderr."""
-    err.print(styled(("error: ", "bold red"), mask(message)), soft_wrap=True)
+    """Print an error on stderr."""
+    err.print(style_text(("error: ", "bold red"), mask(message)), soft_wrap=True)
 
 
 def heading(title: str, explanation: str = "") -> None:
     """Print a rule with a title, and a line that says what follows."""
     out.print()
-    out.print(Rule(styled((title, "bold")), align="left", style="dim"))
+    out.print(Rule(style_text((title, "bold")), align="left", style="dim"))
     if explanation:
         say((explanation, "dim"))
 
 
 def table(*columns: str | Mapping[str, Any]) -> Table:
     """Return an empty table; a column is a title, or the keywords of `Table.add_column`."""
-    made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold dim")
+    grid = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold dim")
     for column in columns:
-        made.add_column(**({"header": column} if isinstance(column, str) else column))
-    return made
+        grid.add_column(**({"header": column} if isinstance(column, str) else column))
+    return grid
 
 
 def right(title: str) -> dict[str, Any]:
-    """A column of numbers."""
+    """Return the keywords of a column of numbers, aligned right."""
     return {"header": title, "justify": "right", "no_wrap": True}
 
 
 def row(into: Table, *cells: object, style: str = "") -> None:
     """Add a row of cleaned cells."""
-    into.add_row(*(cell if isinstance(cell, Text) else styled((cell, style)) for cell in cells))
+    into.add_row(*(cell if isinstance(cell, Text) else style_text((cell, style)) for cell in cells))
 
 
-def show(made: Table, indent: int = 2) -> None:
+def show(grid: Table, indent: int = 2) -> None:
     """Print a table."""
-    out.print(Padding(made, (0, 0, 0, indent), expand=False))
+    out.print(Padding(grid, (0, 0, 0, indent), expand=False))
 
 
 def milliseconds(seconds: float) -> str:
-    """A duration as people read it."""
+    """Format a duration."""
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
 
 def number(value: float | None) -> str:
-    """A score, to four significant digits; a dash for none."""
+    """Format a score with four significant digits; None is a dash."""
     if value is None:
         return "–"
     return f"{value:.4f}" if abs(value) < 1 else f"{value:.4g}"
 
 
-def count(how_many: int, one: str, many: str = "") -> str:
+def count(number: int, singular: str, plural: str = "") -> str:
     """ "1 document", "2 documents"."""
-    return f"{how_many} {one if how_many == 1 else many or one + 's'}"
+    return f"{number} {singular if number == 1 else plural or singular + 's'}"
 
 
 def print_json(value: Any) -> None:
     """Print a value to stdout as JSON, indented, secrets hidden."""
-    encoded = msgspec.json.encode(_hidden(plain(value)))
+    encoded = msgspec.json.encode(_hide_secrets(plain(value)))
     sys.stdout.write(msgspec.json.format(encoded, indent=2).decode() + "\n")
     sys.stdout.flush()
 
 
-def _hidden(value: Any) -> Any:
+def _hide_secrets(value: Any) -> Any:
     if isinstance(value, str):
         for secret in _secrets:
             value = value.replace(secret, "***")
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, Mapping):
-        return {_hidden(key): _hidden(item) for key, item in value.items()}
+        return {_hide_secrets(key): _hide_secrets(item) for key, item in value.items()}
     if isinstance(value, Sequence):
-        return [_hidden(item) for item in value]
+        return [_hide_secrets(item) for item in value]
     return value
 
 
 def close_stdout() -> None:
-    """Whoever read our output is gone: let nothing more be written, so that no second error comes at exit."""
+    """Discard further output: the reader of the pipe has gone, and a second error at exit helps nobody."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -13,7 +13,7 @@ from contextrouter.evaluation.retrieval import Asked, name_of
 from contextrouter.model import Envelope
 from contextrouter.pipeline.fusion import fuse, leg_weight
 from contextrouter.router import ContextRouter
-from contextrouter.runtime.lifecycle import embedded
+from contextrouter.runtime.lifecycle import query_embedders
 from contextrouter.settings import CALIBRATED, Rag
 
 FOLDS, ROUNDS = 5, 3
@@ -136,7 +136,9 @@ class Trial:
         self.sources = list(router.instances.sources)
         self.profiles: dict[str, Mapping[str, float]] = {
             name: embedder.leg_weights
-            for name, embedder in embedded(router.instances.sources, router.instances.embedders).items()
+            for name, embedder in query_embedders(
+                router.instances.sources, router.instances.embedders
+            ).items()
         }
         seals = [seal for case in cases for envelope in case.answer.found for seal in envelope.provenance]
         answered = sorted({seal.source for seal in seals if seal.source != CALIBRATED})

@@ -1,9 +1,9 @@
 """HTTP fetching of untrusted URLs: the one client of every connector, with SSRF protection, limits and an
 HTTP cache.
 
-`Fetcher` asks; `FetchOptions` says how far it may go; `Fetched` came back. A connection is made only to an
-address that was checked, and to that very address; bodies are bounded as they are decoded; credentials stay
-with their host.
+`Fetcher` sends requests, `FetchOptions` are its limits, `Fetched` is the response. A connection goes only to
+an IP address that passed the check. Bodies have a size limit while they are decoded. Credentials go only to
+their own host.
 """
 
 from contextrouter.fetch.client import Fetcher

@@ -8,17 +8,19 @@ from typing import Any, Protocol
 
 CHUNK = 65_536
 PIECE = 262_144
-"""Decoded bytes that are made at a time."""
+"""Decoded bytes of one step."""
 
 
 class Decoder(Protocol):
-    """Turns chunks as they come into decoded pieces."""
+    """Decodes a body chunk by chunk."""
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Yield what `chunk` decodes to, in bounded pieces. Raises ValueError for what is not so encoded."""
+        """Yield the decoded bytes of `chunk` in pieces of limited size. Raises ValueError for
+        damaged input.
+        """
         ...
 
-    def ended(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether the encoded stream is complete."""
         ...
 
@@ -27,12 +29,12 @@ class _Plain:
     def feed(self, chunk: bytes) -> Iterator[bytes]:
         yield chunk
 
-    def ended(self) -> bool:
+    def is_complete(self) -> bool:
         return True
 
 
 class _Zlib:
-    """gzip (also of several members) and deflate (also without a header, as some servers send it)."""
+    """gzip (one or several members) and deflate (with or without a zlib header)."""
 
     def __init__(self, encoding: str) -> None:
         self._deflate = encoding == "deflate"
@@ -54,7 +56,7 @@ class _Zlib:
                 raise ValueError(f"its compressed body is damaged ({error}).") from None
             chunk = self._decoder.unconsumed_tail or self._decoder.unused_data
 
-    def ended(self) -> bool:
+    def is_complete(self) -> bool:
         return self._decoder is None or self._decoder.eof
 
 
@@ -75,16 +77,16 @@ class _Brotli:
         except self._error as error:
             raise ValueError(f"its compressed body is damaged ({error}).") from None
 
-    def ended(self) -> bool:
+    def is_complete(self) -> bool:
         return not self._begun or self._decoder.is_finished()
 
 
-def encodings() -> str:
-    """What `Accept-Encoding` says: brotli only where its decoder is installed, and bounded."""
-    return "gzip, deflate, br" if _bounded_brotli() else "gzip, deflate"
+def accept_encoding() -> str:
+    """Return the `Accept-Encoding` header. Brotli needs an installed decoder with an output limit."""
+    return "gzip, deflate, br" if _has_bounded_brotli() else "gzip, deflate"
 
 
-def _bounded_brotli() -> bool:
+def _has_bounded_brotli() -> bool:
     try:
         import brotli
 
@@ -94,29 +96,27 @@ def _bounded_brotli() -> bool:
     return True
 
 
-def decoder(encoding: str) -> Decoder:
-    """Return the decoder of a `Content-Encoding`. Raises ValueError for one that was not asked for."""
+def make_decoder(encoding: str) -> Decoder:
+    """Return the decoder of a `Content-Encoding`. Raises ValueError for an unsupported one."""
     encoding = encoding.strip().lower()
     if encoding in ("", "identity", "none"):
         return _Plain()
     if encoding in ("gzip", "x-gzip", "deflate"):
         return _Zlib(encoding)
-    if encoding == "br" and _bounded_brotli():
+    if encoding == "br" and _has_bounded_brotli():
         return _Brotli()
     raise ValueError(f"its content encoding {encoding[:40]!r} was not asked for.")
 
 
-async def read(chunks: AsyncIterator[bytes], encoding: str, max_bytes: int) -> bytes:
-    """Return the decoded body. Raises ValueError when it is longer than `max_bytes`, damaged, or breaks
-    off.
-    """
-    decoding = decoder(encoding)
+async def read_body(chunks: AsyncIterator[bytes], encoding: str, max_bytes: int) -> bytes:
+    """Return the decoded body. Raises ValueError when it is too long, damaged or incomplete."""
+    decoding = make_decoder(encoding)
     body = bytearray()
     async for chunk in chunks:
         for piece in decoding.feed(chunk):
             body += piece
             if len(body) > max_bytes:
                 raise ValueError(f"it is longer than `max_bytes` = {max_bytes}.")
-    if not decoding.ended():
+    if not decoding.is_complete():
         raise ValueError("its compressed body breaks off.")
     return bytes(body)

@@ -10,7 +10,7 @@ from time import monotonic
 from contextrouter.runtime.lru import Lru
 
 MOST_HOSTS = 1_000
-"""Hosts whose pause is remembered while nobody waits for them."""
+"""Idle hosts whose pause is remembered."""
 
 
 class _Host:
@@ -20,8 +20,8 @@ class _Host:
         self.slots, self.next, self.users = asyncio.Semaphore(slots), 0.0, 0
 
 
-class Turns:
-    """The queue before each host. One event loop owns it."""
+class HostQueue:
+    """A queue of requests for each host. One event loop owns it."""
 
     def __init__(self, per_host: int, delay: float) -> None:
         self._per_host, self._delay = per_host, delay
@@ -29,22 +29,22 @@ class Turns:
         self._idle: Lru[str, _Host] = Lru(MOST_HOSTS)  # each until its pause is over
 
     @asynccontextmanager
-    async def turn(self, host: str, delay: float = 0.0) -> AsyncIterator[None]:
-        """Wait for a free slot, and for the pause between two exchanges; `delay` is what the host itself asks
-        for.
+    async def slot(self, host: str, delay: float = 0.0) -> AsyncIterator[None]:
+        """Wait for a free slot and for the pause between two requests. `delay` is the host's own
+        `Crawl-delay`.
         """
-        queue = self._busy.get(host) or self._idle.pop(host) or _Host(self._per_host)
-        self._busy[host] = queue
-        queue.users += 1
+        state = self._busy.get(host) or self._idle.pop(host) or _Host(self._per_host)
+        self._busy[host] = state
+        state.users += 1
         try:
-            async with queue.slots:
-                begin = max(monotonic(), queue.next)
-                queue.next = begin + max(self._delay, delay)
+            async with state.slots:
+                begin = max(monotonic(), state.next)
+                state.next = begin + max(self._delay, delay)
                 if (wait := begin - monotonic()) > 0:
                     await asyncio.sleep(wait)
                 yield
         finally:
-            queue.users -= 1
-            if not queue.users:
+            state.users -= 1
+            if not state.users:
                 del self._busy[host]
-                self._idle.put(host, queue, ttl=queue.next - monotonic())
+                self._idle.put(host, state, ttl=state.next - monotonic())

@@ -20,8 +20,8 @@ _HEAD_BYTES = 16_384
 _PRUNE_EVERY = 50
 
 
-class Copy(msgspec.Struct, frozen=True, kw_only=True):
-    """A body as it was last read: where from, and the validators to ask with."""
+class CachedBody(msgspec.Struct, frozen=True, kw_only=True):
+    """A cached body with its URL and its validators."""
 
     url: str
     content_type: str
@@ -30,19 +30,19 @@ class Copy(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes = b""
 
     def conditions(self) -> dict[str, str]:
-        """The headers of a conditional request."""
+        """Return the headers of a conditional request."""
         headers = {"If-None-Match": self.etag, "If-Modified-Since": self.modified}
         return {name: value for name, value in headers.items() if value}
 
 
-class Copies:
-    """Copies in memory, and in a folder where there is one. Methods that touch the folder block: call them in
-    a thread.
+class HttpCache:
+    """Cached bodies in memory and, if configured, in a folder. Methods that use the folder block: call them
+    in a thread.
     """
 
     def __init__(self, folder: str = "") -> None:
         self._folder = Path(folder) if folder else None
-        self._recent: Lru[str, Copy] = Lru(MEMORY_BYTES)
+        self._recent: Lru[str, CachedBody] = Lru(MEMORY_BYTES)
         self._written = 0
 
     @property
@@ -51,25 +51,27 @@ class Copies:
         return self._folder is not None
 
     @staticmethod
-    def key(url: str, *more: str) -> str:
-        """What names a copy: its address, and whatever else the answer depends on."""
-        return sha256("\0".join((url, *more)).encode("utf-8", "replace")).hexdigest()
+    def key(url: str, *details: str) -> str:
+        """Return the key of an entry: a hash of its URL and of everything else that the response
+        depends on.
+        """
+        return sha256("\0".join((url, *details)).encode("utf-8", "replace")).hexdigest()
 
     def open(self) -> None:
         """Make the folder, for this user alone."""
         if self._folder is not None:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def recent(self, key: str) -> Copy | None:
-        """The copy in memory."""
+    def recent(self, key: str) -> CachedBody | None:
+        """Return the entry in memory."""
         return self._recent.get(key)
 
-    def keep(self, key: str, copy: Copy) -> None:
-        """Keep a copy in memory; the least recently used are evicted."""
+    def keep(self, key: str, copy: CachedBody) -> None:
+        """Keep an entry in memory; the least recently used ones are evicted."""
         self._recent.put(key, copy, weight=len(copy.url) + len(copy.body))
 
-    def read(self, key: str) -> Copy | None:
-        """The copy in the folder; None for none, or for one that is not whole."""
+    def read(self, key: str) -> CachedBody | None:
+        """Return the entry in the folder; None when it is absent or damaged."""
         if self._folder is None:
             return None
         try:
@@ -80,14 +82,12 @@ class Copies:
                 body = file.read()
             if sha256(body).hexdigest() != head.pop("sha256"):
                 return None
-            return Copy(**head, body=body)
+            return CachedBody(**head, body=body)
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
-    def write(self, key: str, copy: Copy) -> None:
-        """Put a copy into the folder, whole or not at all. A folder that cannot be written costs no
-        answer.
-        """
+    def write(self, key: str, copy: CachedBody) -> None:
+        """Write an entry to the folder, atomically. Errors are ignored: the cache is optional."""
         if self._folder is None:
             return
         head: dict[str, Any] = {
@@ -111,14 +111,14 @@ class Copies:
                 self._prune()
 
     def _prune(self) -> None:
-        """Remove the oldest copies when the folder has grown too large."""
+        """Remove the oldest entries when the folder is too large."""
         assert self._folder is not None
         copies = [
             (entry.stat().st_mtime, entry.stat().st_size, entry.path)
             for entry in os.scandir(self._folder)
             if entry.name.endswith(_SUFFIX)
         ]
-        size = sum(each[1] for each in copies)
+        size = sum(size for _, size, _ in copies)
         for _, bytes_, path in sorted(copies):
             if size <= DISK_BYTES:
                 return

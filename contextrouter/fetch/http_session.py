@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from contextrouter.fetch.body import CHUNK, encodings
+from contextrouter.fetch.body import CHUNK, accept_encoding
 from contextrouter.fetch.options import FetchOptions
 from contextrouter.fetch.ssrf import Network, is_public, networks
 from contextrouter.runtime.threads import Threads
@@ -25,27 +25,27 @@ KEEP_ALIVE = 15.0
 
 
 class PrivateAddress(OSError):
-    """A connection was about to be made to an address that is not public."""
+    """The address of a connection is not public."""
 
 
-class WireError(Exception):
-    """An exchange failed. `.again` tells whether the same may work a moment later."""
+class ExchangeError(Exception):
+    """An exchange failed. `.transient` tells whether a retry may help."""
 
-    def __init__(self, reason: str, *, again: bool) -> None:
+    def __init__(self, reason: str, *, transient: bool) -> None:
         super().__init__(reason)
-        self.again = again
+        self.transient = transient
 
 
-class Answer(NamedTuple):
-    """The head of a response, and its body as it comes."""
+class HttpResponse(NamedTuple):
+    """The head of a response, and its body as a stream."""
 
     status: int
     headers: Mapping[str, str]
     chunks: AsyncIterator[bytes]
 
 
-class Wire:
-    """One session, in the running event loop."""
+class HttpSession:
+    """One aiohttp session in the running event loop."""
 
     def __init__(
         self, options: FetchOptions, context: ssl.SSLContext | None, names: Mapping[str, tuple[str, int]]
@@ -53,7 +53,7 @@ class Wire:
         allowed = networks(options.allow_private, "allow_private")
         connector = aiohttp.TCPConnector(
             limit=MOST_CONNECTIONS,
-            socket_factory=lambda info: _guarded_socket(info, allowed),
+            socket_factory=lambda info: _open_public_socket(info, allowed),
             ssl=context or True,
             resolver=_Resolver(names),
             ttl_dns_cache=10,
@@ -63,7 +63,7 @@ class Wire:
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
-            headers={"User-Agent": options.user_agent, "Accept-Encoding": encodings()},
+            headers={"User-Agent": options.user_agent, "Accept-Encoding": accept_encoding()},
             auto_decompress=False,
             trust_env=options.environment_proxies,
             read_bufsize=CHUNK,
@@ -79,23 +79,21 @@ class Wire:
     @asynccontextmanager
     async def exchange(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None
-    ) -> AsyncIterator[Answer]:
-        """Send one request and have its answer. Redirects are not followed. Raises WireError, also while the
-        body is read.
+    ) -> AsyncIterator[HttpResponse]:
+        """Send one request and yield its response. Redirects are not followed. Raises ExchangeError, also
+        while the body is read.
         """
         try:
             async with self._session.request(
                 method, url, headers=headers, data=body, allow_redirects=False
             ) as response:
-                yield Answer(response.status, response.headers, response.content.iter_chunked(CHUNK))
+                yield HttpResponse(response.status, response.headers, response.content.iter_chunked(CHUNK))
         except (aiohttp.ClientError, OSError) as error:
-            raise WireError(_reason(error), again=_again(error)) from error
+            raise ExchangeError(_describe_error(error), transient=_is_transient(error)) from error
 
 
 class _Resolver(AbstractResolver):
-    """The system's resolver in threads of its own: a name that takes long to resolve holds up no other work
-    of the program.
-    """
+    """The system's DNS resolver in its own threads, so that a slow lookup blocks nothing else."""
 
     def __init__(self, names: Mapping[str, tuple[str, int]]) -> None:
         self._names = names  # what is known without asking anybody: name -> address, port
@@ -125,8 +123,10 @@ class _Resolver(AbstractResolver):
         self._threads.close()
 
 
-def _guarded_socket(info: tuple[Any, ...], allowed: tuple[Network, ...]) -> socket.socket:
-    """Make the socket for one resolved address, or refuse: this is the very address that is connected to."""
+def _open_public_socket(info: tuple[Any, ...], allowed: tuple[Network, ...]) -> socket.socket:
+    """Make the socket for one resolved address. Raises PrivateAddress; the check is for the very address of
+    the connection, so DNS rebinding has no effect.
+    """
     family, kind, protocol, _, address = info
     if not is_public(str(address[0]), allowed):
         raise PrivateAddress(
@@ -144,40 +144,38 @@ def _causes(error: BaseException) -> list[BaseException]:
     return causes
 
 
-def _reason(error: BaseException) -> str:
-    """The refusal at the bottom of a connection error, where there is one; else what the error says of
-    itself.
+def _describe_error(error: BaseException) -> str:
+    """Return the message of a refusal or a certificate error among the causes, else that of the
+    error itself.
     """
     causes = _causes(error)
-    for each in causes:
-        if isinstance(each, PrivateAddress):
-            return str(each)
-    for each in causes:
+    for cause in causes:
+        if isinstance(cause, PrivateAddress):
+            return str(cause)
+    for cause in causes:
         if (
-            type(each) is ssl.SSLCertVerificationError
+            type(cause) is ssl.SSLCertVerificationError
         ):  # aiohttp derives an error of its own from it, without the message
             return (
-                f"its certificate does not hold ({each.verify_message}). `ca_file` names an authority of your"
-                " own."
+                f"its certificate does not hold ({cause.verify_message}). `ca_file` names an authority"
+                " of your own."
             )
     message = str(error) or type(error).__name__
     return f"{' '.join(message.split())[:300]}."
 
 
-def _again(error: BaseException) -> bool:
-    """Whether a connection that failed so may work a moment later: nothing that a certificate, a name or a
-    rule forbids.
-    """
+def _is_transient(error: BaseException) -> bool:
+    """Whether a retry may help. It does not help against certificate, DNS and SSRF errors."""
     causes = _causes(error)
-    if any(isinstance(each, PrivateAddress | ssl.SSLError | socket.gaierror) for each in causes):
+    if any(isinstance(cause, PrivateAddress | ssl.SSLError | socket.gaierror) for cause in causes):
         return False
     if isinstance(error, aiohttp.InvalidURL | aiohttp.ClientResponseError):
         return False
     return isinstance(error, aiohttp.ClientConnectionError | aiohttp.ClientPayloadError | ConnectionError)
 
 
-async def context_of(options: FetchOptions) -> ssl.SSLContext | None:
-    """The TLS context with an authority of one's own; None: the system's. Raises OSError or ssl.SSLError."""
+async def make_tls_context(options: FetchOptions) -> ssl.SSLContext | None:
+    """Return the TLS context for `ca_file`; None means the system's. Raises OSError or ssl.SSLError."""
     if not options.ca_file:
         return None
     return await asyncio.to_thread(ssl.create_default_context, cafile=options.ca_file)

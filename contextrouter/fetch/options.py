@@ -47,7 +47,7 @@ class FetchKeys(TypedDict, total=False):
 
 
 class FetchOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a connector lets its fetcher do. Times are in seconds, sizes in bytes."""
+    """The limits and credentials of a fetcher. Times are in seconds, sizes in bytes."""
 
     user_agent: str = "contextrouter"
     max_bytes: int = 5_000_000  # of one body, decoded
@@ -63,20 +63,20 @@ class FetchOptions(msgspec.Struct, frozen=True, kw_only=True):
     cache_path: str = ""
 
     @classmethod
-    def of(cls, owner: str, **fetch: Unpack[FetchKeys]) -> Self:
-        """Return the options of a connector. Raises ValueError for what makes no sense; `owner` is its class
-        name.
+    def build(cls, owner: str, **fetch: Unpack[FetchKeys]) -> Self:
+        """Return the options of a connector. Raises ValueError for invalid ones; `owner` is its
+        class name.
         """
         options = cls(**fetch)
         options.check(owner)
         return options
 
     def check(self, owner: str) -> None:
-        """Raise ValueError for what makes no sense; `owner` is the connector's class name."""
-        for name, least in (("max_bytes", 1), ("max_redirects", 0), ("retries", 0), ("per_host", 1)):
+        """Raise ValueError for invalid options; `owner` is the connector's class name."""
+        for name, minimum in (("max_bytes", 1), ("max_redirects", 0), ("retries", 0), ("per_host", 1)):
             value = getattr(self, name)
-            if value < least:
-                raise ValueError(f"{owner}.{name} is {value!r}; give a number of at least {least}.")
+            if value < minimum:
+                raise ValueError(f"{owner}.{name} is {value!r}; give a number of at least {minimum}.")
         if not 0 < self.fetch_seconds < 1e6:
             raise ValueError(f"{owner}.fetch_seconds is {self.fetch_seconds!r}; give a number above 0.")
         if not 0 <= self.host_delay < 1e6:
@@ -99,7 +99,7 @@ class FetchOptions(msgspec.Struct, frozen=True, kw_only=True):
                 )
 
     def authorization(self, host: str, port: int, default_port: bool) -> dict[str, str]:
-        """The header that goes to one host and to no other; a key without a port is about the ports 80 and
+        """Return the header with the credentials of one host. A key without a port is for the ports 80 and
         443.
         """
         credentials = {name.lower(): value for name, value in self.credentials.items()}
@@ -111,13 +111,11 @@ class FetchOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must be seen in no message."""
+        """The secrets that no message may contain."""
         return secret_parts(self.credentials.values())
 
 
 def secret_parts(values: Iterable[str]) -> tuple[str, ...]:
-    """The secrets in values such as "Bearer …", the longest first, so that no part of one is left when
-    another was masked.
-    """
+    """Return the secrets in values such as "Bearer …", the longest first, so that masking leaves no part."""
     parts = {part for value in values for part in (value, *value.split(" ")[1:]) if len(part) >= 4}
     return tuple(sorted(parts, key=len, reverse=True))

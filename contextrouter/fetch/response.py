@@ -10,8 +10,8 @@ from typing import NamedTuple
 from contextrouter.errors import SourceError, SourceTimeout
 
 
-class Request(NamedTuple):
-    """What to fetch, and how."""
+class FetchRequest(NamedTuple):
+    """One request: method, URL, headers and body."""
 
     method: str
     url: str
@@ -23,21 +23,17 @@ class Request(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """What came back: the address it came from after redirects, its `Content-Type`, the decoded body, and how
-    it came.
-    """
+    """The result of a fetch: the URL after redirects, the `Content-Type`, the decoded body, and the steps."""
 
     url: str
     content_type: str
     body: bytes
     steps: tuple[str, ...] = ()  # one line for each exchange
-    unchanged: bool = False  # the server said that the copy from before still holds
+    unchanged: bool = False  # the server answered 304, so the body is from the cache
 
 
 class FetchFailed(SourceError):
-    """Nothing came of a fetch. `.status` is the server's, `.retry_after` the seconds it asked for; None where
-    it said neither.
-    """
+    """A fetch failed. `.status` is the HTTP status, `.retry_after` the seconds to wait; None when absent."""
 
     def __init__(
         self,
@@ -45,25 +41,23 @@ class FetchFailed(SourceError):
         *,
         status: int | None = None,
         retry_after: float | None = None,
-        again: bool = False,
+        transient: bool = False,
     ) -> None:
         super().__init__(message)
-        self.status, self.retry_after, self.again = status, retry_after, again
+        self.status, self.retry_after, self.transient = status, retry_after, transient
         self.steps: tuple[str, ...] = ()
 
 
 class FetchLate(SourceTimeout):
-    """A fetch had not ended in its time. `.steps` are the exchanges made."""
+    """A fetch timed out. `.steps` are the exchanges before that."""
 
     def __init__(self, message: str, steps: tuple[str, ...]) -> None:
         super().__init__(message)
         self.steps = steps
 
 
-def retry_after(text: str) -> float | None:
-    """The seconds that `Retry-After` asks for, given as a number or a date; None for nothing that makes
-    sense.
-    """
+def parse_retry_after(text: str) -> float | None:
+    """Return the seconds of a `Retry-After` header, a number or a date; None when it is invalid."""
     text = text.strip()
     if text.isascii() and text.isdigit():
         return float(text[:9])

@@ -12,9 +12,7 @@ MAX_DELAY = 30.0
 
 
 class Rules(NamedTuple):
-    """What one site asks of us: (path pattern, whether it is allowed), and the seconds between two
-    requests.
-    """
+    """The rules of one site: (path pattern, whether it is allowed), and the seconds between two requests."""
 
     paths: tuple[tuple[str, bool], ...] = ()
     delay: float = 0.0
@@ -22,54 +20,54 @@ class Rules(NamedTuple):
     closed: bool = False  # nothing may be read
 
     def allows(self, url: str) -> bool:
-        """Whether a URL may be read. Of the rules that match, the longest decides, of two as long the one
-        that allows.
-        """
+        """Whether a URL may be fetched. The longest matching rule decides; between equals, `allow` wins."""
         if self.closed:
             return False
         parts = urlsplit(url)
-        path = _same(parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        best, allowed = -1, True
+        path = _normalize_path(parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        longest, allowed = -1, True
         for pattern, allow in self.paths:
-            if (len(pattern) > best or (len(pattern) == best and allow)) and _matches(pattern, path):
-                best, allowed = len(pattern), allow
+            if (len(pattern) > longest or (len(pattern) == longest and allow)) and _matches_path(
+                pattern, path
+            ):
+                longest, allowed = len(pattern), allow
         return allowed
 
 
 OPEN, CLOSED = Rules(), Rules(closed=True)
 
 
-def parse(text: str, agent: str) -> Rules:
-    """Return the rules for `agent`, whose name is what stands before the first `/` or space; those for `*`
-    when none name it.
+def parse_rules(text: str, agent: str) -> Rules:
+    """Return the rules for the product token of `agent` (the part before the first `/` or space), or those
+    for `*`.
     """
     token = re.split(r"[/\s]", agent.strip().lower(), maxsplit=1)[0]
     groups: dict[str, list[tuple[str, bool]]] = {}
     delays: dict[str, float] = {}
     sitemaps: list[str] = []
     names: list[str] = []
-    fresh = True  # whether a user-agent line would go on with the group's names
+    in_header = True  # whether a user-agent line would go on with the group's names
     for line in text.removeprefix("\ufeff").splitlines()[: 4 * MAX_RULES]:
         key, _, value = line.partition("#")[0].partition(":")
         key, value = key.strip().lower(), value.strip()
         if key == "user-agent":
-            names = [*names, value.lower()] if fresh else [value.lower()]
-            fresh = True
+            names = [*names, value.lower()] if in_header else [value.lower()]
+            in_header = True
             for name in names:
                 groups.setdefault(name, [])
         elif key in ("allow", "disallow"):
-            fresh = False
+            in_header = False
             for name in names:
                 if value and len(groups[name]) < MAX_RULES:
-                    groups[name].append((_same(value), key == "allow"))
+                    groups[name].append((_normalize_path(value), key == "allow"))
         elif key == "crawl-delay":
-            fresh = False
+            in_header = False
             for name in names:
                 delays[name] = _seconds(value)
         elif key == "sitemap" and len(sitemaps) < 50:
             sitemaps.append(value)
-    chosen = token if token in groups else "*"
-    return Rules(tuple(groups.get(chosen, ())), delays.get(chosen, 0.0), tuple(sitemaps))
+    group = token if token in groups else "*"
+    return Rules(tuple(groups.get(group, ())), delays.get(group, 0.0), tuple(sitemaps))
 
 
 def _seconds(text: str) -> float:
@@ -79,25 +77,23 @@ def _seconds(text: str) -> float:
         return 0.0
 
 
-def _same(path: str) -> str:
-    """The path with each character written in one way."""
+def _normalize_path(path: str) -> str:
+    """Return the path with canonical percent-encoding."""
     return quote(unquote(path, errors="replace"), safe="/*$?=&;:@!,()'+~%-._")
 
 
-def _matches(pattern: str, path: str) -> bool:
-    """Whether `path` begins as `pattern` says. Piece by piece, so that no pattern costs more than a few looks
-    at the path.
-    """
-    whole = pattern.endswith("$")
-    first, *rest = pattern.removesuffix("$").split("*")
-    if not path.startswith(first):
+def _matches_path(pattern: str, path: str) -> bool:
+    """Whether a prefix of `path` matches `pattern`. It searches piece by piece, so the time is linear."""
+    anchored = pattern.endswith("$")
+    prefix, *pieces = pattern.removesuffix("$").split("*")
+    if not path.startswith(prefix):
         return False
-    place = len(first)
-    for index, piece in enumerate(rest):
-        if whole and index == len(rest) - 1:
-            return len(path) - len(piece) >= place and path.endswith(piece)
-        place = path.find(piece, place)
-        if place < 0:
+    position = len(prefix)
+    for index, piece in enumerate(pieces):
+        if anchored and index == len(pieces) - 1:
+            return len(path) - len(piece) >= position and path.endswith(piece)
+        position = path.find(piece, position)
+        if position < 0:
             return False
-        place += len(piece)
-    return not whole or place == len(path)
+        position += len(piece)
+    return not anchored or position == len(path)

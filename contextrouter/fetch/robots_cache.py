@@ -12,7 +12,7 @@ from contextrouter.runtime.lru import Lru
 
 TTL_SECONDS = 3_600.0
 CLOSED_TTL_SECONDS = 60.0
-"""How long the rules of a site hold whose robots.txt could not be read."""
+"""How long the rules are cached when robots.txt could not be read."""
 MOST_SITES = 1_000
 
 
@@ -38,10 +38,12 @@ class RobotsCache:
         return rules
 
     async def _read(self, url: str, steps: list[str]) -> robots.Rules:
-        """RFC 9309: a site that has none allows everything, one that cannot answer forbids it."""
+        """Fetch and parse robots.txt. RFC 9309: a missing file allows everything, a server error nothing."""
         try:
             fetched = await self._fetch(url, steps)
         except FetchFailed as failed:
             absent = failed.status and 400 <= failed.status < 500 and failed.status != 429
             return robots.OPEN if absent else robots.CLOSED
-        return robots.parse(fetched.body[: robots.MAX_BYTES].decode("utf-8", "replace"), self._user_agent)
+        return robots.parse_rules(
+            fetched.body[: robots.MAX_BYTES].decode("utf-8", "replace"), self._user_agent
+        )

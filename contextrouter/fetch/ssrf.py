@@ -50,8 +50,8 @@ _COMPATIBLE = IPv6Network("::/96")
 _BAD = re.compile(r"[\s\x00-\x1f\x7f\\]")
 
 
-def inner(address: Address) -> Address:
-    """The IPv4 address that an IPv6 one carries inside (mapped, compatible, 6to4, NAT64), else itself."""
+def embedded_ipv4(address: Address) -> Address:
+    """Return the IPv4 address inside an IPv6 address (mapped, compatible, 6to4, NAT64), else the address."""
     if isinstance(address, IPv4Address):
         return address
     if address.ipv4_mapped or address.sixtofour:
@@ -62,22 +62,24 @@ def inner(address: Address) -> Address:
 
 
 def is_public(address: str, allowed: Sequence[Network] = ()) -> bool:
-    """Whether everybody can reach an IP address, or one of the `allowed` networks holds it.
-
-    One that carries an IPv4 address inside is judged by that.
+    """Whether an IP address is public or in one of the `allowed` networks. An IPv4 address inside an IPv6
+    address decides.
     """
     try:
         outer: Address = ip_address(address.partition("%")[0])
     except ValueError:
         return False
-    judged = inner(outer)
+    effective = embedded_ipv4(outer)
     if any(
-        each in network for network in allowed for each in (outer, judged) if each.version == network.version
+        candidate in network
+        for network in allowed
+        for candidate in (outer, effective)
+        if candidate.version == network.version
     ):
         return True
-    if isinstance(judged, IPv4Address):
-        return not any(judged in network for network in _CLOSED_4)
-    return judged in _OPEN_6 and not any(judged in network for network in _CLOSED_6)
+    if isinstance(effective, IPv4Address):
+        return not any(effective in network for network in _CLOSED_4)
+    return effective in _OPEN_6 and not any(effective in network for network in _CLOSED_6)
 
 
 def networks(texts: Sequence[str], owner: str) -> tuple[Network, ...]:
@@ -96,15 +98,15 @@ def check_url(url: str) -> str:
     """Return `url`. Raises ValueError when it is not http(s) with a host, or carries a user name."""
     try:
         parts = urlsplit(url)
-        good = (
+        valid = (
             parts.scheme in ("http", "https")
             and bool(parts.hostname)
             and not _BAD.search(url)
             and parts.port != 0
         )
     except ValueError:
-        good = False
-    if not good:
+        valid = False
+    if not valid:
         raise ValueError(
             f"Address {mask(url)!r} is not http or https with a host; give one such as"
             " 'https://example.org/feed'."
@@ -118,7 +120,7 @@ def check_url(url: str) -> str:
 
 
 def origin(url: str) -> tuple[str, str, int]:
-    """Scheme, host and port of a URL that was checked."""
+    """Return scheme, host and port of a checked URL."""
     parts = urlsplit(url)
     return (
         parts.scheme,

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from math import isfinite
+from numbers import Real
 from typing import Any
 
 from contextrouter.errors import ContractError
@@ -48,6 +50,8 @@ class Admission:
         if not isinstance(answer, list | tuple) or not {*map(type, answer)} <= {Hit}:
             raise ContractError("search() must return a sequence of hits", law="search returns hits")
         sound = [hit for hit in answer if _has_plain_types(hit.document) or not self._note_flaw(hit)]
+        if not {type(hit.score) for hit in sound} <= _NUMBERS:
+            sound = [_with_number(hit) for hit in sound]
         if self._labels or self._restricted:
             sound = [admitted for hit in sound if (admitted := self._admit(hit)) is not None]
         return sound[: self.query.limit]
@@ -56,26 +60,27 @@ class Admission:
         """Return the facts, entities or facets that may go on. Raises ContractError for an answer of other
         types.
         """
-        if not isinstance(answer, list | tuple) or not all(
-            isinstance(item, Fact | Facet | Entity) for item in answer
-        ):
+        if not isinstance(answer, list | tuple) or not {*map(type, answer)} <= {*_FACT_TEXTS}:
             message = "facts(), facets() and entities() must return sequences of those"
             raise ContractError(message, law="facts returns facts")
-        admitted = [item if isinstance(item, Facet) else self._labelled(item) for item in answer]
+        sound = [item for item in answer if not self._note(flaw_of_fact(item))]
+        admitted = [item if isinstance(item, Facet) else self._labelled(item) for item in sound]
         scope = self.query.scope
         if scope is not None:
             admitted = [item for item in admitted if isinstance(item, Facet) or scope.allows(item)]
         return admitted[: self.query.limit]
 
-    def note(self, admitted: int) -> str:
-        """Say how many hits were left out because of their types, beside those admitted; empty: none."""
+    def note(self, admitted: int, items: str = "hits") -> str:
+        """Say how many items were left out because of their types, beside those admitted; empty: none."""
         if not self.flaws:
             return ""
         flawed = len(self.flaws)
-        return f"{flawed} of {admitted + flawed} hits were left out; the first: {self.flaws[0]}"
+        return f"{flawed} of {admitted + flawed} {items} were left out; the first: {self.flaws[0]}"
 
     def _note_flaw(self, hit: Hit) -> str:
-        flaw = flaw_of(hit.document)
+        return self._note(flaw_of(hit.document))
+
+    def _note(self, flaw: str) -> str:
         if flaw:
             self.flaws.append(flaw)
         return flaw
@@ -197,3 +202,44 @@ def _has_plain_types(d: Any) -> bool:
 
 def _type_name(value: object) -> str:
     return "None" if value is None else f"{type(value).__name__}"
+
+
+_NUMBERS = {float, int, type(None)}
+
+
+def _with_number(hit: Hit) -> Hit:
+    """Take away a score that is no number: the hit counts as unscored."""
+    score: object = hit.score
+    no_number = isinstance(score, bool) or not isinstance(score, Real | None)
+    return hit.replace(score=None) if no_number else hit
+
+
+_FACT_TEXTS: dict[Any, tuple[str, ...]] = {
+    Fact: ("subject", "predicate", "object", "source"),
+    Entity: ("id", "name", "kind", "source"),
+    Facet: ("dimension", "value"),
+}
+
+
+def flaw_of_fact(item: Any) -> str:
+    """Say what is wrong with the types of the fields of a fact, an entity or a facet; empty: nothing."""
+    for name in _FACT_TEXTS[type(item)]:
+        value = getattr(item, name)
+        if type(value) is not str:
+            return f"{name} is {_type_name(value)}, not a text"
+    if isinstance(item, Facet):
+        return "" if type(item.count) is int else f"count is {_type_name(item.count)}, not a whole number"
+    for name in ("tenant", "compartment", "sensitivity"):
+        value = getattr(item, name)
+        if value is not None and type(value) is not str:
+            return f"{name} is {_type_name(value)}, not a text"
+    if isinstance(item, Fact):
+        confidence: object = item.confidence
+        if not isinstance(confidence, Real) or not isfinite(confidence):
+            return f"confidence is {_type_name(confidence)}, not a finite number"
+        for name in ("valid_from", "valid_to"):
+            value = getattr(item, name)
+            if value is not None and not isinstance(value, datetime):
+                return f"{name} is {_type_name(value)}, not a datetime"
+    attributes: object = item.attributes
+    return "" if isinstance(attributes, Mapping) else f"attributes is {_type_name(attributes)}, not a mapping"

@@ -248,7 +248,8 @@ class _FanOut:
             outcome.items = [
                 item if isinstance(item, Facet) else item.replace(source=call.source) for item in items
             ]
-            self._report(call, outcome, "ok", started, count=len(items))
+            note = admission.note(len(items), "facts")
+            self._report(call, outcome, "partial" if note else "ok", started, count=len(items), error=note)
         else:
             self._keep_hits(call, outcome, answer, admission, started)
 

@@ -18,7 +18,7 @@ from contextrouter.contracts import (
     SupportsFacets,
 )
 from contextrouter.errors import RequestRefused
-from contextrouter.filters import wanted
+from contextrouter.filters import request_filters
 from contextrouter.model import Call, Document, Intent, Plan, Query, Request
 from contextrouter.settings import FactKeys, Rag, Route, Settings, SourceKeys
 from contextrouter.text.query_syntax import parse
@@ -49,7 +49,7 @@ class _Planner:
     def __init__(self, intent: Intent, request: Request, settings: Settings) -> None:
         self.intent, self.request, self.settings = intent, request, settings
         self.rag, self.route = settings.for_route(intent.kind)
-        self.filters = wanted(request)
+        self.filters = request_filters(request)
         self.calls: list[Call] = []
         self.excluded: dict[str, str] = {}
         self._queries: dict[tuple[str, str, int, bool], Query] = {}

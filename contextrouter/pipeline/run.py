@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 
-from contextrouter.cache import Embedding
+from contextrouter.cache import RequestEmbeddings
 from contextrouter.errors import AllSourcesFailed
 from contextrouter.model import Context, Fact, Harvest, Intent, Plan, Request, SourceReport, Trace, Usage
 from contextrouter.pipeline.assembly import Assembled, assemble
@@ -49,10 +49,10 @@ class Run:
         engine: Engine,
         *,
         on_report: Callable[[SourceReport], None] | None = None,
-        embedding: Embedding | None = None,
+        embedding: RequestEmbeddings | None = None,
     ) -> None:
         self.request, self.deadline, self.engine, self.on_report = request, deadline, engine, on_report
-        self.embedding = embedding or Embedding(engine.embeddings)
+        self.embedding = embedding or RequestEmbeddings(engine.embeddings)
         self.trace = TraceBuilder()
         self.started = monotonic()
 
@@ -149,8 +149,9 @@ class Run:
         gated = not selected.live and any(step.gated for step in self.trace.steps)
         if gated:
             if self.facts or self.harvest.facets or self.harvest.entities:
+                gate = next(step.name for step in self.trace.steps if step.gated)
                 note = "facts, facets and entities are held back with the documents"
-                self.trace.add("gate", note=note, lost_facts=tuple(self.facts))
+                self.trace.add(gate, note=note, lost_facts=tuple(self.facts))
             self.facts, self.harvest = (), self.harvest.replace(facets=(), entities=())
         budget = self.rag.token_budget
         result = assemble(selected, self.facts, budget=budget, count=tokens.count, truncate=tokens.truncate)
@@ -199,7 +200,7 @@ async def run(
     """Run a request. Where its route found nothing, run it on the route's fallback, in the time that is
     left.
     """
-    embedding = Embedding(engine.embeddings)
+    embedding = RequestEmbeddings(engine.embeddings)
     context = await Run(request, deadline, engine, on_report=on_report, embedding=embedding).context()
     tried = {context.intent.kind}
     while context.outcome in ("empty", GATED) and deadline.left() > 0:

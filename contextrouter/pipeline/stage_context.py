@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from contextrouter.contracts import Source, StageContext
 from contextrouter.errors import ContractError
-from contextrouter.filters import wanted
+from contextrouter.filters import request_filters
 from contextrouter.model import Envelope, Fact, Hit, Intent, Provenance, Query, Request
 from contextrouter.pipeline.admission import Admission, flaw_of
 from contextrouter.pipeline.engine import Engine
@@ -28,7 +28,7 @@ def stage_context(request: Request, intent: Intent, facts: Sequence[Fact], engin
         scope=request.scope,
         labels=intent.labels,
         period=intent.period,
-        filters=wanted(request),
+        filters=request_filters(request),
         excluded=parse(intent.question).excluded,
     )
 

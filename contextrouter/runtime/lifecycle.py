@@ -1,8 +1,7 @@
-"""Plugin lifecycle: the plugins of one router, built from settings or handed over, opened together, closed
-in reverse.
+"""Plugin lifecycle of one router: builds plugins from settings, opens them together, closes them in reverse.
 
-A plugin that cannot be opened because of the outside world does not stop the start: it is tried again when it
-is needed, and reported until it works. What is wrong with the installation or the settings stops the start.
+A plugin that cannot be opened because of the outside world (a server that is down) does not stop the start.
+It is tried again when a request needs it. Errors of the installation or of the settings stop the start.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ from contextrouter.settings.switches import check_switch
 log = logging.getLogger("contextrouter")
 
 CLOSE_SECONDS = 5.0
-"""How long closing waits for an opening that was cancelled and does not end."""
+"""How long closing waits for a cancelled opening that does not end."""
 
-# What a plugin may name comes before it.
+# A plugin may reference plugins of the kinds before its own.
 _ORDER = ("embedder", "generator", "provider", "connector", "fact", "interpreter", "stage", "transform")
-_SERVING = tuple(
+_REQUEST_KINDS = tuple(
     kind for kind in _ORDER if kind != "transform"
 )  # a request needs no transforms; ingestion opens them itself
-_TOGETHER = (
+_OPENING_ORDER = (
     ("embedder", "generator"),
     ("provider", "connector"),
     ("fact",),
@@ -51,28 +50,28 @@ _TOGETHER = (
 Key = tuple[str, str]
 
 
-class State(Enum):
-    """How far a plugin is opened."""
+class PluginState(Enum):
+    """The state of a plugin."""
 
     CLOSED = "closed"  # not opened yet, its open() failed, or closed again
-    OPEN = "open"  # a store in this state does not know yet whose vectors it gets
+    OPEN = "open"  # a store in this state does not know the model of its embedder yet
     READY = "ready"
 
 
 class _Closed(AbstractSet[Key]):
-    """The plugins that are closed, at any moment."""
+    """A live view of the plugins that are closed."""
 
-    def __init__(self, states: Mapping[Key, State]) -> None:
+    def __init__(self, states: Mapping[Key, PluginState]) -> None:
         self._states = states
 
     def __contains__(self, key: object) -> bool:
-        return key in self._states and self._states[cast(Key, key)] is State.CLOSED
+        return key in self._states and self._states[cast(Key, key)] is PluginState.CLOSED
 
     def __iter__(self) -> Iterator[Key]:
-        return (key for key, state in self._states.items() if state is State.CLOSED)
+        return (key for key, state in self._states.items() if state is PluginState.CLOSED)
 
     def __len__(self) -> int:
-        return list(self._states.values()).count(State.CLOSED)
+        return list(self._states.values()).count(PluginState.CLOSED)
 
 
 class Instances:
@@ -82,14 +81,16 @@ class Instances:
         self, settings: Settings, registry: Registry, given: Mapping[str, Mapping[str, Plugin]]
     ) -> None:
         self.settings, self.registry = settings, registry
-        self.given = {(kind, name): plugin for kind, named in given.items() for name, plugin in named.items()}
+        self.given = {
+            (kind, name): plugin for kind, plugins in given.items() for name, plugin in plugins.items()
+        }
         self.all: dict[Key, Plugin] = {}
-        self._states: dict[Key, State] = {}
+        self._states: dict[Key, PluginState] = {}
         self.closed: AbstractSet[Key] = _Closed(self._states)
         self._opening: dict[Key, asyncio.Task[None]] = {}
         self._opened: list[Key] = []
         self._building: list[Key] = []
-        for kind in _SERVING:
+        for kind in _REQUEST_KINDS:
             for instance in settings.instances(kind).values():
                 if instance.keys.enabled and (kind, instance.name) not in self.all:
                     self._add((kind, instance.name), self.build(instance))
@@ -97,11 +98,11 @@ class Instances:
 
     def _add(self, key: Key, plugin: Plugin) -> None:
         self.all[key] = plugin
-        self._states[key] = State.CLOSED
+        self._states[key] = PluginState.CLOSED
 
     def build(self, instance: Instance) -> Plugin:
-        """Return the plugin of one instance, those it names built before it. Raises SettingsError with the
-        place in the file.
+        """Build the plugin of one instance, after the plugins that it references. Raises SettingsError with
+        the line in the file.
         """
         key = (instance.kind, instance.name)
         if key in self.given:
@@ -130,7 +131,7 @@ class Instances:
             return self.registry.build(instance, self.all)
         except (SettingsError, PluginError) as error:
             if isinstance(error, SettingsError) and all(problem.key for problem in error.problems):
-                raise  # its place is known
+                raise  # it has its line already
             raise SettingsError([self._problem(instance, str(error))]) from error
         finally:
             self._building.pop()
@@ -141,7 +142,7 @@ class Instances:
         if other in self.given:
             self._add(other, self.given[other])
         elif (instance := self.settings.instances(other[0]).get(other[1])) is not None:
-            self._add(other, self.build(instance))  # even disabled it serves who names it
+            self._add(other, self.build(instance))  # also a disabled one, because a plugin references it
         elif other == ("embedder", "default"):
             self._add_default_embedder()
 
@@ -158,9 +159,9 @@ class Instances:
             instance = Instance(kind="embedder", name="default", use="static", keys=None)
             self._add(("embedder", "default"), self.registry.build(instance, self.all))
 
-    def of(self, kind: str) -> dict[str, Any]:
-        """The instances of one kind, by name."""
-        return {name: plugin for (of, name), plugin in self.all.items() if of == kind}
+    def plugins(self, kind: str) -> dict[str, Any]:
+        """Return the plugins of one kind, by name."""
+        return {name: plugin for (plugin_kind, name), plugin in self.all.items() if plugin_kind == kind}
 
     @property
     def sources(self) -> dict[str, Source | FactSource]:
@@ -174,35 +175,34 @@ class Instances:
     @property
     def embedders(self) -> dict[str, Embedder]:
         """Embedders by name."""
-        return self.of("embedder")
+        return self.plugins("embedder")
 
     @property
     def generators(self) -> dict[str, Generator]:
         """Generators by name."""
-        return self.of("generator")
+        return self.plugins("generator")
 
     @property
     def interpreters(self) -> dict[str, Interpreter]:
         """Interpreters by name."""
-        return self.of("interpreter")
+        return self.plugins("interpreter")
 
     @property
     def stages(self) -> dict[str, Stage]:
         """Stages by name."""
-        return self.of("stage")
+        return self.plugins("stage")
 
     async def open(self) -> None:
-        """Open all at once, those that others need before them, in at most `[rag] timeout_seconds`.
+        """Open all plugins concurrently, dependencies first, in at most `[rag] timeout_seconds`.
 
-        What is not open by then goes on opening, and who needs it waits for it. Raises what is wrong with the
-        installation.
+        A slower plugin goes on opening, and requests that need it wait. Raises errors of the installation.
         """
         self._opened.clear()
-        self._states.update(dict.fromkeys(self.all, State.CLOSED))
+        self._states.update(dict.fromkeys(self.all, PluginState.CLOSED))
         clock = asyncio.get_running_loop().time
         until = clock() + self.settings.rag.timeout_seconds
-        for kinds in _TOGETHER:
-            tasks = {key: self._begin(key) for key in self.all if key[0] in kinds}
+        for kinds in _OPENING_ORDER:
+            tasks = {key: self._start_opening(key) for key in self.all if key[0] in kinds}
             if tasks:
                 await asyncio.wait(tasks.values(), timeout=max(0.0, until - clock()))
             for key, task in tasks.items():
@@ -213,18 +213,18 @@ class Instances:
                 if isinstance(error, MissingDependency | SettingsError | ContractError):
                     raise error
                 if error is not None:  # the outside world: tried again when needed
-                    why = mask(f"{type(error).__name__}: {error}", self.settings.secrets)
-                    log.warning("%s %r cannot be opened yet: %s", key[0], key[1], why)
+                    reason = mask(f"{type(error).__name__}: {error}", self.settings.secrets)
+                    log.warning("%s %r cannot be opened yet: %s", key[0], key[1], reason)
 
     async def ready(self, kind: str, name: str) -> None:
-        """Open one plugin, and those it names, if they are not open. Raises what its `open()` raises.
+        """Open one plugin and its dependencies, if they are not open. Raises the errors of its `open()`.
 
-        Who stops waiting does not stop the opening: the next to ask finds it further on.
+        A caller that is cancelled does not stop the opening; the next caller joins it.
         """
         key = (kind, name)
-        if self._states[key] is State.READY and self.closed.isdisjoint(self._needs(key)):
+        if self._states[key] is PluginState.READY and self.closed.isdisjoint(self._dependencies(key)):
             return
-        task = self._begin(key)
+        task = self._start_opening(key)
         try:
             await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -234,8 +234,8 @@ class Instances:
                 ) from None
             raise
 
-    def _begin(self, key: Key) -> asyncio.Task[None]:
-        """The one task that opens this plugin now."""
+    def _start_opening(self, key: Key) -> asyncio.Task[None]:
+        """Return the task that opens this plugin; start one if there is none."""
         task = self._opening.get(key)
         if task is None or task.done():
             task = self._opening[key] = asyncio.get_running_loop().create_task(self._make_ready(key))
@@ -246,11 +246,11 @@ class Instances:
         if self._opening.get(key) is task:
             del self._opening[key]
         if not task.cancelled():
-            task.exception()  # looked at: whoever waits gets it, and nobody may be waiting
+            task.exception()  # retrieved here, because no caller may be waiting for it any more
 
-    def _needs(self, key: Key) -> list[Key]:
-        """What this plugin works with. Of one made by hand nothing is known; it may work with any generator
-        made by hand.
+    def _dependencies(self, key: Key) -> list[Key]:
+        """Return the plugins that this one references. A plugin made by hand has no settings; it may use any
+        generator made by hand.
         """
         kind, name = key
         if key in self.given:
@@ -262,30 +262,30 @@ class Instances:
         return [(other, instance.options[option]) for option, other in instance.references.items()]
 
     async def _make_ready(self, key: Key) -> None:
-        for other in self._needs(key):
+        for other in self._dependencies(key):
             try:
                 await self.ready(*other)
-            except Exception as error:  # it may be of use without, and says so itself where it is not
-                why = mask(repr(error), self.settings.secrets)
-                log.debug("%s %r is opened without %s %r: %s", *key, *other, why)
-        if self._states[key] is State.CLOSED:
+            except Exception as error:  # a plugin that cannot work without it raises by itself
+                reason = mask(repr(error), self.settings.secrets)
+                log.debug("%s %r is opened without %s %r: %s", *key, *other, reason)
+        if self._states[key] is PluginState.CLOSED:
             await self.all[key].open()
-            self._states[key] = State.OPEN
+            self._states[key] = PluginState.OPEN
             self._opened.append(key)
             if key[0] == "embedder":
                 await self._tell_stores(key[1])
-        if self._states[key] is State.OPEN:
+        if self._states[key] is PluginState.OPEN:
             await self._tell_model(key)
 
     async def _tell_stores(self, embedder: str) -> None:
         """Tell the open stores that wait for this embedder its model."""
         for key in [key for key, plugin in self.all.items() if getattr(plugin, "embedder", None) == embedder]:
             try:
-                if self._states[key] is State.OPEN:
+                if self._states[key] is PluginState.OPEN:
                     await self._tell_model(key)
             except Exception as error:
-                why = mask(str(error), self.settings.secrets)
-                log.warning("%s %r refuses embedder %r: %s", *key, embedder, why)
+                reason = mask(str(error), self.settings.secrets)
+                log.warning("%s %r refuses embedder %r: %s", *key, embedder, reason)
 
     async def _tell_model(self, key: Key) -> None:
         """Tell an open store the model whose vectors it will get, once its embedder is open.
@@ -294,14 +294,14 @@ class Instances:
         """
         plugin = self.all[key]
         if not isinstance(plugin, SupportsModel) or plugin.embedder not in self.embedders:
-            self._states[key] = State.READY
+            self._states[key] = PluginState.READY
         elif ("embedder", plugin.embedder) not in self.closed:
             embedder = self.embedders[plugin.embedder]
-            self._states[key] = State.READY
+            self._states[key] = PluginState.READY
             await plugin.embedded_by(embedder.model, embedder.dimensions)
 
     async def aclose(self) -> None:
-        """Close what was opened, last first. One that fails to close does not keep the others open."""
+        """Close the open plugins in reverse order. A failure does not keep the others open."""
         opening = list(self._opening.values())
         for task in opening:
             task.cancel()
@@ -310,7 +310,7 @@ class Instances:
         errors = []
         while self._opened:
             key = self._opened.pop()
-            self._states[key] = State.CLOSED
+            self._states[key] = PluginState.CLOSED
             try:
                 await self.all[key].aclose()
             except Exception as error:
@@ -319,11 +319,11 @@ class Instances:
             raise PluginError("Closing failed: " + mask("; ".join(errors), self.settings.secrets))
 
 
-def embedded(
+def query_embedders(
     sources: Mapping[str, Source | FactSource], embedders: Mapping[str, Embedder]
 ) -> dict[str, Embedder]:
-    """Source -> the embedder of its queries."""
-    named = {name: source.embedder for name, source in sources.items() if isinstance(source, Source)}
+    """Return source -> the embedder of its queries."""
+    names = {name: source.embedder for name, source in sources.items() if isinstance(source, Source)}
     return {
-        name: embedders[embedder] for name, embedder in named.items() if embedder and embedder in embedders
+        name: embedders[embedder] for name, embedder in names.items() if embedder and embedder in embedders
     }

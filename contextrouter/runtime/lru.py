@@ -1,4 +1,4 @@
-"""LRU cache: a mapping with a bound, from which the least recently used entries are evicted."""
+"""LRU cache: a bounded mapping that evicts the least recently used entries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ V = TypeVar("V")
 
 
 class Lru(Generic[K, V]):
-    """Values by key, of at most `max_weight` in all. Where every entry weighs 1, that is their number."""
+    """Values by key, with a total weight of at most `max_weight`. By default every entry weighs 1."""
 
     def __init__(self, max_weight: int, *, clock: Callable[[], float] = monotonic) -> None:
         self._entries: OrderedDict[K, tuple[V, int, float]] = OrderedDict()  # the next to go stands first
@@ -32,7 +32,7 @@ class Lru(Generic[K, V]):
         return value
 
     def put(self, key: K, value: V, *, weight: int = 1, ttl: float = math.inf) -> None:
-        """Keep a value for `ttl` seconds, in place of the key's last one; not one too heavy by itself."""
+        """Keep a value for `ttl` seconds. A value heavier than the whole cache is not kept."""
         self.pop(key)
         if weight > self.max_weight or ttl <= 0:
             return

@@ -1,4 +1,4 @@
-"""Secret masking: what is taken out of messages, logs and settings before anyone sees them."""
+"""Secret masking (redaction) in messages, logs and settings."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ _LONG = (
 _ENDINGS = (*_LONG, "apikey", "accesskey", "secretkey", "privatekey", "authkey")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
-# Everything that is repeated has a bound, or is hidden and so never read twice: the time is in proportion to
-# the text, whoever wrote it.
+# Every repetition has a bound or is possessive, so the time is linear in the text, even for hostile input.
 _NAMED = re.compile(
     r"""(?x) (?P<name> [\w-]{1,64}+ ) (?: (?P<mark> \\{0,3} ["']? \s{0,8} [=:] ) >? | \\{0,3} ["'] \s{0,8} , (?= \s{0,8} b? ["'] ) )
         \s{0,8} (?: b (?= ["'] ) )? (?: (?i: bearer | basic | digest | token ) \s{1,8} )?"""  # noqa: E501 - a pattern is read in one line
@@ -41,63 +40,63 @@ _UNNAMED = re.compile(r"""(?xs) ( \b (?i: bearer | basic ) \s{1,8} ) [A-Za-z0-9.
 
 
 def is_secret(name: str) -> bool:
-    """Whether a value of this name is a secret: a word of `X-Api-Key`, `accessToken` or `db_passwords` says
-    so.
-    """
-    return any(_tells(word.lower()) or _tells(word.lower().removesuffix("s")) for word in _WORD.findall(name))
+    """Whether a name such as `X-Api-Key`, `accessToken` or `db_passwords` contains a word for a secret."""
+    return any(
+        _is_secret_word(word.lower()) or _is_secret_word(word.lower().removesuffix("s"))
+        for word in _WORD.findall(name)
+    )
 
 
-def _tells(word: str) -> bool:
+def _is_secret_word(word: str) -> bool:
     return word in _SHORT or word.endswith(_ENDINGS)
 
 
 def spellings(secrets: Iterable[str]) -> list[str]:
-    """The secrets that are long enough to be told from other text, also as URLs and reprs spell them; the
+    """Return the secrets that are long enough to recognize, also as URLs and reprs write them,
     longest first.
     """
-    known = [secret for secret in secrets if len(secret) >= 4]
-    found = {
-        text for s in known for text in (s, quote(s, ""), quote_plus(s), s.encode("unicode_escape").decode())
+    long_enough = [secret for secret in secrets if len(secret) >= 4]
+    texts = {
+        text
+        for s in long_enough
+        for text in (s, quote(s, ""), quote_plus(s), s.encode("unicode_escape").decode())
     }
-    return sorted(found, key=lambda text: (-len(text), text))
+    return sorted(texts, key=lambda text: (-len(text), text))
 
 
 def mask(text: str, secrets: Iterable[str] = ()) -> str:
     """Return `text` without secrets: known values, values of secret names, bearer tokens, passwords in URLs,
     private keys.
 
-    What hides a word too many is chosen over what may show a part of a secret. Cut a text after this, not
-    before.
+    In doubt it hides a word too many. Mask a text before you shorten it, not after.
     """
     for secret in spellings(secrets):
         text = text.replace(secret, "***")
-    text = _UNNAMED.sub(lambda found: next(group for group in found.groups() if group) + "***", text)
-    shown, at = [], 0
-    for found in _NAMED.finditer(text):
-        if found.start() < at or not _names_secret(text, found):
+    text = _UNNAMED.sub(lambda match: next(group for group in match.groups() if group) + "***", text)
+    parts, position = [], 0
+    for match in _NAMED.finditer(text):
+        if match.start() < position or not _names_secret(text, match):
             continue
-        cookies = _COOKIES.match(text, found.end()) if found["name"].lower().endswith("cookie") else None
-        value = cookies or _VALUE.match(text, found.end())
+        cookies = _COOKIES.match(text, match.end()) if match["name"].lower().endswith("cookie") else None
+        value = cookies or _VALUE.match(text, match.end())
         if value is not None:
-            shown += [
-                text[at : found.end()],
+            parts += [
+                text[position : match.end()],
                 "" if cookies else value["open"] or value["escaped"] or "",
                 "***",
             ]
-            at = value.end()
-    return "".join((*shown, text[at:]))
+            position = value.end()
+    return "".join((*parts, text[position:]))
 
 
-def _names_secret(text: str, found: re.Match[str]) -> bool:
-    """Whether what is found before a value names a secret. In prose, a "key:" alone is not one, and a
-    KeyError never.
-    """
-    words = _WORD.findall(found["name"])
-    if not words or not _tells(words[-1].lower()):
+def _names_secret(text: str, match: re.Match[str]) -> bool:
+    """Whether the matched name is a secret's. In prose, "key:" alone is not, and a KeyError never."""
+    words = _WORD.findall(match["name"])
+    if not words or not _is_secret_word(words[-1].lower()):
         return False
-    mark, before = found["mark"] or "'", text[max(0, found.start() - 12) : found.start()]
+    mark, before = match["mark"] or "'", text[max(0, match.start() - 12) : match.start()]
     plain = (
-        found["name"].lower() in ("key", "pass")
+        match["name"].lower() in ("key", "pass")
         and not mark.strip("\\").startswith(('"', "'"))
         and not mark.endswith("=")
     )

@@ -1,9 +1,8 @@
-"""Plugin registry and entry points: from a `use` in the settings to a class, to the schema of its table,
-to an instance.
+"""Plugin registry and entry points: finds plugins, loads classes, reads their schemas, builds instances.
 
-A plugin's name is an entry point in the group `contextrouter.<kind>s`, or the stem of a module in one of
-`[plugins] paths`. Nothing is imported before a `use` names it. A broken plugin is reported by name and stops
-nobody who does not use it.
+The name of a plugin is an entry point in the group `contextrouter.<kind>s`, or the stem of a module in one of
+`[plugins] paths`. A plugin is imported only when a `use` names it. A broken plugin affects only those who use
+it.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 FIRST_PARTY: Mapping[tuple[str, str], str] = {("provider", "vertex"): "vertex"}
-"""Plugins of ours that come with a distribution of their own -> the extra that installs it."""
+"""First-party plugins in a separate distribution -> the extra that installs it."""
 
 
-class Listed(msgspec.Struct, frozen=True, kw_only=True):
+class PluginListing(msgspec.Struct, frozen=True, kw_only=True):
     """One line of `contextrouter plugins list`. `problem` says why it cannot be used; empty: it can."""
 
     kind: str
@@ -49,9 +48,7 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Registry:
-    """The plugins that exist: entry points, and modules in `paths`. A local module wins over an entry
-    point.
-    """
+    """All plugins: entry points, and modules in `paths`. A local module wins over an entry point."""
 
     def __init__(self, paths: Sequence[Path] = ()) -> None:
         self.paths = tuple(paths)
@@ -86,27 +83,25 @@ class Registry:
         return self._entries[kind]
 
     def names(self, kind: str) -> list[str]:
-        """Every registered name of a kind, sorted. A module counts for the kinds it defines; a broken one for
-        none.
+        """Return every registered name of a kind, sorted. A module counts for each kind that it defines; a
+        broken one for none.
         """
-        local = {stem for stem in self._files if self._in_file(stem, kind) is not None}
-        extra = {name for of, name in FIRST_PARTY if of == kind}
+        local = {stem for stem in self._files if self._find_class_or_none(stem, kind) is not None}
+        extra = {name for entry_kind, name in FIRST_PARTY if entry_kind == kind}
         return sorted({*self.entries(kind), *local, *extra})
 
     def has(self, kind: str, use: str) -> bool:
-        """Whether this name is registered. Of the modules only that of this name is imported; a broken one
-        counts.
-        """
+        """Whether this name is registered. Only the module of this name is imported; a broken one counts."""
         if use in self.entries(kind) or (kind, use) in FIRST_PARTY:
             return True
         try:
-            return use in self._files and self._one_class(use, kind) is not None
+            return use in self._files and self._find_class(use, kind) is not None
         except ContextRouterError:
-            return True  # whoever loads it is told what is wrong with it
+            return True  # `load` raises the error
 
     def load(self, kind: str, use: str) -> type[Plugin]:
         """Return the plugin class. Raises PluginNotFound, MissingDependency, ContractError, or PluginError
-        when it is broken.
+        for a broken one.
         """
         if (kind, use) not in self._classes:
             self._classes[kind, use] = self._load(kind, use)
@@ -115,7 +110,7 @@ class Registry:
     def _load(self, kind: str, use: str) -> type[Plugin]:
         entry = self.entries(kind).get(use)
         if use in self._files:
-            cls = self._one_class(use, kind)
+            cls = self._find_class(use, kind)
             if cls is not None:
                 if entry is not None:
                     self.warnings.append(
@@ -133,20 +128,23 @@ class Registry:
             cls = entry.load()
         except ContextRouterError:
             raise
-        except (Exception, SystemExit) as error:  # a module may end the program; it is not to end ours
+        except (
+            Exception,
+            SystemExit,
+        ) as error:  # a module may call sys.exit(); that must not end this program
             raise PluginError(
                 f"{kind} plugin {use!r} ({entry.value}) cannot be imported: {error!r}.", plugin=use, kind=kind
             ) from error
         return self._check(cls, kind, use)
 
-    def _one_class(self, stem: str, kind: str) -> type[Plugin] | None:
+    def _find_class(self, stem: str, kind: str) -> type[Plugin] | None:
         contract = KINDS[kind]
         classes = [
             value
             for value in vars(self._module(stem)).values()
             if isinstance(value, type)
             and issubclass(value, contract)
-            and value.__module__ == _private(self._files[stem])
+            and value.__module__ == _module_name(self._files[stem])
         ]
         classes = [cls for cls in classes if not inspect.isabstract(cls)]
         if len(classes) > 1:
@@ -159,15 +157,15 @@ class Registry:
             )
         return classes[0] if classes else None
 
-    def _in_file(self, stem: str, kind: str) -> type[Plugin] | None:
+    def _find_class_or_none(self, stem: str, kind: str) -> type[Plugin] | None:
         try:
-            return self._one_class(stem, kind)
+            return self._find_class(stem, kind)
         except ContextRouterError:
             return None
 
     def _module(self, stem: str) -> ModuleType:
         path = self._files[stem]
-        name = _private(path)
+        name = _module_name(path)
         if name in sys.modules:
             return sys.modules[name]
         spec = importlib.util.spec_from_file_location(name, path)
@@ -193,31 +191,31 @@ class Registry:
                 kind=kind,
             )
         if inspect.isabstract(cls):
-            missing = ", ".join(sorted(cls.__abstractmethods__))
+            methods = ", ".join(sorted(cls.__abstractmethods__))
             raise ContractError(
-                f"{kind} plugin {use!r} does not define {missing}.",
+                f"{kind} plugin {use!r} does not define {methods}.",
                 law="required method",
                 plugin=use,
                 kind=kind,
             )
         if issubclass(cls, Stage):
             check_switch(cls, f"stage plugin {use!r}")
-        schema.of_constructor(cls, kind)
+        schema.constructor_fields(cls, kind)
         return cls
 
     def schema(self, kind: str, use: str) -> schema.Schema | None:
-        """The keys of a plugin's table; None when the package that brings the plugin is not installed."""
+        """Return the keys of a plugin's table; None when the plugin's package is not installed."""
         try:
-            return schema.of_constructor(self.load(kind, use), kind)
+            return schema.constructor_fields(self.load(kind, use), kind)
         except MissingDependency:
             return None
 
-    def listed(self) -> list[Listed]:
-        """Every plugin there is, with what is wrong with it. Loads them all."""
+    def list_plugins(self) -> list[PluginListing]:
+        """Load every plugin, and return a line for each, with its problem if it has one."""
         lines = []
         for kind in KINDS:
             for name in sorted({*self.entries(kind), *(n for n in self.names(kind))}):
-                local = name in self._files and self._in_file(name, kind) is not None
+                local = name in self._files and self._find_class_or_none(name, kind) is not None
                 entry = self.entries(kind).get(name)
                 origin = (
                     self._files[name].name
@@ -227,24 +225,26 @@ class Registry:
                 lines.append(self._line(kind, name, origin))
         for stem, path in self._files.items():
             try:
-                kinds = [kind for kind in KINDS if self._one_class(stem, kind)]
+                kinds = [kind for kind in KINDS if self._find_class(stem, kind)]
                 problem = "" if kinds else "it defines no plugin class"
             except ContextRouterError as error:
                 problem = str(error)
             if problem:
-                lines.append(Listed(kind="?", name=stem, origin=path.name, problem=problem))
+                lines.append(PluginListing(kind="?", name=stem, origin=path.name, problem=problem))
         return lines
 
-    def _line(self, kind: str, name: str, origin: str) -> Listed:
+    def _line(self, kind: str, name: str, origin: str) -> PluginListing:
         try:
             cls = self.load(kind, name)
         except ContextRouterError as error:
-            return Listed(kind=kind, name=name, origin=origin, problem=str(error))
-        return Listed(kind=kind, name=name, origin=origin, summary=(inspect.getdoc(cls) or "").split("\n")[0])
+            return PluginListing(kind=kind, name=name, origin=origin, problem=str(error))
+        return PluginListing(
+            kind=kind, name=name, origin=origin, summary=(inspect.getdoc(cls) or "").split("\n")[0]
+        )
 
     def build(self, instance: Instance, others: Mapping[tuple[str, str], Plugin]) -> Plugin:
-        """Return the instance's plugin. `others` holds those already built, by (kind, name), for keywords
-        that name one.
+        """Build the plugin of an instance. `others` are the plugins that its keywords may reference, by
+        (kind, name).
         """
         cls = self.load(instance.kind, instance.use)
         options = dict(instance.options)
@@ -257,11 +257,13 @@ class Registry:
         except (TypeError, ValueError) as error:
             raise SettingsError(f"{instance.kind}s.{instance.name}: {error}") from error
         except (Exception, SystemExit) as error:
-            why = f"{instance.kind} plugin {instance.use!r} cannot be made: {type(error).__name__}: {error}."
-            raise PluginError(why, plugin=instance.name, kind=instance.kind) from error
+            message = (
+                f"{instance.kind} plugin {instance.use!r} cannot be made: {type(error).__name__}: {error}."
+            )
+            raise PluginError(message, plugin=instance.name, kind=instance.kind) from error
 
 
-def _private(path: Path) -> str:
+def _module_name(path: Path) -> str:
     return (
         f"_contextrouter_plugin_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}_{path.stem}"
     )

@@ -10,26 +10,24 @@ from contextrouter.errors import ContextRouterError
 
 _log = logging.getLogger(__name__)
 PATIENCE = 2.0
-"""Seconds in which what is ended has to end. A plugin that swallows its cancellation is then left behind, and
-the log says so.
-"""
+"""Seconds that a cancelled computation has to end. After that it is abandoned, and the log says so."""
 
 
-def closed() -> ContextRouterError:
-    """The error of a request that the router's end has ended."""
+def shutdown_error() -> ContextRouterError:
+    """Return the error of a request that the shutdown cancelled."""
     return ContextRouterError(
         "Router was closed before the request was answered; close it after the last answer."
     )
 
 
-def looked_at(task: asyncio.Task[Any]) -> None:
-    """For a task that nobody may wait for any more: its error is not the event loop's to report."""
+def consume_exception(task: asyncio.Task[Any]) -> None:
+    """Retrieve the exception of a task without a caller, so that the event loop does not report it."""
     if not task.cancelled():
         task.exception()
 
 
 class Computation:
-    """One computation in the task that enters it."""
+    """One running computation, in the task that enters this context manager."""
 
     __slots__ = ("before", "ended", "running", "task")
 
@@ -43,42 +41,38 @@ class Computation:
         self.running.entries.discard(self)
         if not self.ended:
             return
-        self.running.one_less()
-        # A task that ended in its own way goes on, and is not cancelled any more.
+        self.running.notify_end()
+        # A task that ended by itself goes on: undo the cancellation.
         if self.task.uncancel() <= self.before and isinstance(error, asyncio.CancelledError):
-            raise closed() from None  # nobody but the router asked for it
+            raise shutdown_error() from None  # nobody but the router asked for it
 
 
 class Running:
-    """The computations of one open router."""
+    """The running computations of one open router."""
 
     def __init__(self) -> None:
         self.entries: set[Computation] = set()
         self._closed = False
         self._over = asyncio.Event()
 
-    def one(self) -> Computation:
-        """A computation in the current task. Raises ContextRouterError once the router is closed, at once
-        where it is already.
-        """
+    def track(self) -> Computation:
+        """Register a computation in the current task. Raises ContextRouterError when the router is closed."""
         if self._closed:
-            raise closed()
+            raise shutdown_error()
         task = asyncio.current_task()
         assert task is not None
         return Computation(self, task)
 
-    def one_less(self) -> None:
-        """One that was ended has ended."""
+    def notify_end(self) -> None:
+        """Wake `aclose` when the last cancelled computation has ended."""
         if not any(entry.ended for entry in self.entries):
             self._over.set()
 
     async def aclose(self) -> None:
-        """End every computation but one that closes the router itself, and wait for them, though not for
-        ever.
-        """
+        """Cancel every computation except the caller's own, and wait for at most `PATIENCE` seconds."""
         self._closed = True
-        here = asyncio.current_task()
-        running = [entry for entry in self.entries if entry.task is not here]
+        current = asyncio.current_task()
+        running = [entry for entry in self.entries if entry.task is not current]
         if not running:
             return
         self._over.clear()
@@ -89,7 +83,8 @@ class Running:
             async with asyncio.timeout(PATIENCE):
                 await self._over.wait()
         except TimeoutError:
-            left = len(self.entries.intersection(running))
+            unfinished = len(self.entries.intersection(running))
             _log.warning(
-                "Router was closed while %d requests did not end; a plugin swallows its cancellation.", left
+                "Router was closed while %d requests did not end; a plugin swallows its cancellation.",
+                unfinished,
             )

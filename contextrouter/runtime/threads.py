@@ -1,9 +1,7 @@
-"""Blocking libraries run here: bounded threads, context variables carried over, no result awaited past a
-cancellation.
+"""Thread pool for blocking libraries, with context variables and cancellation.
 
-A cancelled call is abandoned, not stopped: its thread runs to its end and the result is thrown away. Use this
-for work whose repetition or lateness harms nobody (reads), or that is atomic by itself (one database
-transaction).
+A cancelled call is abandoned, not stopped: its thread runs to the end, and the result is discarded. Use it
+for work that is harmless when repeated or late (reads), or atomic (one database transaction).
 """
 
 from __future__ import annotations
@@ -30,5 +28,5 @@ class Threads:
         return await loop.run_in_executor(self._pool, lambda: context.run(function, *args))
 
     def close(self, *, wait: bool = False) -> None:
-        """Let go of the threads; with `wait` only after what runs in them has ended."""
+        """Shut the pool down; with `wait` after the running calls have ended."""
         self._pool.shutdown(wait=wait, cancel_futures=True)

@@ -1,8 +1,7 @@
-"""The server: what `contextrouter serve` and `contextrouter mcp` run.
+"""The HTTP server and the MCP server: `contextrouter serve` and `contextrouter mcp`.
 
-`app` has the endpoints and what every request goes through; `access` says who asks and what they may see;
-`answers` routes and plans, `chat` writes answers in OpenAI's wire format, `mcp` gives tools to agents. Only
-here is aiohttp served.
+`app` runs every request, `auth` checks API keys and rate limits. `router_endpoints` has the endpoints of the
+router, `chat` the OpenAI-compatible ones, `openapi` their description. `mcp_tools` has the tools for agents.
 """
 
 from __future__ import annotations

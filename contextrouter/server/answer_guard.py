@@ -1,6 +1,4 @@
-"""Whether an answer is what it should be: cited, and in the script of the question. Not whether it is
-right.
-"""
+"""Checks of a generated answer: it has citations, and is in the language script of the question."""
 
 from __future__ import annotations
 
@@ -14,28 +12,29 @@ AGAIN = (
     "Write that answer again, in the language of my question, and put behind every statement the number of"
     " the context block it comes from, in brackets. If the context does not answer the question, say so."
 )
-_ENOUGH = 4
+_MIN_LETTERS = 4
 
 
-def judged(question: str, answer: str, cited: Sequence[int], context: Context) -> Mapping[str, bool]:
-    """What was looked at -> whether it is as it should be."""
-    found = {}
+def check_answer(question: str, answer: str, cited: Sequence[int], context: Context) -> Mapping[str, bool]:
+    """Check an answer. Returns the name of each check that applies, and whether the answer passes it."""
+    checks = {}
     if context.envelopes:
-        found["cited"] = bool(cited)
-    asked, written = script(question), script(answer)
-    if asked and written:
-        found["language"] = asked == written
-    return found
+        checks["cited"] = bool(cited)
+    question_script, answer_script = script(question), script(answer)
+    if question_script and answer_script:
+        checks["language"] = question_script == answer_script
+    return checks
 
 
 def script(text: str) -> str:
-    """The script that most letters of a text are of: LATIN, CYRILLIC, …; of Chinese and Japanese texts CJK.
-    "": too few.
+    """Return the script of most letters in a text: LATIN, CYRILLIC, …; CJK for Chinese and Japanese.
+
+    Returns "" for a text with too few letters.
     """
     names = Counter(
-        unicodedata.name(sign, "?").split(" ")[0].split("-")[0] for sign in text if sign.isalpha()
+        unicodedata.name(letter, "?").split(" ")[0].split("-")[0] for letter in text if letter.isalpha()
     )
     for kana in ("HIRAGANA", "KATAKANA"):
         names["CJK"] += names.pop(kana, 0)
     name, count = names.most_common(1)[0] if names else ("", 0)
-    return name if count >= _ENOUGH or (name == "CJK" and count) else ""
+    return name if count >= _MIN_LETTERS or (name == "CJK" and count) else ""

@@ -1,7 +1,7 @@
-"""The server: the table of endpoints, and what every request goes through, in one place.
+"""The HTTP server: the table of endpoints, and the middleware that handles every request.
 
-A request gets an id, is let in by its key and its caller's limits, is read and validated, answered, counted
-and logged. Whatever goes wrong on the way becomes one kind of error object.
+The middleware gives a request its id, authenticates its API key, applies the caller's rate limit, and reads
+and validates the body. It counts and logs every answer, and turns every error into problem details.
 """
 
 from __future__ import annotations
@@ -17,8 +17,15 @@ from aiohttp import web
 
 from contextrouter.router import ContextRouter
 from contextrouter.server import chat, page, router_endpoints
-from contextrouter.server.endpoints import PREFLIGHT, Endpoint, Exchange, ServerState, answered
-from contextrouter.server.error_responses import FAULT, MEDIA, Refused, body_of, chat_body_of, refused
+from contextrouter.server.endpoints import PREFLIGHT, Endpoint, Exchange, ServerState, json_response
+from contextrouter.server.error_responses import (
+    FAULT,
+    MEDIA,
+    Refused,
+    make_refusal,
+    openai_error_body,
+    problem_body,
+)
 from contextrouter.server.logs import log
 from contextrouter.server.logs import request_id as current
 from contextrouter.server.openapi import DESCRIPTION
@@ -28,51 +35,49 @@ _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class Server(ServerState):
-    """One router behind HTTP. `application()` is what aiohttp runs; the router is opened and closed by
-    whoever made it.
-    """
+    """One router behind HTTP. aiohttp runs `application()`. The owner of the router opens and closes it."""
 
     def __init__(self, router: ContextRouter) -> None:
         super().__init__(router)
-        shown = page.ENDPOINTS if self.settings.serve.explorer else ()
+        explorer = page.ENDPOINTS if self.settings.serve.explorer else ()
         self.endpoints: tuple[Endpoint, ...] = (
             *router_endpoints.ENDPOINTS,
             *chat.ENDPOINTS,
-            *shown,
+            *explorer,
             DESCRIPTION,
         )
         self._table = {(endpoint.method, endpoint.path): endpoint for endpoint in self.endpoints}
 
     def application(self) -> web.Application:
-        """The application, with every endpoint."""
+        """Return the aiohttp application, with every endpoint."""
         application = web.Application(
             client_max_size=self.settings.serve.max_body_bytes, middlewares=[self._pass]
         )
         for endpoint in self.endpoints:
             for method in ("GET", "HEAD") if endpoint.method == "GET" else (endpoint.method,):
-                application.router.add_route(method, endpoint.path, _passed)
+                application.router.add_route(method, endpoint.path, _not_found)
         return application
 
     def _exchange(self, request: web.Request) -> Exchange:
-        """The request with its id, and its endpoint where the path has one for the method."""
+        """Give a request its id, and find its endpoint; None: the path has none for the method."""
         method = "GET" if request.method == "HEAD" else request.method
-        given = request.headers.get("X-Request-Id", "")
-        request_id = given if _ID.fullmatch(given) else secrets.token_hex(8)
+        header = request.headers.get("X-Request-Id", "")
+        request_id = header if _ID.fullmatch(header) else secrets.token_hex(8)
         return Exchange(self, request, self._table.get((method, request.path)), request_id)
 
     @web.middleware
     async def _pass(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """What every request goes through."""
+        """Handle a request: answer it, add headers, count it and log it."""
         exchange = self._exchange(request)
         token = current.set(exchange.request_id)
         started = monotonic()
         self.metrics.running.inc()
-        status = 499  # what is logged when the client goes away
+        status = 499  # for the log, when the client goes away
         try:
             if request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers:
                 response: web.StreamResponse = web.Response(status=204, headers=PREFLIGHT)
             else:
-                response = await self._answered(exchange, handler)
+                response = await self._answer(exchange, handler)
             status = response.status
             if not response.prepared:
                 self.add_headers(exchange, response)
@@ -82,40 +87,43 @@ class Server(ServerState):
             self._note(exchange, status, monotonic() - started)
             current.reset(token)
 
-    async def _answered(self, exchange: Exchange, handler: Handler) -> web.StreamResponse:
-        """The answer, or the error as an answer, or as the last event of one that has begun."""
+    async def _answer(self, exchange: Exchange, handler: Handler) -> web.StreamResponse:
+        """Answer a request. An error becomes the answer, or the last event of a stream that has begun."""
         try:
             if exchange.endpoint is None:
-                return await handler(exchange.request)  # which raises what aiohttp has against it
-            return await self._let_in(exchange, exchange.endpoint)
+                return await handler(exchange.request)  # it raises aiohttp's error for the path or the method
+            return await self._authenticate(exchange, exchange.endpoint)
         except Exception as error:
             gone = exchange.events is not None and isinstance(error, ConnectionError | TimeoutError)
-            refusal = refused(error, self.settings.secrets)
+            refusal = make_refusal(error, self.settings.secrets)
             if refusal is None and not gone:
                 log.exception("Request failed by a fault of this program.")
             refusal = refusal or Refused(500, "fault", FAULT)
-            body = chat_body_of(refusal) if exchange.openai else body_of(refusal, exchange.request_id)
+            body = (
+                openai_error_body(refusal) if exchange.openai else problem_body(refusal, exchange.request_id)
+            )
             if exchange.events is not None:
                 if not gone:
                     await self._end(exchange, body)
                 return exchange.events
-            response = answered(body, refusal.status, "application/json" if exchange.openai else MEDIA)
+            response = json_response(body, refusal.status, "application/json" if exchange.openai else MEDIA)
             response.headers.update(refusal.headers)
             return response
 
-    async def _let_in(self, exchange: Exchange, endpoint: Endpoint) -> web.StreamResponse:
+    async def _authenticate(self, exchange: Exchange, endpoint: Endpoint) -> web.StreamResponse:
+        """Check the API key and the rate limit as the endpoint demands, then let the endpoint answer."""
         if not endpoint.guarded:
             return await endpoint.handle(exchange)
         headers = exchange.request.headers
         exchange.caller = self.access.caller(headers.get("Authorization", ""), exchange.request.host)
         if not endpoint.limited:
             return await endpoint.handle(exchange)
-        with self.pressure.held(exchange.caller):
+        with self.limits.admit(exchange.caller):
             await exchange.read(endpoint)
             return await endpoint.handle(exchange)
 
     async def _end(self, exchange: Exchange, body: dict[str, object]) -> None:
-        """Say in the stream what went wrong, and close it."""
+        """Send an error as an event, and close the stream."""
         events = exchange.events
         assert events is not None
         try:
@@ -127,7 +135,7 @@ class Server(ServerState):
             log.info("The client is gone.")
 
     def _note(self, exchange: Exchange, status: int, seconds: float) -> None:
-        """Count and log a request by the path of its endpoint: what was asked is nobody's business."""
+        """Count and log a request by the path of its endpoint. The question stays private."""
         path = exchange.endpoint.path if exchange.endpoint else "other"
         method = exchange.request.method
         method = method if method in ("GET", "HEAD", "POST", "OPTIONS") else "other"
@@ -143,6 +151,6 @@ class Server(ServerState):
         log.log(level, "request", extra={"fields": fields})
 
 
-async def _passed(request: web.Request) -> web.StreamResponse:
-    """In aiohttp's table of routes in place of every endpoint: the middleware has answered before."""
+async def _not_found(request: web.Request) -> web.StreamResponse:
+    """Stand in for every endpoint in aiohttp's table of routes. The middleware answers instead."""
     raise web.HTTPNotFound

@@ -1,8 +1,8 @@
-"""Authentication by API key: who asks, what they may see, and the rate limit of each caller.
+"""API keys, authentication, authorization and rate limits of callers.
 
-A key is 256 random bits, so one round of SHA-256 keeps it: there is no dictionary to go through. Fails
-closed: where keys are set, nothing is answered without one; where none is set, only this machine is, by a
-name of this machine.
+A key is 256 random bits, so one round of SHA-256 protects it: a dictionary attack has nothing to try.
+Authentication fails closed. A server with keys refuses every request without one. A server without keys
+answers only this machine, under a name of this machine.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PREFIX = "cr_"
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks. `scope` None sees everything."""
+    """A caller and its rights. A `scope` of None sees everything."""
 
     name: str
     scope: Scope | None = None
@@ -39,18 +39,18 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def new_key() -> tuple[str, str]:
-    """Return a new key, and the hash of it that stands in the settings."""
+    """Make an API key. Returns the key, and its hash for the settings."""
     key = PREFIX + secrets.token_urlsafe(32)
-    return key, hashed(key)
+    return key, hash_key(key)
 
 
-def hashed(key: str) -> str:
-    """What the settings keep of a key."""
+def hash_key(key: str) -> str:
+    """Return the hash of an API key, as it stands in the settings."""
     return "sha256:" + hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host, as it stands in settings or in a Host header, is this machine alone."""
+    """Whether a host of the settings or of a Host header names only this machine."""
     if host.casefold() == "localhost":
         return True
     try:
@@ -60,7 +60,7 @@ def is_loopback(host: str) -> bool:
 
 
 def check_host(access: Access, host: str) -> None:
-    """Raise SettingsError when a server without keys would listen to more than this machine."""
+    """Raise SettingsError for a server without API keys that would listen to other machines."""
     if access.keyless and not is_loopback(host):
         raise SettingsError(
             f"Without keys the server listens to this machine only, not to {host!r}. Make one with"
@@ -69,14 +69,14 @@ def check_host(access: Access, host: str) -> None:
 
 
 class Access:
-    """The keys of the settings, and the callers they stand for."""
+    """Authentication: the API keys of the settings, and the callers they stand for."""
 
     def __init__(self, settings: Settings) -> None:
         self._default_rate = settings.serve.rate_per_minute
         self._callers = [
             (key.hash, self._caller(name, key)) for name, key in settings.keys.items() if key.enabled
         ]
-        self.keyless = not settings.keys  # keys that are all disabled let nobody in, instead of everybody
+        self.keyless = not settings.keys  # disabled keys count: with only such keys, nobody has access
 
     def _caller(self, name: str, key: AccessKey) -> Caller:
         scope = None
@@ -95,7 +95,7 @@ class Access:
         )
 
     def caller(self, authorization: str, host: str) -> Caller:
-        """Return who asks. Raises Refused (401, 403)."""
+        """Return the caller of a request. Raises Refused (401, 403)."""
         if self.keyless:
             if not is_loopback(
                 urlsplit(f"//{host}").hostname or ""
@@ -105,61 +105,63 @@ class Access:
                 )
             return Caller(name="local", rate_per_minute=self._default_rate)
         scheme, _, key = authorization.partition(" ")
-        found = self._known(hashed(key.strip())) if scheme.casefold() == "bearer" else None
-        if found is None:
+        caller = self._find_caller(hash_key(key.strip())) if scheme.casefold() == "bearer" else None
+        if caller is None:
             detail = "The API key is missing or wrong. Send `Authorization: Bearer <key>`."
             raise Refused(401, "invalid_api_key", detail, headers={"WWW-Authenticate": "Bearer"})
-        return found
+        return caller
 
-    def _known(self, given: str) -> Caller | None:
-        """The caller of a hash. Every key is compared, each in constant time, so that nothing is learnt from
-        how long it takes.
+    def _find_caller(self, digest: str) -> Caller | None:
+        """Find the caller of a hash; None: there is none.
+
+        Every key is compared, each in constant time, so that the duration reveals nothing.
         """
-        found = None
+        match = None
         for expected, caller in self._callers:
-            if hmac.compare_digest(expected, given):
-                found = caller
-        return found
+            if hmac.compare_digest(expected, digest):
+                match = caller
+        return match
 
 
-def narrowed(caller: Caller, asked: Scope | None) -> Scope | None:
-    """The scope of one request: the caller's, or less. Raises Refused (403)."""
-    own = caller.scope
-    if asked is None or own is None:
-        return asked or own
+def narrow_scope(caller: Caller, scope: Scope | None) -> Scope | None:
+    """Return the scope of one request. Raises Refused (403) when it is wider than the caller's."""
+    allowed = caller.scope
+    if scope is None or allowed is None:
+        return scope or allowed
     if (
-        asked.tenant != own.tenant
-        or not asked.compartments <= own.compartments
-        or asked.ceiling not in own.levels()
+        scope.tenant != allowed.tenant
+        or not scope.compartments <= allowed.compartments
+        or scope.ceiling not in allowed.levels()
     ):
         raise Refused(
             403,
             "scope_exceeded",
             "The scope asked for is wider than the API key's. Ask for less, or leave it out.",
         )
-    return asked
+    return scope
 
 
-def turns(serve: Serve) -> Slots:
-    """How many questions are looked up at once. Each is sooner done than if all were, and its time runs from
-    its turn on.
+def make_slots(serve: Serve) -> Slots:
+    """Make the slots that limit how many questions run at once; the others wait.
+
+    A question is done sooner than if all ran at once. Its deadline counts from the moment it gets a slot.
     """
     return Slots(serve.max_running, serve.max_requests, "the router")
 
 
-class Pressure:
-    """How much each caller asks: at once, and in a minute."""
+class RequestLimits:
+    """Rate limits: the requests of each caller at once and in a minute, and those of all callers at once."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, max_requests: int) -> None:
+        self._max_requests = max_requests
         self._running = 0
-        self._of: dict[str, int] = {}
-        self._buckets: dict[str, tuple[float, float]] = {}  # caller -> (tokens left, when that was counted)
+        self._running_by_caller: dict[str, int] = {}
+        self._buckets: dict[str, tuple[float, float]] = {}  # caller -> (budget, time of its last update)
 
     def enter(self, caller: Caller) -> None:
-        """Let a request in. Raises Refused (429, 503) saying when to come back."""
-        running = self._of.get(caller.name, 0)
-        if self._running >= self._most:
+        """Admit a request. Raises Refused (429, 503) with the seconds after which to retry."""
+        running = self._running_by_caller.get(caller.name, 0)
+        if self._running >= self._max_requests:
             raise Refused(
                 503,
                 "overloaded",
@@ -171,11 +173,11 @@ class Pressure:
             raise Refused(429, "too_many_at_once", detail, headers={"Retry-After": "1"})
         self._take(caller)
         self._running += 1
-        self._of[caller.name] = running + 1
+        self._running_by_caller[caller.name] = running + 1
 
     @contextmanager
-    def held(self, caller: Caller) -> Iterator[None]:
-        """Let a request in, and out again."""
+    def admit(self, caller: Caller) -> Iterator[None]:
+        """Admit a request for the length of a block. Raises Refused (429, 503)."""
         self.enter(caller)
         try:
             yield
@@ -183,20 +185,21 @@ class Pressure:
             self.leave(caller)
 
     def leave(self, caller: Caller) -> None:
-        """A request has ended."""
+        """Count a request as ended."""
         self._running -= 1
-        self._of[caller.name] -= 1
+        self._running_by_caller[caller.name] -= 1
 
     def _take(self, caller: Caller) -> None:
+        """Take one request from the token bucket of a caller."""
         rate = caller.rate_per_minute
         if not rate:
             return
         now = monotonic()
-        left, since = self._buckets.get(caller.name, (float(rate), now))
-        left = min(float(rate), left + (now - since) * rate / 60)
-        if left < 1:
-            self._buckets[caller.name] = (left, now)
-            wait = int((1 - left) * 60 / rate) + 1
+        budget, since = self._buckets.get(caller.name, (float(rate), now))
+        budget = min(float(rate), budget + (now - since) * rate / 60)
+        if budget < 1:
+            self._buckets[caller.name] = (budget, now)
+            wait = int((1 - budget) * 60 / rate) + 1
             detail = f"This caller may ask {rate} times a minute."
             raise Refused(429, "rate_limited", detail, headers={"Retry-After": str(wait)})
-        self._buckets[caller.name] = (left - 1, now)
+        self._buckets[caller.name] = (budget - 1, now)

@@ -1,9 +1,7 @@
-"""The wire format of OpenAI's chat completions, as types: what is asked validates, what is answered is
-described.
+"""Request and response schemas of the OpenAI-compatible chat completions API.
 
-Fields that OpenAI knows and this server does not are taken and have no effect, as other servers do it, but
-for those that would change what an answer is: tools, several answers, log probabilities, objects. They are
-refused by name.
+The server accepts and ignores fields of OpenAI's that it does not know, as other servers do. It refuses, by
+name, the fields that would change what an answer is: tools, several answers, log probabilities, objects.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ Text = Annotated[str, Meta(max_length=200_000)]
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a message; only texts are understood."""
+    """A part of a message. Only text parts are supported."""
 
     type: str
     text: Text = ""
@@ -33,33 +31,33 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     role: str
     content: Text | list[Part] | None = None
 
-    def plain(self, place: int) -> dict[str, str]:
-        """The message as role and text. Raises Refused (400) for what is not understood."""
-        at = f"messages[{place}]"
+    def plain(self, index: int) -> dict[str, str]:
+        """Return the message as role and text. Raises Refused (400) for an unsupported role or part."""
+        path = f"messages[{index}]"
         if self.role not in _ROLES:
             raise Refused(
                 400,
                 "unsupported_role",
                 f"Role {self.role!r} is not one of {', '.join(_ROLES)}.",
-                param=f"{at}.role",
+                param=f"{path}.role",
             )
         parts = self.content if isinstance(self.content, list) else ()
         for part in parts:
             if part.type != "text":
                 detail = f"A part of type {part.type!r} cannot be read; send texts."
-                raise Refused(400, "unsupported_content", detail, param=f"{at}.content")
+                raise Refused(400, "unsupported_content", detail, param=f"{path}.content")
         text = self.content if isinstance(self.content, str) else "\n".join(part.text for part in parts)
         return {"role": "system" if self.role == "developer" else self.role, "content": text}
 
 
 class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a stream shows besides."""
+    """Options of a stream."""
 
     include_usage: bool | None = None
 
 
 class ChatAsked(msgspec.Struct, frozen=True, kw_only=True):
-    """A conversation, of which the last user message is the question."""
+    """A conversation. Its last user message is the question."""
 
     model: Annotated[str, Meta(max_length=256)]
     messages: Annotated[list[Message], Meta(min_length=1, max_length=1000)]
@@ -77,19 +75,19 @@ class ChatAsked(msgspec.Struct, frozen=True, kw_only=True):
     response_format: Mapping[str, Any] | None = None
 
     def conversation(self) -> list[dict[str, str]]:
-        """The messages as roles and texts. Raises Refused (400) for what this server cannot do."""
-        refused = {
+        """Return the messages as roles and texts. Raises Refused (400) for an unsupported parameter."""
+        parameters = {
             "tools": bool(self.tools),
             "functions": bool(self.functions),
             "logprobs": bool(self.logprobs),
             "response_format": (self.response_format or {}).get("type", "text") != "text",
         }
-        for name, asked in refused.items():
-            if asked:
+        for name, unsupported in parameters.items():
+            if unsupported:
                 raise Refused(
                     400, "unsupported_parameter", f"{name!r} is not supported here; leave it out.", param=name
                 )
-        turns = [message.plain(place) for place, message in enumerate(self.messages)]
+        turns = [message.plain(index) for index, message in enumerate(self.messages)]
         if not any(turn["role"] == "user" and turn["content"].strip() for turn in turns):
             raise Refused(
                 400, "no_question", "There is no user message with a text to answer.", param="messages"
@@ -97,13 +95,13 @@ class ChatAsked(msgspec.Struct, frozen=True, kw_only=True):
         return turns
 
     def stops(self) -> tuple[str, ...]:
-        """The texts at which an answer ends."""
-        given = [self.stop] if isinstance(self.stop, str) else self.stop or ()
-        return tuple(text for text in given if text)
+        """Return the texts at which an answer ends."""
+        stops = [self.stop] if isinstance(self.stop, str) else self.stop or ()
+        return tuple(text for text in stops if text)
 
 
 class Cited(msgspec.Struct, frozen=True, kw_only=True):
-    """What a number in the answer stands for."""
+    """The document that a citation number in the answer stands for."""
 
     number: int
     id: str
@@ -113,8 +111,9 @@ class Cited(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
-    """How an answer came about: the extension of this server. `citations` maps each number that the answer
-    has to its document.
+    """The extension of this server: how an answer came about.
+
+    `citations` maps each number that the answer cites to its document.
     """
 
     outcome: str
@@ -131,7 +130,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChatUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens read and written."""
+    """Token usage."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -139,7 +138,7 @@ class ChatUsage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """The message that answers."""
+    """The message of the assistant."""
 
     role: Literal["assistant"] = "assistant"
     content: str = ""
@@ -147,7 +146,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer, and why it ended."""
+    """The answer, and the reason for its end."""
 
     index: int = 0
     message: Answer
@@ -156,7 +155,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChatAnswered(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole answer."""
+    """A complete answer."""
 
     id: str
     object: Literal["chat.completion"] = "chat.completion"
@@ -168,7 +167,7 @@ class ChatAnswered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelShown(msgspec.Struct, frozen=True, kw_only=True):
-    """A model that may be named."""
+    """A model that the caller may name."""
 
     id: str
     object: Literal["model"] = "model"

@@ -1,8 +1,8 @@
-"""Citation markers in an answer as it is written: `[1]`, `[1][2]`, `[1, 2]`, `[1-3]`.
+"""Citation markers in a streamed answer: `[1]`, `[1][2]`, `[1, 2]`, `[1-3]`.
 
-A marker is held back until it is complete, then passed on as `[1][2]`. Numbers that no block of the context
-has are left out, and in code (spans and fences) nothing is touched. However the text is cut into pieces, what
-comes out is the same.
+A marker waits until it is complete, and then goes out as `[1][2]`. Numbers without a block in the context are
+dropped. Code spans and code fences stay as they are. The output does not depend on how the text is cut into
+pieces.
 """
 
 from __future__ import annotations
@@ -17,97 +17,95 @@ _FENCE = 3
 
 
 class Markers:
-    """The markers of one answer to a context of `count` blocks. `used`: the numbers cited, in the order of
-    their first use.
-    """
+    """The citation markers of one answer to a context of `count` blocks."""
 
     def __init__(self, count: int) -> None:
         self.count = count
         self._used: dict[int, None] = {}
-        self._held = ""  # white space, and what may become a marker
+        self._pending = ""  # white space, and text that may become a marker
         self._out: list[str] = []
-        self._code = ""  # the mark that closes the code we are in; "": none
+        self._code = ""  # the mark that closes the present code; "": this is no code
         self._fenced = False
-        self._run = ""  # backticks or tildes just seen
+        self._run = ""  # the backticks or tildes directly before
         self._run_leads = False  # whether they begin their line
-        self._line = ""  # the line so far, while it is blank; then its first sign
+        self._line = ""  # the line so far while it is blank, then its first character
         self._escaped = False
 
     @property
     def used(self) -> tuple[int, ...]:
-        """The numbers cited, in the order of their first use."""
+        """Return the numbers cited, in the order of their first use."""
         return tuple(self._used)
 
     def feed(self, text: str) -> str:
-        """Return what of the answer so far may be shown."""
-        for sign in text:
-            self._step(sign)
-        shown, self._out = "".join(self._out), []
-        return shown
+        """Add a piece of the answer. Returns the text that is ready to show."""
+        for character in text:
+            self._step(character)
+        output, self._out = "".join(self._out), []
+        return output
 
     def end(self) -> str:
-        """Return the rest."""
+        """End the answer. Returns the text that was waiting."""
         self._release()
-        shown, self._out = "".join(self._out), []
-        return shown
+        output, self._out = "".join(self._out), []
+        return output
 
-    def _step(self, sign: str) -> None:
-        if self._run and sign != self._run[0]:
+    def _step(self, character: str) -> None:
+        if self._run and character != self._run[0]:
             self._run_ends()
         if self._code:
-            self._pass(sign)
-        elif "[" in self._held:
-            self._in_marker(sign)
-        elif sign in " \t" or (sign == "[" and not self._escaped):
-            self._held += sign
+            self._pass(character)
+        elif "[" in self._pending:
+            self._extend_marker(character)
+        elif character in " \t" or (character == "[" and not self._escaped):
+            self._pending += character
         else:
             self._release()
-            self._pass(sign)
+            self._pass(character)
 
-    def _in_marker(self, sign: str) -> None:
-        if sign in _INSIDE and len(self._held) < _LONGEST:
-            self._held += sign
+    def _extend_marker(self, character: str) -> None:
+        if character in _INSIDE and len(self._pending) < _LONGEST:
+            self._pending += character
             return
-        blank, _, inner = self._held.partition("[")
-        found = _MARKER.fullmatch(f"[{inner}]") if sign == "]" else None
-        if found is None:
+        blank, _, inner = self._pending.partition("[")
+        marker = _MARKER.fullmatch(f"[{inner}]") if character == "]" else None
+        if marker is None:
             self._release()
-            self._step(sign)
+            self._step(character)
             return
-        self._held = ""
-        numbers = self._numbers(found[1])
+        self._pending = ""
+        numbers = self._numbers(marker[1])
         if numbers:
             self._used.update(dict.fromkeys(numbers))
-            for each in blank + "".join(f"[{number}]" for number in numbers):
-                self._pass(each)
+            for character in blank + "".join(f"[{number}]" for number in numbers):
+                self._pass(character)
 
     def _numbers(self, inner: str) -> list[int]:
-        """The numbers of a marker that the context has, each once."""
-        found: dict[int, None] = {}
-        for first, last in _NUMBERS.findall(inner):
-            end = min(int(last or first), self.count)
-            found.update(dict.fromkeys(range(max(int(first), 1), end + 1)))
-        return list(found)
+        """Return the numbers of a marker that the context has, each once."""
+        numbers: dict[int, None] = {}
+        for start, end in _NUMBERS.findall(inner):
+            stop = min(int(end or start), self.count)
+            numbers.update(dict.fromkeys(range(max(int(start), 1), stop + 1)))
+        return list(numbers)
 
     def _release(self) -> None:
-        held, self._held = self._held, ""
-        for sign in held:
-            self._pass(sign)
+        pending, self._pending = self._pending, ""
+        for character in pending:
+            self._pass(character)
 
-    def _pass(self, sign: str) -> None:
-        """Show a sign, and note where code begins and ends."""
-        self._out.append(sign)
-        self._escaped = sign == "\\" and not self._escaped and not self._code
-        if sign in "`~" and (not self._run or self._run[0] == sign):
+    def _pass(self, character: str) -> None:
+        """Output a character, and note where code begins and ends."""
+        self._out.append(character)
+        self._escaped = character == "\\" and not self._escaped and not self._code
+        if character in "`~" and (not self._run or self._run[0] == character):
             if not self._run:
                 self._run_leads = not self._line.strip()
-            self._run += sign
-        if sign == "\n":
+            self._run += character
+        if character == "\n":
             if not self._line.strip() and not self._fenced:
-                self._code = ""  # a blank line ends what a lone backtick seemed to begin
+                self._code = ""  # a blank line ends the code that a lone backtick seemed to begin
             self._line = ""
         elif not self._line.strip():
-            self._line += sign
+            self._line += character
 
     def _run_ends(self) -> None:
         run, self._run = self._run, ""

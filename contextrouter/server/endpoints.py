@@ -1,4 +1,4 @@
-"""What an endpoint is, and one request to it."""
+"""HTTP endpoints, requests, JSON responses and server-sent events."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import msgspec
 from aiohttp import web
 
 from contextrouter.router import ContextRouter
-from contextrouter.serialization import encoded
+from contextrouter.serialization import encode_json
 from contextrouter.server.answer_writing import Generators
-from contextrouter.server.auth import Access, Caller, Pressure, turns
+from contextrouter.server.auth import Access, Caller, RequestLimits, make_slots
 from contextrouter.server.error_responses import Refused
 from contextrouter.server.metrics import Metrics
 from contextrouter.server.prompt import load_examples
-from contextrouter.server.request_schema import decoded
+from contextrouter.server.request_schema import decode_body
 
 WRITE_SECONDS = 30.0
-"""How long a client may take to read one event before it is taken for gone."""
+"""Seconds a client may take to read one event. After them it counts as gone."""
 PREFLIGHT = {
     "Access-Control-Allow-Methods": "GET, POST",
     "Access-Control-Allow-Headers": "authorization, content-type",
@@ -28,22 +28,22 @@ EVENTS = "text/event-stream"
 
 
 class ServerState:
-    """What all requests to one server share: the router, who may ask, how much runs, what is counted."""
+    """State that all requests share: the router, authentication, rate limits, slots and metrics."""
 
     endpoints: Sequence[Endpoint] = ()
 
     def __init__(self, router: ContextRouter) -> None:
         self.router, self.settings = router, router.settings
         self.access = Access(self.settings)
-        self.pressure = Pressure(self.settings.serve.max_requests)
-        self.running = turns(self.settings.serve)
+        self.limits = RequestLimits(self.settings.serve.max_requests)
+        self.running = make_slots(self.settings.serve)
         self.metrics = Metrics()
         self.generators = Generators(router)
         self.examples = load_examples(self.settings.chat.examples)
         self.draining = False
 
     def add_headers(self, exchange: Exchange, response: web.StreamResponse) -> None:
-        """What every answer carries, a stream from its beginning on."""
+        """Add the headers of every answer: the request id, security and CORS."""
         request = exchange.request
         response.headers["X-Request-Id"] = exchange.request_id
         response.headers["Server"] = "contextrouter"
@@ -60,7 +60,7 @@ class ServerState:
 
 
 class Exchange:
-    """One request: to which server, by whom, with which body."""
+    """One request to the server: its endpoint, its caller and its body."""
 
     def __init__(
         self, server: ServerState, request: web.Request, endpoint: Endpoint | None, request_id: str
@@ -72,7 +72,7 @@ class Exchange:
 
     @property
     def openai(self) -> bool:
-        """Whether errors are to be OpenAI's."""
+        """Whether errors are OpenAI's error objects."""
         return (
             self.endpoint.openai
             if self.endpoint
@@ -83,9 +83,8 @@ class Exchange:
         """Read the body as its type. Raises Refused."""
         if endpoint.body is None:
             return
-        if (
-            self.request.content_type != "application/json"
-        ):  # what a page of another site may send without being asked first
+        # A page of another site may send other types without a preflight request.
+        if self.request.content_type != "application/json":
             raise Refused(415, "not_json", "Send the body as `Content-Type: application/json`.")
         try:
             async with asyncio.timeout(self.server.settings.serve.body_seconds):
@@ -94,14 +93,14 @@ class Exchange:
             raise Refused(408, "body_too_slow", "The body did not arrive in time.") from None
         except web.HTTPException:
             raise
-        except Exception as error:  # what the client breaks off, or compresses wrongly
+        except Exception as error:  # the client breaks off, or compresses wrongly
             raise Refused(
                 400, "unreadable_body", f"The body cannot be read: {type(error).__name__}."
             ) from None
-        self.body = decoded(body, endpoint.body)
+        self.body = decode_body(body, endpoint.body)
 
     async def stream(self) -> Events:
-        """Begin an answer of events."""
+        """Begin a response of server-sent events."""
         self.events = Events()
         self.server.add_headers(self, self.events)
         await self.events.prepare(self.request)
@@ -116,10 +115,13 @@ class Events(web.StreamResponse):
         self.content_type, self.charset = EVENTS, "utf-8"
 
     async def send(self, data: Any, event: str = "") -> None:
-        """Send one event. Raises ConnectionResetError when the client is gone, TimeoutError when it does not
-        read.
+        """Send one event.
+
+        Raises ConnectionResetError when the client is gone, TimeoutError when it does not read.
         """
-        body = data.encode() if isinstance(data, str) else encoded(data)  # JSON has no line feeds of its own
+        body = (
+            data.encode() if isinstance(data, str) else encode_json(data)
+        )  # JSON has no line feeds of its own
         head = b"event: %s\n" % event.encode() if event else b""
         async with asyncio.timeout(WRITE_SECONDS):
             await self.write(head + b"data: " + body + b"\n\n")
@@ -129,7 +131,7 @@ Handle = Callable[[Exchange], Awaitable[web.StreamResponse]]
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the table that both the server and its OpenAPI document are made of."""
+    """An endpoint: one entry of the table behind both the server and its OpenAPI document."""
 
     method: str
     path: str
@@ -138,7 +140,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     body: type[msgspec.Struct] | None = None
     answer: type[msgspec.Struct] | None = None  # None: no JSON
     media: str = "application/json"
-    streams: str = ""  # what its events are; "": it has none
+    streams: str = ""  # describes its events; "": it has none
     guarded: bool = True  # needs a key where there are keys
     limited: bool = True  # counts for the caller's limits
     openai: bool = False  # speaks OpenAI's error object
@@ -147,6 +149,6 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     example: Mapping[str, Any] = {}
 
 
-def answered(value: Any, status: int = 200, media: str = "application/json") -> web.Response:
-    """A JSON answer."""
-    return web.Response(body=encoded(value), status=status, content_type=media)
+def json_response(value: Any, status: int = 200, media: str = "application/json") -> web.Response:
+    """Make a JSON response."""
+    return web.Response(body=encode_json(value), status=status, content_type=media)

@@ -1,6 +1,4 @@
-"""Errors as callers see them: problem details (RFC 9457), or on the OpenAI endpoints OpenAI's error
-object.
-"""
+"""Error responses: problem details (RFC 9457), or OpenAI's error object on OpenAI-compatible endpoints."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ FAULT = "A fault of this server. Its log has more under this request id."
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What went wrong, after RFC 9457. `code` names the kind of problem, `coverage` says how each source
-    failed.
-    """
+    """Problem details (RFC 9457). `code` names its kind, `coverage` says how each source failed."""
 
     type: Annotated[str, msgspec.Meta(description="always about:blank; `code` tells problems apart")] = ""
     title: str
@@ -49,7 +45,7 @@ class ChatProblem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Refused(Exception):
-    """A request that is not answered: the status, a word for a program, a sentence for a person."""
+    """A refused request: the HTTP status, a code for programs and a sentence for people."""
 
     def __init__(
         self,
@@ -66,12 +62,12 @@ class Refused(Exception):
         super().__init__(detail)
 
 
-def refused(error: BaseException, secrets: Sequence[str] = ()) -> Refused | None:
-    """What to tell the caller of an error; None: a fault of this program."""
+def make_refusal(error: BaseException, secrets: Sequence[str] = ()) -> Refused | None:
+    """Turn an error into the refusal for the caller; None: the error is a fault of this program."""
     if isinstance(error, Refused):
         return error
     if isinstance(error, web.HTTPException):
-        return _of_http(error)
+        return _http_refusal(error)
     if isinstance(error, RequestRefused):
         return Refused(422, "refused", mask(error.reason, secrets))
     if isinstance(error, AllSourcesFailed):
@@ -86,7 +82,7 @@ def refused(error: BaseException, secrets: Sequence[str] = ()) -> Refused | None
     return None
 
 
-def _of_http(error: web.HTTPException) -> Refused:
+def _http_refusal(error: web.HTTPException) -> Refused:
     headers = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}
     if isinstance(error, web.HTTPRequestEntityTooLarge):
         return Refused(413, "body_too_large", "The body is longer than [serve] max_body_bytes allows.")
@@ -103,8 +99,8 @@ def _of_http(error: web.HTTPException) -> Refused:
     )
 
 
-def body_of(refusal: Refused, request_id: str) -> dict[str, Any]:
-    """The problem details of a refusal."""
+def problem_body(refusal: Refused, request_id: str) -> dict[str, Any]:
+    """Return the problem details of a refusal."""
     title = HTTPStatus(refusal.status).phrase
     problem = Problem(
         title=title,
@@ -117,8 +113,8 @@ def body_of(refusal: Refused, request_id: str) -> dict[str, Any]:
     return {"type": "about:blank", **msgspec.to_builtins(problem)}
 
 
-def chat_body_of(refusal: Refused) -> dict[str, Any]:
-    """OpenAI's error object of a refusal."""
+def openai_error_body(refusal: Refused) -> dict[str, Any]:
+    """Return a refusal as OpenAI's error object."""
     kinds = {
         401: "authentication_error",
         403: "permission_error",

@@ -1,6 +1,4 @@
-"""Structured logs: one JSON object a line, each with its request's id, no secret in any. What was asked is
-not logged.
-"""
+"""Structured logging: JSON lines with request ids, without secrets and without questions."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ class Masked(logging.Formatter):
         self.secrets = secrets
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line of one record."""
+        """Format one record as a line."""
         extra = "".join(f" {name}={value}" for name, value in fields(record).items())
         return mask(super().format(record).replace("\r", "\\r") + extra, self.secrets)
 
@@ -35,7 +33,7 @@ class Structured(Masked):
     """One JSON object a line, without secrets."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line of one record."""
+        """Format one record as a line."""
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -49,15 +47,13 @@ class Structured(Masked):
 
 
 def fields(record: logging.LogRecord) -> dict[str, Any]:
-    """What a record says beside its message: its request's id, and what it was given as `extra={"fields":
-    …}`.
-    """
-    known: dict[str, Any] = {"request_id": request_id.get()} if request_id.get() else {}
-    return {**known, **getattr(record, "fields", {})}
+    """Return the request id of a record, and its fields from `extra={"fields": …}`."""
+    request: dict[str, Any] = {"request_id": request_id.get()} if request_id.get() else {}
+    return {**request, **getattr(record, "fields", {})}
 
 
 def configure(form: str, secrets: Sequence[str]) -> None:
-    """Send all logs to stderr in this form, in place of whatever was set."""
+    """Send all logs to stderr in this form. Replaces earlier logging settings."""
     lines = logging.StreamHandler(sys.stderr)
     lines.setFormatter(Structured(secrets) if form == "json" else Masked(secrets))
     logging.basicConfig(level=logging.WARNING, handlers=[lines], force=True)

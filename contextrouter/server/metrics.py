@@ -1,5 +1,6 @@
-"""Metrics for Prometheus. Labels are names from the settings and from the table of endpoints, never anything
-that was asked.
+"""Prometheus metrics: requests, outcomes, source calls and tokens.
+
+Labels are names of the settings and of the table of endpoints, never the text of a question.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
 class Metrics:
-    """The counters of one server."""
+    """The metrics of one server."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -62,7 +63,7 @@ class Metrics:
         )
 
     def request(self, method: str, path: str, status: int, seconds: float) -> None:
-        """Count a request; `path` is that of an endpoint."""
+        """Count a request. `path` is the one of an endpoint."""
         self._requests.labels(method, path, str(status)).inc()
         self._seconds.labels(path).observe(seconds)
 
@@ -81,12 +82,12 @@ class Metrics:
             if report.status not in ("skipped", "open"):
                 self._source_seconds.labels(report.source, report.leg).observe(report.elapsed)
 
-    def tokens(self, generator: str, taken: int | None, written: int | None) -> None:
-        """Count what a generator read and wrote."""
-        for direction, count in (("in", taken), ("out", written)):
+    def tokens(self, generator: str, tokens_in: int | None, tokens_out: int | None) -> None:
+        """Count the tokens that a generator read and wrote."""
+        for direction, count in (("in", tokens_in), ("out", tokens_out)):
             if count:
                 self._tokens.labels(generator, direction).inc(count)
 
     def text(self) -> bytes:
-        """All of it, as Prometheus reads it."""
+        """Return all metrics in the text format of Prometheus."""
         return generate_latest(self._registry)

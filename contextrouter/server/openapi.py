@@ -1,4 +1,4 @@
-"""The OpenAPI document: the table of endpoints, with the schemas of the very types that validate."""
+"""The OpenAPI document, made from the table of endpoints and from the types that validate requests."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import msgspec
 from aiohttp import web
 
 from contextrouter.model import SourceReport
-from contextrouter.server.endpoints import EVENTS, Endpoint, Exchange, answered
+from contextrouter.server.endpoints import EVENTS, Endpoint, Exchange, json_response
 from contextrouter.server.error_responses import MEDIA, ChatProblem, Problem
-from contextrouter.server.request_schema import described
+from contextrouter.server.request_schema import schema_type
 
 _REF = "#/components/schemas/{name}"
 _ABOUT = (
@@ -28,15 +28,15 @@ _EVENT = {
 }
 
 
-async def described_all(exchange: Exchange) -> web.StreamResponse:
+async def get_openapi(exchange: Exchange) -> web.StreamResponse:
     """GET /openapi.json."""
-    return answered(document(exchange.server.endpoints))
+    return json_response(document(exchange.server.endpoints))
 
 
 DESCRIPTION = Endpoint(
     method="GET",
     path="/openapi.json",
-    handle=described_all,
+    handle=get_openapi,
     summary="This document",
     guarded=False,
     media="application/json",
@@ -44,11 +44,11 @@ DESCRIPTION = Endpoint(
 
 
 def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
-    """The document of these endpoints."""
+    """Make the OpenAPI document of endpoints."""
     from contextrouter import __version__  # not at the top: the package need not know its own server
 
-    types = [item for each in endpoints for item in (each.body, each.answer) if item is not None]
-    types += [Problem, ChatProblem, described(SourceReport)]
+    types = [body for e in endpoints for body in (e.body, e.answer) if body is not None]
+    types += [Problem, ChatProblem, schema_type(SourceReport)]
     _, schemas = msgspec.json.schema_components(dict.fromkeys(types), ref_template=_REF)
     paths: dict[str, Any] = {}
     for endpoint in endpoints:
@@ -62,7 +62,7 @@ def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
 
 
 def _operation(endpoint: Endpoint) -> dict[str, Any]:
-    made: dict[str, Any] = {
+    operation: dict[str, Any] = {
         "summary": endpoint.summary,
         "operationId": _name(endpoint),
         "responses": _responses(endpoint),
@@ -71,10 +71,10 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
         content: dict[str, Any] = {"schema": _ref(endpoint.body)}
         if endpoint.example:
             content["example"] = endpoint.example
-        made["requestBody"] = {"required": True, "content": {"application/json": content}}
+        operation["requestBody"] = {"required": True, "content": {"application/json": content}}
     if endpoint.guarded:
-        made["security"] = [{}, {"key": []}]
-    return made
+        operation["security"] = [{}, {"key": []}]
+    return operation
 
 
 def _name(endpoint: Endpoint) -> str:
@@ -83,8 +83,8 @@ def _name(endpoint: Endpoint) -> str:
     )
 
 
-def _ref(of: type[msgspec.Struct]) -> dict[str, str]:
-    return {"$ref": _REF.format(name=of.__name__)}
+def _ref(schema: type[msgspec.Struct]) -> dict[str, str]:
+    return {"$ref": _REF.format(name=schema.__name__)}
 
 
 def _responses(endpoint: Endpoint) -> dict[str, Any]:
@@ -95,10 +95,13 @@ def _responses(endpoint: Endpoint) -> dict[str, Any]:
     if endpoint.streams:
         content[EVENTS] = {"schema": _EVENT}
         description += f". With stream: {endpoint.streams}"
-    made: dict[str, Any] = {"200": {"description": description, "content": content}}
+    responses: dict[str, Any] = {"200": {"description": description, "content": content}}
     for status in sorted({*endpoint.errors, *((401, 403) if endpoint.guarded else ()), 500}):
-        made[str(status)] = {"description": HTTPStatus(status).phrase, "content": _error(endpoint, status)}
-    return made
+        responses[str(status)] = {
+            "description": HTTPStatus(status).phrase,
+            "content": _error(endpoint, status),
+        }
+    return responses
 
 
 def _any(endpoint: Endpoint) -> dict[str, str]:

@@ -1,6 +1,4 @@
-"""What a generator is given: system, examples, context, citation instructions, then the conversation, in this
-order.
-"""
+"""Prompts of generators: system prompt, few-shot examples, context, citation instructions, conversation."""
 
 from __future__ import annotations
 
@@ -16,74 +14,79 @@ from contextrouter.errors import Problem, SettingsError
 from contextrouter.settings import Chat
 
 END_OF_CONTEXT = "### End of context"
-"""What stands behind the last block, so that nothing that follows reads as a part of it."""
+"""The line after the last block. Without it, the text that follows could read as a part of the block."""
 _WORD = re.compile(r"\w+")
 
 
 class Example(msgspec.Struct, frozen=True, kw_only=True):
-    """A question that was answered well."""
+    """A few-shot example: a question with a good answer."""
 
     question: str
     answer: str
 
 
 def load_examples(path: str) -> list[Example]:
-    """The examples in a file of JSON lines; none where there is no such file. Raises SettingsError with the
-    line that is wrong.
+    """Load the examples of a file of JSON lines; none where there is no such file.
+
+    Raises SettingsError with the number of a line that is wrong.
     """
     if not path or not Path(path).is_file():
         return []
-    found = []
+    examples = []
     for number, line in enumerate(Path(path).read_text("utf-8").splitlines(), 1):
         if line.strip():
             try:
-                found.append(msgspec.json.decode(line, type=Example))
+                examples.append(msgspec.json.decode(line, type=Example))
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 message = f'no example: {error}. Write {{"question": "…", "answer": "…"}} on one line.'
                 raise SettingsError([Problem(message, key="chat.examples", file=path, line=number)]) from None
-    return found
+    return examples
 
 
 def similar(question: str, examples: Sequence[Example], limit: int) -> list[Example]:
-    """The examples most like the question, by the cosine of their words, rare words weighing more; never the
-    question itself.
+    """Return the examples most like the question, by the cosine of their words. Rare words weigh more.
+
+    An example with exactly the words of the question is left out.
     """
-    asked = _words(question)
-    known = [(_words(example.question), example) for example in examples]
-    known = [(words, example) for words, example in known if list(words) != list(asked) or words != asked]
-    spread = Counter(word for words, _ in known for word in words)
-    weight = {word: math.log(1 + len(known) / count) for word, count in spread.items()}
-    scored = [
-        (_cosine(asked, words, weight), -place, example) for place, (words, example) in enumerate(known)
+    target = _words(question)
+    candidates = [(_words(example.question), example) for example in examples]
+    candidates = [
+        (words, example) for words, example in candidates if list(words) != list(target) or words != target
     ]
-    best = sorted((each for each in scored if each[0] > 0), key=lambda each: each[:2], reverse=True)
-    return [example for _, _, example in best[:limit]]
+    spread = Counter(word for words, _ in candidates for word in words)
+    weight = {word: math.log(1 + len(candidates) / count) for word, count in spread.items()}
+    scored = [
+        (_cosine(target, words, weight), -index, example) for index, (words, example) in enumerate(candidates)
+    ]
+    matches = sorted((match for match in scored if match[0] > 0), key=lambda match: match[:2], reverse=True)
+    return [example for _, _, example in matches[:limit]]
 
 
 def _words(text: str) -> Counter[str]:
     return Counter(_WORD.findall(text.casefold()))
 
 
-def _cosine(one: Mapping[str, int], other: Mapping[str, int], weight: Mapping[str, float]) -> float:
+def _cosine(a: Mapping[str, int], b: Mapping[str, int], weight: Mapping[str, float]) -> float:
     def length(words: Mapping[str, int]) -> float:
         return math.sqrt(sum((count * weight.get(word, 1.0)) ** 2 for word, count in words.items()))
 
-    shared = sum(count * other.get(word, 0) * weight.get(word, 1.0) ** 2 for word, count in one.items())
-    return shared / (length(one) * length(other)) if shared else 0.0
+    shared = sum(count * b.get(word, 0) * weight.get(word, 1.0) ** 2 for word, count in a.items())
+    return shared / (length(a) * length(b)) if shared else 0.0
 
 
 def messages(
     chat: Chat, conversation: Sequence[Mapping[str, str]], context: str, examples: Sequence[Example] = ()
 ) -> list[Mapping[str, str]]:
-    """The messages for a generator. System messages of the conversation come behind the system prompt of the
-    settings.
+    """Make the messages for a generator.
+
+    System messages of the conversation follow the system prompt of the settings.
     """
     parts = [chat.system_prompt, *(turn["content"] for turn in conversation if turn["role"] == "system")]
     if examples:
-        shown = [f"Question: {example.question}\nAnswer: {example.answer}" for example in examples]
+        formatted = [f"Question: {example.question}\nAnswer: {example.answer}" for example in examples]
         parts.append(
             "\n\n".join(
-                ["Examples of good answers. Their facts and numbers are not of this context:", *shown]
+                ["Examples of good answers. Their facts and numbers are not of this context:", *formatted]
             )
         )
     if context:

@@ -1,6 +1,4 @@
-"""What callers send, as types that validate; the nouns, as types that describe what they get. The OpenAPI
-document is of these.
-"""
+"""Request validation, and the response schemas of the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -24,14 +22,14 @@ _NONE: Mapping[str, Any] = {}
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What was said before the question."""
+    """A turn of the conversation before the question."""
 
     role: Literal["user", "assistant", "system"]
     content: Annotated[str, Meta(max_length=100_000)]
 
 
 class ScopeAsked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the answer may be made of: the API key's scope, or less."""
+    """The scope of a request: the one of the API key, or a narrower one."""
 
     tenant: Name | None = None
     compartments: Names = ()
@@ -52,8 +50,10 @@ class PlanAsked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     deadline: Annotated[float, Meta(gt=0)] | None = None
     mode: Name | None = None
 
-    def request(self, scope: Scope | None, sources: Sequence[str] | None, longest: float) -> Request:
-        """The request to the router, with the scope and the sources that the caller may have."""
+    def make_request(
+        self, scope: Scope | None, sources: Sequence[str] | None, max_deadline: float
+    ) -> Request:
+        """Make the request to the router, with the scope and the sources that the caller may have."""
         history = tuple({"role": turn.role, "content": turn.content} for turn in self.history)
         return Request(
             question=self.question,
@@ -64,12 +64,12 @@ class PlanAsked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             legs=self.legs,
             kinds=self.kinds,
             filters=self.filters,
-            deadline=None if self.deadline is None else min(self.deadline, longest),
+            deadline=None if self.deadline is None else min(self.deadline, max_deadline),
             mode=self.mode,
         )
 
-    def narrower(self) -> Scope | None:
-        """The scope asked for."""
+    def read_scope(self) -> Scope | None:
+        """Return the scope that the caller asks for."""
         if self.scope is None:
             return None
         compartments = frozenset(self.scope.compartments)
@@ -77,13 +77,13 @@ class PlanAsked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class RouteAsked(PlanAsked, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A question to be answered. `stream`: source reports as events as they come, then the result."""
+    """A question to answer. With `stream`, source reports come as events, and then the result."""
 
     stream: bool = False
 
 
 class SourceShown(msgspec.Struct, frozen=True, kw_only=True):
-    """A source, and whether the caller may ask it: `excluded` says why not."""
+    """A source. `excluded` says why the caller may not ask it; empty: the caller may."""
 
     name: str
     kind: str
@@ -96,7 +96,7 @@ class SourceShown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SourcesShown(msgspec.Struct, frozen=True, kw_only=True):
-    """The sources, the routes, and who is asking."""
+    """The sources, the routes, and the caller with its scope."""
 
     sources: Sequence[SourceShown]
     routes: Sequence[str]
@@ -105,7 +105,7 @@ class SourcesShown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
-    """How the server is."""
+    """The state of the server."""
 
     status: str
 
@@ -118,50 +118,50 @@ class PeriodShown(msgspec.Struct, frozen=True, kw_only=True):
     zone: str = "UTC"
 
 
-def decoded(body: bytes, asked: type[msgspec.Struct]) -> Any:
-    """Return a body as its type. Raises Refused: 400 what is no JSON, 422 what is no such object."""
+def decode_body(body: bytes, noun: type[msgspec.Struct]) -> Any:
+    """Decode and validate a body. Raises Refused: 400 for malformed JSON, 422 for an invalid object."""
     try:
-        return msgspec.json.decode(body, type=asked)
+        return msgspec.json.decode(body, type=noun)
     except msgspec.ValidationError as error:
         text = str(error)
-        where = text.partition(" - at `$.")[2].rstrip("`")
+        param = text.partition(" - at `$.")[2].rstrip("`")
         raise Refused(
-            422, "invalid_body", f"The body is not what it should be: {text}.", param=where or None
+            422, "invalid_body", f"The body is not what it should be: {text}.", param=param or None
         ) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Refused(400, "malformed_json", f"The body is not JSON: {error}.") from None
 
 
 @cache
-def described(noun: type[msgspec.Struct]) -> type[msgspec.Struct]:
-    """A type like `noun` of which a schema can be made: what is a date or an instant there is a text here."""
+def schema_type(noun: type[msgspec.Struct]) -> type[msgspec.Struct]:
+    """Return a type like `noun` that has a JSON schema: dates and instants are texts."""
     if noun is Period:
         return PeriodShown
     hints = typing.get_type_hints(noun, include_extras=True)
     fields: list[Any] = []
     for field in msgspec.structs.fields(noun):
-        hint = _described(hints[field.name])
+        hint = _schema_hint(hints[field.name])
         fields.append(
             (field.name, hint) if field.required else (field.name, hint, msgspec.field(default=None))
         )
     if noun is model.Context:
-        fields += [("answerability", described(Answerability)), ("degraded", bool)]
-    made = msgspec.defstruct(noun.__name__, fields, kw_only=True)
-    made.__doc__ = noun.__doc__
-    return made
+        fields += [("answerability", schema_type(Answerability)), ("degraded", bool)]
+    struct = msgspec.defstruct(noun.__name__, fields, kw_only=True)
+    struct.__doc__ = noun.__doc__
+    return struct
 
 
-def _described(hint: Any) -> Any:
+def _schema_hint(hint: Any) -> Any:
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-        return described(hint)
+        return schema_type(hint)
     arguments = typing.get_args(hint)
     if not arguments or typing.get_origin(hint) is Literal:
         return hint
     if typing.get_origin(hint) is not None and not isinstance(hint, type(int | None)):
         return typing.get_origin(hint)[
-            tuple(part if part is Ellipsis else _described(part) for part in arguments)
+            tuple(part if part is Ellipsis else _schema_hint(part) for part in arguments)
         ]
-    made = _described(arguments[0])
+    union = _schema_hint(arguments[0])
     for part in arguments[1:]:
-        made |= _described(part)
-    return made
+        union |= _schema_hint(part)
+    return union

@@ -1,11 +1,9 @@
-"""The endpoints of the router itself: questions, plans, sources, and how the server is."""
+"""HTTP endpoints of the router: route, plan, sources, health checks and Prometheus metrics."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import aclosing
-from typing import Any, cast
 
 import msgspec
 from aiohttp import web
@@ -16,8 +14,8 @@ from contextrouter.model import Context, Document, Plan, Request, SourceReport
 from contextrouter.scope import Scope
 from contextrouter.serialization import plain
 from contextrouter.server import metrics
-from contextrouter.server.auth import Caller, narrowed
-from contextrouter.server.endpoints import Endpoint, Exchange, ServerState, answered
+from contextrouter.server.auth import Caller, narrow_scope
+from contextrouter.server.endpoints import Endpoint, Exchange, ServerState, json_response
 from contextrouter.server.error_responses import Refused
 from contextrouter.server.request_schema import (
     Health,
@@ -25,49 +23,50 @@ from contextrouter.server.request_schema import (
     RouteAsked,
     SourceShown,
     SourcesShown,
-    described,
+    schema_type,
 )
+from contextrouter.server.streams import closing
 from contextrouter.settings import Instance
 
 QUESTION = {"question": "What books talk about machine learning for beginners?"}
 
 
-def sources_of(caller: Caller, asked: Sequence[str] | None) -> Sequence[str] | None:
-    """The sources of one request. Raises Refused (403) for one that the caller may not ask."""
-    if caller.sources is None or asked is None:
-        return asked if caller.sources is None else caller.sources
-    for name in asked:
+def check_sources(caller: Caller, names: Sequence[str] | None) -> Sequence[str] | None:
+    """Return the sources of one request. Raises Refused (403) for one that the caller may not ask."""
+    if caller.sources is None or names is None:
+        return names if caller.sources is None else caller.sources
+    for name in names:
         if name not in caller.sources:
             raise Refused(403, "source_not_allowed", f"This API key may not ask source {name!r}.")
-    return asked
+    return names
 
 
-def request_of(exchange: Exchange) -> Request:
-    """The router's request of an HTTP request."""
+def make_request(exchange: Exchange) -> Request:
+    """Make the router's request from an HTTP request."""
     body: PlanAsked = exchange.body
-    scope = narrowed(exchange.caller, body.narrower())
-    sources = sources_of(exchange.caller, body.sources)
-    return body.request(scope, sources, exchange.server.settings.serve.max_deadline_seconds)
+    scope = narrow_scope(exchange.caller, body.read_scope())
+    sources = check_sources(exchange.caller, body.sources)
+    return body.make_request(scope, sources, exchange.server.settings.serve.max_deadline_seconds)
 
 
 async def route(exchange: Exchange) -> web.StreamResponse:
     """POST /v1/route."""
-    request = request_of(exchange)
+    request = make_request(exchange)
     if exchange.body.stream:
-        return await _streamed(exchange, request)
+        return await _stream(exchange, request)
     async with exchange.server.running:
         context = await exchange.server.router.route(request)
     exchange.server.metrics.context(context)
-    return answered(plain(context))
+    return json_response(plain(context))
 
 
-async def _streamed(exchange: Exchange, request: Request) -> web.StreamResponse:
-    """Source reports as they come, then the result; what goes wrong later is the last event."""
+async def _stream(exchange: Exchange, request: Request) -> web.StreamResponse:
+    """Send source reports as they come, then the result. An error in between is the last event."""
     if not request.question.strip():
         raise RequestRefused("The question is empty. Ask with at least one word.")
     events = await exchange.stream()
     parts: asyncio.Queue[SourceReport | Context | None] = asyncio.Queue()
-    task = asyncio.get_running_loop().create_task(_looked_up(exchange.server, request, parts))
+    task = asyncio.get_running_loop().create_task(_run_stream(exchange.server, request, parts))
     try:
         while (part := await parts.get()) is not None:
             if isinstance(part, Context):
@@ -83,14 +82,15 @@ async def _streamed(exchange: Exchange, request: Request) -> web.StreamResponse:
     return events
 
 
-async def _looked_up(
+async def _run_stream(
     server: ServerState, request: Request, parts: asyncio.Queue[SourceReport | Context | None]
 ) -> None:
-    """Put what comes into `parts`, None at the end: a client that reads slowly holds up nobody in line behind
-    it.
+    """Put the parts of a routed stream into a queue, and None at the end.
+
+    A client that reads slowly does not occupy a slot that others wait for.
     """
     try:
-        async with server.running, aclosing(cast(Any, server.router.stream(request))) as stream:
+        async with server.running, closing(server.router.stream(request)) as stream:
             async for part in stream:
                 parts.put_nowait(part)
     finally:
@@ -99,28 +99,28 @@ async def _looked_up(
 
 async def plan(exchange: Exchange) -> web.StreamResponse:
     """POST /v1/plan."""
-    return answered(plain(await exchange.server.router.plan(request_of(exchange))))
+    return json_response(plain(await exchange.server.router.plan(make_request(exchange))))
 
 
 async def sources(exchange: Exchange) -> web.StreamResponse:
     """GET /v1/sources."""
     server, caller = exchange.server, exchange.caller
-    shown = []
+    descriptions = []
     for name, source in server.router.instances.sources.items():
         legs = ("facts",) if isinstance(source, FactSource) else tuple(source.legs)
-        shown.append(_source(server.settings.sources[name], legs, caller))
+        descriptions.append(_source(server.settings.sources[name], legs, caller))
     scope = None if caller.scope is None else msgspec.to_builtins(caller.scope)
     routes = ["default", *(name for name in server.settings.routes if name != "default")]
-    return answered(SourcesShown(sources=shown, routes=routes, caller=caller.name, scope=scope))
+    return json_response(SourcesShown(sources=descriptions, routes=routes, caller=caller.name, scope=scope))
 
 
 def _source(instance: Instance, legs: Sequence[str], caller: Caller) -> SourceShown:
     keys = instance.keys
-    why = ""
+    excluded = ""
     if caller.sources is not None and instance.name not in caller.sources:
-        why = "not among the sources of this API key"
+        excluded = "not among the sources of this API key"
     elif not _may_see(caller.scope, keys.tenant, keys.compartment, keys.sensitivity):
-        why = "outside the caller's scope"
+        excluded = "outside the caller's scope"
     return SourceShown(
         name=instance.name,
         kind=instance.kind,
@@ -129,7 +129,7 @@ def _source(instance: Instance, legs: Sequence[str], caller: Caller) -> SourceSh
         weight=getattr(keys, "weight", None),
         compartment=keys.compartment,
         sensitivity=keys.sensitivity,
-        excluded=why,
+        excluded=excluded,
     )
 
 
@@ -145,28 +145,28 @@ def _may_see(
 
 
 async def healthz(exchange: Exchange) -> web.StreamResponse:
-    """GET /healthz: the process runs."""
-    return answered(Health(status="ok"))
+    """GET /healthz: liveness, the process runs."""
+    return json_response(Health(status="ok"))
 
 
 async def readyz(exchange: Exchange) -> web.StreamResponse:
-    """GET /readyz: questions can be answered now."""
+    """GET /readyz: readiness, the server can answer questions."""
     server = exchange.server
     if server.draining:
-        return answered(Health(status="draining"), 503)
+        return json_response(Health(status="draining"), 503)
     sources = server.router.settings.sources
     kinds = {(instance.kind, name) for name, instance in sources.items()}
     if kinds and kinds <= server.router.instances.closed:
-        return answered(Health(status="no source is open"), 503)
-    return answered(Health(status="ready"))
+        return json_response(Health(status="no source is open"), 503)
+    return json_response(Health(status="ready"))
 
 
-async def measured(exchange: Exchange) -> web.StreamResponse:
+async def get_metrics(exchange: Exchange) -> web.StreamResponse:
     """GET /metrics."""
     return web.Response(body=exchange.server.metrics.text(), headers={"Content-Type": metrics.MEDIA})
 
 
-_ASKED = (400, 408, 413, 415, 422, 429, 502, 503, 504)
+_QUESTION_ERRORS = (400, 408, 413, 415, 422, 429, 502, 503, 504)
 ENDPOINTS = (
     Endpoint(
         method="POST",
@@ -174,8 +174,8 @@ ENDPOINTS = (
         handle=route,
         summary="Answer a question with numbered context, and how it came about",
         body=RouteAsked,
-        answer=described(Context),
-        errors=_ASKED,
+        answer=schema_type(Context),
+        errors=_QUESTION_ERRORS,
         example=QUESTION,
         streams=(
             "`report` (a SourceReport) for each call as it ends, then `result` (the Context), or `error` (a"
@@ -188,8 +188,8 @@ ENDPOINTS = (
         handle=plan,
         summary="Say what would be asked, without asking",
         body=PlanAsked,
-        answer=described(Plan),
-        errors=_ASKED,
+        answer=schema_type(Plan),
+        errors=_QUESTION_ERRORS,
         example=QUESTION,
     ),
     Endpoint(
@@ -220,7 +220,7 @@ ENDPOINTS = (
     Endpoint(
         method="GET",
         path="/metrics",
-        handle=measured,
+        handle=get_metrics,
         summary="Metrics for Prometheus",
         media="text/plain",
         limited=False,

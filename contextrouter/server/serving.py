@@ -1,6 +1,4 @@
-"""From a settings file to a server that listens, until it is told to stop; then it answers what it has begun,
-and ends.
-"""
+"""Run the HTTP server: listen, stop on a signal, and shut down gracefully after the requests in flight."""
 
 from __future__ import annotations
 
@@ -26,12 +24,12 @@ async def serve(
     listening: Callable[[str], None] = lambda _: None,
     stop: asyncio.Event | None = None,
 ) -> None:
-    """Serve until `stop` is set, or SIGTERM or SIGINT comes. `listening` is told the address.
+    """Serve until `stop` is set, or SIGTERM or SIGINT comes. `listening` gets the address.
 
-    Raises SettingsError when it may not listen there, or cannot.
+    Raises SettingsError when the address is not allowed, or cannot be used.
     """
-    wanted = router.settings.serve
-    host, port = wanted.host if host is None else host, wanted.port if port is None else port
+    settings = router.settings.serve
+    host, port = settings.host if host is None else host, settings.port if port is None else port
     server = Server(router)
     check_host(server.access, host)
     stop = stop or asyncio.Event()
@@ -40,7 +38,7 @@ async def serve(
             server.application(),
             access_log=None,
             handler_cancellation=True,
-            shutdown_timeout=wanted.drain_seconds,
+            shutdown_timeout=settings.drain_seconds,
         )
         await runner.setup()
         try:
@@ -49,7 +47,7 @@ async def serve(
             with _signals(stop):
                 await stop.wait()
             server.draining = True
-            log.info("Stopping: requests in flight have %g s to end.", wanted.drain_seconds)
+            log.info("Stopping: requests in flight have %g s to end.", settings.drain_seconds)
         finally:
             await runner.cleanup()
 
@@ -70,19 +68,19 @@ def _address(runner: web.AppRunner, host: str) -> str:
 
 @contextlib.contextmanager
 def _signals(stop: asyncio.Event) -> Iterator[None]:
-    """Stop on the first signal; a second one ends the process as it always does."""
+    """Set `stop` on the first signal. A second one ends the process as usual."""
     loop = asyncio.get_running_loop()
-    wanted = (signal.SIGTERM, signal.SIGINT)
+    signals = (signal.SIGTERM, signal.SIGINT)
 
-    def asked() -> None:
+    def request_stop() -> None:
         stop.set()
-        for each in wanted:
-            loop.remove_signal_handler(each)
+        for number in signals:
+            loop.remove_signal_handler(number)
 
-    for each in wanted:
-        loop.add_signal_handler(each, asked)
+    for number in signals:
+        loop.add_signal_handler(number, request_stop)
     try:
         yield
     finally:
-        for each in wanted:
-            loop.remove_signal_handler(each)
+        for number in signals:
+            loop.remove_signal_handler(number)

@@ -45,7 +45,7 @@ class PluginSchemas(Protocol):
         ...
 
 
-class Tables(NamedTuple):
+class InstanceTables(NamedTuple):
     """What the tables of instances are checked with."""
 
     reading: Reading
@@ -54,47 +54,49 @@ class Tables(NamedTuple):
     timezone: str  # of [rag]
 
 
-def read_instances(tables: Tables, tree: Mapping[str, Any]) -> dict[str, dict[str, Instance]]:
+def read_instances(tables: InstanceTables, tree: Mapping[str, Any]) -> dict[str, dict[str, Instance]]:
     """The instances by table and name; those made by hand that no table configures behind the others."""
     instances: dict[str, dict[str, Instance]] = {}
     for table, kind in TABLES.items():
         of_table = instances[table] = {}
         for name, value in tree.get(table, {}).items():
-            instance = _instance(tables, table, name, value)
+            instance = _read_instance(tables, table, name, value)
             if instance is not None:
                 of_table[name] = instance
         for name in tables.by_hand.get(kind, ()):
-            of_table.setdefault(name, _by_hand(kind, name))
+            of_table.setdefault(name, _make_instance(kind, name))
     return instances
 
 
-def _by_hand(kind: str, name: str) -> Instance:
+def _make_instance(kind: str, name: str) -> Instance:
     return Instance(kind=kind, name=name, use=GIVEN, keys=keys_of(kind)())
 
 
-def _instance(tables: Tables, table: str, name: str, value: Any) -> Instance | None:
+def _read_instance(tables: InstanceTables, table: str, name: str, value: Any) -> Instance | None:
     key, kind, problems = (table, name), TABLES[table], tables.reading.problems
     if not NAME.match(name):
-        problems.add(key, _not_allowed(name))
+        problems.add(key, _name_error(name))
     if not is_table(key, value, problems):
         return None
     if name in tables.by_hand.get(kind, ()):
         if "use" in value:
             message = f"{kind} {name!r} is made by hand, so this names nothing. Take it away."
             problems.add((*key, "use"), message)
-        return _from_table(tables, kind, name, GIVEN, value, {})
+        return _read_table(tables, kind, name, GIVEN, value, {})
     use = value.get("use", name)
     if not isinstance(use, str):
         problems.add((*key, "use"), "the name of a registered plugin is expected.")
         return None
-    return _from_plugin(tables, kind, name, use, value)
+    return _read_plugin_table(tables, kind, name, use, value)
 
 
-def _not_allowed(name: str) -> str:
+def _name_error(name: str) -> str:
     return f"name {name!r} is not allowed; use small letters, digits and underscores, a letter first."
 
 
-def _from_plugin(tables: Tables, kind: str, name: str, use: str, value: Mapping[str, Any]) -> Instance | None:
+def _read_plugin_table(
+    tables: InstanceTables, kind: str, name: str, use: str, value: Mapping[str, Any]
+) -> Instance | None:
     """An instance of a registered plugin, its table checked against the plugin's own constructor."""
     key, problems = (f"{kind}s", name), tables.reading.problems
     try:
@@ -109,27 +111,31 @@ def _from_plugin(tables: Tables, kind: str, name: str, use: str, value: Mapping[
             problems.add(key, str(error))
         return None
     if fields is None:  # its package is missing, which open() says; its keys cannot be checked
-        own = schema.of_struct(keys_of(kind))
-        fields = {option: schema.Field(type=Any, default=None) for option in value if option not in own}
-    return _from_table(tables, kind, name, use, value, fields)
+        router_fields = schema.struct_fields(keys_of(kind))
+        fields = {
+            option: schema.Field(type=Any, default=None) for option in value if option not in router_fields
+        }
+    return _read_table(tables, kind, name, use, value, fields)
 
 
-def _from_table(
-    tables: Tables, kind: str, name: str, use: str, value: Mapping[str, Any], fields: schema.Schema
+def _read_table(
+    tables: InstanceTables, kind: str, name: str, use: str, value: Mapping[str, Any], fields: schema.Schema
 ) -> Instance:
     key, origins = (f"{kind}s", name), tables.reading.problems.origins
-    own = schema.of_struct(keys_of(kind))
-    values = table_values(tables.reading, key, value, {**own, **fields})
+    router_fields = schema.struct_fields(keys_of(kind))
+    values = table_values(tables.reading, key, value, {**router_fields, **fields})
     references = {n: f.reference for n, f in fields.items() if f.reference and values.get(n) is not None}
-    keys = keys_of(kind)(**{n: v for n, v in values.items() if n in own})
-    options = {n: v for n, v in values.items() if n not in own}
+    keys = keys_of(kind)(**{n: v for n, v in values.items() if n in router_fields})
+    options = {n: v for n, v in values.items() if n not in router_fields}
     if "timezone" in fields and "timezone" not in value and "rag.timezone" in origins:
         options["timezone"] = tables.timezone  # days are meant in one zone, unless a table names its own
         origins[f"{kind}s.{name}.timezone"] = origins["rag.timezone"]
     return Instance(kind=kind, name=name, use=use, keys=keys, options=options, references=references)
 
 
-def add_listed(tables: Tables, settings: Settings, declared: Mapping[str, Collection[str]]) -> Settings:
+def add_listed(
+    tables: InstanceTables, settings: Settings, declared: Mapping[str, Collection[str]]
+) -> Settings:
     """Add the instances that a list names without a table: a registered plugin with its defaults."""
     for kind, name, key in _names_in_lists(settings):
         table = f"{kind}s"
@@ -141,7 +147,7 @@ def add_listed(tables: Tables, settings: Settings, declared: Mapping[str, Collec
             message = unknown(f"{name!r} names no {kind}", name, names, "Known")
             tables.reading.problems.add(key, message)
             continue
-        instance = _from_plugin(tables, kind, name, name, {})
+        instance = _read_plugin_table(tables, kind, name, name, {})
         if instance is not None:
             settings = msgspec.structs.replace(settings, **{table: {**instances, name: instance}})
     return settings
@@ -164,7 +170,7 @@ def _names_in_lists(settings: Settings) -> Iterator[tuple[str, str, Key]]:
             yield kind, name, key
 
 
-def with_given(settings: Settings, given: Mapping[str, Mapping[str, Plugin]]) -> Settings:
+def add_provided(settings: Settings, provided: Mapping[str, Mapping[str, Plugin]]) -> Settings:
     """Settings in which the instances made by hand stand beside the others and run: those that no list names
     are appended to it.
 
@@ -172,13 +178,13 @@ def with_given(settings: Settings, given: Mapping[str, Mapping[str, Plugin]]) ->
     """
     problems: list[Problem] = []
     changes: dict[str, Any] = {}
-    for kind, plugins in given.items():
+    for kind, plugins in provided.items():
         instances = dict(settings.instances(kind))
         for name in plugins:
-            problem = _clash(settings, given, kind, name)
+            problem = _clash(settings, provided, kind, name)
             if problem is not None:
                 problems.append(problem)
-            instances.setdefault(name, _by_hand(kind, name))
+            instances.setdefault(name, _make_instance(kind, name))
         if plugins:
             changes[f"{kind}s"] = instances
     if problems:
@@ -187,28 +193,28 @@ def with_given(settings: Settings, given: Mapping[str, Mapping[str, Plugin]]) ->
         return settings
     rag = settings.rag
     lists = {"interpreter": rag.interpreters, "stage": rag.stages}
-    longer = {
-        f"{kind}s": (*names, *(name for name in given.get(kind, {}) if name not in names))
+    extended = {
+        f"{kind}s": (*names, *(name for name in provided.get(kind, {}) if name not in names))
         for kind, names in lists.items()
     }
-    return msgspec.structs.replace(settings, rag=msgspec.structs.replace(rag, **longer), **changes)
+    return msgspec.structs.replace(settings, rag=msgspec.structs.replace(rag, **extended), **changes)
 
 
 def _clash(
-    settings: Settings, given: Mapping[str, Mapping[str, Plugin]], kind: str, name: str
+    settings: Settings, provided: Mapping[str, Mapping[str, Plugin]], kind: str, name: str
 ) -> Problem | None:
     key = f"{kind}s.{name}"
     if not NAME.match(name):
-        return Problem(_not_allowed(name), key=key)
-    for other in _SOURCES if kind in _SOURCES else (kind,):
-        instance = settings.instances(other).get(name)
-        if other != kind and name in given.get(other, {}):
-            message = f"two instances made by hand, a {kind} and a {other}, have the name {name!r}."
+        return Problem(_name_error(name), key=key)
+    for other_kind in _SOURCES if kind in _SOURCES else (kind,):
+        instance = settings.instances(other_kind).get(name)
+        if other_kind != kind and name in provided.get(other_kind, {}):
+            message = f"two instances made by hand, a {kind} and a {other_kind}, have the name {name!r}."
             return Problem(message, key=key)
-        if instance is not None and (instance.use != GIVEN or other != kind):
+        if instance is not None and (instance.use != GIVEN or other_kind != kind):
             message = (
                 f"an instance made by hand has the name {name!r} too; names are unique. Give one of them"
                 " another."
             )
-            return settings.problem(f"{other}s.{name}", message)
+            return settings.problem(f"{other_kind}s.{name}", message)
     return None

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from contextrouter.settings.instances import PluginSchemas, Tables, add_listed, read_instances
+from contextrouter.settings.instances import InstanceTables, PluginSchemas, add_listed, read_instances
 from contextrouter.settings.names import check_repeated, check_source_names, check_unlisted
 from contextrouter.settings.problems import Problems
 from contextrouter.settings.reading import Reading
@@ -29,9 +29,9 @@ from contextrouter.settings.sections import (
     check_access_keys,
     check_rag,
     check_top_level,
-    named_sections,
     plugin_folders,
-    section,
+    read_named_sections,
+    read_section,
 )
 from contextrouter.settings.switches import check_rerankers
 from contextrouter.settings.values import TABLES, Settings
@@ -68,11 +68,13 @@ def _build(
 ) -> tuple[Settings, PluginSchemas]:
     problems = reading.problems
     check_top_level(tree, problems)
-    sections = {name: section(reading, (name,), tree.get(name, {}), cls) for name, cls in SECTIONS.items()}
+    sections = {
+        name: read_section(reading, (name,), tree.get(name, {}), cls) for name, cls in SECTIONS.items()
+    }
     plugins = plugins_at(plugin_folders(reading, sections["plugins"].paths))
-    tables = Tables(reading, plugins, by_hand, sections["rag"].timezone)
+    tables = InstanceTables(reading, plugins, by_hand, sections["rag"].timezone)
     instances: dict[str, Any] = read_instances(tables, tree)
-    named: dict[str, Any] = named_sections(reading, tree)
+    named: dict[str, Any] = read_named_sections(reading, tree)
     settings = Settings(
         **sections,
         **instances,
@@ -83,7 +85,7 @@ def _build(
     )
     declared = {kind: {*tree.get(table, {}), *by_hand.get(kind, ())} for table, kind in TABLES.items()}
     settings = add_listed(tables, settings, declared)
-    _check(
+    _cross_check(
         settings, {kind: {*names, *settings.instances(kind)} for kind, names in declared.items()}, problems
     )
     settings = msgspec.structs.replace(settings, origins=problems.origins, warnings=tuple(problems.warnings))
@@ -95,7 +97,7 @@ def _fingerprint(values: Any) -> str:
     return hashlib.sha256(json.dumps(plain, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def _check(settings: Settings, declared: Declared, problems: Problems) -> None:
+def _cross_check(settings: Settings, declared: Declared, problems: Problems) -> None:
     """What no single table shows: names that must exist, be unique, and fit together."""
     check_source_names(settings, problems)
     check_unlisted(settings, problems)

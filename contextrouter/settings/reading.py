@@ -33,7 +33,7 @@ class Reading:
     def parse(self, source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(source, Mapping):
             self.file = ""
-            tree: dict[str, Any] = _plain(source)
+            tree: dict[str, Any] = _copy_tree(source)
             self._mark(tree, (), "call")
             return tree
         path = Path(source)
@@ -79,12 +79,12 @@ class Reading:
                     f"environment variable {variable} sets nothing: it names no section.{hint}"
                 )
                 continue
-            self._put(tree, key, _from_text(raw), f"environment variable {variable}")
+            self._put(tree, key, _parse_value(raw), f"environment variable {variable}")
 
     def add_overrides(self, tree: dict[str, Any], overrides: Mapping[str, Any]) -> None:
         """Lay call arguments over everything: nested tables, or dotted_key (or `__`-joined) names."""
         for name, value in overrides.items():
-            self._put(tree, tuple(re.split(r"\.|__", name)), _plain(value), "call")
+            self._put(tree, tuple(re.split(r"\.|__", name)), _copy_tree(value), "call")
 
     def _put(self, tree: dict[str, Any], key: tuple[str, ...], value: Any, origin: str) -> None:
         if isinstance(value, dict) and not (len(key) > 1 and value == {}):
@@ -143,15 +143,15 @@ class Reading:
         return value
 
 
-def _plain(value: Any) -> Any:
+def _copy_tree(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
+        return {str(k): _copy_tree(v) for k, v in value.items()}
     if isinstance(value, msgspec.Struct):
-        return _plain(msgspec.structs.asdict(value))
-    return [_plain(v) for v in value] if isinstance(value, list | tuple | set | frozenset) else value
+        return _copy_tree(msgspec.structs.asdict(value))
+    return [_copy_tree(v) for v in value] if isinstance(value, list | tuple | set | frozenset) else value
 
 
-def _from_text(raw: str) -> Any:
+def _parse_value(raw: str) -> Any:
     """An environment variable's value: TOML or JSON where it is one, else the text itself."""
     try:
         return tomli.loads(f"v = {raw}")["v"]

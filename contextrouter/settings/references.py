@@ -28,10 +28,10 @@ def check_references(settings: Settings, declared: Declared, problems: Problems)
     """Options of plugins that name other instances, and stores of ingestion jobs."""
     for table, kind in TABLES.items():
         for name, instance in settings.instances(kind).items():
-            for option, other in instance.references.items():
+            for option, target_kind in instance.references.items():
                 target = instance.options[option]
-                if (other, target) != ("embedder", "default"):  # made when no table defines it
-                    _check_instance((table, name, option), other, target, declared, problems)
+                if (target_kind, target) != ("embedder", "default"):  # made when no table defines it
+                    _check_instance((table, name, option), target_kind, target, declared, problems)
     for name, job in settings.ingest.items():
         _check_instance(("ingest", name, "to"), "provider", job.to, declared, problems)
 
@@ -72,9 +72,9 @@ def check_disabled_sources(settings: Settings, problems: Problems) -> None:
     """Sources that a list names although their tables say `enabled = false`."""
     lists: dict[Key, tuple[str, ...]] = {("rag", "provider"): settings.rag.providers or ()}
     lists |= {("routes", name, "sources"): route.sources or () for name, route in settings.routes.items()}
-    every = {**settings.providers, **settings.connectors, **settings.facts}
+    sources = {**settings.providers, **settings.connectors, **settings.facts}
     for key, names in lists.items():
-        disabled = [name for name in names if name in every and not every[name].keys.enabled]
+        disabled = [name for name in names if name in sources and not sources[name].keys.enabled]
         for name in disabled:
             sentence = f"source {name!r} is named and says enabled = false"
             if len(disabled) == len(names):

@@ -45,7 +45,7 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
 Schema = Mapping[str, Field]
 
 
-def of_struct(cls: type[msgspec.Struct]) -> dict[str, Field]:
+def struct_fields(cls: type[msgspec.Struct]) -> dict[str, Field]:
     """The keys of a settings section, from its struct."""
     fields = {}
     for item in msgspec.structs.fields(cls):
@@ -59,7 +59,7 @@ def of_struct(cls: type[msgspec.Struct]) -> dict[str, Field]:
     return fields
 
 
-def of_constructor(cls: type[Plugin], kind: str) -> dict[str, Field]:
+def constructor_fields(cls: type[Plugin], kind: str) -> dict[str, Field]:
     """The keys of a plugin's table, from its constructor. Raises ContractError naming the law that is
     broken.
     """
@@ -105,7 +105,7 @@ def _fetch_fields(hint: Any) -> dict[str, Field]:
     if hint != Unpack[FetchKeys]:
         return {}
     hints = typing.get_type_hints(FetchKeys, include_extras=True)
-    defaults = of_struct(FetchOptions)
+    defaults = struct_fields(FetchOptions)
     return {name: _field(name, hint, defaults[name].default) for name, hint in hints.items()}
 
 
@@ -119,7 +119,7 @@ def _field(name: str, hint: Any, default: Any) -> Field:
         default=default,
         reference=kind,
         is_path=_is_path(hint),
-        secret=is_secret(name) and _texts(hint),
+        secret=is_secret(name) and _contains_text(hint),
     )
 
 
@@ -136,15 +136,15 @@ def _is_path(hint: Any) -> bool:
     )
 
 
-def _texts(hint: Any) -> bool:
-    return hint is str or any(_texts(part) for part in get_args(hint))
+def _contains_text(hint: Any) -> bool:
+    return hint is str or any(_contains_text(part) for part in get_args(hint))
 
 
 def convert(value: Any, field: Field) -> Any:
     """Return `value` as the field's type. Raises ValueError saying what was expected and what is allowed,
     never the value.
     """
-    if field.finite and not _finite(value):
+    if field.finite and not _is_finite(value):
         raise ValueError("a finite number is expected, neither inf nor nan.")
     try:
         return msgspec.convert(value, field.type)
@@ -153,23 +153,21 @@ def convert(value: Any, field: Field) -> Any:
         allowed = choices(field.type)
         if allowed:
             hint = did_you_mean(value, map(str, allowed)) if isinstance(value, str) else ""
-            listed = ", ".join(map(repr, allowed))
-            raise ValueError(
-                f"{_description(value)} is not allowed.{hint} Allowed values: {listed}."
-            ) from None
-        shown = "" if field.secret or isinstance(value, dict | list) else f", not {value!r}"
-        raise ValueError(message[0].lower() + message[1:] + shown + ".") from None
+            names = ", ".join(map(repr, allowed))
+            raise ValueError(f"{_describe(value)} is not allowed.{hint} Allowed values: {names}.") from None
+        suffix = "" if field.secret or isinstance(value, dict | list) else f", not {value!r}"
+        raise ValueError(message[0].lower() + message[1:] + suffix + ".") from None
     except TypeError as error:
         raise ValueError(f"the type {field.type!r} cannot be read from TOML: {error}.") from None
 
 
-def _finite(value: Any) -> bool:
+def _is_finite(value: Any) -> bool:
     if isinstance(value, dict | list):
-        return all(map(_finite, value.values() if isinstance(value, dict) else value))
+        return all(map(_is_finite, value.values() if isinstance(value, dict) else value))
     return not isinstance(value, float) or math.isfinite(value)
 
 
-def _description(value: Any) -> str:
+def _describe(value: Any) -> str:
     return repr(value) if isinstance(value, str | int | float | bool) else f"a {type(value).__name__}"
 
 

@@ -59,9 +59,9 @@ def is_table(key: Key, value: Any, problems: Problems) -> bool:
     return isinstance(value, dict)
 
 
-def section(reading: Reading, key: Key, table: dict[str, Any], cls: type[msgspec.Struct]) -> Any:
+def read_section(reading: Reading, key: Key, table: dict[str, Any], cls: type[msgspec.Struct]) -> Any:
     """The section of one table; None when a required key is missing."""
-    values = table_values(reading, key, table, schema.of_struct(cls))
+    values = table_values(reading, key, table, schema.struct_fields(cls))
     attributes = {field.encode_name: field.name for field in msgspec.structs.fields(cls)}
     try:
         return cls(**{attributes[name]: value for name, value in values.items()})
@@ -69,16 +69,16 @@ def section(reading: Reading, key: Key, table: dict[str, Any], cls: type[msgspec
         return None  # a required key is missing, and has been reported
 
 
-def named_sections(reading: Reading, tree: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def read_named_sections(reading: Reading, tree: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The sections of which there may be several, by table and name: routes, jobs and access keys."""
     sections: dict[str, dict[str, Any]] = {}
     for table, cls in NAMED.items():
-        every = {
-            name: section(reading, (table, name), value, cls)
+        sections_or_none = {
+            name: read_section(reading, (table, name), value, cls)
             for name, value in tree.get(table, {}).items()
             if is_table((table, name), value, reading.problems)
         }
-        sections[table] = {name: value for name, value in every.items() if value is not None}
+        sections[table] = {name: value for name, value in sections_or_none.items() if value is not None}
     return sections
 
 
@@ -88,15 +88,15 @@ def table_values(
     """Check every value of a table; return those that are right."""
     values = {}
     for name, value in table.items():
-        at = (*key, name)
+        value_key = (*key, name)
         if name not in fields:
-            _add_unknown(reading.problems, at, list(fields), "key")
+            _add_unknown(reading.problems, value_key, list(fields), "key")
             continue
-        resolved = reading.resolve(value, at, fields[name].secret)
+        resolved = reading.resolve(value, value_key, fields[name].secret)
         try:
-            values[name] = _convert(reading, at, resolved, fields[name])
+            values[name] = _convert(reading, value_key, resolved, fields[name])
         except ValueError as error:
-            reading.problems.add(at, str(error))
+            reading.problems.add(value_key, str(error))
     for name, field in fields.items():
         if field.default is schema.REQUIRED and name not in table:
             message = f"key {name!r} is missing; it takes a {schema.type_name(field.type)}."
@@ -124,8 +124,8 @@ def _absolute(reading: Reading, path: str) -> str:
     return str(reading.folder / Path(path).expanduser()) if path else path
 
 
-def _add_unknown(problems: Problems, key: Key, names: Collection[str], what: str) -> None:
-    message = unknown(f"unknown {what}", str(key[-1]), names, f"Known {what}s", quote="`")
+def _add_unknown(problems: Problems, key: Key, names: Collection[str], noun: str) -> None:
+    message = unknown(f"unknown {noun}", str(key[-1]), names, f"Known {noun}s", quote="`")
     problems.add(key, message)
 
 

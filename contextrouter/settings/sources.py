@@ -19,9 +19,9 @@ def check_sources(settings: Settings, sources: Sources) -> Settings:
     that cannot work.
     """
     problems = [
-        *_source_legs(settings, sources),
-        *_weighed_legs(settings, sources),
-        *_route_legs(settings, sources),
+        *_source_leg_problems(settings, sources),
+        *_leg_weight_problems(settings, sources),
+        *_route_leg_problems(settings, sources),
     ]
     lists = [
         settings.sources[name].keys.weight for name, source in sources.items() if isinstance(source, Source)
@@ -59,7 +59,7 @@ def _searchable_legs(settings: Settings, name: str, source: Source) -> set[str]:
     return {leg for leg in source.legs if (legs is None or leg in legs) and leg not in off}
 
 
-def _source_legs(settings: Settings, sources: Sources) -> list[Problem]:
+def _source_leg_problems(settings: Settings, sources: Sources) -> list[Problem]:
     problems = []
     for name, source in sources.items():
         if isinstance(source, FactSource):
@@ -72,17 +72,17 @@ def _source_legs(settings: Settings, sources: Sources) -> list[Problem]:
     return problems
 
 
-def _weighed_legs(settings: Settings, sources: Sources) -> list[Problem]:
+def _leg_weight_problems(settings: Settings, sources: Sources) -> list[Problem]:
     """The keys of `[rag.leg_weights]` that weigh no leg of any source."""
-    own = {
+    keys = {
         f"{name}.{leg}"
         for name, source in sources.items()
         if isinstance(source, Source)
         for leg in source.legs
     }
-    if own:
-        own |= {f"{CALIBRATED}.text", *(f"{CALIBRATED}.{key.partition('.')[2]}" for key in own)}
-    legs = own | {key.partition(".")[2] for key in own}
+    if keys:
+        keys |= {f"{CALIBRATED}.text", *(f"{CALIBRATED}.{key.partition('.')[2]}" for key in keys)}
+    legs = keys | {key.partition(".")[2] for key in keys}
     problems = []
     for leg in settings.rag.leg_weights:
         if legs and leg not in legs:
@@ -91,7 +91,7 @@ def _weighed_legs(settings: Settings, sources: Sources) -> list[Problem]:
     return problems
 
 
-def _route_legs(settings: Settings, sources: Sources) -> list[Problem]:
+def _route_leg_problems(settings: Settings, sources: Sources) -> list[Problem]:
     """Legs of a route that no source has, and routes whose legs none of their sources has."""
     every_leg = {
         leg
@@ -100,12 +100,16 @@ def _route_legs(settings: Settings, sources: Sources) -> list[Problem]:
     }
     problems = []
     for name, route in settings.routes.items():
-        missing = [leg for leg in route.legs or () if every_leg and leg not in every_leg]
-        for leg in missing:
+        unknown_legs = [leg for leg in route.legs or () if every_leg and leg not in every_leg]
+        for leg in unknown_legs:
             message = unknown(f"no source has a leg {leg!r}", leg, sorted(every_leg), "Legs")
             problems.append(settings.problem(f"routes.{name}.legs", message))
         on_route = {n: source for n, source in sources.items() if route.sources is None or n in route.sources}
-        if missing or not route.legs or any(isinstance(source, FactSource) for source in on_route.values()):
+        if (
+            unknown_legs
+            or not route.legs
+            or any(isinstance(source, FactSource) for source in on_route.values())
+        ):
             continue
         legs = set().union(
             *(
@@ -115,7 +119,9 @@ def _route_legs(settings: Settings, sources: Sources) -> list[Problem]:
             )
         )
         if on_route and legs.isdisjoint(route.legs):
-            may = ", ".join(sorted(legs)) or "none"
-            message = f"no source of this route is asked on any of {list(route.legs)!r}. It may ask: {may}."
+            allowed = ", ".join(sorted(legs)) or "none"
+            message = (
+                f"no source of this route is asked on any of {list(route.legs)!r}. It may ask: {allowed}."
+            )
             problems.append(settings.problem(f"routes.{name}.legs", message))
     return problems

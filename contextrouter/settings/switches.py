@@ -17,10 +17,10 @@ _OTHER_RERANKERS = {"llm": "", "api": "", "similarity": "", "cross_encoder": "en
 """Stages that rerank, and that `enable_reranker` does not switch -> their own switch."""
 
 
-def check_switch(stage: type[Stage] | Stage, what: str) -> None:
+def check_switch(stage: type[Stage] | Stage, owner: str) -> None:
     """Raise ContractError when the `switch` of a stage names no key of `[rag]`: nothing could turn it off."""
     if stage.switch and stage.switch not in SWITCHES:
-        sentence = f"{what} has the switch {stage.switch!r}, which is no true-or-false key of [rag]"
+        sentence = f"{owner} has the switch {stage.switch!r}, which is no true-or-false key of [rag]"
         message = unknown(sentence, stage.switch, SWITCHES, "Switches")
         raise ContractError(message, law="switch", kind="stage")
 

@@ -106,10 +106,10 @@ class _Walk:
 
     def _value(self, path: Path) -> None:
         self._skip()
-        first = self.text[self.at]
-        if first == "[":
+        opening = self.text[self.at]
+        if opening == "[":
             self._items(path)
-        elif first == "{":
+        elif opening == "{":
             self._inline(path)
         else:
             match = _STRING.match(self.text, self.at) or _SCALAR.match(self.text, self.at)

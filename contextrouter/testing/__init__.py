@@ -1,8 +1,8 @@
-"""For those who test plugins, and what stands around them.
+"""Test support for plugins: builders, fakes and the conformance kit.
 
-Builders (`doc`, `hit`, `query`, …) make nouns from little. Fakes (`Fixed`, `Facts`, `Hashing`, …) are plugins
-that obey their contracts. The conformance kit holds a plugin to the laws of its kind: as a suite of tests
-(`ConnectorSuite`, …), or as a `verdict`. `deviates` overrides a law, with a reason.
+Builders (`doc`, `hit`, `query`, …) make model objects from few arguments. Fakes (`Fixed`, `Facts`, `Hashing`,
+…) are plugins that obey their contracts. The conformance kit checks a plugin by the laws of its kind: as a
+suite of tests (`ConnectorSuite`, …), or as a `verdict`. `deviates` overrides a law, with a reason.
 """
 
 from contextrouter.testing.builders import (

@@ -1,4 +1,4 @@
-"""Nouns for tests, each from as little as a test wants to say of it."""
+"""Builders for tests: documents, hits, queries, facts and envelopes from few arguments."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ NOW = datetime(2026, 1, 15, 12, tzinfo=UTC)
 
 
 def doc(name: str, content: str | None = None, **fields: Any) -> Document:
-    """A document with an id, a title and a text of its own."""
+    """Make a document with its own id, title and text."""
     values = {"title": name.upper(), **fields}
     return Document(id=name, content=f"text of {name}" if content is None else content, **values)
 
 
 def hit(name: str, score: float | None = None, **fields: Any) -> Hit:
-    """A hit around `doc(name, **fields)`."""
+    """Make a hit with `doc(name, **fields)`."""
     return Hit(document=doc(name, **fields), score=score)
 
 
 def hits(names: str | Sequence[str], scores: Sequence[float | None] | None = None) -> list[Hit]:
-    """Hits by name; a text is split at spaces."""
+    """Make hits by name. A text is split at spaces."""
     listed = names.split() if isinstance(names, str) else list(names)
     return [hit(name, scores[i] if scores else None) for i, name in enumerate(listed)]
 
@@ -36,23 +36,23 @@ def hits(names: str | Sequence[str], scores: Sequence[float | None] | None = Non
 def ranked(
     source: str, names: str | Sequence[str], scores: Sequence[float | None] | None = None, **fields: Any
 ) -> RankedList:
-    """A ranked list of `hits(names, scores)`."""
+    """Make a ranked list of `hits(names, scores)`."""
     values = {"leg": "default", "query": "q", **fields}
     return RankedList(source=source, hits=hits(names, scores), **values)
 
 
 def query(text: str = "q", **fields: Any) -> Query:
-    """A query."""
+    """Make a query."""
     return Query(text=text, **fields)
 
 
 def intent(question: str = "q", **fields: Any) -> Intent:
-    """An intent whose first query is the question."""
+    """Make an intent. Its first query is the question."""
     return Intent(question=question, **{"queries": (question,), **fields})
 
 
 def fact(text: str, **fields: Any) -> Fact:
-    """A fact from "subject predicate object", parted by spaces; the object may hold some."""
+    """Make a fact from "subject predicate object", separated by spaces. The object may contain some."""
     subject, predicate, object_ = text.split(" ", 2)
     return Fact(subject=subject, predicate=predicate, object=object_, **fields)
 
@@ -60,7 +60,7 @@ def fact(text: str, **fields: Any) -> Fact:
 def entry(
     document: Document, *, vectors: Mapping[str, Sequence[Any]] | None = None, fingerprint: str = ""
 ) -> Entry:
-    """An entry of one chunk, the document itself."""
+    """Make an entry with one chunk, the document itself."""
     return Entry(
         document=document,
         chunks=[document],
@@ -77,7 +77,7 @@ def envelope(
     source: str = "docs",
     **fields: Any,
 ) -> Envelope:
-    """An envelope with the provenance of one list; its score is 1 / (60 + rank) unless said otherwise."""
+    """Make an envelope with the provenance of one list. Its default score is 1 / (60 + rank)."""
     document = doc(document) if isinstance(document, str) else document
     seal = Provenance(source=source, leg="default", query="q", rank=rank, score=score)
     values = {"score": 1 / (60 + rank), "normalized": 61 / (60 + rank), **fields}
@@ -95,21 +95,22 @@ def stage_context(
     sealed: list[Envelope] | None = None,
     intent: Intent | None = None,
 ) -> StageContext:
-    """A context whose `seal` works as the router's: None out of scope, and every envelope it makes is added
-    to `sealed`.
+    """Make a context whose `seal` works like the router's: it returns None for a document out of scope.
+
+    Every envelope that it makes is added to `sealed`.
     """
 
     def seal(hit: Hit, *, source: str = "docs", **fields: Any) -> Envelope | None:
         if scope is not None and not scope.allows(hit.document):
             return None
-        made = envelope(hit.document, score=hit.score, source=source)
+        sealed_envelope = envelope(hit.document, score=hit.score, source=source)
         if sealed is not None:
-            sealed.append(made)
-        return made
+            sealed.append(sealed_envelope)
+        return sealed_envelope
 
-    asked = intent or Intent(question=question, queries=(question,))
+    context_intent = intent or Intent(question=question, queries=(question,))
     return StageContext(
-        intent=asked,
+        intent=context_intent,
         scope=scope,
         profile=profile or {},
         sources=sources or {},
@@ -120,9 +121,7 @@ def stage_context(
 
 
 def embedding(text: str, dimensions: int = 16) -> list[float]:
-    """A unit vector in which texts that share words are close: words are hashed to signed places. Zeros for a
-    blank text.
-    """
+    """Make a unit vector by hashing words: texts that share words are close. A blank text has zeros."""
     vector = [0.0] * dimensions
     for word in text.casefold().split():
         digest = hashlib.sha256(word.strip(".,;:!?").encode("utf-8", "surrogatepass")).digest()

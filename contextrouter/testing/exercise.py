@@ -1,6 +1,4 @@
-"""How a plugin of each kind is put to work: inputs for its one required method, the call, and the answer in
-comparable form.
-"""
+"""Exercises of plugins, one per kind: inputs for the required method, the call, and a comparable answer."""
 
 from __future__ import annotations
 
@@ -15,50 +13,50 @@ from contextrouter.model import Document, Envelope, Intent, Query
 from contextrouter.testing import texts
 from contextrouter.testing.builders import NOW, doc, embedding, envelope, hit, stage_context
 from contextrouter.testing.fakes import Fixed
-from contextrouter.testing.messages import said
+from contextrouter.testing.messages import shorten
 
 MOST_QUESTIONS = 3
 
 
 class Subject(Protocol):
-    """What an exercise needs to know of the plugin under test: `testing.subject.Subject`."""
+    """The part of `testing.subject.Subject` that an exercise uses."""
 
     questions: tuple[str, ...]
     dimensions: int
-    asked: tuple[str, ...]
+    active_questions: tuple[str, ...]
 
 
 class Exercise(ABC):
-    """What the laws of all kinds need to know of one kind."""
+    """How the laws use plugins of one kind."""
 
-    refusals: tuple[type[Exception], ...] = ()  # what may be raised for a text
+    refusals: tuple[type[Exception], ...] = ()  # exceptions that a text may raise
 
     async def prepare(self, subject: Subject, plugin: Any) -> None:
-        """Give a plugin that was just opened something to work on."""
+        """Prepare a plugin that was just opened: fill a store, choose questions."""
 
     @abstractmethod
     async def inputs(self, subject: Subject, plugin: Any) -> list[Any]:
-        """New inputs that an open plugin can work on, at least one."""
+        """Return new inputs for an open plugin, at least one."""
 
     @abstractmethod
     def hostile(self, plugin: Any, text: str) -> list[Any]:
-        """Inputs made of a text that means no good."""
+        """Return inputs made from a hostile text."""
 
     @abstractmethod
-    async def call(self, plugin: Any, given: Any) -> Any:
-        """The required method's answer."""
+    async def call(self, plugin: Any, item: Any) -> Any:
+        """Call the required method, and return its answer."""
 
     @abstractmethod
-    def seen(self, answer: Any) -> Any:
-        """The answer as a value that can be compared and printed."""
+    def summarize(self, answer: Any) -> Any:
+        """Return the answer as a value that can be compared and printed."""
 
-    def shown(self, given: Any) -> str:
-        """An input as a text that changes with anything in it."""
-        return repr(given)
+    def describe(self, item: Any) -> str:
+        """Return an input as a text that changes with anything in it."""
+        return repr(item)
 
 
-def asking(source: Source, text: str, leg: str, subject: Subject | None = None, **fields: Any) -> Query:
-    """A query for one leg, with a vector where the leg wants one."""
+def make_query(source: Source, text: str, leg: str, subject: Subject | None = None, **fields: Any) -> Query:
+    """Make a query for one leg, with a vector where the leg needs one."""
     vector = (
         embedding(text, subject.dimensions if subject else 16)
         if leg in source.vector_legs or leg == "vector"
@@ -75,8 +73,9 @@ def entry_for(
     fingerprint: str = "",
     dimensions: int = 16,
 ) -> Entry:
-    """An entry with a vector per chunk for each of a store's vector legs; without chunks the document is its
-    only one.
+    """Make an entry with a vector per chunk for each vector leg of a store.
+
+    Without chunks the document is its only chunk.
     """
     cut = list(chunks) or [document]
     vectors = {leg: [embedding(chunk.content, dimensions) for chunk in cut] for leg in plugin.vector_legs}
@@ -89,13 +88,13 @@ class Searching(Exercise):
     """Sources: a query per question and leg."""
 
     async def prepare(self, subject: Subject, plugin: Any) -> None:
-        """Fill a store with the kit's library, and find out what the plugin has answers to."""
+        """Fill a store with the kit's library, and choose questions that the plugin has answers to."""
         if isinstance(plugin, SupportsUpsert):
             await plugin.upsert(
                 [entry_for(plugin, document, dimensions=subject.dimensions) for document in texts.library()]
             )
-        if not subject.asked:
-            subject.asked = await self._questions(subject, plugin)
+        if not subject.active_questions:
+            subject.active_questions = await self._questions(subject, plugin)
 
     async def _questions(self, subject: Subject, plugin: Any) -> tuple[str, ...]:
         if subject.questions:
@@ -103,7 +102,7 @@ class Searching(Exercise):
         if isinstance(plugin, SupportsUpsert):
             return texts.QUESTIONS
         for probe in texts.PROBES:
-            hits = list(await plugin.search(asking(plugin, probe, plugin.legs[0], subject)))
+            hits = list(await plugin.search(make_query(plugin, probe, plugin.legs[0], subject)))
             if hits:
                 titles = [h.document.title or " ".join(h.document.content.split()[:6]) for h in hits]
                 telling = [title for title in titles if title.strip()]
@@ -111,21 +110,23 @@ class Searching(Exercise):
         return texts.PROBES[-MOST_QUESTIONS:]
 
     async def inputs(self, subject: Subject, plugin: Any) -> list[Any]:
-        """Each question on each leg."""
+        """Return each question on each leg."""
         return [
-            asking(plugin, text, leg, subject, filters={}) for leg in plugin.legs for text in subject.asked
+            make_query(plugin, text, leg, subject, filters={})
+            for leg in plugin.legs
+            for text in subject.active_questions
         ]
 
     def hostile(self, plugin: Any, text: str) -> list[Any]:
-        """The text on each leg; a vector leg is given a vector all the same."""
-        return [asking(plugin, text, leg) for leg in plugin.legs]
+        """Return the text on each leg, with a vector on a vector leg."""
+        return [make_query(plugin, text, leg) for leg in plugin.legs]
 
-    async def call(self, plugin: Any, given: Any) -> Any:
+    async def call(self, plugin: Any, item: Any) -> Any:
         """Search."""
-        return await plugin.search(given)
+        return await plugin.search(item)
 
-    def seen(self, answer: Any) -> Any:
-        """Ids and scores, in order."""
+    def summarize(self, answer: Any) -> Any:
+        """Return ids and scores, in order."""
         return [
             (h.document.id or h.document.fingerprint, None if h.score is None else f"{h.score:.6g}")
             for h in answer
@@ -136,24 +137,24 @@ class Stating(Exercise):
     """Fact sources: a query per question, with and without entities."""
 
     async def inputs(self, subject: Subject, plugin: Any) -> list[Any]:
-        """Each question."""
-        asked = subject.questions[:MOST_QUESTIONS] or texts.PROBES[:2]
-        subject.asked = asked
-        return [Query(text=text, leg="facts", limit=10, filters={}) for text in asked]
+        """Return each question."""
+        questions = subject.questions[:MOST_QUESTIONS] or texts.PROBES[:2]
+        subject.active_questions = questions
+        return [Query(text=text, leg="facts", limit=10, filters={}) for text in questions]
 
     def hostile(self, plugin: Any, text: str) -> list[Any]:
-        """The text as a question, and as an entity's name."""
+        """Return the text as a question, and as an entity's name."""
         return [
             Query(text=text, leg="facts", limit=10),
             Query(text="", leg="facts", limit=10, entities=(text,), concepts=(text,)),
         ]
 
-    async def call(self, plugin: Any, given: Any) -> Any:
+    async def call(self, plugin: Any, item: Any) -> Any:
         """Ask for facts."""
-        return await plugin.facts(given)
+        return await plugin.facts(item)
 
-    def seen(self, answer: Any) -> Any:
-        """The triples with their validity, in order."""
+    def summarize(self, answer: Any) -> Any:
+        """Return the triples with their validity, in order."""
         return [
             (f.subject, f.predicate, f.object, str(f.valid_from), str(f.valid_to), f.confidence)
             for f in answer
@@ -166,37 +167,35 @@ class Interpreting(Exercise):
     refusals = (RequestRefused,)
 
     async def inputs(self, subject: Subject, plugin: Any) -> list[Any]:
-        """Three questions; the last intent already knows something."""
-        asked = subject.questions or (
+        """Return three questions. The last intent is already filled."""
+        questions = subject.questions or (
             "What is machine learning?",
             "Compare the Moon and the Sun since 2025-01-31",
         )
-        known = Intent(
+        filled = Intent(
             question="Who founded OpenAI?",
             queries=("Who founded OpenAI?", "founders of OpenAI"),
             entities=("OpenAI",),
             concepts=("Companies",),
             attributes={"told": [1, 2]},
         )
-        return [*(Intent(question=text, queries=(text,)) for text in asked), known]
+        return [*(Intent(question=text, queries=(text,)) for text in questions), filled]
 
     def hostile(self, plugin: Any, text: str) -> list[Any]:
-        """The text as the question; a blank one never comes so far."""
+        """Return the text as the question. The router refuses a blank one."""
         return [Intent(question=text, queries=(text,))] if text.strip() else []
 
-    async def call(self, plugin: Any, given: Any) -> Any:
+    async def call(self, plugin: Any, item: Any) -> Any:
         """Interpret."""
-        return await plugin.interpret(given)
+        return await plugin.interpret(item)
 
-    def seen(self, answer: Any) -> Any:
-        """All fields."""
+    def summarize(self, answer: Any) -> Any:
+        """Return all fields."""
         return repr(answer)
 
 
 def odd_documents() -> list[Document]:
-    """Documents with no text, no date, a date to come, one without zone, a very long text, and foreign
-    labels.
-    """
+    """Return edge cases: no text, no date, a future date, a date without zone, a very long text, labels."""
     later = NOW + timedelta(days=3650)
     return [
         doc("blank", ""),
@@ -216,34 +215,32 @@ class Staging(Exercise):
     """Stages and rerankers: lists of envelopes, of one, of none, and of odd documents."""
 
     async def inputs(self, subject: Subject, plugin: Any) -> list[Any]:
-        """Pairs of envelopes and context; `sealed` in the profile is where the context puts what is let
-        in.
-        """
+        """Return envelopes, a context, and the list in which the context collects what it seals."""
         question = subject.questions[0] if subject.questions else "moon and tides of the sea"
         library = texts.library()
         return [
-            _staged(question, library),
-            _staged(question, odd_documents()),
-            _staged(question, library[:1]),
+            _stage_input(question, library),
+            _stage_input(question, odd_documents()),
+            _stage_input(question, library[:1]),
         ]
 
     def hostile(self, plugin: Any, text: str) -> list[Any]:
-        """The text as the question and as a document."""
-        return [_staged(text, [doc("text", text), doc("other", "moon and tides")])]
+        """Return the text as the question and as a document."""
+        return [_stage_input(text, [doc("text", text), doc("other", "moon and tides")])]
 
-    async def call(self, plugin: Any, given: Any) -> Any:
+    async def call(self, plugin: Any, item: Any) -> Any:
         """Apply."""
-        envelopes, context, _ = given
+        envelopes, context, _ = item
         return await plugin.apply(envelopes, context)
 
-    def shown(self, given: Any) -> str:
-        """Envelopes and context; not what was let in."""
-        return repr(given[:2])
+    def describe(self, item: Any) -> str:
+        """Return envelopes and context, without the list of sealed envelopes."""
+        return repr(item[:2])
 
-    def seen(self, answer: Any) -> Any:
-        """Documents, scores, signals and what was dropped, in order."""
+    def summarize(self, answer: Any) -> Any:
+        """Return documents, scores, signals and dropped parts, in order."""
         return [
-            (e.document.id, said(e.document.content, 40), f"{e.score:.6g}", _signals(e), e.dropped)
+            (e.document.id, shorten(e.document.content, 40), f"{e.score:.6g}", _signals(e), e.dropped)
             for e in answer
         ]
 
@@ -252,33 +249,33 @@ def _signals(envelope: Envelope) -> list[str]:
     return [f"{name}={value:.6g}" for name, value in sorted(envelope.signals.items())]
 
 
-def _staged(
+def _stage_input(
     question: str, documents: Sequence[Document]
 ) -> tuple[tuple[Envelope, ...], StageContext, list[Envelope]]:
-    given = tuple(envelope(document, rank, 1 / rank) for rank, document in enumerate(documents, 1))
+    envelopes = tuple(envelope(document, rank, 1 / rank) for rank, document in enumerate(documents, 1))
     sealed: list[Envelope] = []
     near = Fixed([hit("near", 0.5, content="more of the moon")])
-    return given, stage_context(question, sources={"docs": near}, sealed=sealed), sealed
+    return envelopes, stage_context(question, sources={"docs": near}, sealed=sealed), sealed
 
 
 class Embedding(Exercise):
     """Embedders: batches of texts."""
 
     async def inputs(self, subject: Subject, plugin: Any) -> list[Any]:
-        """A batch of different texts, one alone, and one text twice."""
+        """Return a batch of different texts, a single text, and one text twice."""
         library = [document.content for document in texts.library()]
         return [library, [library[0]], [library[1], library[1]]]
 
     def hostile(self, plugin: Any, text: str) -> list[Any]:
-        """The text beside a plain one."""
+        """Return the text beside a plain one."""
         return [[text, "moon"]]
 
-    async def call(self, plugin: Any, given: Any) -> Any:
+    async def call(self, plugin: Any, item: Any) -> Any:
         """Embed as documents."""
-        return await plugin.embed(given)
+        return await plugin.embed(item)
 
-    def seen(self, answer: Any) -> Any:
-        """Numbers to three digits."""
+    def summarize(self, answer: Any) -> Any:
+        """Return numbers with three digits."""
         return [[round(float(value), 3) + 0.0 for value in vector] for vector in answer]
 
 
@@ -286,7 +283,7 @@ class Transforming(Exercise):
     """Transforms: documents of several forms and lengths."""
 
     async def inputs(self, subject: Subject, plugin: Any) -> list[Any]:
-        """Prose, Markdown, a script without spaces, and one line."""
+        """Return prose, Markdown, a script without spaces, and one line."""
         return [
             doc(
                 "prose",
@@ -303,13 +300,13 @@ class Transforming(Exercise):
                 metadata={"topic": "sea"},
                 labels=("coast",),
             ),
-            doc("unspaced", texts.unspaced()),
+            doc("unspaced", texts.chinese_text()),
             doc("line", "The moon raises the tides."),
         ]
 
     def hostile(self, plugin: Any, text: str) -> list[Any]:
-        """The text, plain and as Markdown and in other forms that are parsed."""
-        types = (
+        """Return the text as plain text, as Markdown and in other media types."""
+        media_types = (
             "text/plain",
             "text/markdown",
             "text/html",
@@ -317,14 +314,14 @@ class Transforming(Exercise):
             "application/jsonl",
             "no such type",
         )
-        return [doc("hostile", text, title=text[:100], media_type=each) for each in types]
+        return [doc("hostile", text, title=text[:100], media_type=media_type) for media_type in media_types]
 
-    async def call(self, plugin: Any, given: Any) -> Any:
+    async def call(self, plugin: Any, item: Any) -> Any:
         """Transform."""
-        return await plugin.transform(given)
+        return await plugin.transform(item)
 
-    def seen(self, answer: Any) -> Any:
-        """All of the documents."""
+    def summarize(self, answer: Any) -> Any:
+        """Return all documents."""
         return [repr(document) for document in answer]
 
 
@@ -332,7 +329,7 @@ class Generating(Exercise):
     """Generators: short conversations."""
 
     async def inputs(self, subject: Subject, plugin: Any) -> list[Any]:
-        """A question, and one with a system message and a history."""
+        """Return a question, and one with a system message and a history."""
         talk = [
             ("system", "Answer in one word."),
             ("user", "Hello"),
@@ -342,16 +339,16 @@ class Generating(Exercise):
         return [_talk(("user", "Say: moon")), _talk(*talk)]
 
     def hostile(self, plugin: Any, text: str) -> list[Any]:
-        """The text as what the user says; nobody asks with a blank one."""
+        """Return the text as the user message. A blank one is never sent."""
         return [_talk(("user", text))] if text.strip() else []
 
-    async def call(self, plugin: Any, given: Any) -> Any:
+    async def call(self, plugin: Any, item: Any) -> Any:
         """Complete."""
-        return await plugin.complete(given)
+        return await plugin.complete(item)
 
-    def seen(self, answer: Any) -> Any:
-        """The form alone: models do not repeat themselves."""
-        return "a completion" if isinstance(answer, Completion) else said(answer)
+    def summarize(self, answer: Any) -> Any:
+        """Return only the form: the text of a model varies."""
+        return "a completion" if isinstance(answer, Completion) else shorten(answer)
 
 
 def _talk(*turns: tuple[str, str]) -> list[dict[str, str]]:

@@ -1,6 +1,6 @@
-"""Plugins that obey their contracts and need nothing: for tests of whatever stands around them.
+"""Fake plugins for tests. They obey their contracts and need no network, model or database.
 
-`Raising` is the exception: it only fails. Each notes what it was asked.
+`Raising` is the exception: it always fails. Some record their calls.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ from contextrouter.testing.kinds import deviates
 
 
 def admits(document: Document, query: Query) -> bool:
-    """Whether scope, period, filters and labels let `document` through; without a tenant of its own it takes
-    its source's.
+    """Whether a document passes the scope, period, filters and labels of a query.
+
+    A document without a tenant belongs to the tenant of its source.
     """
     if query.scope is not None:
-        seen_as = document if document.tenant else document.replace(tenant=query.scope.tenant)
-        if not query.scope.allows(seen_as):
+        labelled = document if document.tenant else document.replace(tenant=query.scope.tenant)
+        if not query.scope.allows(labelled):
             return False
     if query.period is not None and (
         document.updated_at is None or not query.period.contains(document.updated_at)
@@ -45,10 +46,10 @@ def admits(document: Document, query: Query) -> bool:
 
 
 class Fixed(Connector):
-    """Answers every query with the same hits, after `delay` seconds.
+    """A connector that answers every query with the same hits, after `delay` seconds.
 
-    `answer` is names for `hits()`, or hits. With `careless` it minds no scope, period or filter: a source as
-    the router must expect it. `queries` are those it was asked.
+    `answer` is names for `hits()`, or hits. With `careless` it ignores scope, period and filters, as a bad
+    source may. `queries` records the queries.
     """
 
     def __init__(
@@ -63,12 +64,12 @@ class Fixed(Connector):
         self.queries.append(query)
         if self.delay:
             await asyncio.sleep(self.delay)
-        found = self.answer if self.careless else [hit for hit in self.answer if admits(hit.document, query)]
-        return found[: max(query.limit, 0)]
+        hits = self.answer if self.careless else [hit for hit in self.answer if admits(hit.document, query)]
+        return hits[: max(query.limit, 0)]
 
 
 class Legs(Provider):
-    """Answers each leg with hits of its own; with an `embedder`, the leg "vector" is one of vectors."""
+    """A provider that answers each leg with its own hits. With an `embedder`, "vector" is a vector leg."""
 
     def __init__(self, by_leg: dict[str, Sequence[Hit]], embedder: str | None = None) -> None:
         self.legs = tuple(by_leg)
@@ -89,7 +90,7 @@ class Legs(Provider):
 
 
 class Raising(Connector):
-    """Fails with the given error, or with a SourceError."""
+    """A connector that always fails, with the given error or with a SourceError."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error or SourceError("Source is made to fail; use another one.")
@@ -100,9 +101,7 @@ class Raising(Connector):
 
 
 class Facts(FactSource):
-    """Answers with the same facts, to every question in the order given. With `careless` it minds no
-    scope.
-    """
+    """A fact source that answers every question with the same facts. With `careless` it ignores the scope."""
 
     def __init__(self, facts: Sequence[Fact], *, careless: bool = False) -> None:
         self.answer, self.careless = list(facts), careless
@@ -110,22 +109,23 @@ class Facts(FactSource):
     @classmethod
     def example(cls) -> Self:
         """Three facts about one subject, surest first."""
-        told = (("orbits", "Earth", 1.0), ("raises", "tides", 0.9), ("reflects", "sunlight", 0.9))
-        return cls([Fact(subject="Moon", predicate=p, object=o, confidence=c) for p, o, c in told])
+        triples = (("orbits", "Earth", 1.0), ("raises", "tides", 0.9), ("reflects", "sunlight", 0.9))
+        return cls([Fact(subject="Moon", predicate=p, object=o, confidence=c) for p, o, c in triples])
 
     async def facts(self, query: Query) -> Sequence[Fact]:
-        """Return the first of the facts that may be seen."""
+        """Return the first of the facts that the scope allows."""
         scope = query.scope
-        found = self.answer
+        facts = self.answer
         if scope is not None and not self.careless:
-            found = [f for f in found if scope.allows(f if f.tenant else f.replace(tenant=scope.tenant))]
-        return found[: max(query.limit, 0)]
+            facts = [f for f in facts if scope.allows(f if f.tenant else f.replace(tenant=scope.tenant))]
+        return facts[: max(query.limit, 0)]
 
 
 @deviates("`error` is the exception itself, for tests written in Python", law="keywords_are_typed_for_toml")
 class Ones(Embedder):
-    """One vector of two dimensions for every text; fails with `error`, where given. `asked` is what it was
-    asked.
+    """An embedder with one vector of two dimensions for every text. `asked` records the texts.
+
+    It fails with `error` when there is one.
     """
 
     dimensions = 2
@@ -146,7 +146,7 @@ class Ones(Embedder):
 
 
 class Hashing(Embedder):
-    """Texts that share words are close, by `embedding()`; `dimensions` long."""
+    """An embedder by `embedding()`, `dimensions` long: texts that share words are close."""
 
     def __init__(self, *, dimensions: int = 16) -> None:
         if dimensions < 1:
@@ -159,13 +159,13 @@ class Hashing(Embedder):
 
 
 class Adding(Interpreter):
-    """Adds `queries` and `concepts` to every intent."""
+    """An interpreter that adds `queries` and `concepts` to every intent."""
 
     def __init__(self, *, queries: Sequence[str] = (), concepts: Sequence[str] = ()) -> None:
         self.queries, self.concepts = tuple(queries), tuple(concepts)
 
     async def interpret(self, intent: Intent) -> Intent:
-        """Return the intent with more of both."""
+        """Return the intent with the additions."""
         queries = dict.fromkeys((*(intent.queries or (intent.question,)), *self.queries))
         return intent.replace(
             queries=tuple(queries), concepts=tuple(dict.fromkeys((*intent.concepts, *self.concepts)))
@@ -173,28 +173,28 @@ class Adding(Interpreter):
 
 
 class Reversing(Stage):
-    """Turns the order round, at most `most` of it where that is not 0."""
+    """A stage that reverses the order. It passes on at most `most` envelopes, all where that is 0."""
 
     def __init__(self, *, most: int = 0) -> None:
         self.most = most
 
     async def apply(self, envelopes: Sequence[Envelope], context: StageContext) -> Sequence[Envelope]:
-        """Return the envelopes, last first."""
-        turned = list(envelopes)[::-1]
-        return turned[: self.most] if self.most else turned
+        """Return the envelopes in reverse order."""
+        reverse = list(envelopes)[::-1]
+        return reverse[: self.most] if self.most else reverse
 
 
 class Overlap(Reranker):
-    """Scores a document by the number of the question's words it holds."""
+    """A reranker that scores a document by the number of question words in it."""
 
     async def score(self, query: str, documents: Sequence[Document]) -> Sequence[float]:
         """Return the counts."""
-        asked = set(query.casefold().split())
-        return [float(len(asked & set(document.content.casefold().split()))) for document in documents]
+        words = set(query.casefold().split())
+        return [float(len(words & set(document.content.casefold().split()))) for document in documents]
 
 
 class Lines(Transform):
-    """Cuts a document at its line ends, and lines at `longest` characters; blank lines are left out."""
+    """A transform that cuts a document into lines of at most `longest` characters, and drops blank lines."""
 
     def __init__(self, *, longest: int = 1000) -> None:
         self.longest = longest
@@ -214,7 +214,7 @@ class Lines(Transform):
 
 
 class Echo(Generator):
-    """Answers with the last message's content, and with `data` where a schema is asked for."""
+    """A generator that answers with the last message, and with `data` for a schema. `asked` records calls."""
 
     def __init__(self, *, data: dict[str, Any] | None = None) -> None:
         self.data: Mapping[str, Any] = data or {}

@@ -1,4 +1,4 @@
-"""Which third-party packages a plugin's module imports, found by importing it in a fresh interpreter."""
+"""Third-party imports of a plugin's module, found by importing it in a fresh interpreter."""
 
 from __future__ import annotations
 
@@ -30,25 +30,24 @@ _OURS = ("contextrouter", "msgspec", "tomli")
 
 
 def third_party(cls: type) -> tuple[str, ...]:
-    """Top-level names of the installed packages imported with the class's module, but for its own and
-    contextrouter's.
+    """Return the top-level names of installed packages that the class's module imports.
+
+    Its own package and contextrouter are left out.
     """
     module = sys.modules.get(cls.__module__)
     path = getattr(module, "__file__", None) or ""
     if not _importable(cls.__module__):
-        return _imported("", path) if path.endswith(".py") else ()
-    return _imported(cls.__module__, "")
+        return _find_imports("", path) if path.endswith(".py") else ()
+    return _find_imports(cls.__module__, "")
 
 
 def _importable(name: str) -> bool:
-    """Whether another interpreter finds the module by its name; one loaded from a plugin file under a private
-    name it does not.
-    """
+    """Whether another interpreter finds the module by its name. A plugin file has none."""
     return PathFinder.find_spec(name.partition(".")[0], None) is not None
 
 
 @functools.lru_cache(maxsize=256)
-def _imported(module: str, path: str) -> tuple[str, ...]:
+def _find_imports(module: str, path: str) -> tuple[str, ...]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry or os.getcwd() for entry in sys.path)}
     ran = subprocess.run(  # noqa: S603 - our own interpreter and program
         [sys.executable, "-c", _PROGRAM, module, path],

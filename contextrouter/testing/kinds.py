@@ -1,4 +1,4 @@
-"""Of which kind a class is, and which laws it says that it does not keep."""
+"""The kind of a plugin class, and its deviations from laws."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ C = TypeVar("C", bound=type)
 
 
 def deviates(reason: str, *, law: str) -> Callable[[C], C]:
-    """Say that a plugin, or a suite of tests, does not keep the law named `law`, and why.
+    """Declare that a plugin class, or a suite, deviates from the law named `law`, with the reason.
 
-    For classes. The law is not checked, and every verdict shows the reason. Raises ValueError for a blank
-    reason.
+    The law is not checked, and every verdict shows the reason. Raises ValueError for a blank reason.
     """
     if not isinstance(reason, str) or not reason.strip():
         raise ValueError(f"Deviation from {law!r} has no reason; say why the law does not fit.")
@@ -27,17 +26,18 @@ def deviates(reason: str, *, law: str) -> Callable[[C], C]:
 
 
 def kind_of(cls: type) -> str:
-    """The kind whose laws a class is under: a kind of plugin, or "reranker". Raises TypeError for a class
-    that is of none.
+    """Return the kind whose laws apply to a class: a kind of plugin, or "reranker".
+
+    Raises TypeError for a class of no kind.
     """
     if issubclass(cls, Reranker):
         return "reranker"
-    found = next((kind for kind, contract in KINDS.items() if issubclass(cls, contract)), None)
-    if found is None:
+    name = next((kind for kind, contract in KINDS.items() if issubclass(cls, contract)), None)
+    if name is None:
         raise TypeError(f"{cls.__name__} is no plugin of any kind; derive it from one of {', '.join(KINDS)}.")
-    return found
+    return name
 
 
 def settings_kind(cls: type) -> str:
-    """The kind in whose tables the class stands: as `kind_of`, rerankers being stages."""
+    """Return the kind of a class in the settings. There a reranker is a stage."""
     return "stage" if issubclass(cls, Stage) else kind_of(cls)

@@ -1,4 +1,4 @@
-"""Laws and what is found of them: the conformance kit's own nouns."""
+"""The conformance kit: laws of plugins, and the check of one law against one plugin."""
 
 from __future__ import annotations
 
@@ -10,31 +10,33 @@ from typing import Literal
 import msgspec
 
 from contextrouter.errors import MissingDependency
-from contextrouter.testing.messages import Broken, explained
+from contextrouter.testing.messages import Broken, describe_error
 from contextrouter.testing.subject import Subject
 
 Status = Literal["ok", "broken", "deviates", "not applicable"]
 PATIENCE = 60.0
-"""Seconds after which a law that has not ended is broken."""
+"""Seconds that the check of one law may take. After them the law counts as broken."""
 
 
 class NotApplicable(Exception):
-    """A law says nothing about this plugin. The message says why."""
+    """A law does not apply to this plugin. The message says why."""
 
 
 class Law(msgspec.Struct, frozen=True, kw_only=True):
-    """One law: its name, the law in a sentence, and the function that raises Broken where it does not
-    hold.
-    """
+    """One law: its name, the law in a sentence, and a function that raises Broken where it is broken."""
 
     name: str
     says: str
     holds: Callable[[Subject], Awaitable[None]]
     ability: type | None = None  # the Supports… protocol of plugins it is about; None: all of the kind
 
+    def applies_to(self, plugin: object) -> bool:
+        """Whether an instance has the ability that the law is about."""
+        return self.ability is None or isinstance(plugin, self.ability)
+
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found of one law. `why` explains every status but "ok"."""
+    """The result of checking one law. `why` explains every status but "ok"."""
 
     law: str
     says: str
@@ -43,12 +45,12 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def law(function: Callable[[Subject], Awaitable[None]]) -> Law:
-    """Make a law of a function: its name is the law's name, its docstring the law."""
+    """Make a law from a function. Its name names the law, and its docstring states the law."""
     return Law(name=function.__name__, says=_sentence(function), holds=function)
 
 
 def law_of(ability: type) -> Callable[[Callable[[Subject], Awaitable[None]]], Law]:
-    """As `law`, about plugins that have an ability only."""
+    """Like `law`, for plugins that have an ability."""
     return lambda function: Law(
         name=function.__name__, says=_sentence(function), holds=function, ability=ability
     )
@@ -58,27 +60,26 @@ def _sentence(function: Callable[..., object]) -> str:
     return " ".join((inspect.getdoc(function) or "").split())
 
 
-async def find(law: Law, subject: Subject) -> Finding:
-    """What is found of one law. Never raises for what the plugin does."""
+async def check_law(law: Law, subject: Subject) -> Finding:
+    """Check one law against a plugin. Never raises for what the plugin does."""
+    status, reason = await _check(law, subject)
+    return Finding(law=law.name, says=law.says, status=status, why=reason)
 
-    def found(status: Status, why: str = "") -> Finding:
-        return Finding(law=law.name, says=law.says, status=status, why=why)
 
+async def _check(law: Law, subject: Subject) -> tuple[Status, str]:
     if law.name in subject.deviations:
-        return found("deviates", subject.deviations[law.name])
+        return "deviates", subject.deviations[law.name]
     try:
         async with asyncio.timeout(PATIENCE):
-            if law.ability is not None and not isinstance(subject.make(), law.ability):
-                return found("not applicable", f"it is no {law.ability.__name__}")
+            if law.ability is not None and not law.applies_to(subject.make()):
+                return "not applicable", f"it is no {law.ability.__name__}"
             await law.holds(subject)
-    except NotApplicable as reason:
-        return found("not applicable", str(reason))
+    except (NotApplicable, MissingDependency) as reason:
+        return "not applicable", str(reason)
     except Broken as error:
-        return found("broken", str(error))
-    except MissingDependency as error:
-        return found("not applicable", str(error))
+        return "broken", str(error)
     except TimeoutError as error:
-        return found("broken", str(error) or f"the plugin did not end within {PATIENCE:g} s")
+        return "broken", str(error) or f"the plugin did not end within {PATIENCE:g} s"
     except Exception as error:
-        return found("broken", explained(error))
-    return found("ok")
+        return "broken", describe_error(error)
+    return "ok", ""

@@ -1,6 +1,4 @@
-"""Durations on a machine that may be busy: the least of several attempts counts, and the machine's own lag is
-added.
-"""
+"""Durations on a busy machine: the shortest attempt counts, and the machine's own lag is allowed."""
 
 from __future__ import annotations
 
@@ -18,26 +16,26 @@ ATTEMPTS = 3
 TICK = 0.002
 
 
-async def least(attempt: Callable[[], Awaitable[float]], enough: float) -> float:
-    """The shortest of up to three attempts, in seconds; an attempt of at most `enough` is the last."""
-    shortest = await attempt()
+async def shortest(attempt: Callable[[], Awaitable[float]], enough: float) -> float:
+    """Return the shortest of up to three attempts in seconds; one of at most `enough` ends the series."""
+    duration = await attempt()
     for _ in range(ATTEMPTS - 1):
-        if shortest <= enough:
+        if duration <= enough:
             break
-        shortest = min(shortest, await attempt())
-    return shortest
+        duration = min(duration, await attempt())
+    return duration
 
 
 async def stall(work: Callable[[], Awaitable[object]]) -> float:
-    """The longest time in seconds in which the event loop ran nothing else while `work()` ran."""
-    longest, last, running = 0.0, monotonic(), True
+    """Return the longest time in seconds for which `work()` kept the event loop to itself."""
+    longest, previous, running = 0.0, monotonic(), True
 
     async def tick() -> None:
-        nonlocal longest, last
+        nonlocal longest, previous
         while running:
             await asyncio.sleep(TICK)
             now = monotonic()
-            longest, last = max(longest, now - last), now
+            longest, previous = max(longest, now - previous), now
 
     async with asyncio.TaskGroup() as group:
         group.create_task(tick())
@@ -45,28 +43,27 @@ async def stall(work: Callable[[], Awaitable[object]]) -> float:
         try:
             await work()
         finally:
-            longest, running = max(longest, monotonic() - last), False
+            longest, running = max(longest, monotonic() - previous), False
     return longest
 
 
 async def idle() -> float:
-    """The lag of this machine's loop with nothing to do, in seconds."""
+    """Return the lag of this machine's event loop in seconds, with nothing to do."""
     return await stall(lambda: asyncio.sleep(0.01))
 
 
-async def ended(task: asyncio.Task[object], most: float) -> float:
-    """Seconds until `task` ends, or `most`; it is waited for, not cancelled, and what it raises is left in
-    it.
-    """
-    started = monotonic()
-    await asyncio.wait({task}, timeout=most)
-    return monotonic() - started
+async def measure_end(task: asyncio.Task[object], timeout: float) -> float:
+    """Wait for a task, at most for `timeout`, and return the seconds. Its exception stays in the task."""
+    start = monotonic()
+    await asyncio.wait({task}, timeout=timeout)
+    return monotonic() - start
 
 
 @contextmanager
 def clock_readings() -> Iterator[list[str]]:
-    """Note who reads the time of day in this thread, by `time.time`, `datetime.now` or their like; Python's
-    own modules may.
+    """Collect who reads the time of day in this thread: callers of `time.time`, `datetime.now` and the like.
+
+    Python's own modules may read it.
     """
     readings: list[str] = []
     before = sys.getprofile()

@@ -1,4 +1,4 @@
-"""The words of verdicts: what was broken, values cut to a line, and the law that was meant."""
+"""Error messages of the conformance kit: broken laws, exceptions and values in one line, and hints."""
 
 from __future__ import annotations
 
@@ -7,34 +7,35 @@ import functools
 
 
 class Broken(AssertionError):
-    """A law does not hold. The message says what was asked, what came, and what should have."""
+    """A law does not hold. The message says the input, the answer, and the answer that the law requires."""
 
 
-def explained(error: BaseException) -> str:
-    """An exception in one line, that of a group's first member for a group."""
+def describe_error(error: BaseException) -> str:
+    """Describe an exception in one line. Of a group, describe its first member."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, Broken):
         return str(error)
-    place = _place(error)
-    return f"it raised {type(error).__name__}: {' '.join(str(error).split())[:300]}{place}"
+    location = _place(error)
+    return f"it raised {type(error).__name__}: {' '.join(str(error).split())[:300]}{location}"
 
 
 def _place(error: BaseException) -> str:
-    trace, last = error.__traceback__, None
-    while trace is not None:
-        last, trace = trace, trace.tb_next
-    return f" ({last.tb_frame.f_code.co_name}, line {last.tb_lineno})" if last is not None else ""
+    """Name the function and the line that raised the exception."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return f" ({trace.tb_frame.f_code.co_name}, line {trace.tb_lineno})" if trace is not None else ""
 
 
-def said(value: object, most: int = 80) -> str:
-    """A value for a message, cut."""
+def shorten(value: object, length: int = 80) -> str:
+    """Format a value for a message, cut to `length` characters."""
     text = repr(value)
-    return text if len(text) <= most else text[: most - 1] + "…"
+    return text if len(text) <= length else text[: length - 1] + "…"
 
 
 @functools.cache
-def nearest_law(name: str, known: tuple[str, ...]) -> str:
-    """A hint at the law that was meant."""
-    close = difflib.get_close_matches(name, known, n=1)
+def nearest_law(name: str, laws: tuple[str, ...]) -> str:
+    """Return a hint at the law whose name is close to `name`; empty where none is."""
+    close = difflib.get_close_matches(name, laws, n=1)
     return f" Did you mean {close[0]!r}?" if close else ""

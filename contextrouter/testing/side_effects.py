@@ -1,6 +1,6 @@
-"""A watch over constructors: files, sockets and processes they touch are noted, and denied.
+"""Side effects of constructors: access to files, sockets and processes is recorded and denied.
 
-Files opened by an import, and those of the time zone database, are not the plugin's doing.
+Files that an import opens, and those of the time zone database, do not count.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-_TOUCHING = (
+_IO_EVENTS = (
     "open",
     "socket.",
     "subprocess.",
@@ -44,12 +44,12 @@ _TOUCHING = (
     "os.posix_spawn",
     "os.spawn",
 )
-"""Beginnings of the names of Python's audit events that are I/O."""
-_ASKING = ("stat", "lstat", "access", "readlink")  # functions of `os` that raise no audit event
+"""Prefixes of Python's audit events that are I/O."""
+_SILENT_FUNCTIONS = ("stat", "lstat", "access", "readlink")  # functions of `os` that raise no audit event
 
 
 class _State(threading.local):
-    touched: list[str] | None = None
+    effects: list[str] | None = None
 
 
 _state = _State()
@@ -57,75 +57,75 @@ _installed: list[bool] = []
 
 
 @contextmanager
-def watched() -> Iterator[list[str]]:
-    """Note what this thread touches within, one text each. What is touched raises RuntimeError."""
+def deny_side_effects() -> Iterator[list[str]]:
+    """Record the side effects of this thread in a block, one text each. Each raises RuntimeError."""
     if not _installed:
         _installed.append(True)
         sys.addaudithook(_hook)
-    before, _state.touched = _state.touched, []
-    originals = {name: getattr(os, name) for name in _ASKING}
+    before, _state.effects = _state.effects, []
+    originals = {name: getattr(os, name) for name in _SILENT_FUNCTIONS}
     for name, original in originals.items():
-        setattr(os, name, _asking(name, original))
+        setattr(os, name, _guard(name, original))
     try:
-        yield _state.touched
+        yield _state.effects
     finally:
-        _state.touched = before
+        _state.effects = before
         for name, original in originals.items():
             setattr(os, name, original)
 
 
 @contextmanager
-def constructing(
+def watch_constructor(
     cls: type, watch: bool = True
 ) -> Iterator[tuple[list[str], list[tuple[tuple[Any, ...], dict[str, Any]]]]]:
-    """Within, every construction of `cls` is watched, and its arguments are noted: (touched, calls)."""
-    own = vars(cls).get("__init__")
+    """Watch every construction of `cls` in a block. Yields side effects and arguments of the calls."""
+    own_init = vars(cls).get("__init__")
     original: Callable[..., None] = getattr(cls, "__init__")  # noqa: B009 - mypy refuses the plain access
-    touched: list[str] = []
+    effects: list[str] = []
     calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
 
     def init(self: Any, *args: Any, **keywords: Any) -> None:
         calls.append((args, keywords))
         if not watch:
             return original(self, *args, **keywords)
-        with watched() as seen:
+        with deny_side_effects() as call_effects:
             try:
                 original(self, *args, **keywords)
             finally:
-                touched.extend(seen)
+                effects.extend(call_effects)
         return None
 
     setattr(cls, "__init__", init)  # noqa: B010 - mypy refuses the plain assignment
     try:
-        yield touched, calls
+        yield effects, calls
     finally:
-        if own is None:
+        if own_init is None:
             delattr(cls, "__init__")
         else:
-            setattr(cls, "__init__", own)  # noqa: B010 - mypy refuses the plain assignment
+            setattr(cls, "__init__", own_init)  # noqa: B010 - mypy refuses the plain assignment
 
 
 def _hook(event: str, args: tuple[Any, ...]) -> None:
-    if _state.touched is not None and event.startswith(_TOUCHING):
+    if _state.effects is not None and event.startswith(_IO_EVENTS):
         _deny(event, args[0] if args else "")
 
 
-def _asking(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-    def asked(path: Any, *args: Any, **keywords: Any) -> Any:
-        if _state.touched is not None:
+def _guard(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    def guard(path: Any, *args: Any, **keywords: Any) -> Any:
+        if _state.effects is not None:
             _deny(f"os.{name}", path)
         return original(path, *args, **keywords)
 
-    return asked
+    return guard
 
 
-def _deny(event: str, what: object) -> None:
-    touched = _state.touched
-    if touched is None or _importing(sys._getframe(1)) or _time_zone(what):
+def _deny(event: str, target: object) -> None:
+    effects = _state.effects
+    if effects is None or _importing(sys._getframe(1)) or _time_zone(target):
         return
-    said = f"{event} {what!r}"
-    touched.append(said)
-    raise RuntimeError(f"Constructor touches the outside ({said}); do it in open().")
+    effect = f"{event} {target!r}"
+    effects.append(effect)
+    raise RuntimeError(f"Constructor touches the outside ({effect}); do it in open().")
 
 
 def _importing(frame: FrameType | None) -> bool:
@@ -136,6 +136,6 @@ def _importing(frame: FrameType | None) -> bool:
     return False
 
 
-def _time_zone(what: object) -> bool:
-    """Whether the path is one of the time zone database, which belongs to Python."""
-    return isinstance(what, str) and (what.startswith(tuple(zoneinfo.TZPATH)) or "tzdata" in what)
+def _time_zone(target: object) -> bool:
+    """Whether a path is in the time zone database, which belongs to Python."""
+    return isinstance(target, str) and (target.startswith(tuple(zoneinfo.TZPATH)) or "tzdata" in target)

@@ -1,4 +1,4 @@
-"""What is under test: a plugin class, fresh instances of it, and what they are asked."""
+"""The plugin under test: its class, fresh instances of it, and the questions for them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from contextrouter.testing.kinds import kind_of
 
 
 class Subject:
-    """A plugin class under test: how to make a fresh instance, and what to ask it.
+    """A plugin class under test.
 
-    `make` returns a new instance each time, `example` of the class unless given. `questions` are texts the
-    instance has answers to; a class may name some in `example_questions`. `dimensions` is the length of the
-    vectors a store is filled with. `deviations` maps laws that are not to hold to reasons, beside those the
-    class names.
+    `make` returns a new instance each time; by default it is the `example` of the class. The instance has
+    answers to `questions`; a class may name some in `example_questions`. A store is filled with vectors of
+    the length `dimensions`. `deviations` maps laws that need not hold to reasons, beside those of the class.
     """
 
     def __init__(
@@ -35,11 +34,11 @@ class Subject:
         self.dimensions = dimensions
         self.deviations: dict[str, str] = {**getattr(cls, "deviations", {}), **(deviations or {})}
         self.exercise = EXERCISES[self.kind]
-        self.asked: tuple[str, ...] = ()  # questions found to have answers
+        self.active_questions: tuple[str, ...] = ()  # questions that have answers
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator[Any]:
-        """A fresh instance, open and, where it is a store, filled with the kit's library; closed behind."""
+    async def open_plugin(self) -> AsyncIterator[Any]:
+        """Open a fresh instance, fill a store with the kit's library, and close the instance at the end."""
         plugin = self.make()
         try:
             await plugin.open()
@@ -49,14 +48,15 @@ class Subject:
             await plugin.aclose()
 
     async def answers(self, plugin: Any) -> list[Any]:
-        """What the instance answers to each input of its exercise, in comparable form."""
+        """Return the answers to all inputs of the exercise, in comparable form."""
         exercise = self.exercise
         return [
-            exercise.seen(await exercise.call(plugin, given)) for given in await exercise.inputs(self, plugin)
+            exercise.summarize(await exercise.call(plugin, item))
+            for item in await exercise.inputs(self, plugin)
         ]
 
     async def session(self, plugin: Any) -> list[Any]:
-        """Open the instance, ask it, close it."""
+        """Open the instance, collect its answers and close it."""
         try:
             await plugin.open()
             await self.exercise.prepare(self, plugin)

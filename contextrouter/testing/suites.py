@@ -1,15 +1,17 @@
-"""A suite of tests per kind of plugin, each law a test method, for pytest or any runner that collects `test_`
-methods.
+"""Conformance suites: a test class per kind of plugin, with a test method per law, for pytest.
 
     class TestMine(ConnectorSuite):
         plugin = Mine
 
-The plugin is made by its `example()`, unless the suite defines `make()`.
+Any runner that collects `test_` methods will do. The plugin comes from its `example()`, unless the suite
+defines `make()`. The test of a law that does not apply, or from which the plugin deviates, is
+skipped with the reason.
 """
 
 from __future__ import annotations
 
 import inspect
+import unittest
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -18,14 +20,13 @@ from contextrouter.testing.kit import Law
 from contextrouter.testing.laws import LAWS
 from contextrouter.testing.messages import Broken
 from contextrouter.testing.subject import Subject
-from contextrouter.testing.verdict import judge, law_named, subject_of
+from contextrouter.testing.verdict import find_law, judge, subject_of
 
 
 class Suite:
-    """What the suites share. `plugin` is the class under test.
+    """The base of all suites. `plugin` is the class under test.
 
-    `questions` are texts that what `make()` returns has answers to, `dimensions` the length of vectors it
-    takes.
+    The instance of `make()` has answers to `questions`, and takes vectors of the length `dimensions`.
     """
 
     plugin: ClassVar[type[Plugin]]
@@ -33,27 +34,31 @@ class Suite:
     dimensions: ClassVar[int] = 16
 
     def make(self) -> Plugin:
-        """A fresh instance, not open: the class's example."""
+        """Make an instance that is not open: the example of the class."""
         return self.plugin.example()
 
     def subject(self) -> Subject:
-        """What the laws are held against."""
+        """Return the plugin under test, as the laws take it."""
         if not hasattr(type(self), "plugin"):
             raise TypeError(f"{type(self).__name__} names no plugin; write `plugin = TheClass` in it.")
-        own: dict[str, str] = getattr(type(self), "deviations", {})
+        deviations: dict[str, str] = getattr(type(self), "deviations", {})
         return subject_of(
-            self.plugin, self.make, questions=self.questions, dimensions=self.dimensions, deviations=own
+            self.plugin,
+            self.make,
+            questions=self.questions,
+            dimensions=self.dimensions,
+            deviations=deviations,
         )
 
 
 def _test(law: Law) -> Callable[[Any], None]:
     def test(self: Suite) -> None:
         subject = self.subject()
-        finding = judge(subject, law_named(subject.cls, law.name))
+        finding = judge(subject, find_law(subject.cls, law.name))
         if finding.status == "broken":
             raise Broken(f"{subject.cls.__name__}: {finding.says} But {finding.why}.")
         if finding.status != "ok":
-            print(f"{finding.status}: {finding.why}")  # noqa: T201 - shown beside the test by those who ask for it
+            raise unittest.SkipTest(f"{finding.status}: {finding.why}")
 
     test.__name__ = test.__qualname__ = f"test_{law.name}"
     test.__doc__ = law.says

@@ -1,6 +1,4 @@
-"""What the kit says to plugins: texts that are meant well, texts that are not, and documents to fill a store
-with.
-"""
+"""Test texts of the conformance kit: hostile inputs, questions, and documents to fill a store with."""
 
 from __future__ import annotations
 
@@ -39,7 +37,7 @@ HOSTILE = (
     "line\r\nbreak\ttab\x0bvertical\x0cfeed\x85next\u2028separator",
     "1e309 -0 NaN 0x7f 99999999999999999999999999",
 )
-"""Questions and texts that have broken search software before; none may be an error."""
+"""Questions and texts that have broken search software before. None may raise an error."""
 BLANK = ("", " ", "\n\t ", "\u3000\u200b")
 
 PROBES = (
@@ -55,9 +53,9 @@ PROBES = (
     "news",
     "the",
 )
-"""What a source is asked when nobody says what its example knows."""
+"""Questions for a source whose example names none."""
 
-_TOLD = (
+_LIBRARY = (
     ("tides", "Tides", "The moon and the sun raise the tides of the sea twice a day.", "sea"),
     ("comets", "Comets", "A comet is ice and dust; near the sun it grows a tail of light.", "sky"),
     (
@@ -73,14 +71,12 @@ _TOLD = (
     ("eclipse", "Eclipses", "In an eclipse the moon hides the sun, or the earth shades the moon.", "sky"),
 )
 QUESTIONS = ("moon and tides", "ships at sea", "What does the sun do?")
-"""What a store is asked after it was filled with `library()`."""
+"""Questions for a store that holds the documents of `library()`."""
 _DAY = datetime(2025, 6, 1, 9, tzinfo=UTC)
 
 
 def library() -> list[Document]:
-    """Eight small documents about the sea and the sky, one dated every ten days from 2025-06-01, with a topic
-    as metadata.
-    """
+    """Return eight documents about the sea and the sky, dated every ten days, with a topic as metadata."""
     return [
         Document(
             id=f"kit-{name}",
@@ -93,18 +89,18 @@ def library() -> list[Document]:
             keywords=(title.lower(),),
             metadata={"topic": topic},
         )
-        for number, (name, title, text, topic) in enumerate(_TOLD)
+        for number, (name, title, text, topic) in enumerate(_LIBRARY)
     ]
 
 
 def prose(words: int = 3000) -> str:
-    """Text of `words` distinct words in sentences and paragraphs, so that a lost one is noticed."""
+    """Return distinct words in sentences and paragraphs, so that a test notices a lost one."""
     parts = [f"word{number}{'.' if number % 9 == 8 else ''}" for number in range(words)]
     return "\n\n".join(" ".join(parts[at : at + 90]) for at in range(0, words, 90))
 
 
-def unspaced(characters: int = 2000) -> str:
-    """Text in a script without spaces, each character another, a full stop after every thirtieth."""
+def chinese_text(characters: int = 2000) -> str:
+    """Return Chinese text without spaces: distinct characters, a full stop after every thirtieth."""
     return "".join(chr(0x4E00 + number) + ("。" if number % 30 == 29 else "") for number in range(characters))
 
 

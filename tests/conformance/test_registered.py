@@ -41,8 +41,7 @@ def cases(registry: Registry) -> list[tuple[str, str, Law]]:
     listed = []
     for (kind, name), cls in plugins(registry).items():
         example = cls.example()
-        laws = [law for law in laws_of(cls) if law.ability is None or isinstance(example, law.ability)]
-        listed += [(kind, name, law) for law in laws]
+        listed += [(kind, name, law) for law in laws_of(cls) if law.applies_to(example)]
     return listed
 
 

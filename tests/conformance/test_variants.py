@@ -1,13 +1,14 @@
-"""Plugins in forms that their examples do not show keep the laws too: stores with vectors, facts over several
-hops, other cuts.
+"""Conformance of built-in plugins in configurations that their examples do not show.
+
+Stores with vectors, facts over several hops, other cuts: each keeps the laws that apply to it.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import NamedTuple
 
 import pytest
 
@@ -22,92 +23,91 @@ from contextrouter.builtin.stages.freshness import Freshness
 from contextrouter.builtin.transforms.chunking import Chunk
 from contextrouter.contracts import Entry, Plugin
 from contextrouter.model import Document, Fact
-from contextrouter.testing import FactSourceSuite, InterpreterSuite, ProviderSuite, StageSuite, TransformSuite
+from contextrouter.testing import Law, judge, laws_of, subject_of
 
 
-class TestMemoryWithVectors(ProviderSuite):
-    plugin = Memory
+class Variant(NamedTuple):
+    """A plugin in one configuration. `make` takes a folder that is empty but for what `prepare` put there."""
 
-    def make(self) -> Plugin:
-        return Memory(embedder="default")
-
-
-class TestSqliteWithVectors(ProviderSuite):
-    plugin = Sqlite
-
-    @pytest.fixture(autouse=True)
-    def _folder(self, tmp_path: Path) -> None:
-        self.folder, self.made = tmp_path, 0
-
-    def make(self) -> Plugin:
-        self.made += 1
-        return Sqlite(path=str(self.folder / f"{self.made}.db"), embedder="default")
+    cls: type[Plugin]
+    make: Callable[[Path], Plugin]
+    questions: Sequence[str] = ()
+    prepare: Callable[[Path], None] = lambda folder: None
 
 
-class TestPostgresWithVectors(ProviderSuite):
-    """Its approximate index is used, however few the rows."""
-
-    plugin = Postgres
-
-    def make(self) -> Plugin:
-        return Postgres(
-            dsn=PREFIX + example_folder(),
-            schema=f"variant_{uuid.uuid4().hex[:24]}",
-            exact_below=0,
-            pool_size=4,
-        )
+def make_sqlite(folder: Path) -> Plugin:
+    return Sqlite(path=str(folder / f"{uuid.uuid4().hex}.db"), embedder="default")
 
 
-class TestFactsOfManyHops(FactSourceSuite):
-    plugin = SqliteFacts
-    questions: ClassVar[Sequence[str]] = ("What does the Moon do?", "Earth and Sun", "Who founded OpenAI?")
-
-    @pytest.fixture(autouse=True)
-    def _store(self, tmp_path: Path) -> None:
-        self.path = str(tmp_path / "facts.db")
-        told = [
-            ("Moon", "orbits", "Earth", 1.0),
-            ("Moon", "raises", "tides", 0.9),
-            ("Sun", "raises", "tides", 0.4),
-            ("Earth", "orbits", "Sun", 1.0),
-            ("Moon", "reflects", "sunlight", 0.9),
-            ("OpenAI", "founded_by", "Sam Altman", 0.8),
-        ]
-        facts = [Fact(subject=s, predicate=p, object=o, confidence=c) for s, p, o, c in told]
-        hidden = Fact(
-            subject="Moon",
-            predicate="hides",
-            object="base",
-            tenant="acme",
-            compartment="hr",
-            sensitivity="restricted",
-        )
-        document = Document(id="sky", content="sky")
-        rows = [write.prepare(Entry(document=document, chunks=[document], facts=[*facts, hidden]), ())]
-        file = StoreFile(self.path, busy_timeout=5.0, threads=1)
-        file.write_here(lambda connection: write.upsert(connection, rows, "", 0))
-        file.forget()
-
-    def make(self) -> Plugin:
-        return SqliteFacts(path=self.path, hops=3)
+def make_postgres(folder: Path) -> Plugin:
+    """Use the approximate index, however few the rows are."""
+    schema = f"variant_{uuid.uuid4().hex[:24]}"
+    return Postgres(dsn=PREFIX + example_folder(), schema=schema, exact_below=0, pool_size=4)
 
 
-class TestNormalizeWithPeriods(InterpreterSuite):
-    plugin = Normalize
+def write_facts(folder: Path) -> None:
+    triples = [
+        ("Moon", "orbits", "Earth", 1.0),
+        ("Moon", "raises", "tides", 0.9),
+        ("Sun", "raises", "tides", 0.4),
+        ("Earth", "orbits", "Sun", 1.0),
+        ("Moon", "reflects", "sunlight", 0.9),
+        ("OpenAI", "founded_by", "Sam Altman", 0.8),
+    ]
+    facts = [Fact(subject=s, predicate=p, object=o, confidence=c) for s, p, o, c in triples]
+    hidden = Fact(
+        subject="Moon",
+        predicate="hides",
+        object="base",
+        tenant="acme",
+        compartment="hr",
+        sensitivity="restricted",
+    )
+    document = Document(id="sky", content="sky")
+    rows = [write.prepare(Entry(document=document, chunks=[document], facts=[*facts, hidden]), ())]
+    file = StoreFile(str(folder / "facts.db"), busy_timeout=5.0, threads=1)
+    file.write_here(lambda connection: write.upsert(connection, rows, "", 0))
+    file.forget()
 
-    def make(self) -> Plugin:
-        return Normalize(extract_period=True, timezone="Europe/Berlin", max_queries=2)
+
+VARIANTS = {
+    "memory with vectors": Variant(Memory, lambda folder: Memory(embedder="default")),
+    "sqlite with vectors": Variant(Sqlite, make_sqlite),
+    "postgres with vectors": Variant(Postgres, make_postgres),
+    "facts over several hops": Variant(
+        SqliteFacts,
+        lambda folder: SqliteFacts(path=str(folder / "facts.db"), hops=3),
+        ("What does the Moon do?", "Earth and Sun", "Who founded OpenAI?"),
+        write_facts,
+    ),
+    "normalize with periods": Variant(
+        Normalize, lambda folder: Normalize(extract_period=True, timezone="Europe/Berlin", max_queries=2)
+    ),
+    "freshness that decays": Variant(
+        Freshness,
+        lambda folder: Freshness(mode="decay", half_life_days=1.0, floor=0.0, field="synced_at", missing=0.0),
+    ),
+    "chunks without overlap": Variant(Chunk, lambda folder: Chunk(target=64, maximum=100, overlap=0)),
+}
+CASES = [
+    (name, law)
+    for name, variant in VARIANTS.items()
+    for law in laws_of(variant.cls)
+    if law.applies_to(variant.make(Path("unopened")))
+]
 
 
-class TestFreshnessThatDecays(StageSuite):
-    plugin = Freshness
+@pytest.mark.parametrize(("name", "law"), CASES, ids=[f"{name}-{law.name}" for name, law in CASES])
+def test_variant_keeps_the_law(name: str, law: Law, tmp_path: Path) -> None:
+    variant = VARIANTS[name]
+    variant.prepare(tmp_path)
+    subject = subject_of(variant.cls, lambda: variant.make(tmp_path), questions=variant.questions)
+    finding = judge(subject, law)
+    assert finding.status == "ok", f"{law.says} But {finding.why}."
 
-    def make(self) -> Plugin:
-        return Freshness(mode="decay", half_life_days=1.0, floor=0.0, field="synced_at", missing=0.0)
 
-
-class TestChunksWithoutOverlap(TransformSuite):
-    plugin = Chunk
-
-    def make(self) -> Plugin:
-        return Chunk(target=64, maximum=100, overlap=0)
+def test_variants_with_vectors_are_asked_the_laws_of_stores() -> None:
+    for name in ("memory with vectors", "sqlite with vectors", "postgres with vectors"):
+        assert {"canaries_never_leave_their_scope", "deleted_is_gone"} <= {
+            law.name for variant, law in CASES if variant == name
+        }

@@ -17,7 +17,7 @@ import aiohttp
 from contextrouter import ContextRouter, Document, Hit
 from contextrouter.contracts import Completion, Generator
 from contextrouter.server import serve
-from contextrouter.server.auth import hashed
+from contextrouter.server.auth import hash_key
 from contextrouter.testing.fakes import Fixed
 
 KEY = "cr_of-the-tests"
@@ -57,7 +57,7 @@ def document(name: str, content: str = "", **labels: Any) -> Hit:
 
 def key(name: str = "anna", secret: str = KEY, **more: Any) -> dict[str, Any]:
     """Settings with one key."""
-    return {"keys": {name: {"hash": hashed(secret), **({"ceiling": "public"} | more)}}}
+    return {"keys": {name: {"hash": hash_key(secret), **({"ceiling": "public"} | more)}}}
 
 
 def router(

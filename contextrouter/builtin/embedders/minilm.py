@@ -59,7 +59,7 @@ class MiniLM(ModelInThreads[tuple[Any, Any]], Embedder):
 
     async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[Vector]:
         """One vector per text, shape (384,), float32; questions and documents are embedded alike."""
-        pool, (session, tokenizer) = self._opened()
+        pool, (session, tokenizer) = self._get_model()
         share = -(-len(texts) // self.threads) or 1
         parts = [texts[start : start + share] for start in range(0, len(texts), share)]
         async with asyncio.TaskGroup() as group:

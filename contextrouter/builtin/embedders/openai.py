@@ -7,8 +7,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from contextrouter.builtin.embedders.openai_example import ExampleServer
-from contextrouter.builtin.shared.server_client import ConnectedToOpenAI
+from contextrouter.builtin.embedders.openai_example import EmbeddingServer
+from contextrouter.builtin.shared.server_client import OpenAIClient
 from contextrouter.contracts import Embedder
 from contextrouter.errors import PluginError
 from contextrouter.model import Vector
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 
-class OpenAI(ConnectedToOpenAI, Embedder):
+class OpenAI(OpenAIClient, Embedder):
     """Embeds texts with `model` at `base_url` (empty: OpenAI's own), as unit vectors of `dimensions` floats.
 
     `batch_size` texts go into one request, each after `query_prefix` or `document_prefix`. `send_dimensions`
@@ -70,7 +70,7 @@ class OpenAI(ConnectedToOpenAI, Embedder):
     def example(cls) -> Self:
         """An instance with a server of its own on this machine, which runs from open() to aclose()."""
         embedder = cls(model="example", dimensions=8, base_url="http://127.0.0.1:9/v1")
-        embedder._server = ExampleServer(embedder.dimensions)
+        embedder._server = EmbeddingServer(embedder.dimensions)
         return embedder
 
     async def ping(self) -> None:
@@ -83,17 +83,17 @@ class OpenAI(ConnectedToOpenAI, Embedder):
         Raises PluginError when the server fails, and when the number or the length of its vectors is not what
         was asked for.
         """
-        client = self._opened()
+        client = self._get_client()
         prefix = self.query_prefix if query else self.document_prefix
         vectors: list[Vector] = [[0.0] * self.dimensions for _ in texts]
-        full = [i for i, text in enumerate(texts) if text.strip()]
-        for start in range(0, len(full), self.batch_size):
-            places = full[start : start + self.batch_size]
+        nonblank = [i for i, text in enumerate(texts) if text.strip()]
+        for start in range(0, len(nonblank), self.batch_size):
+            positions = nonblank[start : start + self.batch_size]
             # Lone surrogates, which no JSON can carry, become "?".
-            sent = [(prefix + texts[i]).encode("utf-8", "replace").decode() for i in places]
-            answer = await self._request(client, sent)
-            for place, vector in zip(places, answer, strict=True):
-                vectors[place] = vector
+            batch = [(prefix + texts[i]).encode("utf-8", "replace").decode() for i in positions]
+            batch_vectors = await self._request(client, batch)
+            for position, vector in zip(positions, batch_vectors, strict=True):
+                vectors[position] = vector
         return vectors
 
     async def _request(self, client: AsyncOpenAI, texts: list[str]) -> list[list[float]]:
@@ -107,9 +107,9 @@ class OpenAI(ConnectedToOpenAI, Embedder):
                 answer = await client.embeddings.create(
                     input=texts, model=self.model, encoding_format="float", **options
                 )
-            found = [(int(item.index), [float(x) for x in item.embedding]) for item in answer.data]
+            numbered = [(int(item.index), [float(x) for x in item.embedding]) for item in answer.data]
         except TimeoutError:
-            raise self._failed(f"did not answer within {self.request_timeout:g} s") from None
+            raise self._make_error(f"did not answer within {self.request_timeout:g} s") from None
         except (
             OpenAIError,
             ValueError,
@@ -117,35 +117,35 @@ class OpenAI(ConnectedToOpenAI, Embedder):
             AttributeError,
         ) as error:  # the last three: an answer of another shape
             # The chain is cut: the client's own exceptions carry the request and with it the key.
-            raise self._failed(f"{type(error).__name__}: {error}") from None
-        return self._checked(found, len(texts))
+            raise self._make_error(f"{type(error).__name__}: {error}") from None
+        return self._check_vectors(numbered, len(texts))
 
-    def _checked(self, found: list[tuple[int, list[float]]], asked: int) -> list[list[float]]:
+    def _check_vectors(self, numbered: list[tuple[int, list[float]]], expected: int) -> list[list[float]]:
         """The vectors in the order of their index, after a look at how many and how long they are."""
-        found.sort(key=lambda item: item[0])
-        if len(found) != asked:
-            raise self._failed(f"returned {len(found)} vectors for {asked} texts")
-        if [index for index, _ in found] != list(range(asked)):
-            raise self._failed(
-                f"numbered its {asked} vectors {[index for index, _ in found][:8]!r}, not from 0"
+        numbered.sort(key=lambda item: item[0])
+        if len(numbered) != expected:
+            raise self._make_error(f"returned {len(numbered)} vectors for {expected} texts")
+        if [index for index, _ in numbered] != list(range(expected)):
+            raise self._make_error(
+                f"numbered its {expected} vectors {[index for index, _ in numbered][:8]!r}, not from 0"
             )
-        for _, vector in found:
+        for _, vector in numbered:
             if len(vector) != self.dimensions:
-                mend = (
+                remedy = (
                     f"Set dimensions = {len(vector)}, and index again what was indexed with another length."
                 )
-                raise self._failed(
-                    f"returned vectors of {len(vector)} numbers where dimensions = {self.dimensions}", mend
+                raise self._make_error(
+                    f"returned vectors of {len(vector)} numbers where dimensions = {self.dimensions}", remedy
                 )
-        directions = [direction(vector) for _, vector in found]
+        directions = [direction(vector) for _, vector in numbered]
         if not all(directions):
-            raise self._failed(
+            raise self._make_error(
                 "returned a vector that has no direction (zeros, or numbers that are not finite)"
             )
         return directions
 
-    def _failed(self, what: str, mend: str = "Check base_url, model and api_key.") -> PluginError:
+    def _make_error(self, problem: str, remedy: str = "Check base_url, model and api_key.") -> PluginError:
         server = self.base_url or "OpenAI"
         return PluginError(
-            mask(f"Model {self.model!r} at {server} {what.rstrip('.')}. {mend}", [self._api_key])
+            mask(f"Model {self.model!r} at {server} {problem.rstrip('.')}. {remedy}", [self._api_key])
         )

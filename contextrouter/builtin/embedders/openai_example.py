@@ -11,7 +11,7 @@ from typing import Any
 from contextrouter.builtin.shared.loopback_server import Loopback
 
 
-class ExampleServer(Loopback):
+class EmbeddingServer(Loopback):
     """Answers `POST …/embeddings` with vectors made of hashes: equal texts have equal vectors, and nothing
     more is in them.
     """
@@ -22,17 +22,17 @@ class ExampleServer(Loopback):
 
     def answer(self, path: str, body: bytes) -> tuple[bytes, bytes]:
         """Embeddings in OpenAI's format."""
-        return b"application/json", json.dumps(self._embedded(json.loads(body))).encode()
+        return b"application/json", json.dumps(self._embed(json.loads(body))).encode()
 
-    def _embedded(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def _embed(self, request: dict[str, Any]) -> dict[str, Any]:
         data = [
             {"object": "embedding", "index": index, "embedding": self._vector(text)}
-            for index, text in enumerate(asked["input"])
+            for index, text in enumerate(request["input"])
         ]
         return {
             "object": "list",
             "data": data,
-            "model": asked["model"],
+            "model": request["model"],
             "usage": {"prompt_tokens": 0, "total_tokens": 0},
         }
 

@@ -52,7 +52,7 @@ class Static(ModelInThreads["tuple[Any, NDArray[np.float32]]"], Embedder):
 
     async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[Vector]:
         """One vector per text, shape (dimensions,), float32; questions and documents are embedded alike."""
-        pool, (model, table) = self._opened()
+        pool, (model, table) = self._get_model()
         vectors: list[Vector] = []
         for start in range(0, len(texts), self.batch_size):
             vectors += await pool.run(_embed, model, table, texts[start : start + self.batch_size])
@@ -61,14 +61,14 @@ class Static(ModelInThreads["tuple[Any, NDArray[np.float32]]"], Embedder):
     def load(self) -> tuple[Any, NDArray[np.float32]]:
         """The model and its table. Raises ValueError when the folder holds none."""
         # A folder that does not exist would be looked for on the network.
-        missing = [
+        absent = [
             n
             for n in ("config.json", "model.safetensors", "tokenizer.json")
             if not (self.folder / n).is_file()
         ]
-        if missing:
+        if absent:
             raise ValueError(
-                f"Folder {str(self.folder)!r} has no {', '.join(missing)}. Give the path of a model2vec"
+                f"Folder {str(self.folder)!r} has no {', '.join(absent)}. Give the path of a model2vec"
                 " folder."
             )
         import numpy as np

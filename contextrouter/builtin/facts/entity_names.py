@@ -1,4 +1,4 @@
-"""What a question names and how facts are put in order, shared by the fact sources that are asked by name."""
+"""Entity names in a question, and the ranking of facts; shared by the fact sources."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from contextrouter.model import Entity, Fact, Query
 from contextrouter.text.analysis import LONGEST, atoms
 from contextrouter.text.stop_words import STOP_WORDS
 
-WIDEST = 1_000
-"""Names followed from one hop to the next."""
-MOST = 5_000
-"""Facts looked at in one hop."""
+MAX_NAMES = 1_000
+"""The most names that one hop follows."""
+MAX_FACTS = 5_000
+"""The most facts that one hop reads."""
 _LONGEST_NAME = 16  # words, or characters of a script without spaces
 _MOST_WORDS = 2_000  # of a question that are looked up
 
 
-class Found(NamedTuple):
-    """A fact, how many of the question's names it holds, and how many hops away it is."""
+class FactMatch(NamedTuple):
+    """A fact, how many names of the question it contains, and its distance in hops."""
 
     fact: Fact
     matched: int
@@ -29,7 +29,9 @@ class Found(NamedTuple):
 
     @property
     def order(self) -> tuple[Any, ...]:
-        """Most names first, then nearest, surest, and by subject, predicate, object and period."""
+        """The sort key: most names, fewest hops, highest confidence, then subject, predicate,
+        object, period.
+        """
         fact = self.fact
         since = microseconds(fact.valid_from)
         return (
@@ -44,59 +46,59 @@ class Found(NamedTuple):
         )
 
 
-def best(found: Iterable[Found], limit: int) -> list[Fact]:
-    """In order, one of each fact that several documents say; said of two periods it is two facts."""
-    told: dict[tuple[Any, ...], Fact] = {}
-    for fact, _, _ in sorted(found, key=lambda each: each.order):
-        told.setdefault((fact.subject, fact.predicate, fact.object, fact.valid_from, fact.valid_to), fact)
-    return list(told.values())[:limit]
+def rank_facts(matches: Iterable[FactMatch], limit: int) -> list[Fact]:
+    """Return the distinct facts in order. The same statement with two periods is two facts."""
+    distinct: dict[tuple[Any, ...], Fact] = {}
+    for fact, _, _ in sorted(matches, key=lambda match: match.order):
+        distinct.setdefault((fact.subject, fact.predicate, fact.object, fact.valid_from, fact.valid_to), fact)
+    return list(distinct.values())[:limit]
 
 
-def subjects(facts: Iterable[Fact], limit: int) -> list[Entity]:
-    """The entities that facts are about; what is said of one name under different labels are different
+def group_by_subject(facts: Iterable[Fact], limit: int) -> list[Entity]:
+    """Return the subjects of facts as entities. One name under different access labels is several
     entities.
     """
     grouped: dict[tuple[str, ...], list[Fact]] = {}
     for fact in facts:
         labels = (fact.tenant or "", fact.compartment or "", fact.sensitivity or "")
         grouped.setdefault((name_key(fact.subject), *labels), []).append(fact)
-    return [_entity(key[0], told) for key, told in sorted(grouped.items())][: max(limit, 0)]
+    return [_make_entity(key[0], group) for key, group in sorted(grouped.items())][: max(limit, 0)]
 
 
-def _entity(key: str, facts: Sequence[Fact]) -> Entity:
+def _make_entity(key: str, facts: Sequence[Fact]) -> Entity:
     attributes: defaultdict[str, list[str]] = defaultdict(list)
     for fact in facts:
         if fact.object not in attributes[fact.predicate]:
             attributes[fact.predicate].append(fact.object)
-    first = facts[0]
+    example = facts[0]
     return Entity(
         id=key,
-        name=first.subject,
+        name=example.subject,
         attributes={name: v[0] if len(v) == 1 else v for name, v in attributes.items()},
-        source=first.source,
-        tenant=first.tenant,
-        compartment=first.compartment,
-        sensitivity=first.sensitivity,
+        source=example.source,
+        tenant=example.tenant,
+        compartment=example.compartment,
+        sensitivity=example.sensitivity,
     )
 
 
 class NameCandidates(NamedTuple):
-    """The names a query may hold: runs of words of its text as (first, end, key), and those given as entities
-    or concepts.
+    """The names that a query may contain: runs of words of its text as (start, end, key), and its explicit
+    entities and concepts.
     """
 
     spans: Sequence[tuple[int, int, str]]
-    given: Collection[str]
+    explicit: Collection[str]
 
     @property
     def keys(self) -> set[str]:
-        """All of them, folded."""
-        return {key for _, _, key in self.spans} | set(self.given)
+        """All candidates, folded."""
+        return {key for _, _, key in self.spans} | set(self.explicit)
 
     def matching(self, names: Collection[str]) -> set[str]:
-        """Those that are in `names`: given ones, and those in the text that lie within no longer one.
+        """Return the candidates that are in `names`; of overlapping runs of words the longest.
 
-        Stop words alone ("it", "who") name nothing unless given as an entity.
+        A run of stop words ("it", "who") is no name, unless it is an explicit entity.
         """
         spans = [
             span
@@ -105,14 +107,14 @@ class NameCandidates(NamedTuple):
         ]
         spans.sort(key=lambda span: (span[0] - span[1], span[0]))
         chosen: list[tuple[int, int, str]] = []
-        for first, end, key in spans:
-            if not any(start <= first and end <= stop for start, stop, _ in chosen):
-                chosen.append((first, end, key))
-        return {key for _, _, key in chosen} | {key for key in self.given if key in names}
+        for begin, end, key in spans:
+            if not any(start <= begin and end <= stop for start, stop, _ in chosen):
+                chosen.append((begin, end, key))
+        return {key for _, _, key in chosen} | {key for key in self.explicit if key in names}
 
 
 def name_candidates(query: Query) -> NameCandidates:
-    """What a query may name: each run of its words that is short enough, and what is given."""
+    """Return the candidates of a query: each run of words that is short enough, and the explicit names."""
     words = atoms(query.text[:LONGEST])[:_MOST_WORDS]
     spans = [
         (start, end, " ".join(words[start:end]))

@@ -1,12 +1,13 @@
-"""Walks over facts, the same for every store: a walk says which names it wants told, and is told the facts
-about them.
+"""Graph search over facts (neighbourhood and shortest path), independent of the store.
+
+A walk is a generator. It yields names, and receives the facts about them:
 
     walk = spread({"ada"}, 2)
     names = next(walk)
-    names = walk.send(facts_about(names))  # `Told`, the surest first; again, until StopIteration
+    names = walk.send(find_facts(names))  # `FactRows`, the surest first; repeat until StopIteration
 
-Nothing here reads a store. Names are visited once, so that circles end, and the order of what is told is all
-that decides.
+No walk reads a store itself. Each name is visited once, so that cycles end. Only the order of the received
+facts decides between equal paths.
 """
 
 from __future__ import annotations
@@ -15,101 +16,106 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Sequence
 from typing import TypeVar
 
-from contextrouter.builtin.facts.entity_names import WIDEST, Found
+from contextrouter.builtin.facts.entity_names import MAX_NAMES, FactMatch
 from contextrouter.model import Fact
 
 T = TypeVar("T")
-Told = Sequence[tuple[Hashable, Fact, set[str]]]
-"""Facts: what tells each apart, the fact, and the folded names of its subject and object."""
-Walk = Generator[Sequence[str], Told, T]
+FactRows = Sequence[tuple[Hashable, Fact, set[str]]]
+"""Facts: a unique key, the fact, and the folded names of its subject and object."""
+Walk = Generator[Sequence[str], FactRows, T]
 MOST_HOPS = 10
-_MOST_ENDS = 4  # of the names in a question that are linked with each other
+_MAX_ENDS = 4  # how many names of a question are linked with each other
 
 
-def walked(walk: Walk[T], about: Callable[[Sequence[str]], Told]) -> T:
-    """The end of a walk over facts that are at hand."""
+def run_walk(walk: Walk[T], find_facts: Callable[[Sequence[str]], FactRows]) -> T:
+    """Run a walk to its end, and return its result."""
     try:
         names = next(walk)
         while True:
-            names = walk.send(about(names))
+            names = walk.send(find_facts(names))
     except StopIteration as end:
-        found: T = end.value
-        return found
+        result: T = end.value
+        return result
 
 
-def checked_hops(hops: int) -> int:
-    """The number of hops. Raises ValueError when it is out of range."""
+def check_hops(hops: int) -> int:
+    """Return the number of hops. Raises ValueError when it is out of range."""
     if not 1 <= hops <= MOST_HOPS:
         raise ValueError(f"hops {hops!r} is out of range; give 1 to {MOST_HOPS}.")
     return hops
 
 
-def spread(names: Collection[str], hops: int) -> Walk[list[Found]]:
-    """Facts of the names, then, hop by hop, of the entities those facts name.
+def spread(names: Collection[str], hops: int) -> Walk[list[FactMatch]]:
+    """Find facts about the names, then, hop by hop, about the entities of those facts.
 
-    Of the facts found, those on a shortest way between two of the names count as if they held both.
+    A fact on a shortest path between two of the names ranks as if it contained both.
     """
-    found: dict[Hashable, tuple[Found, set[str]]] = {}
+    matches: dict[Hashable, tuple[FactMatch, set[str]]] = {}
     frontier, visited = sorted(names), set(names)
     for hop in range(1, hops + 1):
         if not frontier:
             break
         reached: dict[str, None] = {}
         for number, fact, keys in (yield frontier):
-            if number not in found:
-                found[number] = (Found(fact, len(keys & set(names)), hop), keys)
+            if number not in matches:
+                matches[number] = (FactMatch(fact, len(keys & set(names)), hop), keys)
                 reached.update(dict.fromkeys(sorted(keys - visited)))
-        frontier = list(reached)[:WIDEST]
+        frontier = list(reached)[:MAX_NAMES]
         visited.update(frontier)
-    linking = between(sorted(names)[:_MOST_ENDS], {number: keys for number, (_, keys) in found.items()})
+    linking = find_linking(sorted(names)[:_MAX_ENDS], {number: keys for number, (_, keys) in matches.items()})
     return [
-        each._replace(matched=max(2, each.matched)) if n in linking else each
-        for n, (each, _) in found.items()
+        match._replace(matched=max(2, match.matched)) if n in linking else match
+        for n, (match, _) in matches.items()
     ]
 
 
-def between(names: Sequence[str], keys: dict[Hashable, set[str]]) -> set[Hashable]:
-    """Of facts with their two names, those on any shortest way between two of `names`."""
+def find_linking(names: Sequence[str], keys: dict[Hashable, set[str]]) -> set[Hashable]:
+    """Return the keys of the facts on any shortest path between two of `names`."""
     if len(names) < 2:
         return set()
-    beside: defaultdict[str, set[str]] = defaultdict(set)
+    neighbours: defaultdict[str, set[str]] = defaultdict(set)
     for pair in keys.values():
-        for one in pair:
-            beside[one] |= pair - {one}
-    far = [_distances(name, beside) for name in names]
+        for name in pair:
+            neighbours[name] |= pair - {name}
+    far = [_distances(name, neighbours) for name in names]
     linking: set[Hashable] = set()
-    for first in range(len(names)):
-        for second in range(first + 1, len(names)):
-            length = far[first].get(names[second])
+    for i in range(len(names)):
+        for j in range(i + 1, len(names)):
+            length = far[i].get(names[j])
             if length:
                 linking |= {
                     n
                     for n, pair in keys.items()
-                    if len(pair) == 2 and _on_the_way(pair, far[first], far[second], length)
+                    if len(pair) == 2 and _lies_on_path(pair, far[i], far[j], length)
                 }
     return linking
 
 
-def _on_the_way(pair: Iterable[str], start: dict[str, int], goal: dict[str, int], length: int) -> bool:
-    one, other = pair
-    ways = ((one, other), (other, one))
-    return any(a in start and b in goal and start[a] + 1 + goal[b] == length for a, b in ways)
+def _lies_on_path(pair: Iterable[str], start: dict[str, int], goal: dict[str, int], length: int) -> bool:
+    a, b = pair
+    directions = ((a, b), (b, a))
+    return any(a in start and b in goal and start[a] + 1 + goal[b] == length for a, b in directions)
 
 
-def _distances(name: str, beside: dict[str, set[str]]) -> dict[str, int]:
-    found, frontier = {name: 0}, [name]
+def _distances(name: str, neighbours: dict[str, set[str]]) -> dict[str, int]:
+    distances, frontier = {name: 0}, [name]
     while frontier:
-        reached = {each for one in frontier for each in beside.get(one, ()) if each not in found}
-        found.update(dict.fromkeys(reached, found[frontier[0]] + 1))
+        reached = {
+            neighbour
+            for entity in frontier
+            for neighbour in neighbours.get(entity, ())
+            if neighbour not in distances
+        }
+        distances.update(dict.fromkeys(reached, distances[frontier[0]] + 1))
         frontier = list(reached)
-    return found
+    return distances
 
 
 def path(start: str, goal: str, hops: int) -> Walk[list[Fact]]:
-    """The facts of a shortest way between two names, in order, whichever way each fact points; none within
-    `hops`: nothing.
+    """Find a shortest path between two names, ignoring the direction of facts. Return its facts in order, or
+    nothing beyond `hops`.
 
-    It is looked for from both ends; of several ways the surest fact where the ends meet decides.
+    It is a bidirectional breadth-first search. Of several paths the surest fact at the meeting point decides.
     """
     if not start or not goal or start == goal:
         return []
@@ -117,25 +123,25 @@ def path(start: str, goal: str, hops: int) -> Walk[list[Fact]]:
     frontiers: list[list[str]] = [[start], [goal]]
     for _ in range(hops):
         near = 0 if len(frontiers[0]) <= len(frontiers[1]) else 1
-        known, other = sides[near], sides[1 - near]
+        side, opposite = sides[near], sides[1 - near]
         reached: dict[str, tuple[Fact, str]] = {}
         for _, fact, keys in (yield frontiers[near]):
-            for key in sorted(keys - known.keys()):
+            for key in sorted(keys - side.keys()):
                 reached.setdefault(key, (fact, next(iter(keys - {key}))))
-        known.update(reached)
+        side.update(reached)
         for key in reached:
-            if key in other:
-                return [*reversed(_back(key, sides[0])), *_back(key, sides[1])]
-        frontiers[near] = list(reached)[:WIDEST]
+            if key in opposite:
+                return [*reversed(_trace_back(key, sides[0])), *_trace_back(key, sides[1])]
+        frontiers[near] = list(reached)[:MAX_NAMES]
         if not frontiers[near]:
             break
     return []
 
 
-def _back(key: str, known: dict[str, tuple[Fact, str] | None]) -> list[Fact]:
-    """The facts from a name back to where its side began."""
+def _trace_back(key: str, side: dict[str, tuple[Fact, str] | None]) -> list[Fact]:
+    """Return the facts from a name back to the start of its side."""
     steps = []
-    while (step := known[key]) is not None:
+    while (step := side[key]) is not None:
         fact, key = step
         steps.append(fact)
     return steps

@@ -66,7 +66,7 @@ class PostgresFacts(FactSource):
             raise ValueError("dsn and a store are both given; give one of them.")
         if store is not None and not isinstance(store, Postgres):
             raise ValueError(f"store is a {type(store).__name__}; name a provider that uses 'postgres'.")
-        self._hops = walking.checked_hops(hops)
+        self._hops = walking.check_hops(hops)
         self.pool = (
             store.pool
             if store is not None
@@ -122,18 +122,18 @@ class PostgresFacts(FactSource):
         if query.limit < 1:
             return []
         async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
-            found = await self._direct(connection, query)
-        return entity_names.best(found, query.limit)
+            matches = await self._match(connection, query)
+        return entity_names.rank_facts(matches, query.limit)
 
     async def entities(self, query: Query) -> Sequence[Entity]:
         """Return the entities the query names, with what the facts say of each: predicate -> object, or list
         of objects.
         """
         async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
-            names = await _named(connection, query)
-            found = await _about(connection, sorted(names), query.scope, query.period)
-        return entity_names.subjects(
-            (fact for _, fact, _ in found if name_key(fact.subject) in names), query.limit
+            names = await _find_names(connection, query)
+            rows = await _find_facts(connection, sorted(names), query.scope, query.period)
+        return entity_names.group_by_subject(
+            (fact for _, fact, _ in rows if name_key(fact.subject) in names), query.limit
         )
 
     async def path(self, start: str, goal: str, query: Query, *, hops: int = 4) -> Sequence[Fact]:
@@ -142,9 +142,9 @@ class PostgresFacts(FactSource):
         Nothing when no way has at most `hops` (1 to 10) facts. Scope, period and deadline are the query's.
         Raises ValueError for hops out of range.
         """
-        walk = walking.path(name_key(start), name_key(goal), walking.checked_hops(hops))
+        walk = walking.path(name_key(start), name_key(goal), walking.check_hops(hops))
         async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
-            return await _walked(connection, walk, query)
+            return await _run_walk(connection, walk, query)
 
     async def related(self, name: str, query: Query) -> Sequence[Entity]:
         """Return the entities one fact away from a name, those of most facts first, then by name;
@@ -156,19 +156,21 @@ class PostgresFacts(FactSource):
         values = Values()
         key = values.bound(name_key(name), "text")
         limit = values.bound(max(query.limit, 0), "bigint")
-        sql = statement_counts.linked(
-            key, limit, _allowed(query, values), "array_agg(DISTINCT predicate)", _COLLATE
+        sql = statement_counts.neighbour_query(
+            key, limit, _access_condition(query, values), "array_agg(DISTINCT predicate)", _COLLATE
         )
         async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
             rows = [tuple(row) for row in await connection.fetch(sql, *values)] if name_key(name) else []
             values = Values()
             is_one_of = f"{{}} = ANY ({values.bound([row[0] for row in rows], 'text[]')})"
             degrees = (
-                await connection.fetch(statement_counts.degrees(is_one_of, _allowed(query, values)), *values)
+                await connection.fetch(
+                    statement_counts.degree_query(is_one_of, _access_condition(query, values)), *values
+                )
                 if rows
                 else []
             )
-        return statement_counts.entities(rows, dict(degrees))
+        return statement_counts.make_entities(rows, dict(degrees))
 
     async def facets(self, query: Query, dimensions: Sequence[str]) -> Sequence[Facet]:
         """Count statements by subject, predicate, object or entity (subject or object), before any limit,
@@ -177,66 +179,72 @@ class PostgresFacts(FactSource):
         Scope and period narrow, and `query.entities`: then those about them count. Other dimensions are none
         of facts.
         """
-        found: list[Facet] = []
-        asked = dict.fromkeys(each for each in dimensions if each in statement_counts.DIMENSIONS)
-        if not asked:
-            return found
+        counts: list[Facet] = []
+        counted = dict.fromkeys(name for name in dimensions if name in statement_counts.DIMENSIONS)
+        if not counted:
+            return counts
         async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
-            for dimension in asked:
+            for dimension in counted:
                 values = Values()
-                sql = statement_counts.by_dimension(dimension, _about_given(query, values), _COLLATE)
-                found.extend(statement_counts.facets(dimension, await connection.fetch(sql, *values)))
-        return found
+                sql = statement_counts.count_query(dimension, _facet_condition(query, values), _COLLATE)
+                counts.extend(statement_counts.make_facets(dimension, await connection.fetch(sql, *values)))
+        return counts
 
-    async def _direct(self, connection: Connection, query: Query) -> list[entity_names.Found]:
-        return await _walked(connection, walking.spread(await _named(connection, query), self._hops), query)
+    async def _match(self, connection: Connection, query: Query) -> list[entity_names.FactMatch]:
+        return await _run_walk(
+            connection, walking.spread(await _find_names(connection, query), self._hops), query
+        )
 
 
-async def _walked(connection: Connection, walk: walking.Walk[T], query: Query) -> T:
+async def _run_walk(connection: Connection, walk: walking.Walk[T], query: Query) -> T:
     """The end of a walk over what the scope shows."""
     try:
         names = next(walk)
         while True:
-            names = walk.send(await _about(connection, names, query.scope, query.period))
+            names = walk.send(await _find_facts(connection, names, query.scope, query.period))
     except StopIteration as end:
-        found: T = end.value
-        return found
+        result: T = end.value
+        return result
 
 
-def _allowed(query: Query, values: Values) -> str:
+def _access_condition(query: Query, values: Values) -> str:
     return " AND ".join(
-        part for part in (visible(query.scope, "f", values), _valid(query.period, values)) if part
+        part
+        for part in (visible(query.scope, "f", values), _validity_condition(query.period, values))
+        if part
     )
 
 
-def _about_given(query: Query, values: Values) -> str:
+def _facet_condition(query: Query, values: Values) -> str:
     """What is allowed and, when entities are given, about one of them."""
-    allowed = _allowed(query, values)
+    access = _access_condition(query, values)
     if not query.entities:
-        return allowed
+        return access
     names = values.bound([name_key(name) for name in query.entities], "text[]")
-    return f"(f.subject_key = ANY ({names}) OR f.object_key = ANY ({names})) AND {allowed}"
+    return f"(f.subject_key = ANY ({names}) OR f.object_key = ANY ({names})) AND {access}"
 
 
-async def _about(
+async def _find_facts(
     connection: Connection, names: Sequence[str], scope: Scope | None, period: Period | None
 ) -> list[tuple[tuple[Any, ...], Fact, set[str]]]:
     """Facts that have one of `names` as subject or object, surest first."""
     if not names:
         return []
     values = Values()
-    asked = values.bound(list(names), "text[]")
-    condition = " AND ".join(part for part in (visible(scope, "f", values), _valid(period, values)) if part)
+    keys = values.bound(list(names), "text[]")
+    condition = " AND ".join(
+        part for part in (visible(scope, "f", values), _validity_condition(period, values)) if part
+    )
     rows = await connection.fetch(
-        f"SELECT {_COLUMNS} FROM facts f WHERE (f.subject_key = ANY ({asked}) OR f.object_key = ANY"
-        f' ({asked})) AND {condition} ORDER BY f.confidence DESC, f.subject COLLATE "C", f.predicate COLLATE'
-        f' "C", f.object COLLATE "C", f.owner, f.document, f.place LIMIT {entity_names.MOST}',
+        f"SELECT {_COLUMNS} FROM facts f WHERE (f.subject_key = ANY ({keys}) OR f.object_key = ANY"
+        f' ({keys})) AND {condition} ORDER BY f.confidence DESC, f.subject COLLATE "C", f.predicate COLLATE'
+        f' "C", f.object COLLATE "C", f.owner, f.document, f.place LIMIT {entity_names.MAX_FACTS}',
         *values,
     )
-    return [(tuple(row)[:3], _fact(row), {key for key in tuple(row)[-2:] if key}) for row in rows]
+    return [(tuple(row)[:3], _read_fact(row), {key for key in tuple(row)[-2:] if key}) for row in rows]
 
 
-def _fact(row: Any) -> Fact:
+def _read_fact(row: Any) -> Fact:
     return Fact(
         subject=row["subject"],
         predicate=row["predicate"],
@@ -252,34 +260,34 @@ def _fact(row: Any) -> Fact:
     )
 
 
-def _valid(period: Period | None, values: Values) -> str:
+def _validity_condition(period: Period | None, values: Values) -> str:
     """Facts that hold now, or at some time in the period. A fact's own period is [valid_from, valid_to)."""
     if period is None:
         now = microseconds(datetime.now(UTC))
-        first, last = now, None if now is None else now + 1
+        start, end = now, None if now is None else now + 1
     else:
-        first, last = map(microseconds, period.bounds())
+        start, end = map(microseconds, period.bounds())
     parts = []
-    if last is not None:
-        parts.append(f"(f.valid_from IS NULL OR f.valid_from < {values.bound(last, 'bigint')})")
-    if first is not None:
-        parts.append(f"(f.valid_to IS NULL OR f.valid_to > {values.bound(first, 'bigint')})")
+    if end is not None:
+        parts.append(f"(f.valid_from IS NULL OR f.valid_from < {values.bound(end, 'bigint')})")
+    if start is not None:
+        parts.append(f"(f.valid_to IS NULL OR f.valid_to > {values.bound(start, 'bigint')})")
     return " AND ".join(parts) or "true"
 
 
-async def _named(connection: Connection, query: Query) -> set[str]:
+async def _find_names(connection: Connection, query: Query) -> set[str]:
     """The names that visible facts know among those asked."""
     candidates = entity_names.name_candidates(query)
-    return candidates.matching(await _known(connection, candidates.keys, query.scope))
+    return candidates.matching(await _find_existing_names(connection, candidates.keys, query.scope))
 
 
-async def _known(connection: Connection, keys: Iterable[str], scope: Scope | None) -> set[str]:
+async def _find_existing_names(connection: Connection, keys: Iterable[str], scope: Scope | None) -> set[str]:
     values = Values()
-    asked = values.bound(sorted(keys), "text[]")
-    shown = visible(scope, "f", values) or "true"
+    parameter = values.bound(sorted(keys), "text[]")
+    access = visible(scope, "f", values) or "true"
     rows = await connection.fetch(
-        f"SELECT subject_key AS key FROM facts f WHERE subject_key = ANY ({asked}) AND {shown}"
-        f" UNION SELECT object_key FROM facts f WHERE object_key = ANY ({asked}) AND {shown}",
+        f"SELECT subject_key AS key FROM facts f WHERE subject_key = ANY ({parameter}) AND {access}"
+        f" UNION SELECT object_key FROM facts f WHERE object_key = ANY ({parameter}) AND {access}",
         *values,
     )
     return {row["key"] for row in rows if row["key"]}

@@ -53,7 +53,7 @@ class SqliteFacts(FactSource):
         if store is not None and not isinstance(store, Sqlite):
             raise ValueError(f"store is a {type(store).__name__}; name a provider that uses 'sqlite'.")
         self._path = store.path if store is not None else kind_of_file(path) if path else ""
-        self._hops = walking.checked_hops(hops)
+        self._hops = walking.check_hops(hops)
         self._file: StoreFile | None = None
 
     @classmethod
@@ -88,11 +88,11 @@ class SqliteFacts(FactSource):
 
     async def ping(self) -> None:
         """Raise SourceError when there is no store to ask."""
-        await self._opened().check()
+        await self._get_file().check()
 
     async def version(self) -> str:
         """A string that changes with every write to the store, by whichever process."""
-        return await self._opened().read(lambda c, _: schema.version(c), missing="", must_exist=False)
+        return await self._get_file().read(lambda c, _: schema.version(c), missing="", must_exist=False)
 
     async def facts(self, query: Query) -> Sequence[Fact]:
         """Return facts about the names in the query's text, entities and concepts.
@@ -103,7 +103,7 @@ class SqliteFacts(FactSource):
         """
         if query.limit < 1:
             return []
-        return await self._opened().read(
+        return await self._get_file().read(
             lambda c, stop: self._facts(c, query, stop), missing=[], deadline=query.deadline
         )
 
@@ -111,10 +111,10 @@ class SqliteFacts(FactSource):
         """Return the entities the query names, with what the facts say of each: predicate -> object, or list
         of objects.
         """
-        facts: list[Fact] = await self._opened().read(
-            lambda c, _: _subjects(c, query), missing=[], deadline=query.deadline
+        facts: list[Fact] = await self._get_file().read(
+            lambda c, _: _find_subject_facts(c, query), missing=[], deadline=query.deadline
         )
-        return entity_names.subjects(facts, query.limit)
+        return entity_names.group_by_subject(facts, query.limit)
 
     async def path(self, start: str, goal: str, query: Query, *, hops: int = 4) -> Sequence[Fact]:
         """Return the facts of a shortest way between two names, in order, whichever way each fact points.
@@ -122,9 +122,9 @@ class SqliteFacts(FactSource):
         Nothing when no way has at most `hops` (1 to 10) facts. Scope, period and deadline are the query's.
         Raises ValueError for hops out of range.
         """
-        walk = walking.path(write.name_key(start), write.name_key(goal), walking.checked_hops(hops))
-        return await self._opened().read(
-            lambda c, stop: _walked(c, walk, query, stop), missing=[], deadline=query.deadline
+        walk = walking.path(write.name_key(start), write.name_key(goal), walking.check_hops(hops))
+        return await self._get_file().read(
+            lambda c, stop: _run_walk(c, walk, query, stop), missing=[], deadline=query.deadline
         )
 
     async def related(self, name: str, query: Query) -> Sequence[Entity]:
@@ -135,8 +135,8 @@ class SqliteFacts(FactSource):
         it is linked in all.
         """
         key = write.name_key(name)
-        return await self._opened().read(
-            lambda c, _: _related(c, key, query), missing=[], deadline=query.deadline
+        return await self._get_file().read(
+            lambda c, _: _find_related(c, key, query), missing=[], deadline=query.deadline
         )
 
     async def facets(self, query: Query, dimensions: Sequence[str]) -> Sequence[Facet]:
@@ -146,83 +146,83 @@ class SqliteFacts(FactSource):
         Scope and period narrow, and `query.entities`: then those about them count. Other dimensions are none
         of facts.
         """
-        return await self._opened().read(
-            lambda c, _: _facets(c, query, dimensions), missing=[], deadline=query.deadline
+        return await self._get_file().read(
+            lambda c, _: _count_facets(c, query, dimensions), missing=[], deadline=query.deadline
         )
 
-    def _opened(self) -> StoreFile:
+    def _get_file(self) -> StoreFile:
         if self._file is None:
             raise ValueError("Fact source is not open; call open() first.")
         return self._file
 
     def _facts(self, connection: sqlite3.Connection, query: Query, stop: Stop) -> list[Fact]:
-        walk = walking.spread(_named(connection, query), self._hops)
-        return entity_names.best(_walked(connection, walk, query, stop), query.limit)
+        walk = walking.spread(_find_names(connection, query), self._hops)
+        return entity_names.rank_facts(_run_walk(connection, walk, query, stop), query.limit)
 
 
-def _walked(connection: sqlite3.Connection, walk: walking.Walk[T], query: Query, stop: Stop) -> T:
+def _run_walk(connection: sqlite3.Connection, walk: walking.Walk[T], query: Query, stop: Stop) -> T:
     """The end of a walk over what the scope shows."""
-    allowed = _allowed(query)
+    access = _access_condition(query)
 
-    def about(names: Sequence[str]) -> list[tuple[int, Fact, set[str]]]:
+    def find_facts(names: Sequence[str]) -> list[tuple[int, Fact, set[str]]]:
         stop.check()
-        return _about(connection, names, allowed)
+        return _find_facts(connection, names, access)
 
-    return walking.walked(walk, about)
-
-
-def _allowed(query: Query) -> Condition:
-    return visible(query.scope, "f") & _valid(query.period)
+    return walking.run_walk(walk, find_facts)
 
 
-def _related(connection: sqlite3.Connection, key: str, query: Query) -> list[Entity]:
-    allowed = _allowed(query)
-    sql = statement_counts.linked("?1", "?", allowed.where, "json_group_array(DISTINCT predicate)")
-    found = connection.execute(sql, (key, *allowed.values, max(query.limit, 0))).fetchall() if key else []
-    rows = [(near, name, facts, json.loads(predicates)) for near, name, facts, predicates in found]
+def _access_condition(query: Query) -> Condition:
+    return visible(query.scope, "f") & _validity_condition(query.period)
+
+
+def _find_related(connection: sqlite3.Connection, key: str, query: Query) -> list[Entity]:
+    access = _access_condition(query)
+    sql = statement_counts.neighbour_query("?1", "?", access.where, "json_group_array(DISTINCT predicate)")
+    linked = connection.execute(sql, (key, *access.values, max(query.limit, 0))).fetchall() if key else []
+    rows = [(key, name, facts, json.loads(predicates)) for key, name, facts, predicates in linked]
     is_one_of = "{} IN (SELECT value FROM json_each(?1))"
     degrees = connection.execute(
-        statement_counts.degrees(is_one_of, allowed.where),
-        (json.dumps([row[0] for row in rows]), *allowed.values),
+        statement_counts.degree_query(is_one_of, access.where),
+        (json.dumps([row[0] for row in rows]), *access.values),
     )
-    return statement_counts.entities(rows, dict(degrees))
+    return statement_counts.make_entities(rows, dict(degrees))
 
 
-def _facets(connection: sqlite3.Connection, query: Query, dimensions: Sequence[str]) -> list[Facet]:
-    condition = _allowed(query)
+def _count_facets(connection: sqlite3.Connection, query: Query, dimensions: Sequence[str]) -> list[Facet]:
+    condition = _access_condition(query)
     if query.entities:
         names = json.dumps([write.name_key(name) for name in query.entities])
-        asked = "SELECT value FROM json_each(?)"
-        condition &= Condition(f"(f.subject_key IN ({asked}) OR f.object_key IN ({asked}))", (names, names))
-    found: list[Facet] = []
-    for dimension in dict.fromkeys(each for each in dimensions if each in statement_counts.DIMENSIONS):
-        rows = connection.execute(statement_counts.by_dimension(dimension, condition.where), condition.values)
-        found.extend(statement_counts.facets(dimension, rows))
-    return found
+        keys = "SELECT value FROM json_each(?)"
+        condition &= Condition(f"(f.subject_key IN ({keys}) OR f.object_key IN ({keys}))", (names, names))
+    facets: list[Facet] = []
+    for dimension in dict.fromkeys(name for name in dimensions if name in statement_counts.DIMENSIONS):
+        rows = connection.execute(statement_counts.count_query(dimension, condition.where), condition.values)
+        facets.extend(statement_counts.make_facets(dimension, rows))
+    return facets
 
 
-def _subjects(connection: sqlite3.Connection, query: Query) -> list[Fact]:
+def _find_subject_facts(connection: sqlite3.Connection, query: Query) -> list[Fact]:
     """The facts whose subject the query names."""
-    names = _named(connection, query)
-    found = _about(connection, sorted(names), _allowed(query))
-    return [fact for _, fact, _ in found if write.name_key(fact.subject) in names]
+    names = _find_names(connection, query)
+    rows = _find_facts(connection, sorted(names), _access_condition(query))
+    return [fact for _, fact, _ in rows if write.name_key(fact.subject) in names]
 
 
-def _about(
-    connection: sqlite3.Connection, names: Sequence[str], allowed: Condition
+def _find_facts(
+    connection: sqlite3.Connection, names: Sequence[str], access: Condition
 ) -> list[tuple[int, Fact, set[str]]]:
     """Facts that have one of `names` as subject or object, surest first."""
     rows = connection.execute(
         f"SELECT f.number, {_COLUMNS} FROM facts f WHERE f.number IN (SELECT number FROM facts WHERE"
         " subject_key IN (SELECT value FROM json_each(?1)) UNION SELECT number FROM facts WHERE object_key"
-        f" IN (SELECT value FROM json_each(?1))) AND {allowed.where} ORDER BY f.confidence DESC, f.subject,"
-        f" f.predicate, f.object, f.number LIMIT {entity_names.MOST}",
-        (json.dumps(list(names)), *allowed.values),
+        f" IN (SELECT value FROM json_each(?1))) AND {access.where} ORDER BY f.confidence DESC, f.subject,"
+        f" f.predicate, f.object, f.number LIMIT {entity_names.MAX_FACTS}",
+        (json.dumps(list(names)), *access.values),
     )
-    return [(row[0], _fact(row[1:]), {key for key in row[-2:] if key}) for row in rows]
+    return [(row[0], _read_fact(row[1:]), {key for key in row[-2:] if key}) for row in rows]
 
 
-def _fact(row: Sequence[Any]) -> Fact:
+def _read_fact(row: Sequence[Any]) -> Fact:
     return Fact(
         subject=row[0],
         predicate=row[1],
@@ -238,32 +238,34 @@ def _fact(row: Sequence[Any]) -> Fact:
     )
 
 
-def _valid(period: Period | None) -> Condition:
+def _validity_condition(period: Period | None) -> Condition:
     """Facts that hold now, or at some time in the period. A fact's own period is [valid_from, valid_to)."""
     if period is None:
         now = microseconds(datetime.now(UTC))
-        first, last = now, None if now is None else now + 1
+        start, end = now, None if now is None else now + 1
     else:
-        first, last = map(microseconds, period.bounds())
+        start, end = map(microseconds, period.bounds())
     condition = EVERYTHING
-    if last is not None:
-        condition &= Condition("(f.valid_from IS NULL OR f.valid_from < ?)", (last,))
-    if first is not None:
-        condition &= Condition("(f.valid_to IS NULL OR f.valid_to > ?)", (first,))
+    if end is not None:
+        condition &= Condition("(f.valid_from IS NULL OR f.valid_from < ?)", (end,))
+    if start is not None:
+        condition &= Condition("(f.valid_to IS NULL OR f.valid_to > ?)", (start,))
     return condition
 
 
-def _named(connection: sqlite3.Connection, query: Query) -> set[str]:
+def _find_names(connection: sqlite3.Connection, query: Query) -> set[str]:
     """The names that visible facts know among those asked."""
     candidates = entity_names.name_candidates(query)
-    return candidates.matching(_known(connection, candidates.keys, query.scope))
+    return candidates.matching(_find_existing_names(connection, candidates.keys, query.scope))
 
 
-def _known(connection: sqlite3.Connection, keys: Iterable[str], scope: Scope | None) -> set[str]:
-    shown = visible(scope, "f")
+def _find_existing_names(
+    connection: sqlite3.Connection, keys: Iterable[str], scope: Scope | None
+) -> set[str]:
+    access = visible(scope, "f")
     rows = connection.execute(
         "SELECT value FROM json_each(?) WHERE EXISTS (SELECT 1 FROM facts f WHERE f.subject_key = value AND"
-        f" {shown.where}) OR EXISTS (SELECT 1 FROM facts f WHERE f.object_key = value AND {shown.where})",
-        (json.dumps(sorted(keys)), *shown.values, *shown.values),
+        f" {access.where}) OR EXISTS (SELECT 1 FROM facts f WHERE f.object_key = value AND {access.where})",
+        (json.dumps(sorted(keys)), *access.values, *access.values),
     )
     return {value for (value,) in rows}

@@ -1,6 +1,6 @@
 # ruff: noqa: S608 - the statements are put together from fragments written here; every value is bound
-"""Counting statements, each once however many documents make it, in SQL that SQLite and Postgres both
-read.
+"""SQL that counts statements, for SQLite and Postgres. A statement counts once, however many documents make
+it.
 """
 
 from __future__ import annotations
@@ -11,70 +11,73 @@ from typing import Any
 from contextrouter.model import Entity, Facet
 
 DIMENSIONS = ("subject", "predicate", "object", "entity")
-"""What statements are counted by. An entity is a subject or an object."""
-_BY = {
-    "subject": "SELECT subject_key AS key, subject AS value FROM told",
-    "predicate": "SELECT predicate AS key, predicate AS value FROM told",
-    "object": "SELECT object_key AS key, object AS value FROM told",
+"""The dimensions of counts. An entity is a subject or an object."""
+_KEYS_AND_VALUES = {
+    "subject": "SELECT subject_key AS key, subject AS value FROM statements",
+    "predicate": "SELECT predicate AS key, predicate AS value FROM statements",
+    "object": "SELECT object_key AS key, object AS value FROM statements",
     "entity": (
-        "SELECT subject_key AS key, subject AS value FROM told"
-        " UNION ALL SELECT object_key, object FROM told WHERE object_key <> subject_key"
+        "SELECT subject_key AS key, subject AS value FROM statements"
+        " UNION ALL SELECT object_key, object FROM statements WHERE object_key <> subject_key"
     ),
 }
 
 
-def _told(condition: str, collate: str) -> str:
-    """Statements that pass a condition over `facts f`, each once; `collate` makes order that of code
-    points.
+def _statements(condition: str, collate: str) -> str:
+    """Return a CTE of the distinct statements that meet a condition over `facts f`. `collate` orders by code
+    point.
     """
     return (
-        "WITH told AS (SELECT f.subject_key, f.predicate, f.object_key, f.valid_from, f.valid_to,"
+        "WITH statements AS (SELECT f.subject_key, f.predicate, f.object_key, f.valid_from, f.valid_to,"
         f" min(f.subject{collate}) AS subject, min(f.object{collate}) AS object FROM facts f WHERE"
         f" {condition} GROUP BY 1, 2, 3, 4, 5)"
     )
 
 
-def by_dimension(dimension: str, condition: str, collate: str = "") -> str:
-    """A query for (value, many) of one of `DIMENSIONS`."""
+def count_query(dimension: str, condition: str, collate: str = "") -> str:
+    """Return a query for (value, many) of one of `DIMENSIONS`."""
     return (
-        f"{_told(condition, collate)} SELECT min(value{collate}) AS value, count(*) AS many FROM"
-        f" ({_BY[dimension]}) e WHERE key <> '' GROUP BY key"
+        f"{_statements(condition, collate)} SELECT min(value{collate}) AS value, count(*) AS many FROM"
+        f" ({_KEYS_AND_VALUES[dimension]}) e WHERE key <> '' GROUP BY key"
     )
 
 
-def facets(dimension: str, rows: Iterable[Any]) -> list[Facet]:
-    """Rows of `by_dimension`, most first, then by value."""
-    counted = sorted((-many, value) for value, many in rows)
-    return [Facet(dimension=dimension, value=value, count=-many) for many, value in counted]
+def make_facets(dimension: str, rows: Iterable[Any]) -> list[Facet]:
+    """Return the rows of `count_query` as facets, largest first, then by value."""
+    ordered = sorted((-many, value) for value, many in rows)
+    return [Facet(dimension=dimension, value=value, count=-many) for many, value in ordered]
 
 
-def linked(name: str, limit: str, condition: str, predicates: str, collate: str = "") -> str:
-    """A query for (key, name, facts, predicates) of what statements link with `name`; `predicates` is an
-    aggregate over them.
+def neighbour_query(name: str, limit: str, condition: str, predicates: str, collate: str = "") -> str:
+    """Return a query for (key, name, facts, predicates) of the neighbours of `name`. `predicates` is an
+    aggregate.
     """
     return (
-        f"{_told(f'(f.subject_key = {name} OR f.object_key = {name}) AND {condition}', collate)}"
+        f"{_statements(f'(f.subject_key = {name} OR f.object_key = {name}) AND {condition}', collate)}"
         f" SELECT key, min(value{collate}) AS name, count(*) AS facts, {predicates} AS predicates FROM ("
-        f"SELECT object_key AS key, object AS value, predicate FROM told WHERE subject_key = {name}"
-        f" UNION ALL SELECT subject_key, subject, predicate FROM told WHERE object_key = {name}) n"
+        f"SELECT object_key AS key, object AS value, predicate FROM statements WHERE subject_key = {name}"
+        f" UNION ALL SELECT subject_key, subject, predicate FROM statements WHERE object_key = {name}) n"
         f" WHERE key <> '' AND key <> {name} GROUP BY key ORDER BY facts DESC, key{collate} LIMIT {limit}"
     )
 
 
-def degrees(is_one_of: str, condition: str) -> str:
-    """A query for (key, degree): how many other names each has beside it; `is_one_of` says that `key` is
-    one of those wanted.
+def degree_query(is_one_of: str, condition: str) -> str:
+    """Return a query for (key, degree): the number of neighbours of each name. `is_one_of` selects
+    the names.
     """
     ends = f"({is_one_of.format('f.subject_key')} OR {is_one_of.format('f.object_key')})"
     return (
-        f"{_told(f'{ends} AND {condition}', '')} SELECT key, count(DISTINCT beside) AS degree FROM (SELECT"
-        " subject_key AS key, object_key AS beside FROM told UNION ALL SELECT object_key, subject_key FROM"
-        f" told) n WHERE {is_one_of.format('key')} AND beside <> '' AND beside <> key GROUP BY key"
+        f"{_statements(f'{ends} AND {condition}', '')} SELECT key, count(DISTINCT neighbour) AS degree FROM"
+        " (SELECT subject_key AS key, object_key AS neighbour FROM statements UNION ALL SELECT object_key,"
+        f" subject_key FROM statements) n WHERE {is_one_of.format('key')} AND neighbour <> ''"
+        " AND neighbour <> key GROUP BY key"
     )
 
 
-def entities(rows: Sequence[tuple[str, str, int, Sequence[str]]], degree: dict[str, int]) -> list[Entity]:
-    """Rows of `linked` as entities, in their order."""
+def make_entities(
+    rows: Sequence[tuple[str, str, int, Sequence[str]]], degree: dict[str, int]
+) -> list[Entity]:
+    """Return the rows of `neighbour_query` as entities, in their order."""
     return [
         Entity(
             id=key,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from contextrouter.builtin.generators.example_server import ExampleServer
-from contextrouter.builtin.generators.options import positive, sound
+from contextrouter.builtin.generators.example_server import ChatServer
+from contextrouter.builtin.generators.options import check_positive, clean_messages
 from contextrouter.builtin.generators.remote import Remote
 from contextrouter.contracts import Completion, Writing
 from contextrouter.errors import PluginError
@@ -37,13 +37,13 @@ class Anthropic(Remote):
         request_timeout: float = 60.0,
     ) -> None:
         super().__init__(model, base_url, api_key, request_timeout)
-        self.max_tokens = int(positive("max_tokens", max_tokens))
+        self.max_tokens = int(check_positive("max_tokens", max_tokens))
 
     @classmethod
     def example(cls) -> Self:
         """An instance with a server of its own on this machine, which runs from open() to aclose()."""
         generator = cls(model="example", base_url="http://127.0.0.1:9", api_key="none")
-        generator._server = ExampleServer()
+        generator._server = ChatServer()
         return generator
 
     def _connect(self) -> AsyncAnthropic:
@@ -64,78 +64,84 @@ class Anthropic(Remote):
         self, messages: Sequence[Mapping[str, str]], *, schema: Mapping[str, Any] | None = None
     ) -> Completion:
         """The answer; with a schema as an object in `data`. Raises PluginError when the server fails."""
-        asked: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         if schema is not None:
             tool = {"name": _TOOL, "description": "Give the answer.", "input_schema": dict(schema)}
-            asked = {"tools": [tool], "tool_choice": {"type": "tool", "name": _TOOL}}
-        answer = await self._ask(messages, asked)
+            options = {"tools": [tool], "tool_choice": {"type": "tool", "name": _TOOL}}
+        answer = await self._ask(messages, options)
         try:
             text = "".join(block.text for block in answer.content if block.type == "text")
             data = next((block.input for block in answer.content if block.type == "tool_use"), None)
             if schema is not None and not isinstance(data, dict):
-                raise self._failed("gave no object for the schema")
+                raise self._make_error("gave no object for the schema")
             return Completion(
                 text=text,
                 data=data,
                 model=answer.model,
                 tokens_in=answer.usage.input_tokens,
                 tokens_out=answer.usage.output_tokens,
-                finish=_finish(answer.stop_reason),
+                finish=_finish_reason(answer.stop_reason),
             )
         except (AttributeError, TypeError) as error:
-            raise self._failed(f"answered in another shape ({type(error).__name__})") from None
+            raise self._make_error(f"answered in another shape ({type(error).__name__})") from None
 
-    async def _written(
+    async def _stream_completion(
         self, messages: Sequence[Mapping[str, str]], writing: Writing
     ) -> AsyncGenerator[str | Completion, None]:
         from anthropic import AnthropicError
 
-        asked: dict[str, Any] = {"stream": True}
+        options: dict[str, Any] = {"stream": True}
         if writing.max_tokens is not None:
-            asked["max_tokens"] = writing.max_tokens
+            options["max_tokens"] = writing.max_tokens
         if writing.stop:
-            asked["stop_sequences"] = list(writing.stop)
-        drawn = {"temperature": writing.temperature, "top_p": writing.top_p}
-        if drawn := {name: value for name, value in drawn.items() if value is not None}:
-            asked["extra_body"] = drawn  # newer clients do not name them; servers know them
-        known: dict[str, Any]
-        text, known = [], {"model": self.model, "in": None, "out": None, "finish": "stop"}
+            options["stop_sequences"] = list(writing.stop)
+        sampling = {"temperature": writing.temperature, "top_p": writing.top_p}
+        if sampling := {name: value for name, value in sampling.items() if value is not None}:
+            options["extra_body"] = sampling  # newer clients do not name them; servers know them
+        state: dict[str, Any]
+        text, state = [], {"model": self.model, "in": None, "out": None, "finish": "stop"}
         try:
-            async with await self._ask(messages, asked) as events:
+            async with await self._ask(messages, options) as events:
                 async for event in events:
-                    _note(event, known)
+                    _record_event(event, state)
                     if event.type == "content_block_delta" and event.delta.type == "text_delta":
                         text.append(event.delta.text)
                         yield event.delta.text
         except (AnthropicError, AttributeError, TypeError) as error:
-            raise self._failed(f"{type(error).__name__}: {error}") from None
+            raise self._make_error(f"{type(error).__name__}: {error}") from None
         yield Completion(
             text="".join(text),
-            model=known["model"],
-            tokens_in=known["in"],
-            tokens_out=known["out"],
-            finish=known["finish"],
+            model=state["model"],
+            tokens_in=state["in"],
+            tokens_out=state["out"],
+            finish=state["finish"],
         )
 
-    async def _ask(self, messages: Sequence[Mapping[str, str]], asked: Mapping[str, Any]) -> Any:
+    async def _ask(self, messages: Sequence[Mapping[str, str]], options: Mapping[str, Any]) -> Any:
         from anthropic import AnthropicError
 
-        create: Any = self._opened().messages.create
-        system = "\n\n".join(message["content"] for message in sound(messages) if message["role"] == "system")
-        given: dict[str, Any] = {"max_tokens": self.max_tokens, "messages": _turns(messages), **asked}
+        create: Any = self._get_client().messages.create
+        system = "\n\n".join(
+            message["content"] for message in clean_messages(messages) if message["role"] == "system"
+        )
+        arguments: dict[str, Any] = {
+            "max_tokens": self.max_tokens,
+            "messages": _merge_turns(messages),
+            **options,
+        }
         if system:
-            given["system"] = system
+            arguments["system"] = system
         try:
-            return await create(model=self.model, **given)
+            return await create(model=self.model, **arguments)
         except AnthropicError as error:
             # The chain is cut: the client's own exceptions carry the request and with it the key.
-            raise self._failed(f"{type(error).__name__}: {error}") from None
+            raise self._make_error(f"{type(error).__name__}: {error}") from None
 
 
-def _turns(messages: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
+def _merge_turns(messages: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
     """The conversation as turns that alternate and begin with the user's."""
     turns: list[dict[str, str]] = []
-    for message in sound(messages):
+    for message in clean_messages(messages):
         if message["role"] == "system" or not message["content"].strip():
             continue
         if turns and turns[-1]["role"] == message["role"]:
@@ -145,13 +151,13 @@ def _turns(messages: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
     return turns if turns and turns[0]["role"] == "user" else [{"role": "user", "content": "…"}, *turns]
 
 
-def _note(event: Any, known: dict[str, Any]) -> None:
+def _record_event(event: Any, state: dict[str, Any]) -> None:
     """Keep what an event says of model, tokens and end."""
     if event.type == "message_start":
-        known["model"], known["in"] = event.message.model, event.message.usage.input_tokens
+        state["model"], state["in"] = event.message.model, event.message.usage.input_tokens
     elif event.type == "message_delta":
-        known["out"], known["finish"] = event.usage.output_tokens, _finish(event.delta.stop_reason)
+        state["out"], state["finish"] = event.usage.output_tokens, _finish_reason(event.delta.stop_reason)
 
 
-def _finish(reason: str | None) -> str:
+def _finish_reason(reason: str | None) -> str:
     return "length" if reason == "max_tokens" else "stop"

@@ -14,69 +14,76 @@ from typing import Any
 from contextrouter.builtin.shared.loopback_server import Loopback
 
 
-class ExampleServer(Loopback):
+class ChatServer(Loopback):
     """Answers `POST …/chat/completions` and `POST …/messages`."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked: list[dict[str, Any]] = []  # the bodies that came, oldest first
+        self.requests: list[dict[str, Any]] = []  # the bodies that came, oldest first
 
     def answer(self, path: str, body: bytes) -> tuple[bytes, bytes]:
         """The answer whole, or as events."""
-        asked = json.loads(body)
-        self.asked.append(asked)
+        request = json.loads(body)
+        self.requests.append(request)
         anthropic = path.endswith("/messages")
-        if asked.get("stream"):
-            return b"text/event-stream", "".join(_anthropic(asked) if anthropic else _openai(asked)).encode()
-        return b"application/json", json.dumps(_whole(asked, anthropic)).encode()
+        if request.get("stream"):
+            return b"text/event-stream", "".join(
+                _anthropic_events(request) if anthropic else _openai_events(request)
+            ).encode()
+        return b"application/json", json.dumps(_full_response(request, anthropic)).encode()
 
 
-def _text(body: dict[str, Any]) -> str:
+def _answer_text(body: dict[str, Any]) -> str:
     return f"You said: {body['messages'][-1]['content']}"
 
 
-def _made(schema: dict[str, Any]) -> dict[str, Any]:
+def _example_object(schema: dict[str, Any]) -> dict[str, Any]:
     return {name: ["example"] for name in schema.get("properties", {})}
 
 
-def _whole(body: dict[str, Any], anthropic: bool) -> dict[str, Any]:
+def _full_response(body: dict[str, Any], anthropic: bool) -> dict[str, Any]:
     if anthropic:
-        content: list[dict[str, Any]] = [{"type": "text", "text": _text(body)}]
+        content: list[dict[str, Any]] = [{"type": "text", "text": _answer_text(body)}]
         for tool in body.get("tools", ()):
             content = [
-                {"type": "tool_use", "id": "t", "name": tool["name"], "input": _made(tool["input_schema"])}
+                {
+                    "type": "tool_use",
+                    "id": "t",
+                    "name": tool["name"],
+                    "input": _example_object(tool["input_schema"]),
+                }
             ]
         return _message(body) | {"content": content, "stop_reason": "end_turn"}
     shape = body.get("response_format", {}).get("json_schema")
-    text = json.dumps(_made(shape["schema"])) if shape else _text(body)
+    text = json.dumps(_example_object(shape["schema"])) if shape else _answer_text(body)
     choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
-    return _envelope(body, "chat.completion") | {"choices": [choice], "usage": _usage(text)}
+    return _openai_frame(body, "chat.completion") | {"choices": [choice], "usage": _usage(text)}
 
 
-def _openai(body: dict[str, Any]) -> Iterator[str]:
-    chunk = _envelope(body, "chat.completion.chunk")
-    for word in _text(body).split(" "):
-        yield _data(
+def _openai_events(body: dict[str, Any]) -> Iterator[str]:
+    chunk = _openai_frame(body, "chat.completion.chunk")
+    for word in _answer_text(body).split(" "):
+        yield _format_data(
             chunk | {"choices": [{"index": 0, "delta": {"content": word + " "}, "finish_reason": None}]}
         )
-    yield _data(chunk | {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
-    yield _data(chunk | {"choices": [], "usage": _usage(_text(body))})
+    yield _format_data(chunk | {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    yield _format_data(chunk | {"choices": [], "usage": _usage(_answer_text(body))})
     yield "data: [DONE]\n\n"
 
 
-def _anthropic(body: dict[str, Any]) -> Iterator[str]:
-    yield _event("message_start", message=_message(body))
-    yield _event("content_block_start", index=0, content_block={"type": "text", "text": ""})
-    for word in _text(body).split(" "):
-        yield _event("content_block_delta", index=0, delta={"type": "text_delta", "text": word + " "})
-    yield _event("content_block_stop", index=0)
-    yield _event(
+def _anthropic_events(body: dict[str, Any]) -> Iterator[str]:
+    yield _format_event("message_start", message=_message(body))
+    yield _format_event("content_block_start", index=0, content_block={"type": "text", "text": ""})
+    for word in _answer_text(body).split(" "):
+        yield _format_event("content_block_delta", index=0, delta={"type": "text_delta", "text": word + " "})
+    yield _format_event("content_block_stop", index=0)
+    yield _format_event(
         "message_delta", delta={"stop_reason": "end_turn", "stop_sequence": None}, usage={"output_tokens": 7}
     )
-    yield _event("message_stop")
+    yield _format_event("message_stop")
 
 
-def _envelope(body: dict[str, Any], kind: str) -> dict[str, Any]:
+def _openai_frame(body: dict[str, Any], kind: str) -> dict[str, Any]:
     return {"id": "example", "object": kind, "created": 0, "model": body["model"]}
 
 
@@ -90,9 +97,9 @@ def _usage(text: str) -> dict[str, int]:
     return {"prompt_tokens": 5, "completion_tokens": len(text.split()), "total_tokens": 5 + len(text.split())}
 
 
-def _data(value: dict[str, Any]) -> str:
+def _format_data(value: dict[str, Any]) -> str:
     return f"data: {json.dumps(value)}\n\n"
 
 
-def _event(kind: str, **fields: Any) -> str:
-    return f"event: {kind}\n" + _data({"type": kind, **fields})
+def _format_event(kind: str, **fields: Any) -> str:
+    return f"event: {kind}\n" + _format_data({"type": kind, **fields})

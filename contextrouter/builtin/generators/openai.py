@@ -6,14 +6,14 @@ import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Self
 
-from contextrouter.builtin.generators.example_server import ExampleServer
-from contextrouter.builtin.generators.options import sound
+from contextrouter.builtin.generators.example_server import ChatServer
+from contextrouter.builtin.generators.options import clean_messages
 from contextrouter.builtin.generators.remote import Remote
-from contextrouter.builtin.shared.server_client import ConnectedToOpenAI
+from contextrouter.builtin.shared.server_client import OpenAIClient
 from contextrouter.contracts import Completion, Writing
 
 
-class OpenAI(ConnectedToOpenAI, Remote):
+class OpenAI(OpenAIClient, Remote):
     """Asks `model` at `base_url` (empty: OpenAI's own). `request_timeout` is in seconds, for one answer to
     begin.
 
@@ -39,24 +39,24 @@ class OpenAI(ConnectedToOpenAI, Remote):
     def example(cls) -> Self:
         """An instance with a server of its own on this machine, which runs from open() to aclose()."""
         generator = cls(model="example", base_url="http://127.0.0.1:9/v1")
-        generator._server = ExampleServer()
+        generator._server = ChatServer()
         return generator
 
     async def complete(
         self, messages: Sequence[Mapping[str, str]], *, schema: Mapping[str, Any] | None = None
     ) -> Completion:
         """The answer; with a schema as an object in `data`. Raises PluginError when the server fails."""
-        asked: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         if schema is not None:
             shape = {"name": "answer", "schema": dict(schema), "strict": False}
-            asked["response_format"] = {"type": "json_schema", "json_schema": shape}
-        answer = await self._ask(messages, asked)
+            options["response_format"] = {"type": "json_schema", "json_schema": shape}
+        answer = await self._ask(messages, options)
         try:
             choice = answer.choices[0]
             text = choice.message.content or ""
             data = None if schema is None else json.loads(text)
         except (AttributeError, IndexError, TypeError, ValueError) as error:
-            raise self._failed(f"answered in another shape ({type(error).__name__})") from None
+            raise self._make_error(f"answered in another shape ({type(error).__name__})") from None
         usage = getattr(answer, "usage", None)
         return Completion(
             text=text,
@@ -67,20 +67,20 @@ class OpenAI(ConnectedToOpenAI, Remote):
             tokens_out=getattr(usage, "completion_tokens", None),
         )
 
-    async def _written(
+    async def _stream_completion(
         self, messages: Sequence[Mapping[str, str]], writing: Writing
     ) -> AsyncGenerator[str | Completion, None]:
         from openai import OpenAIError
 
-        asked: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
+        options: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
         cap = "max_tokens" if self.older_names else "max_completion_tokens"
-        given = {cap: writing.max_tokens, "temperature": writing.temperature, "top_p": writing.top_p}
-        asked |= {name: value for name, value in given.items() if value is not None}
+        sampling = {cap: writing.max_tokens, "temperature": writing.temperature, "top_p": writing.top_p}
+        options |= {name: value for name, value in sampling.items() if value is not None}
         if writing.stop:
-            asked["stop"] = list(writing.stop)
+            options["stop"] = list(writing.stop)
         text, finish, usage, model = [], "stop", None, self.model
         try:
-            async with await self._ask(messages, asked) as chunks:
+            async with await self._ask(messages, options) as chunks:
                 async for chunk in chunks:
                     usage, model = getattr(chunk, "usage", None) or usage, chunk.model or model
                     for choice in chunk.choices[:1]:
@@ -89,7 +89,7 @@ class OpenAI(ConnectedToOpenAI, Remote):
                             text.append(choice.delta.content)
                             yield choice.delta.content
         except (OpenAIError, AttributeError, TypeError) as error:
-            raise self._failed(f"{type(error).__name__}: {error}") from None
+            raise self._make_error(f"{type(error).__name__}: {error}") from None
         yield Completion(
             text="".join(text),
             model=model,
@@ -98,12 +98,12 @@ class OpenAI(ConnectedToOpenAI, Remote):
             tokens_out=getattr(usage, "completion_tokens", None),
         )
 
-    async def _ask(self, messages: Sequence[Mapping[str, str]], asked: Mapping[str, Any]) -> Any:
+    async def _ask(self, messages: Sequence[Mapping[str, str]], options: Mapping[str, Any]) -> Any:
         from openai import OpenAIError
 
-        create: Any = self._opened().chat.completions.create
+        create: Any = self._get_client().chat.completions.create
         try:
-            return await create(model=self.model, messages=sound(messages), **asked)
+            return await create(model=self.model, messages=clean_messages(messages), **options)
         except OpenAIError as error:
             # The chain is cut: the client's own exceptions carry the request and with it the key.
-            raise self._failed(f"{type(error).__name__}: {error}") from None
+            raise self._make_error(f"{type(error).__name__}: {error}") from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Self
 
-from contextrouter.builtin.shared.taxonomy_concepts import Concepts, read
+from contextrouter.builtin.shared.taxonomy_concepts import Concepts, read_taxonomy
 from contextrouter.contracts import FilePath, Interpreter
 from contextrouter.model import Intent
 
@@ -38,13 +38,13 @@ class Taxonomy(Interpreter):
     async def open(self) -> None:
         """Read the file. Raises SettingsError when it is missing or not such a mapping."""
         if self._path:
-            self._concepts = Concepts({**read(Path(self._path)), **self._given})
+            self._concepts = Concepts({**read_taxonomy(Path(self._path)), **self._given})
 
     async def interpret(self, intent: Intent) -> Intent:
         """Return the intent with its concepts, in the order in which the question names them; longer words
         win over shorter.
         """
-        found = dict.fromkeys((*intent.concepts, *self._concepts.named(intent.question)))
+        found = dict.fromkeys((*intent.concepts, *self._concepts.count(intent.question)))
         concepts = tuple(found)
         labels = tuple(dict.fromkeys((*intent.labels, *concepts))) if self._as_labels else intent.labels
         return intent.replace(concepts=concepts, labels=labels)

@@ -55,9 +55,9 @@ class ModelInThreads(Plugin, Generic[M]):
 
     async def ping(self) -> None:
         """Raise when the model is not loaded."""
-        self._opened()
+        self._get_model()
 
-    def _opened(self) -> tuple[Threads, M]:
+    def _get_model(self) -> tuple[Threads, M]:
         """The threads and the model. Raises ContractError before `open()`."""
         if self._pool is None or self._loaded is None:
             raise ContractError(f"{self.label} is not open. Call open() first.", law="opened before use")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 
-class Connected(Plugin):
+class ServerClient(Plugin):
     """Makes a client in `open()`, closes it in `aclose()`, with the server that an example brought along.
 
     `label` names the plugin in messages; `package` is that of the client, and the extra that has it. `root`
@@ -54,14 +54,14 @@ class Connected(Plugin):
     def _connect(self) -> Any:
         """The client. Raises PluginError where the server would refuse the key."""
 
-    def _opened(self) -> Any:
+    def _get_client(self) -> Any:
         """The client. Raises ContractError before `open()`."""
         if self._client is None:
             raise ContractError(f"{self.label} is not open. Call open() first.", law="opened before use")
         return self._client
 
 
-class ConnectedToOpenAI(Connected):
+class OpenAIClient(ServerClient):
     """Asks a server that speaks as OpenAI's does; `base_url` "": OpenAI's own."""
 
     package, root = "openai", "/v1"

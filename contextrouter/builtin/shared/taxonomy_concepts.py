@@ -31,22 +31,22 @@ class Concepts:
             path = [part.strip() for part in concept.split(" / ") if part.strip()]
             if not path:
                 raise ValueError(f"concept {concept!r} has no name. Give it one.")
-            named = {part: path[: depth + 1] for depth, part in enumerate(path)}
-            for word, meant in (*named.items(), *((word, path) for word in words)):
+            prefixes = {part: path[: depth + 1] for depth, part in enumerate(path)}
+            for word, concept_path in (*prefixes.items(), *((word, path) for word in words)):
                 if folded := _fold(word):
-                    self._of_word.setdefault(folded, []).extend(meant)
+                    self._of_word.setdefault(folded, []).extend(concept_path)
         longest_first = sorted(self._of_word, key=lambda word: (-len(word), word))
-        pattern = "|".join(map(_bounded, longest_first))
+        pattern = "|".join(map(_word_pattern, longest_first))
         self._pattern = re.compile(pattern) if pattern else None
 
-    def named(self, text: str) -> Counter[str]:
+    def count(self, text: str) -> Counter[str]:
         """How often each concept is named, in the order of the text; longer words win over shorter."""
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         if self._pattern is None:
-            return found
+            return counts
         for match in (match for part in segments(text) for match in self._pattern.finditer(_fold(part))):
-            found.update([*dict.fromkeys(self._of_word[" ".join(match.group().split())])])
-        return found
+            counts.update([*dict.fromkeys(self._of_word[" ".join(match.group().split())])])
+        return counts
 
 
 def _fold(text: str) -> str:
@@ -54,18 +54,18 @@ def _fold(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
-def _bounded(word: str) -> str:
+def _word_pattern(word: str) -> str:
     """A pattern for `word` between word boundaries, with any white space where it has some."""
     start = rf"(?<!{_INSIDE})" if re.match(_INSIDE, word[0]) else ""
     end = rf"(?!{_INSIDE})" if re.match(_INSIDE, word[-1]) else ""
     return start + r"\s+".join(map(re.escape, word.split())) + end
 
 
-def read(path: Path) -> dict[str, list[str]]:
+def read_taxonomy(path: Path) -> dict[str, list[str]]:
     """The mapping in a TOML or JSON file. Raises SettingsError when it is missing or not such a mapping."""
     try:
         text = path.read_text("utf-8")
-        data: Any = json.loads(text) if path.suffix == ".json" else _toml(text)
+        data: Any = json.loads(text) if path.suffix == ".json" else _parse_toml(text)
     except (OSError, ValueError) as error:
         raise SettingsError(
             f"Taxonomy file {str(path)!r} cannot be read: {error}. Give a TOML or JSON mapping of concept to"
@@ -78,7 +78,7 @@ def read(path: Path) -> dict[str, list[str]]:
     return data
 
 
-def _toml(text: str) -> Any:
+def _parse_toml(text: str) -> Any:
     import tomli
 
     return tomli.loads(text)

@@ -30,6 +30,6 @@ def segments(text: str, longest: int = LONGEST) -> Iterator[str]:
     yield text[start:]
 
 
-async def aside(text: str, work: Callable[[], T]) -> T:
+async def run_by_length(text: str, work: Callable[[], T]) -> T:
     """Do what takes as long as a text is long: here for a short one, in a thread for a long one."""
     return work() if len(text) <= LONGEST else await asyncio.to_thread(work)

@@ -68,12 +68,12 @@ class Api(Reranker):
             raise ValueError(f"style {style!r} is not one of {', '.join(STYLES)}.")
         if max_characters < 1:
             raise ValueError(f"max_characters {max_characters!r} is below 1.")
-        known = STYLES[style]
+        preset = STYLES[style]
         self._fields = _Style(
-            documents_field or known.documents,
-            known.results if results_field is None else results_field,
-            index_field or known.number,
-            score_field or known.score,
+            documents_field or preset.documents,
+            preset.results if results_field is None else results_field,
+            index_field or preset.number,
+            score_field or preset.score,
         )
         options = FetchOptions(
             user_agent=user_agent,
@@ -87,16 +87,16 @@ class Api(Reranker):
             environment_proxies=environment_proxies,
         )
         options.check("Api")
-        self._url, self.model, self._extra, self._most = url, model, dict(extra), max_characters
+        self._url, self.model, self._extra, self._max_characters = url, model, dict(extra), max_characters
         self._fetcher = Fetcher(options, extra="http")
         self._server: RerankServer | None = None
 
     @classmethod
     def example(cls) -> Self:
         """Ask a server of its own on this machine, which runs from open() to aclose()."""
-        made = cls(url=f"http://{HOST}/rerank", model="example", allow_private=["127.0.0.1/32"])
-        made._server = RerankServer()
-        return made
+        stage = cls(url=f"http://{HOST}/rerank", model="example", allow_private=["127.0.0.1/32"])
+        stage._server = RerankServer()
+        return stage
 
     async def open(self) -> None:
         """Open the session; nothing is sent. Raises MissingDependency."""
@@ -122,39 +122,41 @@ class Api(Reranker):
             f"{document.title}\n{document.content}" if document.title else document.content
             for document in documents
         ]
-        sent = {
-            "query": _sound(query),
-            self._fields.documents: [_sound(text[: self._most]) for text in texts],
+        request = {
+            "query": _replace_surrogates(query),
+            self._fields.documents: [_replace_surrogates(text[: self._max_characters]) for text in texts],
             **self._extra,
         }
         if self.model:
-            sent["model"] = self.model
+            request["model"] = self.model
         headers = {"Content-Type": "application/json"}
-        answer = await self._fetcher.post(self._url, msgspec.json.encode(sent), accept=JSON, headers=headers)
+        answer = await self._fetcher.post(
+            self._url, msgspec.json.encode(request), accept=JSON, headers=headers
+        )
         return self._scores(answer.body, len(texts))
 
-    def _scores(self, body: bytes, asked: int) -> list[float]:
+    def _scores(self, body: bytes, count: int) -> list[float]:
         try:
-            found: Any = msgspec.json.decode(body)
+            results: Any = msgspec.json.decode(body)
             for name in filter(None, self._fields.results.split(".")):
-                found = found[name]
-            scores = {int(each[self._fields.number]): float(each[self._fields.score]) for each in found}
+                results = results[name]
+            scores = {int(item[self._fields.number]): float(item[self._fields.score]) for item in results}
         except (msgspec.DecodeError, KeyError, TypeError, ValueError, IndexError) as error:
-            raise self._failed(
+            raise self._make_error(
                 f"answered in another shape ({type(error).__name__}: {str(error)[:80]})"
             ) from None
-        if sorted(scores) != list(range(asked)):
-            raise self._failed(
-                f"numbered its scores {sorted(scores)[:8]!r} for {asked} texts, not one for each from 0"
+        if sorted(scores) != list(range(count)):
+            raise self._make_error(
+                f"numbered its scores {sorted(scores)[:8]!r} for {count} texts, not one for each from 0"
             )
-        return [scores[place] for place in range(asked)]
+        return [scores[number] for number in range(count)]
 
-    def _failed(self, what: str) -> PluginError:
+    def _make_error(self, problem: str) -> PluginError:
         fields = ", ".join(f"{name} {value!r}" for name, value in self._fields._asdict().items())
         return PluginError(
-            f"Stage 'api': {self._fetcher.masked(self._url)} {what}. Check style and fields ({fields})."
+            f"Stage 'api': {self._fetcher.masked(self._url)} {problem}. Check style and fields ({fields})."
         )
 
 
-def _sound(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     return text.encode("utf-8", "replace").decode()

@@ -47,9 +47,9 @@ class Blend(Stage):
             signals = {name: value for name, value in parts.items() if name != "normalized"}
             scored.append(envelope.scored(score, min(1.0, score), **{**signals, "blend": score}))
         scored.sort(key=lambda envelope: -envelope.score)
-        return self._by_trust(scored)
+        return self._order_ties(scored)
 
-    def _by_trust(self, scored: Sequence[Envelope]) -> list[Envelope]:
+    def _order_ties(self, scored: Sequence[Envelope]) -> list[Envelope]:
         groups: list[list[Envelope]] = []
         for envelope in scored:
             # A hundredth is not a binary fraction: what is apart by exactly the width of a tie is equal.
@@ -57,9 +57,9 @@ class Blend(Stage):
                 groups[-1].append(envelope)
             else:
                 groups.append([envelope])
-        return [e for group in groups for e in (sorted(group, key=_standing) if len(group) > 1 else group)]
+        return [e for group in groups for e in (sorted(group, key=_tie_key) if len(group) > 1 else group)]
 
 
-def _standing(envelope: Envelope) -> tuple[int, float, str]:
+def _tie_key(envelope: Envelope) -> tuple[int, float, str]:
     trust = envelope.document.trust
     return TRUSTS.index(trust) if trust in TRUSTS else len(TRUSTS), -envelope.score, envelope.id

@@ -45,16 +45,16 @@ class Centrality(Stage):
             return list(envelopes)
         degrees = _degrees(envelopes)
         shares = [degree / max(degrees) for degree in degrees]
-        places = sorted(range(len(envelopes)), key=lambda at: -shares[at])
-        standing = {at: rank for rank, at in enumerate(places, 1)}
+        order = sorted(range(len(envelopes)), key=lambda position: -shares[position])
+        rank_of = {position: rank for rank, position in enumerate(order, 1)}
         scored = []
-        for at, (envelope, share) in enumerate(zip(envelopes, shares, strict=True)):
+        for position, (envelope, share) in enumerate(zip(envelopes, shares, strict=True)):
             if self._mode == "rrf":
-                score = 1 / (self._k + at + 1) + self._weight / (self._k + standing[at])
-                most = (1 + self._weight) / (self._k + 1)
+                score = 1 / (self._k + position + 1) + self._weight / (self._k + rank_of[position])
+                maximum = (1 + self._weight) / (self._k + 1)
             else:
-                score, most = (1 - self._weight) * envelope.normalized + self._weight * share, 1.0
-            scored.append(envelope.scored(score, min(1.0, score / most), centrality=share))
+                score, maximum = (1 - self._weight) * envelope.normalized + self._weight * share, 1.0
+            scored.append(envelope.scored(score, min(1.0, score / maximum), centrality=share))
         return sorted(scored, key=lambda envelope: -envelope.score)
 
 
@@ -63,8 +63,8 @@ def _degrees(envelopes: Sequence[Envelope]) -> list[int]:
     from.
     """
     names = [{n for n in (e.document.id, e.document.parent, e.document.url) if n} for e in envelopes]
-    out = [set(e.document.links) for e in envelopes]
+    outgoing = [set(e.document.links) for e in envelopes]
     return [
-        len(out[at]) + sum(1 for other, links in enumerate(out) if other != at and links & names[at])
-        for at in range(len(out))
+        len(outgoing[i]) + sum(1 for j, links in enumerate(outgoing) if j != i and links & names[i])
+        for i in range(len(outgoing))
     ]

@@ -40,23 +40,23 @@ class Collapse(Stage):
             if len([e for e in pieces if e.document.id != id]) >= self._least
         }
         summaries = await self._summaries(groups, envelopes, context) if groups else {}
-        standing: dict[int, Envelope] = {}  # the best piece of a group -> its summary
+        summary_at: dict[int, Envelope] = {}  # the best piece of a group -> its summary
         replaced: dict[int, str] = {}
         for id, summary in summaries.items():
             pieces = [e for e in groups[id] if e is not summary]
-            best = min([summary, *pieces], key=_place(envelopes))
-            made = summary.scored(best.score, best.normalized, collapsed=float(len(pieces)))
-            standing[_mark(best)] = made
-            replaced |= {_mark(e): id for e in (*pieces, summary)}
+            best = min([summary, *pieces], key=_position_key(envelopes))
+            promoted = summary.scored(best.score, best.normalized, collapsed=float(len(pieces)))
+            summary_at[_identity(best)] = promoted
+            replaced |= {_identity(e): id for e in (*pieces, summary)}
         result, gone = [], []
         for envelope in envelopes:
-            mark = _mark(envelope)
-            if mark in standing:
-                result.append(standing[mark])
-            if mark not in replaced:
+            identity = _identity(envelope)
+            if identity in summary_at:
+                result.append(summary_at[identity])
+            if identity not in replaced:
                 result.append(envelope)
-            elif not any(mark == _mark(made) for made in standing.values()):
-                gone.append(envelope.drop(f"collapse: {replaced[mark]!r} stands for it"))
+            elif not any(identity == _identity(promoted) for promoted in summary_at.values()):
+                gone.append(envelope.drop(f"collapse: {replaced[identity]!r} stands for it"))
         return [*result, *gone]
 
     def _group(self, document: Document) -> str:
@@ -66,35 +66,35 @@ class Collapse(Stage):
     async def _summaries(
         self, groups: dict[str, list[Envelope]], envelopes: Sequence[Envelope], context: StageContext
     ) -> dict[str, Envelope]:
-        found = {e.document.id: e for e in envelopes if e.document.id in groups}
-        asked: dict[str, dict[str, None]] = {}
+        summaries = {e.document.id: e for e in envelopes if e.document.id in groups}
+        wanted_ids: dict[str, dict[str, None]] = {}
         for id, pieces in groups.items():
             names = (
                 [self._source]
                 if self._source
                 else dict.fromkeys(p.source for e in pieces for p in e.provenance)
             )
-            for name in names if id not in found else ():
-                asked.setdefault(name, {})[id] = None
-        for name, ids in asked.items():
+            for name in names if id not in summaries else ():
+                wanted_ids.setdefault(name, {})[id] = None
+        for name, ids in wanted_ids.items():
             source: object = context.sources.get(name)
             if not isinstance(source, SupportsFetch):
                 if self._source:
                     raise ValueError(f"source {name!r} is no source that fetches by id.")
                 continue
-            for document in await source.fetch([id for id in ids if id not in found], context.scope):
-                sealed = (
+            for document in await source.fetch([id for id in ids if id not in summaries], context.scope):
+                admitted = (
                     context.seal(Hit(document=document), source=name) if document.content.strip() else None
                 )
-                if sealed is not None and document.id in groups:
-                    found.setdefault(document.id, sealed)
-        return {id: found[id] for id in groups if id in found}
+                if admitted is not None and document.id in groups:
+                    summaries.setdefault(document.id, admitted)
+        return {id: summaries[id] for id in groups if id in summaries}
 
 
-def _mark(envelope: Envelope) -> int:
+def _identity(envelope: Envelope) -> int:
     return id(envelope.provenance)
 
 
-def _place(envelopes: Sequence[Envelope]) -> Callable[[Envelope], int]:
-    places = {_mark(envelope): place for place, envelope in enumerate(envelopes)}
-    return lambda envelope: places.get(_mark(envelope), len(places))
+def _position_key(envelopes: Sequence[Envelope]) -> Callable[[Envelope], int]:
+    positions = {_identity(envelope): position for position, envelope in enumerate(envelopes)}
+    return lambda envelope: positions.get(_identity(envelope), len(positions))

@@ -71,13 +71,13 @@ class CrossEncoder(ModelInThreads[tuple[Any, Any]], Reranker):
 
         folder = tempfile.mkdtemp(prefix="contextrouter-")
         reranking_example.write_model(Path(folder))
-        made = cls(path=folder)
-        weakref.finalize(made, shutil.rmtree, folder, ignore_errors=True)
-        return made
+        stage = cls(path=folder)
+        weakref.finalize(stage, shutil.rmtree, folder, ignore_errors=True)
+        return stage
 
     async def score(self, query: str, documents: Sequence[Document]) -> Sequence[float]:
         """One probability per document, that it answers the question."""
-        pool, (session, tokenizer) = self._opened()
+        pool, (session, tokenizer) = self._get_model()
         texts = [
             f"{document.title}\n{document.content}" if document.title else document.content
             for document in documents
@@ -102,8 +102,8 @@ class CrossEncoder(ModelInThreads[tuple[Any, Any]], Reranker):
             tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
             session = onnx_session(str(folder / self._file))
         except Exception as error:  # both libraries raise bare ones
-            why = " ".join(str(error).split())[:200]
-            raise PluginError(f"{self.label} cannot load {str(folder / self._file)!r}: {why}") from error
+            reason = " ".join(str(error).split())[:200]
+            raise PluginError(f"{self.label} cannot load {str(folder / self._file)!r}: {reason}") from error
         tokenizer.no_padding()
         tokenizer.enable_truncation(self._max_tokens)
         digest = sha256((folder / self._file).read_bytes()).hexdigest()[:12]
@@ -117,12 +117,14 @@ class CrossEncoder(ModelInThreads[tuple[Any, Any]], Reranker):
             raise MissingDependency("huggingface-hub", self.extra, what=f"{self.label} with `hub`")
         from huggingface_hub import snapshot_download
 
-        wanted = [*_FILES, self._file, f"{self._file}_data"]
+        patterns = [*_FILES, self._file, f"{self._file}_data"]
         try:
-            return Path(snapshot_download(self._hub, revision=self._revision or None, allow_patterns=wanted))
+            return Path(
+                snapshot_download(self._hub, revision=self._revision or None, allow_patterns=patterns)
+            )
         except Exception as error:  # of the network, the repository, the disk: each has its own
-            why = " ".join(str(error).split())[:200]
-            raise PluginError(f"{self.label} cannot get {self._hub!r} from the hub: {why}") from error
+            reason = " ".join(str(error).split())[:200]
+            raise PluginError(f"{self.label} cannot get {self._hub!r} from the hub: {reason}") from error
 
 
 def _probability(session: Any, tokenizer: Any, query: str, text: str) -> float:
@@ -137,7 +139,7 @@ def _probability(session: Any, tokenizer: Any, query: str, text: str) -> float:
         "attention_mask": encoding.attention_mask,
         "token_type_ids": encoding.type_ids,
     }
-    names = {each.name for each in session.get_inputs()}
+    names = {tensor.name for tensor in session.get_inputs()}
     tensors = {name: np.array([values], np.int64) for name, values in inputs.items() if name in names}
     logits: NDArray[np.float64] = np.asarray(session.run(None, tensors)[0], np.float64).reshape(-1)
     if len(logits) == 1:

@@ -31,28 +31,31 @@ class Diversity(Stage):
 
     async def apply(self, envelopes: Sequence[Envelope], context: StageContext) -> Sequence[Envelope]:
         """Return all; the signal `similar` is the similarity to what stands above, 0 for the first."""
-        left = list(envelopes[: self._among])
-        if not left:
+        remaining = list(envelopes[: self._among])
+        if not remaining:
             return []
-        low, high = min(e.score for e in left), max(e.score for e in left)
-        worth = {id(e): (e.score - low) / (high - low) if high > low else 1.0 for e in left}
-        marks = {id(e): _Marks(e, self._shingle) for e in left}
-        nearest = {id(e): 0.0 for e in left}
+        low, high = min(e.score for e in remaining), max(e.score for e in remaining)
+        relevance = {id(e): (e.score - low) / (high - low) if high > low else 1.0 for e in remaining}
+        features = {id(e): _Features(e, self._shingle) for e in remaining}
+        max_similarity = {id(e): 0.0 for e in remaining}
         chosen: list[Envelope] = []
-        while left:
+        while remaining:
             best = max(
-                left, key=lambda e: self._relevance * worth[id(e)] - (1 - self._relevance) * nearest[id(e)]
+                remaining,
+                key=lambda e: (
+                    self._relevance * relevance[id(e)] - (1 - self._relevance) * max_similarity[id(e)]
+                ),
             )
-            left.remove(best)
-            chosen.append(best.scored(best.score, similar=nearest[id(best)]))
-            for envelope in left:
-                nearest[id(envelope)] = max(
-                    nearest[id(envelope)], marks[id(best)].similarity(marks[id(envelope)])
+            remaining.remove(best)
+            chosen.append(best.scored(best.score, similar=max_similarity[id(best)]))
+            for envelope in remaining:
+                max_similarity[id(envelope)] = max(
+                    max_similarity[id(envelope)], features[id(best)].similarity(features[id(envelope)])
                 )
         return [*chosen, *envelopes[self._among :]]
 
 
-class _Marks:
+class _Features:
     """What one document is compared by."""
 
     def __init__(self, envelope: Envelope, shingle: int) -> None:
@@ -62,7 +65,7 @@ class _Marks:
             {text[at : at + shingle] for at in range(max(1, len(text) - shingle + 1))} if text else set()
         )
 
-    def similarity(self, other: _Marks) -> float:
+    def similarity(self, other: _Features) -> float:
         """Similarity in [0, 1]."""
         if self.vector and len(self.vector) == len(other.vector):
             return min(1.0, max(0.0, cosine(self.vector, other.vector)))

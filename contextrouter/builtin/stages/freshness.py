@@ -36,9 +36,13 @@ class Freshness(Stage):
     ) -> None:
         if not (half_life_days > 0 and math.isfinite(half_life_days)):
             raise ValueError(f"half_life_days {half_life_days!r} is not a number of days above 0.")
-        for name, value, most in (("weight", weight, 10.0), ("floor", floor, 1.0), ("missing", missing, 1.0)):
-            if not 0 <= value <= most:
-                raise ValueError(f"{name} {value!r} is not between 0 and {most:g}.")
+        for name, value, maximum in (
+            ("weight", weight, 10.0),
+            ("floor", floor, 1.0),
+            ("missing", missing, 1.0),
+        ):
+            if not 0 <= value <= maximum:
+                raise ValueError(f"{name} {value!r} is not between 0 and {maximum:g}.")
         self._half_life, self._mode, self._weight, self._floor = half_life_days, mode, weight, floor
         self._field, self._missing = field, missing
 
@@ -60,12 +64,10 @@ class Freshness(Stage):
             return []
         low = min(0.0, min(envelope.score for envelope in envelopes))  # a reranker's scores may be negative
         best = max(envelope.score for envelope in envelopes) - low
-        scored = [
-            self._scored(e, (e.score - low) / best if best > 0 else 1.0, context.now) for e in envelopes
-        ]
+        scored = [self._score(e, (e.score - low) / best if best > 0 else 1.0, context.now) for e in envelopes]
         return sorted(scored, key=lambda envelope: -envelope.score)
 
-    def _scored(self, envelope: Envelope, relevance: float, now: datetime) -> Envelope:
+    def _score(self, envelope: Envelope, relevance: float, now: datetime) -> Envelope:
         moment: datetime | None = getattr(envelope.document, self._field)
         fresh = self._missing if moment is None else self.freshness(moment, now)
         signals = (

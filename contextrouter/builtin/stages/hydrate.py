@@ -28,29 +28,29 @@ class Hydrate(Stage):
 
         Raises ValueError when `source` names none that fetches by id.
         """
-        wanted: dict[str, dict[str, None]] = {}
-        asked = [self._asked(envelope, context) for envelope in envelopes]
-        for name, key in filter(None, asked):
-            wanted.setdefault(name, {})[key] = None
-        found: dict[tuple[str, str], Document] = {}
-        for name, keys in wanted.items():
+        keys_by_source: dict[str, dict[str, None]] = {}
+        targets = [self._find_source(envelope, context) for envelope in envelopes]
+        for name, key in filter(None, targets):
+            keys_by_source.setdefault(name, {})[key] = None
+        full_documents: dict[tuple[str, str], Document] = {}
+        for name, keys in keys_by_source.items():
             source = context.sources[name]
             assert isinstance(source, SupportsFetch)
             for document in await source.fetch(list(keys), context.scope):
-                sealed = context.seal(Hit(document=document), source=name)
-                if sealed is not None and document.content.strip():
-                    found[name, document.id] = sealed.document
+                admitted = context.seal(Hit(document=document), source=name)
+                if admitted is not None and document.content.strip():
+                    full_documents[name, document.id] = admitted.document
         result = []
-        for envelope, place in zip(envelopes, asked, strict=True):
-            whole = found.get(place) if place else None
-            if whole is None or not _no_stricter(whole, envelope.document):
+        for envelope, target in zip(envelopes, targets, strict=True):
+            full = full_documents.get(target) if target else None
+            if full is None or not _has_compatible_labels(full, envelope.document):
                 result.append(envelope)
             else:
-                filled = envelope.document.replace(content=whole.content)
+                filled = envelope.document.replace(content=full.content)
                 result.append(envelope.replace(document=filled).scored(envelope.score, hydrated=1.0))
         return result
 
-    def _asked(self, envelope: Envelope, context: StageContext) -> tuple[str, str] | None:
+    def _find_source(self, envelope: Envelope, context: StageContext) -> tuple[str, str] | None:
         """Which source is asked for what; None where there is none to ask."""
         key = envelope.document.id if self._by == "id" else envelope.document.parent
         if not key:
@@ -60,16 +60,16 @@ class Hydrate(Stage):
                 raise ValueError(f"source {self._source!r} is no source that fetches by id.")
             return self._source, key
         names = [
-            seal.source
-            for seal in envelope.provenance
-            if isinstance(context.sources.get(seal.source), SupportsFetch)
+            provenance.source
+            for provenance in envelope.provenance
+            if isinstance(context.sources.get(provenance.source), SupportsFetch)
         ]
         return (names[0], key) if names else None
 
 
-def _no_stricter(whole: Document, document: Document) -> bool:
+def _has_compatible_labels(full: Document, document: Document) -> bool:
     """Whether the text may stand under the labels of the document that was found."""
     return all(
-        getattr(whole, name) in (None, getattr(document, name))
+        getattr(full, name) in (None, getattr(document, name))
         for name in ("tenant", "compartment", "sensitivity")
     )

@@ -33,7 +33,7 @@ class Llm(Reranker):
     def __init__(self, *, generator: Generator, max_characters: int = 1_000) -> None:
         if max_characters < 1:
             raise ValueError(f"max_characters {max_characters!r} is below 1.")
-        self._generator, self._most = generator, max_characters
+        self._generator, self._max_characters = generator, max_characters
 
     @classmethod
     def example(cls) -> Self:
@@ -46,10 +46,12 @@ class Llm(Reranker):
         """A score in (0, 1] per document, by its place. Raises PluginError for an answer that names no
         document.
         """
-        lines = [f"[{number}] {self._shown(document)}" for number, document in enumerate(documents, 1)]
-        asked = "\n".join([" ".join(query.split()), "", *lines])
+        lines = [
+            f"[{number}] {self._format_passage(document)}" for number, document in enumerate(documents, 1)
+        ]
+        prompt = "\n".join([" ".join(query.split()), "", *lines])
         answer = await self._generator.complete(
-            [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": asked}], schema=_SCHEMA
+            [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": prompt}], schema=_SCHEMA
         )
         numbers = answer.data.get("ranking") if isinstance(answer.data, dict) else None
         if not isinstance(numbers, list):
@@ -57,15 +59,15 @@ class Llm(Reranker):
                 "Stage 'llm': the generator's answer has no list `ranking`. Name a generator that answers by"
                 " schema."
             )
-        named = dict.fromkeys(n - 1 for n in numbers if type(n) is int and 1 <= n <= len(documents))
-        if not named:
+        ranked = dict.fromkeys(n - 1 for n in numbers if type(n) is int and 1 <= n <= len(documents))
+        if not ranked:
             raise PluginError(
                 f"Stage 'llm': the generator's ranking names none of the {len(documents)} documents."
             )
-        order = [*named, *(place for place in range(len(documents)) if place not in named)]
-        scores = {place: (len(order) - rank) / len(order) for rank, place in enumerate(order)}
-        return [scores[place] for place in range(len(documents))]
+        order = [*ranked, *(index for index in range(len(documents)) if index not in ranked)]
+        scores = {index: (len(order) - rank) / len(order) for rank, index in enumerate(order)}
+        return [scores[index] for index in range(len(documents))]
 
-    def _shown(self, document: Document) -> str:
+    def _format_passage(self, document: Document) -> str:
         """Title and text on one line, so that no text can look like another passage."""
-        return " ".join(f"{document.title}: {document.content}".lstrip(": ").split())[: self._most]
+        return " ".join(f"{document.title}: {document.content}".lstrip(": ").split())[: self._max_characters]

@@ -31,33 +31,33 @@ class Neighbours(Stage):
 
     async def apply(self, envelopes: Sequence[Envelope], context: StageContext) -> Sequence[Envelope]:
         """Return all, with the neighbours among them."""
-        there = {name for e in envelopes for name in (e.document.id, e.document.parent) if name}
+        present = {name for e in envelopes for name in (e.document.id, e.document.parent) if name}
         added: list[Envelope] = []
-        for name, ids in self._asked(envelopes).items():
+        for name, ids in self._ids_by_source(envelopes).items():
             source: object = context.sources.get(name)
             if not isinstance(source, SupportsNeighbours) or len(added) >= self._add:
                 continue
-            for hit in await source.neighbours(ids, self._add + len(there), context.scope):
-                known = {hit.document.id, hit.document.parent} - {None, ""}
-                if len(added) >= self._add or known & there:
+            for hit in await source.neighbours(ids, self._add + len(present), context.scope):
+                keys = {hit.document.id, hit.document.parent} - {None, ""}
+                if len(added) >= self._add or keys & present:
                     continue
-                made = context.seal(hit, source=name)
-                if made is not None:
-                    there |= {each for each in known if each}
-                    added.append(made)
-        at = max(1, self._most - len(added))
-        head = list(envelopes[:at])
+                admitted = context.seal(hit, source=name)
+                if admitted is not None:
+                    present |= {key for key in keys if key}
+                    added.append(admitted)
+        position = max(1, self._most - len(added))
+        head = list(envelopes[:position])
         if not added or not head:
             return list(envelopes)
-        last = head[-1]
-        behind = [made.scored(last.score, last.normalized, neighbour=1.0) for made in added]
-        return [*head, *behind, *envelopes[at:]]
+        anchor = head[-1]
+        neighbours = [admitted.scored(anchor.score, anchor.normalized, neighbour=1.0) for admitted in added]
+        return [*head, *neighbours, *envelopes[position:]]
 
-    def _asked(self, envelopes: Sequence[Envelope]) -> dict[str, list[str]]:
+    def _ids_by_source(self, envelopes: Sequence[Envelope]) -> dict[str, list[str]]:
         """Source -> the ids of its documents among the best."""
-        asked: dict[str, list[str]] = {}
+        ids: dict[str, list[str]] = {}
         for envelope in envelopes[: self._of]:
             for name in dict.fromkeys(seal.source for seal in envelope.provenance):
                 if envelope.document.id:
-                    asked.setdefault(name, []).append(envelope.document.id)
-        return asked
+                    ids.setdefault(name, []).append(envelope.document.id)
+        return ids

@@ -50,33 +50,33 @@ class Profile(Stage):
             return []
         low = min(0.0, min(e.score for e in envelopes))
         best = max(e.score for e in envelopes) - low
-        most = (1 + sum(self._boosts.values())) * max([1.0, *self._tiers.values()])
+        maximum = (1 + sum(self._boosts.values())) * max([1.0, *self._tiers.values()])
         scored = []
         for envelope in envelopes:
             factor = self._factor(envelope.document.metadata, context.profile)
             score = factor * ((envelope.score - low) / best if best > 0 else 1.0)
-            scored.append(envelope.scored(score, min(1.0, score / most), profile=factor))
+            scored.append(envelope.scored(score, min(1.0, score / maximum), profile=factor))
         scored.sort(key=lambda envelope: -envelope.score)
-        return self._limited(scored)
+        return self._apply_limits(scored)
 
     def _factor(self, metadata: Mapping[str, Any], profile: Mapping[str, Any]) -> float:
         agreeing = [
             boost
             for key, boost in self._boosts.items()
-            if _words(metadata.get(key)) & _words(profile.get(key))
+            if _fold_values(metadata.get(key)) & _fold_values(profile.get(key))
         ]
         return (1 + sum(agreeing)) * self._tiers.get(self._tier(metadata), 1.0)
 
     def _tier(self, metadata: Mapping[str, Any]) -> str:
         return str(metadata.get(self._tier_key, ""))
 
-    def _limited(self, scored: Sequence[Envelope]) -> list[Envelope]:
-        taken: dict[str, int] = {}
+    def _apply_limits(self, scored: Sequence[Envelope]) -> list[Envelope]:
+        counts: dict[str, int] = {}
         result = []
         for envelope in scored:
             tier = self._tier(envelope.document.metadata)
-            taken[tier] = taken.get(tier, 0) + 1
-            over = tier in self._limits and taken[tier] > self._limits[tier]
+            counts[tier] = counts.get(tier, 0) + 1
+            over = tier in self._limits and counts[tier] > self._limits[tier]
             result.append(
                 envelope.drop(f"profile: limit of {self._limits[tier]} for tier {tier!r}")
                 if over
@@ -85,7 +85,7 @@ class Profile(Stage):
         return result
 
 
-def _words(value: Any) -> set[str]:
+def _fold_values(value: Any) -> set[str]:
     """What a key holds, as folded texts; nothing for what is not there."""
-    listed = value if isinstance(value, list | tuple | set | frozenset) else () if value is None else (value,)
-    return {str(each).strip().casefold() for each in listed}
+    items = value if isinstance(value, list | tuple | set | frozenset) else () if value is None else (value,)
+    return {str(item).strip().casefold() for item in items}

@@ -38,13 +38,13 @@ class Quality(Stage):
 
     def quality(self, text: str, question: str) -> float:
         """Quality in [0, 1]."""
-        found = atoms(text)
-        wide = sum(1 for atom in found if len(atom) == 1 and not atom.isascii())
-        count = len(found) - wide + wide // 2
+        tokens = atoms(text)
+        cjk = sum(1 for atom in tokens if len(atom) == 1 and not atom.isascii())
+        count = len(tokens) - cjk + cjk // 2
         if count < self._minimum:
             return 0.0
-        asked, has = set(words(question)), set(found) | set(words(text))
-        overlap = len(asked & has) / len(asked) if asked else 0.0
+        question_terms, text_terms = set(words(question)), set(tokens) | set(words(text))
+        overlap = len(question_terms & text_terms) / len(question_terms) if question_terms else 0.0
         return min(0.8, 0.2 + count / _FULL * 0.6) + min(0.2, overlap * 0.2)
 
     async def apply(self, envelopes: Sequence[Envelope], context: StageContext) -> Sequence[Envelope]:
@@ -68,8 +68,8 @@ class Quality(Stage):
     def _common(self, envelopes: Sequence[Envelope]) -> set[str]:
         if not self._repeated:
             return set()
-        seen: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for envelope in envelopes:
             for sentence in {s.strip().casefold() for s in _SENTENCE.findall(envelope.document.content)}:
-                seen[sentence] = seen.get(sentence, 0) + 1
-        return {sentence for sentence, count in seen.items() if count >= self._repeated and sentence}
+                counts[sentence] = counts.get(sentence, 0) + 1
+        return {sentence for sentence, count in counts.items() if count >= self._repeated and sentence}

@@ -35,26 +35,26 @@ def write_model(folder: Path) -> None:
     (folder / "tokenizer.json").write_bytes(_TOKENIZER.read_bytes())
 
 
-def share(question: str, text: str) -> float:
+def word_share(question: str, text: str) -> float:
     """The share of a question's words that a text has."""
-    asked = {*words(question)}
-    return len(asked.intersection(words(text))) / len(asked) if asked else 0.0
+    terms = {*words(question)}
+    return len(terms.intersection(words(text))) / len(terms) if terms else 0.0
 
 
-class Words(Embedder):
+class HashedWords(Embedder):
     """Vectors of 64 places, to which words are hashed."""
 
     dimensions, model = 64, "words"
 
     async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[Vector]:
         """Counts of words."""
-        made: list[Vector] = []
+        vectors: list[Vector] = []
         for text in texts:
             vector = [0.0] * self.dimensions
             for word in words(text):
                 vector[sha256(word.encode()).digest()[0] % self.dimensions] += 1.0
-            made.append(vector)
-        return made
+            vectors.append(vector)
+        return vectors
 
 
 class Chooser(Generator):
@@ -64,10 +64,10 @@ class Chooser(Generator):
         self, messages: Sequence[Mapping[str, str]], *, schema: Mapping[str, Any] | None = None
     ) -> Completion:
         """An object with the numbers."""
-        asked = messages[-1]["content"]
-        question = asked.partition("\n")[0]
-        passages = re.findall(r"^\[(\d+)\] (.*)$", asked, re.M)
-        ranked = sorted(passages, key=lambda each: (-share(question, each[1]), each[1]))
+        prompt = messages[-1]["content"]
+        question = prompt.partition("\n")[0]
+        passages = re.findall(r"^\[(\d+)\] (.*)$", prompt, re.M)
+        ranked = sorted(passages, key=lambda passage: (-word_share(question, passage[1]), passage[1]))
         data = {"ranking": [int(number) for number, _ in ranked]}
         return Completion(text=json.dumps(data), data=data, model="chooser")
 
@@ -77,7 +77,7 @@ class RerankServer(Loopback):
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked: list[dict[str, Any]] = []  # the bodies that came, oldest first
+        self.requests: list[dict[str, Any]] = []  # the bodies that came, oldest first
 
     async def open(self) -> dict[str, tuple[str, int]]:
         """Listen; return where `HOST` is."""
@@ -85,11 +85,11 @@ class RerankServer(Loopback):
 
     def answer(self, path: str, body: bytes) -> tuple[bytes, bytes]:
         """Scores, best first."""
-        asked = json.loads(body)
-        self.asked.append(asked)
-        found = [
-            {"index": n, "relevance_score": share(asked["query"], text)}
-            for n, text in enumerate(asked["documents"])
+        request = json.loads(body)
+        self.requests.append(request)
+        results = [
+            {"index": n, "relevance_score": word_share(request["query"], text)}
+            for n, text in enumerate(request["documents"])
         ]
-        found.sort(key=lambda each: -each["relevance_score"])
-        return b"application/json", json.dumps({"results": found}).encode()
+        results.sort(key=lambda item: -item["relevance_score"])
+        return b"application/json", json.dumps({"results": results}).encode()

@@ -31,9 +31,9 @@ class Similarity(Reranker):
     @classmethod
     def example(cls) -> Self:
         """With an embedder that counts words."""
-        from contextrouter.builtin.stages.reranking_example import Words  # nobody else needs it
+        from contextrouter.builtin.stages.reranking_example import HashedWords  # nobody else needs it
 
-        return cls(embedder=Words())
+        return cls(embedder=HashedWords())
 
     async def open(self) -> None:
         """Note which model the embedder, which is open by now, has."""
@@ -63,14 +63,16 @@ def shares(query: str, texts: Sequence[str]) -> list[float]:
     """How much of the question each text has, in [0, 1]: its terms, each saturated and weighed by its rarity
     among the texts.
     """
-    counted = [Counter(analysis.analyse(text[:_READ])) for text in texts]
-    average = sum([counts.total() for counts in counted]) / len(counted) if counted else 0.0
+    term_counts = [Counter(analysis.analyse(text[:_READ])) for text in texts]
+    average = sum([counts.total() for counts in term_counts]) / len(term_counts) if term_counts else 0.0
     terms = [
         term for term in query_syntax.query_terms(query).terms if not term.endswith(query_syntax.FURTHEST)
     ]
-    rarity = {term: bm25.weight(len(texts), sum([term in counts for counts in counted])) for term in terms}
-    most = sum(rarity.values()) * (bm25.K1 + 1.0)
-    if not most:
+    rarity = {
+        term: bm25.weight(len(texts), sum([term in counts for counts in term_counts])) for term in terms
+    }
+    maximum = sum(rarity.values()) * (bm25.K1 + 1.0)
+    if not maximum:
         return [0.0] * len(texts)
     return [
         sum(
@@ -80,6 +82,6 @@ def shares(query: str, texts: Sequence[str]) -> list[float]:
                 if t in counts
             ]
         )
-        / most
-        for counts in counted
+        / maximum
+        for counts in term_counts
     ]

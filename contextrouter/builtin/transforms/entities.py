@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from contextrouter.builtin.shared.taxonomy_concepts import Concepts
-from contextrouter.builtin.shared.text_segments import aside, segments
+from contextrouter.builtin.shared.text_segments import run_by_length, segments
 from contextrouter.builtin.transforms.keywords import names
 from contextrouter.builtin.transforms.spacy_model import ReadsWithSpacy
 from contextrouter.contracts import Transform
@@ -56,13 +56,13 @@ class Entities(ReadsWithSpacy, Transform):
         kinds: Sequence[str] = (),
         limit: int = 100,
     ) -> None:
-        if isinstance(kinds, str) or not all(isinstance(each, str) and each for each in kinds):
+        if isinstance(kinds, str) or not all(isinstance(kind, str) and kind for kind in kinds):
             raise ValueError(f'kinds {kinds!r} is not a list of kinds. Give one such as ["person", "place"].')
         if limit < 1:
             raise ValueError(f"limit {limit!r} is too small. Give 1 or more.")
         super().__init__(model)
         self.known, self.kinds, self.limit = dict(known or {}), tuple(kinds), limit
-        self._aliases = Concepts({name: _aliases(name, told) for name, told in self.known.items()})
+        self._aliases = Concepts({name: _aliases(name, details) for name, details in self.known.items()})
 
     @classmethod
     def example(cls) -> Self:
@@ -71,60 +71,62 @@ class Entities(ReadsWithSpacy, Transform):
 
     async def transform(self, document: Document) -> Sequence[Document]:
         """Return the document with its entities."""
-        found: dict[str, str] = {}
-        for name in await aside(document.content, lambda: self._aliases.named(document.content)):
+        kinds: dict[str, str] = {}
+        for name in await run_by_length(document.content, lambda: self._aliases.count(document.content)):
             if name in self.known:  # a name with " / " in it was taken for a path
-                found[name] = str(self.known[name].get("kind") or "name")
-        told = {alias.casefold() for name in found for alias in (name, *_aliases(name, self.known[name]))}
-        async for name, kind in self._told(document.content):
-            if name.casefold() not in told:
-                found.setdefault(name, kind)
-        wanted = [(name, kind) for name, kind in found.items() if not self.kinds or kind in self.kinds][
+                kinds[name] = str(self.known[name].get("kind") or "name")
+        known_names = {
+            alias.casefold() for name in kinds for alias in (name, *_aliases(name, self.known[name]))
+        }
+        async for name, kind in self._detect(document.content):
+            if name.casefold() not in known_names:
+                kinds.setdefault(name, kind)
+        selected = [(name, kind) for name, kind in kinds.items() if not self.kinds or kind in self.kinds][
             : self.limit
         ]
-        if not wanted:
+        if not selected:
             return [document]
-        facts = [fact for name, kind in wanted for fact in self._facts(name, kind)]
+        facts = [fact for name, kind in selected for fact in self._facts(name, kind)]
         metadata = {**document.metadata, "facts": (*document.metadata.get("facts", ()), *facts)}
-        metadata["entities"] = [name for name, _ in wanted]
+        metadata["entities"] = [name for name, _ in selected]
         return [document.replace(metadata=metadata)]
 
-    async def _told(self, text: str) -> AsyncIterator[tuple[str, str]]:
+    async def _detect(self, text: str) -> AsyncIterator[tuple[str, str]]:
         """Names and kinds, in the order of the text: the model's, or those with capital letters; and
         addresses.
         """
-        read = await self.read_with_model(text)
-        if read is None:
-            for name in await aside(text, lambda: names(text[:_READ])):
+        docs = await self.read_with_model(text)
+        if docs is None:
+            for name in await run_by_length(text, lambda: names(text[:_READ])):
                 yield name, "name"
         else:
-            for part in read:
+            for part in docs:
                 for entity in part.ents:
-                    if entity.label_ in KINDS and (name := _plain(entity.text)):
+                    if entity.label_ in KINDS and (name := _clean_name(entity.text)):
                         yield name, KINDS[entity.label_]
         for segment in segments(text) if "@" in text else ():
             for address in _EMAIL.findall(segment):
                 yield address, "email"
 
     def _facts(self, name: str, kind: str) -> Iterator[Fact]:
-        told = self.known.get(name, {})
-        certain = 1.0 if told else 0.5
-        yield Fact(subject=name, predicate=IS_A, object=kind, confidence=certain)
-        for key, value in told.items():
+        details = self.known.get(name, {})
+        confidence = 1.0 if details else 0.5
+        yield Fact(subject=name, predicate=IS_A, object=kind, confidence=confidence)
+        for key, value in details.items():
             if key not in ("kind", "aliases"):
-                for each in value if isinstance(value, list) else [value]:
-                    yield Fact(subject=name, predicate=key, object=str(each), confidence=certain)
+                for item in value if isinstance(value, list) else [value]:
+                    yield Fact(subject=name, predicate=key, object=str(item), confidence=confidence)
 
 
-def _aliases(name: str, told: Mapping[str, Any]) -> list[str]:
-    given = told.get("aliases", [])
-    if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
+def _aliases(name: str, details: Mapping[str, Any]) -> list[str]:
+    aliases = details.get("aliases", [])
+    if not isinstance(aliases, list) or not all(isinstance(alias, str) for alias in aliases):
         raise ValueError(
-            f'aliases {given!r} of {name!r} is not a list of names. Give one such as ["Lady Lovelace"].'
+            f'aliases {aliases!r} of {name!r} is not a list of names. Give one such as ["Lady Lovelace"].'
         )
-    return given
+    return aliases
 
 
-def _plain(name: str) -> str:
+def _clean_name(name: str) -> str:
     """A name on one line, without the article and the possessive around it."""
     return re.sub(r"^(?:the|an?)\s+|['’]s$", "", " ".join(name.split()), flags=re.I)

@@ -26,7 +26,7 @@ class Language(Transform):
     """
 
     def __init__(self, *, languages: Sequence[str] = (), minimum: int = 20, confidence: float = 0.5) -> None:
-        if isinstance(languages, str) or not all(isinstance(each, str) and each for each in languages):
+        if isinstance(languages, str) or not all(isinstance(code, str) and code for code in languages):
             raise ValueError(
                 f'languages {languages!r} is not a list of codes. Give one such as ["en", "de"].'
             )
@@ -49,7 +49,7 @@ class Language(Transform):
         """
         self._threads = self._threads or Threads(1, "language")
         if self._identifier is None:
-            self._identifier = await self._threads.run(self._loaded)
+            self._identifier = await self._threads.run(self._load)
 
     async def aclose(self) -> None:
         """Let go of the model."""
@@ -64,10 +64,10 @@ class Language(Transform):
         text = _CODE.sub(" ", document.content[:_READ])
         if len(_LETTER.findall(text)) < self.minimum:
             return [document]
-        code, certain = await self._threads.run(self._identifier.classify, text)
-        return [document.replace(language=str(code)) if certain >= self.confidence else document]
+        code, confidence = await self._threads.run(self._identifier.classify, text)
+        return [document.replace(language=str(code)) if confidence >= self.confidence else document]
 
-    def _loaded(self) -> Any:
+    def _load(self) -> Any:
         try:
             from py3langid.langid import MODEL_FILE, LanguageIdentifier
         except ImportError:

@@ -18,7 +18,7 @@ _HTML = re.compile(r"""<a\s[^<>]{0,500}?href\s{0,9}=\s{0,9}(?:"([^"<>]{1,2000})"
 _RST = re.compile(r"`[^`<\n]{0,200}<([^`<>\n]{1,2000})>`_")
 _ADDRESS = re.compile(r"""https?://[^\s<>"'`\\^{}|]{1,2000}""")
 _CODE = re.compile(r"^ {0,3}(```|~~~).*?(?:^ {0,3}\1[^\n]*$|\Z)|`[^`\n]+`", re.M | re.S)
-_OF = {"text/x-rst": [_RST], "text/html": [_HTML]}
+_PATTERNS = {"text/x-rst": [_RST], "text/html": [_HTML]}
 _MARKDOWN = ("text/markdown", "text/x-markdown")
 _ENDS = ".,;:!?)]}'\"*_"
 
@@ -40,14 +40,14 @@ class Links(Transform):
 
     async def transform(self, document: Document) -> Sequence[Document]:
         """Return the document with its links; those it had stay, and come first."""
-        found = dict.fromkeys(document.links)
+        links = dict.fromkeys(document.links)
         for target in _targets(document):
-            if len(found) >= self.limit:
+            if len(links) >= self.limit:
                 break
-            link = resolved(target, document.url)
-            if link and (self.external or _near(link, document.url)):
-                found.setdefault(link)
-        return [document if len(found) == len(document.links) else document.replace(links=tuple(found))]
+            link = resolve(target, document.url)
+            if link and (self.external or _is_same_host(link, document.url)):
+                links.setdefault(link)
+        return [document if len(links) == len(document.links) else document.replace(links=tuple(links))]
 
 
 def _targets(document: Document) -> Iterator[str]:
@@ -55,23 +55,27 @@ def _targets(document: Document) -> Iterator[str]:
     text = document.content
     if not any(mark in text for mark in ("](", "]:", "[[", "://", "href", ">`_")):
         return
-    kind = document.media_type.partition(";")[0].strip().lower()
-    if kind in _MARKDOWN:
+    media_type = document.media_type.partition(";")[0].strip().lower()
+    if media_type in _MARKDOWN:
         text = _CODE.sub(lambda code: " " * len(code[0]), text)
-    patterns = [_INLINE, _REFERENCE, _WIKI, _HTML] if kind in _MARKDOWN else _OF.get(kind, [])
-    places = [(match.start(), match) for pattern in (*patterns, _ADDRESS) for match in pattern.finditer(text)]
-    for _, match in sorted(places, key=lambda each: each[0]):
-        written = next((group for group in match.groups() if group), match[0] if match.re is _ADDRESS else "")
+    patterns = (
+        [_INLINE, _REFERENCE, _WIKI, _HTML] if media_type in _MARKDOWN else _PATTERNS.get(media_type, [])
+    )
+    matches = [
+        (match.start(), match) for pattern in (*patterns, _ADDRESS) for match in pattern.finditer(text)
+    ]
+    for _, match in sorted(matches, key=lambda pair: pair[0]):
+        target = next((group for group in match.groups() if group), match[0] if match.re is _ADDRESS else "")
         if match.re is _WIKI:
-            name = written.strip()
+            name = target.strip()
             yield name if posixpath.splitext(name)[1] else f"{name}.md"
         elif match.re is _ADDRESS:
-            yield _trimmed(written)
+            yield _trim(target)
         else:
-            yield written.strip()
+            yield target.strip()
 
 
-def _trimmed(address: str) -> str:
+def _trim(address: str) -> str:
     """A plain address without the punctuation of the sentence around it; a bracket that it opens itself
     belongs to it.
     """
@@ -84,7 +88,7 @@ def _trimmed(address: str) -> str:
     return address
 
 
-def resolved(target: str, base: str) -> str:
+def resolve(target: str, base: str) -> str:
     """The id or address that a link means, seen from the document at `base`; "" for none, or for that
     document itself.
     """
@@ -103,5 +107,5 @@ def resolved(target: str, base: str) -> str:
     return "" if link == base or link.startswith("..") or link in ("", ".") else link
 
 
-def _near(link: str, base: str) -> bool:
+def _is_same_host(link: str, base: str) -> bool:
     return "://" not in link or ("://" in base and urlsplit(link).netloc == urlsplit(base).netloc)

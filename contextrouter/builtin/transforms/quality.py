@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 
-from contextrouter.builtin.shared.text_segments import aside
+from contextrouter.builtin.shared.text_segments import run_by_length
 from contextrouter.contracts import Transform
 from contextrouter.model import SEARCH_TEXT, Document
 from contextrouter.text.analysis import atoms
@@ -67,95 +67,97 @@ class Quality(Transform):
 
     def survey(self, document: Document) -> None:
         """Count the lines of one document of the source, each once."""
-        for key in {_key(line) for line, _ in _lines(document) if _telling(line)}:
+        for key in {_line_hash(line) for line, _ in _prose_lines(document) if _is_comparable(line)}:
             for cell in _cells(key):
                 self._counts[cell] = min(self._counts[cell] + 1, 255)
 
     def mark(self, document: Document) -> str:
         """What the survey found that changes this document: its fingerprint depends on that."""
-        found = {_key(line) for line, _ in _lines(document) if self._is_repeated(line)}
-        return blake2b(b"".join(sorted(found)), digest_size=16).hexdigest() if found else ""
+        hashes = {_line_hash(line) for line, _ in _prose_lines(document) if self._is_repeated(line)}
+        return blake2b(b"".join(sorted(hashes)), digest_size=16).hexdigest() if hashes else ""
 
     async def transform(self, document: Document) -> Sequence[Document]:
         """Return the document with its quality and its search text; nothing, or what carries its facts, when
         it is dropped.
         """
-        kept, good, every = await aside(document.content, lambda: self._read(document))
-        if not every:
+        content, content_words, total_words = await run_by_length(
+            document.content, lambda: self._read(document)
+        )
+        if not total_words:
             return [document]
-        quality = good / every
+        quality = content_words / total_words
         if quality < self.threshold:
             return [document.replace(content="")] if document.metadata.keys() & {"facts", "problems"} else []
         metadata = {**document.metadata, "quality": round(quality, 3)}
         if quality < 1.0:
-            metadata[SEARCH_TEXT] = kept
+            metadata[SEARCH_TEXT] = content
         return [document.replace(metadata=metadata)]
 
     def _read(self, document: Document) -> tuple[str, int, int]:
         """The lines that are content, how many words they have, and how many there are in all but headings
         and code.
         """
-        kept, good, every = [], 0, 0
-        for line, whole in _lines(document):
-            words = _words(line)
-            bad = bool(words) and self._is_noise(line)
-            every += words
-            good += 0 if bad else words
-            if not bad:
-                kept.append(whole)
-        return "".join(kept), good, every
+        content, content_words, total_words = [], 0, 0
+        for line, raw in _prose_lines(document):
+            words = _count_words(line)
+            noise = bool(words) and self._is_noise(line)
+            total_words += words
+            content_words += 0 if noise else words
+            if not noise:
+                content.append(raw)
+        return "".join(content), content_words, total_words
 
     def _is_noise(self, line: str) -> bool:
         if len(line) > _LONGEST:
             return False
         return (
-            _navigates(line)
+            _is_navigation(line)
             or (bool(_FOOTER.search(line)) and len(atoms(line)) <= _SHORT)
             or self._is_repeated(line)
         )
 
     def _is_repeated(self, line: str) -> bool:
-        if not self._counts or not _telling(line):
+        if not self._counts or not _is_comparable(line):
             return False
-        return min(self._counts[cell] for cell in _cells(_key(line))) >= self.repeated
+        return min(self._counts[cell] for cell in _cells(_line_hash(line))) >= self.repeated
 
 
-def _lines(document: Document) -> Iterator[tuple[str, str]]:
+def _prose_lines(document: Document) -> Iterator[tuple[str, str]]:
     """The lines of prose without their marks, and as they stand; headings and code come with an empty text:
     they always stay.
     """
     prose = document.media_type.partition(";")[0].strip().lower() in _PROSE
     code = ""
-    for whole in document.content.splitlines(keepends=True):
-        fence = _FENCE.match(whole)
+    for raw in document.content.splitlines(keepends=True):
+        fence = _FENCE.match(raw)
         if fence and code in ("", fence[1]):
             code = "" if code else fence[1]
-            yield "", whole
-        elif code or not prose or whole.lstrip().startswith("#"):
-            yield "", whole
+            yield "", raw
+        elif code or not prose or raw.lstrip().startswith("#"):
+            yield "", raw
         else:
-            yield _MARKS.sub("", whole), whole
+            yield _MARKS.sub("", raw), raw
 
 
-def _navigates(line: str) -> bool:
+def _is_navigation(line: str) -> bool:
     """Whether a line is links and nothing else: two or more, or one with few words."""
     links = _LINK.findall(line)
     if not links:
         return False
-    beside = len(atoms(_LINK.sub(" ", line)))
-    words = sum(len(atoms(text)) for text in links)
-    return beside * 4 <= words and (len(links) > 1 or words <= 3)
+    other_words = len(atoms(_LINK.sub(" ", line)))
+    link_words = sum(len(atoms(text)) for text in links)
+    return other_words * 4 <= link_words and (len(links) > 1 or link_words <= 3)
 
 
-def _telling(line: str) -> bool:
+def _is_comparable(line: str) -> bool:
     return 8 <= len(line) <= _LONGEST and len(atoms(line)) >= _TELLING
 
 
-def _words(line: str) -> int:
+def _count_words(line: str) -> int:
     return len(atoms(line)) if len(line) <= _LONGEST else len(line.split())
 
 
-def _key(line: str) -> bytes:
+def _line_hash(line: str) -> bytes:
     return blake2b(
         " ".join(line.casefold().split()).encode("utf-8", "surrogatepass"), digest_size=16
     ).digest()

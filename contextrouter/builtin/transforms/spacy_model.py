@@ -27,15 +27,15 @@ _lock = threading.Lock()
 _loaded: dict[str, Language] = {}
 
 
-def installed(name: str) -> bool:
+def is_installed(name: str) -> bool:
     """Whether spaCy and the model are installed; imports neither."""
-    return all(importlib.util.find_spec(each) is not None for each in ("spacy", name.partition(".")[0]))
+    return all(importlib.util.find_spec(module) is not None for module in ("spacy", name.partition(".")[0]))
 
 
-def command(name: str) -> str:
+def install_command(name: str) -> str:
     """How a model is installed."""
-    first = "" if importlib.util.find_spec("spacy") is not None else f"{pip_install('spacy')} && "
-    return f"{first}python -m spacy download {name}"
+    prefix = "" if importlib.util.find_spec("spacy") is not None else f"{pip_install('spacy')} && "
+    return f"{prefix}python -m spacy download {name}"
 
 
 class ReadsWithSpacy(Plugin):
@@ -55,19 +55,19 @@ class ReadsWithSpacy(Plugin):
                 f"model {model!r} is no name of a spaCy model. Give one that is installed, such as"
                 ' "en_core_web_sm".'
             )
-        self._wanted = self.model = model
+        self._configured_model = self.model = model
 
     async def open(self) -> None:
         """Load the model, where one is named and installed. Where it is not, log the command that installs
         it.
         """
-        self.model = self._wanted
+        self.model = self._configured_model
         if not self.model or self._threads is not None:
             return
-        if installed(self.model):
+        if is_installed(self.model):
             threads = Threads(1, "spacy")
             try:
-                await threads.run(_load, self.model)
+                await threads.run(_load_model, self.model)
             except BaseException:
                 threads.close()
                 raise
@@ -77,7 +77,7 @@ class ReadsWithSpacy(Plugin):
                 "Model %r is not installed, %s; install it: %s",
                 self.model,
                 self.without_model,
-                command(self.model),
+                install_command(self.model),
             )
             self.model = ""  # what is made without it is done again once it is there
 
@@ -91,10 +91,10 @@ class ReadsWithSpacy(Plugin):
         """The text as the model read it, segment by segment; None without a model."""
         if self._threads is None:
             return None
-        return await self._threads.run(_read, self.model, text)
+        return await self._threads.run(_parse_segments, self.model, text)
 
 
-def _load(name: str) -> Language:
+def _load_model(name: str) -> Language:
     with _lock:
         if name not in _loaded:
             import spacy
@@ -103,6 +103,6 @@ def _load(name: str) -> Language:
         return _loaded[name]
 
 
-def _read(name: str, text: str) -> list[Doc]:
-    model = _load(name)
+def _parse_segments(name: str, text: str) -> list[Doc]:
+    model = _load_model(name)
     return [model(part) for part in segments(text, min(SEGMENT, model.max_length)) if part.strip()]

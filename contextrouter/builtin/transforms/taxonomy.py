@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-from contextrouter.builtin.shared.taxonomy_concepts import Concepts, read
-from contextrouter.builtin.shared.text_segments import aside
+from contextrouter.builtin.shared.taxonomy_concepts import Concepts, read_taxonomy
+from contextrouter.builtin.shared.text_segments import run_by_length
 from contextrouter.contracts import FilePath, Transform
 from contextrouter.model import Document
 
@@ -34,9 +34,9 @@ class Taxonomy(Transform):
             if value < 1:
                 raise ValueError(f"{name} {value!r} is too small. Give 1 or more.")
         self.path, self.minimum, self.limit = path, minimum, limit
-        self._given = dict(concepts or {})
-        self.concepts = dict(self._given)
-        self._found = Concepts(self.concepts)
+        self._inline_concepts = dict(concepts or {})
+        self.concepts = dict(self._inline_concepts)
+        self._index = Concepts(self.concepts)
 
     @classmethod
     def example(cls) -> Self:
@@ -46,13 +46,13 @@ class Taxonomy(Transform):
     async def open(self) -> None:
         """Read the file. Raises SettingsError when it is missing or not such a mapping."""
         if self.path:
-            self.concepts = {**read(Path(self.path)), **self._given}
-            self._found = Concepts(self.concepts)
+            self.concepts = {**read_taxonomy(Path(self.path)), **self._inline_concepts}
+            self._index = Concepts(self.concepts)
 
     async def transform(self, document: Document) -> Sequence[Document]:
         """Return the document with its labels; those it had stay, and come first."""
         text = "\n\n".join((document.title, *document.path, document.content))
-        counts = await aside(text, lambda: self._found.named(text))
-        named = [concept for concept, count in counts.most_common() if count >= self.minimum]
-        labels = tuple(dict.fromkeys((*document.labels, *named[: self.limit])))
+        counts = await run_by_length(text, lambda: self._index.count(text))
+        frequent = [concept for concept, count in counts.most_common() if count >= self.minimum]
+        labels = tuple(dict.fromkeys((*document.labels, *frequent[: self.limit])))
         return [document if labels == document.labels else document.replace(labels=labels)]

@@ -1,4 +1,4 @@
-"""The laws, by kind of plugin: one module per kind, each law a function whose docstring is the law."""
+"""Conformance laws by kind of plugin. Each law is a function, and its docstring states the law."""
 
 from __future__ import annotations
 
@@ -7,29 +7,35 @@ from collections.abc import Mapping
 from contextrouter.testing.kit import Law
 from contextrouter.testing.laws import (
     abilities,
-    common,
+    calls,
+    construction,
     embedders,
     facts,
     generators,
     interpreters,
+    open_and_close,
     sources,
     stages,
-    stores,
+    store_access,
+    store_filters,
+    store_writes,
     transforms,
 )
 
-_SOURCES = (*common.LAWS, *sources.LAWS, *abilities.OF_SOURCES, *stores.LAWS)
-_STAGES = (*common.LAWS, *stages.LAWS)
+_COMMON = (*construction.LAWS, *open_and_close.LAWS, *calls.LAWS)
+_STORES = (*store_access.LAWS, *store_filters.LAWS, *store_writes.LAWS)
+_SOURCES = (*_COMMON, *sources.LAWS, *abilities.OF_SOURCES, *_STORES)
+_STAGES = (*_COMMON, *stages.LAWS)
 
 LAWS: Mapping[str, tuple[Law, ...]] = {
     "provider": _SOURCES,
     "connector": _SOURCES,
-    "fact": (*common.LAWS, *facts.LAWS, *abilities.OF_FACTS),
-    "interpreter": (*common.LAWS, *interpreters.LAWS),
+    "fact": (*_COMMON, *facts.LAWS, *abilities.OF_FACTS),
+    "interpreter": (*_COMMON, *interpreters.LAWS),
     "stage": _STAGES,
     "reranker": (*_STAGES, *stages.OF_RERANKERS),
-    "embedder": (*common.LAWS, *embedders.LAWS),
-    "transform": (*common.LAWS, *transforms.LAWS),
-    "generator": (*common.LAWS, *generators.LAWS),
+    "embedder": (*_COMMON, *embedders.LAWS),
+    "transform": (*_COMMON, *transforms.LAWS),
+    "generator": (*_COMMON, *generators.LAWS),
 }
 """Kind -> its laws, those of every plugin first. A reranker is a stage that is under more laws."""

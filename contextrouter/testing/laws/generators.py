@@ -1,4 +1,4 @@
-"""The laws of generators."""
+"""Laws of generators: completions, token counts, JSON schemas, streams."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 from contextrouter.contracts import Completion
 from contextrouter.testing import measure
 from contextrouter.testing.kit import Law, law
-from contextrouter.testing.laws.common import LEAVE
-from contextrouter.testing.messages import Broken, said
+from contextrouter.testing.laws.calls import LEAVE
+from contextrouter.testing.messages import Broken, shorten
 from contextrouter.testing.subject import Subject
 
 SCHEMA = {
@@ -22,19 +22,19 @@ SCHEMA = {
 @law
 async def answers_are_completions(subject: Subject) -> None:
     """complete() returns a Completion whose text is a str."""
-    async with subject.opened() as plugin:
-        for given in await subject.exercise.inputs(subject, plugin):
-            completion = await plugin.complete(given)
+    async with subject.open_plugin() as plugin:
+        for messages in await subject.exercise.inputs(subject, plugin):
+            completion = await plugin.complete(messages)
             if not isinstance(completion, Completion) or not isinstance(completion.text, str):
-                raise Broken(f"it returned {said(completion)}")
+                raise Broken(f"it returned {shorten(completion)}")
 
 
 @law
 async def tokens_are_counts(subject: Subject) -> None:
-    """`tokens_in` and `tokens_out` are whole numbers from 0, or None where they are not known."""
-    async with subject.opened() as plugin:
-        for given in await subject.exercise.inputs(subject, plugin):
-            completion = await plugin.complete(given)
+    """`tokens_in` and `tokens_out` are whole numbers from 0, or None where they are unknown."""
+    async with subject.open_plugin() as plugin:
+        for messages in await subject.exercise.inputs(subject, plugin):
+            completion = await plugin.complete(messages)
             for name in ("tokens_in", "tokens_out"):
                 count = getattr(completion, name, None)
                 if count is not None and not (isinstance(count, int) and count >= 0):
@@ -43,30 +43,30 @@ async def tokens_are_counts(subject: Subject) -> None:
 
 @law
 async def schema_is_answered_with_data(subject: Subject) -> None:
-    """Asked with a JSON schema, complete() gives `data` with the keys that the schema requires."""
-    async with subject.opened() as plugin:
-        given = (await subject.exercise.inputs(subject, plugin))[0]
-        data = getattr(await plugin.complete(given, schema=SCHEMA), "data", None)
+    """With a JSON schema, complete() returns `data` with the keys that the schema requires."""
+    async with subject.open_plugin() as plugin:
+        messages = (await subject.exercise.inputs(subject, plugin))[0]
+        data = getattr(await plugin.complete(messages, schema=SCHEMA), "data", None)
         if not isinstance(data, dict) or not isinstance(data.get("queries"), list):
-            raise Broken(f"a schema with the key 'queries' was answered with the data {said(data)}")
+            raise Broken(f"a schema with the key 'queries' was answered with the data {shorten(data)}")
 
 
 @law
 async def stream_is_a_text_in_pieces(subject: Subject) -> None:
-    """stream() yields texts, and joined they say something where complete() does."""
-    async with subject.opened() as plugin:
-        for given in await subject.exercise.inputs(subject, plugin):
-            pieces = [piece async for piece in plugin.stream(given)]
-            whole = getattr(await plugin.complete(given), "text", "")
+    """stream() yields texts, and together they are not empty where the text of complete() is not."""
+    async with subject.open_plugin() as plugin:
+        for messages in await subject.exercise.inputs(subject, plugin):
+            pieces = [piece async for piece in plugin.stream(messages)]
+            text = getattr(await plugin.complete(messages), "text", "")
             if not all(isinstance(piece, str) for piece in pieces):
-                raise Broken(f"it yields {said(pieces)}")
-            if bool(whole) and not "".join(pieces):
-                raise Broken(f"complete() answers {said(whole)}, the stream is empty")
+                raise Broken(f"it yields {shorten(pieces)}")
+            if bool(text) and not "".join(pieces):
+                raise Broken(f"complete() answers {shorten(text)}, the stream is empty")
 
 
 @law
 async def abandoned_stream_ends_at_once(subject: Subject) -> None:
-    """A stream that is read no further is closed at once, and the generator still works."""
+    """A stream without a reader closes at once, and the generator still works."""
 
     async def attempt(plugin: Any) -> float:
         stream = plugin.stream((await subject.exercise.inputs(subject, plugin))[0])
@@ -76,8 +76,8 @@ async def abandoned_stream_ends_at_once(subject: Subject) -> None:
         await stream.aclose()
         return asyncio.get_running_loop().time() - started
 
-    async with subject.opened() as plugin:
-        took = await measure.least(lambda: attempt(plugin), LEAVE)
+    async with subject.open_plugin() as plugin:
+        took = await measure.shortest(lambda: attempt(plugin), LEAVE)
         if took > LEAVE:
             raise Broken(f"closing a stream took {took:.2f} s")
         await subject.answers(plugin)

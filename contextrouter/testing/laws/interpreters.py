@@ -1,4 +1,4 @@
-"""The laws of interpreters."""
+"""Laws of interpreters: the question, its queries, and everything already known stay in the intent."""
 
 from __future__ import annotations
 
@@ -6,67 +6,68 @@ from typing import Any
 
 from contextrouter.model import Intent
 from contextrouter.testing.kit import Law, law
-from contextrouter.testing.messages import Broken, said
+from contextrouter.testing.messages import Broken, shorten
 from contextrouter.testing.subject import Subject
 
 _KEPT = ("entities", "concepts", "labels", "facets")
 
 
-async def _interpreted(subject: Subject, plugin: Any) -> list[tuple[Intent, Any]]:
+async def _interpret_inputs(subject: Subject, plugin: Any) -> list[tuple[Intent, Any]]:
     return [
-        (given, await plugin.interpret(given)) for given in await subject.exercise.inputs(subject, plugin)
+        (original, await plugin.interpret(original))
+        for original in await subject.exercise.inputs(subject, plugin)
     ]
 
 
 @law
 async def answers_are_intents(subject: Subject) -> None:
     """interpret() returns an Intent."""
-    async with subject.opened() as plugin:
-        for given, intent in await _interpreted(subject, plugin):
+    async with subject.open_plugin() as plugin:
+        for original, intent in await _interpret_inputs(subject, plugin):
             if not isinstance(intent, Intent):
-                raise Broken(f"{said(given.question)} was interpreted as {said(intent)}")
+                raise Broken(f"{shorten(original.question)} was interpreted as {shorten(intent)}")
 
 
 @law
 async def question_is_kept(subject: Subject) -> None:
-    """The question stays as it was asked; other wordings of it are queries."""
-    async with subject.opened() as plugin:
-        for given, intent in await _interpreted(subject, plugin):
-            if intent.question != given.question:
-                raise Broken(f"{said(given.question)} became {said(intent.question)}")
+    """The question stays unchanged; other wordings of it are queries."""
+    async with subject.open_plugin() as plugin:
+        for original, intent in await _interpret_inputs(subject, plugin):
+            if intent.question != original.question:
+                raise Broken(f"{shorten(original.question)} became {shorten(intent.question)}")
 
 
 @law
 async def queries_are_not_blank(subject: Subject) -> None:
-    """Every query is a text that says something, and there is at least one."""
-    async with subject.opened() as plugin:
-        for given, intent in await _interpreted(subject, plugin):
+    """There is at least one query, and none is blank."""
+    async with subject.open_plugin() as plugin:
+        for original, intent in await _interpret_inputs(subject, plugin):
             if not intent.queries or not all(
                 isinstance(query, str) and query.strip() for query in intent.queries
             ):
-                raise Broken(f"queries of {said(given.question)} are {said(intent.queries)}")
+                raise Broken(f"queries of {shorten(original.question)} are {shorten(intent.queries)}")
 
 
 @law
 async def what_was_known_is_kept(subject: Subject) -> None:
-    """An interpreter adds: entities, concepts, labels, facets and attributes it was given are still there."""
-    async with subject.opened() as plugin:
-        for given, intent in await _interpreted(subject, plugin):
+    """An interpreter only adds: the entities, concepts, labels, facets and attributes of its input stay."""
+    async with subject.open_plugin() as plugin:
+        for original, intent in await _interpret_inputs(subject, plugin):
             for name in _KEPT:
-                lost = set(getattr(given, name)) - set(getattr(intent, name))
+                lost = set(getattr(original, name)) - set(getattr(intent, name))
                 if lost:
                     raise Broken(f"{name} lost {sorted(lost)}")
-            if any(intent.attributes.get(key) != value for key, value in given.attributes.items()):
-                raise Broken(f"attributes {said(given.attributes)} became {said(intent.attributes)}")
+            if any(intent.attributes.get(key) != value for key, value in original.attributes.items()):
+                raise Broken(f"attributes {shorten(original.attributes)} became {shorten(intent.attributes)}")
 
 
 @law
 async def confidence_is_between_0_and_1(subject: Subject) -> None:
     """`confidence` is a number from 0 to 1."""
-    async with subject.opened() as plugin:
-        for given, intent in await _interpreted(subject, plugin):
+    async with subject.open_plugin() as plugin:
+        for original, intent in await _interpret_inputs(subject, plugin):
             if not 0 <= intent.confidence <= 1:
-                raise Broken(f"{said(given.question)} has the confidence {intent.confidence!r}")
+                raise Broken(f"{shorten(original.question)} has the confidence {intent.confidence!r}")
 
 
 LAWS: tuple[Law, ...] = (

@@ -1,4 +1,4 @@
-"""The laws of sources: providers and connectors."""
+"""Laws of sources, the providers and connectors: hits, scores, ids, deadlines, scopes, filters."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from contextrouter.errors import SourceTimeout
 from contextrouter.model import Document, Hit, Period, Query
 from contextrouter.scope import SHARED, Scope
 from contextrouter.testing import measure
-from contextrouter.testing.exercise import asking
+from contextrouter.testing.exercise import make_query
 from contextrouter.testing.kit import Law, law
-from contextrouter.testing.messages import Broken, said
+from contextrouter.testing.messages import Broken, shorten
 from contextrouter.testing.subject import Subject
 from contextrouter.testing.texts import BLANK
 
 LATE = 0.25
-"""Seconds past its deadline at which an answer is too late."""
+"""Seconds by which an answer may miss its deadline."""
 _LONG_AGO = Period(end=datetime(1971, 1, 1))
 
 
-async def _asked(subject: Subject, plugin: Any, **fields: Any) -> list[tuple[Query, Sequence[Hit]]]:
-    """Each question on each leg, with what it finds."""
-    inputs = [given.replace(**fields) for given in await subject.exercise.inputs(subject, plugin)]
-    return [(given, await plugin.search(given)) for given in inputs]
+async def _ask(subject: Subject, plugin: Any, **fields: Any) -> list[tuple[Query, Sequence[Hit]]]:
+    """Return each question on each leg, with its hits."""
+    inputs = [query.replace(**fields) for query in await subject.exercise.inputs(subject, plugin)]
+    return [(query, await plugin.search(query)) for query in inputs]
 
 
 @law
 async def legs_are_named(subject: Subject) -> None:
     """`legs` holds at least one name, none twice, and all of `vector_legs`."""
-    async with subject.opened() as plugin:
+    async with subject.open_plugin() as plugin:
         legs = list(plugin.legs)
         if isinstance(plugin.legs, str) or not legs or not all(isinstance(leg, str) and leg for leg in legs):
-            raise Broken(f"legs is {said(plugin.legs)}")
+            raise Broken(f"legs is {shorten(plugin.legs)}")
         if len(set(legs)) < len(legs) or not set(plugin.vector_legs) <= set(legs):
             raise Broken(f"legs are {legs}, vector_legs {list(plugin.vector_legs)}")
 
@@ -48,13 +48,13 @@ async def example_has_answers(subject: Subject) -> None:
     """Some question finds something on each leg; `example_questions` names some where the kit cannot
     guess.
     """
-    async with subject.opened() as plugin:
-        found = await _asked(subject, plugin)
-        silent = [leg for leg in plugin.legs if not any(hits for query, hits in found if query.leg == leg)]
+    async with subject.open_plugin() as plugin:
+        answers = await _ask(subject, plugin)
+        silent = [leg for leg in plugin.legs if not any(hits for query, hits in answers if query.leg == leg)]
         if silent:
-            asked = ", ".join(said(text, 40) for text in subject.asked)
+            questions = ", ".join(shorten(text, 40) for text in subject.active_questions)
             raise Broken(
-                f"leg {silent[0]!r} found nothing for {asked}; name questions with answers in"
+                f"leg {silent[0]!r} found nothing for {questions}; name questions with answers in"
                 " `example_questions`"
             )
 
@@ -62,36 +62,36 @@ async def example_has_answers(subject: Subject) -> None:
 @law
 async def answers_are_hits(subject: Subject) -> None:
     """search() returns a list or tuple of Hits around Documents."""
-    async with subject.opened() as plugin:
-        for query, hits in await _asked(subject, plugin):
+    async with subject.open_plugin() as plugin:
+        for query, hits in await _ask(subject, plugin):
             if not isinstance(hits, list | tuple) or not all(isinstance(hit, Hit) for hit in hits):
-                raise Broken(f"{said(query.text)} on {query.leg!r} was answered with {said(hits)}")
+                raise Broken(f"{shorten(query.text)} on {query.leg!r} was answered with {shorten(hits)}")
 
 
 @law
 async def no_more_than_the_limit(subject: Subject) -> None:
     """At most `query.limit` hits come back, for any limit from 0."""
-    async with subject.opened() as plugin:
+    async with subject.open_plugin() as plugin:
         for limit in (0, 1, 2, 1000):
-            for query, hits in await _asked(subject, plugin, limit=limit):
+            for query, hits in await _ask(subject, plugin, limit=limit):
                 if len(hits) > limit:
                     raise Broken(
-                        f"{len(hits)} hits for {said(query.text)} on {query.leg!r} with limit {limit}"
+                        f"{len(hits)} hits for {shorten(query.text)} on {query.leg!r} with limit {limit}"
                     )
 
 
 @law
 async def best_come_first(subject: Subject) -> None:
-    """Scores never rise down a list, and a smaller limit keeps its beginning."""
-    async with subject.opened() as plugin:
-        for query, hits in await _asked(subject, plugin):
+    """Scores never rise down a list, and a smaller limit returns its beginning."""
+    async with subject.open_plugin() as plugin:
+        for query, hits in await _ask(subject, plugin):
             scores = [hit.score for hit in hits if hit.score is not None]
             if any(low < high for low, high in pairwise(scores)):
-                raise Broken(f"scores of {said(query.text)} on {query.leg!r} are {scores}")
-            first = await plugin.search(query.replace(limit=1))
-            if hits and first and first[0].document.id != hits[0].document.id:
+                raise Broken(f"scores of {shorten(query.text)} on {query.leg!r} are {scores}")
+            single = await plugin.search(query.replace(limit=1))
+            if hits and single and single[0].document.id != hits[0].document.id:
                 raise Broken(
-                    f"with limit 1 {first[0].document.id!r} is best, with {query.limit}"
+                    f"with limit 1 {single[0].document.id!r} is best, with {query.limit}"
                     f" {hits[0].document.id!r}"
                 )
 
@@ -99,8 +99,8 @@ async def best_come_first(subject: Subject) -> None:
 @law
 async def scores_are_finite(subject: Subject) -> None:
     """A score is a finite number, or None."""
-    async with subject.opened() as plugin:
-        for query, hits in await _asked(subject, plugin):
+    async with subject.open_plugin() as plugin:
+        for query, hits in await _ask(subject, plugin):
             for hit in hits:
                 if hit.score is not None and not (
                     isinstance(hit.score, int | float) and math.isfinite(hit.score)
@@ -111,8 +111,8 @@ async def scores_are_finite(subject: Subject) -> None:
 @law
 async def scores_are_in_their_range(subject: Subject) -> None:
     """Scores lie within `score_range`, where it is declared."""
-    async with subject.opened() as plugin:
-        for query, hits in await _asked(subject, plugin):
+    async with subject.open_plugin() as plugin:
+        for query, hits in await _ask(subject, plugin):
             declared = plugin.score_range
             scale = declared.get(query.leg) if isinstance(declared, Mapping) else declared
             if scale is None:
@@ -130,33 +130,33 @@ async def scores_are_in_their_range(subject: Subject) -> None:
 @law
 async def documents_have_ids_of_their_own(subject: Subject) -> None:
     """Every document has an id, and none comes twice in one answer."""
-    async with subject.opened() as plugin:
-        for query, hits in await _asked(subject, plugin):
+    async with subject.open_plugin() as plugin:
+        for query, hits in await _ask(subject, plugin):
             ids = [hit.document.id for hit in hits]
             if not all(ids):
-                raise Broken(f"a document of {said(query.text)} has no id")
+                raise Broken(f"a document of {shorten(query.text)} has no id")
             if len(set(ids)) < len(ids):
                 raise Broken(
-                    f"{next(i for i in ids if ids.count(i) > 1)!r} comes twice for {said(query.text)} on"
+                    f"{next(i for i in ids if ids.count(i) > 1)!r} comes twice for {shorten(query.text)} on"
                     f" {query.leg!r}"
                 )
 
 
 async def _documents(subject: Subject, plugin: Any) -> dict[str, list[tuple[Query, Document]]]:
-    found: dict[str, list[tuple[Query, Document]]] = {}
-    for query, hits in await _asked(subject, plugin):
+    documents: dict[str, list[tuple[Query, Document]]] = {}
+    for query, hits in await _ask(subject, plugin):
         for hit in hits:
-            found.setdefault(hit.document.id, []).append((query, hit.document))
-    return found
+            documents.setdefault(hit.document.id, []).append((query, hit.document))
+    return documents
 
 
 @law
 async def one_document_has_one_id(subject: Subject) -> None:
     """A document has the same id on every leg and for every question."""
-    async with subject.opened() as plugin:
+    async with subject.open_plugin() as plugin:
         named: dict[tuple[str | None, str, str], str] = {}
-        for id, seen in (await _documents(subject, plugin)).items():
-            for query, document in seen:
+        for id, versions in (await _documents(subject, plugin)).items():
+            for query, document in versions:
                 key = (document.tenant, document.url or document.title, document.content)
                 if named.setdefault(key, id) != id:
                     raise Broken(f"{named[key]!r} is called {id!r} on {query.leg!r}")
@@ -164,39 +164,39 @@ async def one_document_has_one_id(subject: Subject) -> None:
 
 @law
 async def snippet_does_not_depend_on_the_query(subject: Subject) -> None:
-    """A document's snippet is the same whatever was asked; excerpts for a query are `highlights`."""
-    async with subject.opened() as plugin:
-        for id, seen in (await _documents(subject, plugin)).items():
-            snippets = {document.snippet: query.text for query, document in seen}
+    """A document's snippet is the same for every query; excerpts for a query are `highlights`."""
+    async with subject.open_plugin() as plugin:
+        for id, versions in (await _documents(subject, plugin)).items():
+            snippets = {document.snippet: query.text for query, document in versions}
             if len(snippets) > 1:
-                pair = [f"{said(snippet, 40)} for {said(text, 40)}" for snippet, text in snippets.items()][:2]
+                pair = [
+                    f"{shorten(snippet, 40)} for {shorten(text, 40)}" for snippet, text in snippets.items()
+                ][:2]
                 raise Broken(f"{id!r} has the snippet {', and '.join(pair)}")
 
 
 @law
 async def document_does_not_depend_on_the_query(subject: Subject) -> None:
-    """Every other field of a document is the same on every leg and for every question, too."""
-    async with subject.opened() as plugin:
-        for id, seen in (await _documents(subject, plugin)).items():
-            first = seen[0][1]
-            for query, document in seen[1:]:
+    """Every other field of a document is also the same on every leg and for every query."""
+    async with subject.open_plugin() as plugin:
+        for id, versions in (await _documents(subject, plugin)).items():
+            reference = versions[0][1]
+            for query, document in versions[1:]:
                 differing = [
-                    f for f in Document.__struct_fields__ if getattr(first, f) != getattr(document, f)
+                    f for f in Document.__struct_fields__ if getattr(reference, f) != getattr(document, f)
                 ]
                 if differing and differing != ["snippet"]:
                     name = next(f for f in differing if f != "snippet")
-                    raise Broken(f"{name} of {id!r} is another for {said(query.text)} on {query.leg!r}")
+                    raise Broken(f"{name} of {id!r} is another for {shorten(query.text)} on {query.leg!r}")
 
 
 @law
 async def blank_questions_are_no_errors(subject: Subject) -> None:
-    """A blank question is answered, with nothing or with what needs no question; a store finds nothing by its
-    text.
-    """
-    async with subject.opened() as plugin:
+    """A blank question raises no error; a text leg of a store finds nothing for it."""
+    async with subject.open_plugin() as plugin:
         for text in (*BLANK, "the of and"):
             for leg in plugin.legs:
-                hits = await plugin.search(asking(plugin, text, leg, subject))
+                hits = await plugin.search(make_query(plugin, text, leg, subject))
                 if (
                     hits
                     and text.isspace()
@@ -208,61 +208,56 @@ async def blank_questions_are_no_errors(subject: Subject) -> None:
 
 @law
 async def deadline_is_kept(subject: Subject) -> None:
-    """By `query.deadline` a source has answered with what it has, or raised SourceTimeout; time enough
-    changes no answer.
-    """
-    async with subject.opened() as plugin:
+    """A source answers by `query.deadline` or raises SourceTimeout; a distant deadline changes no answer."""
+    async with subject.open_plugin() as plugin:
         inputs = await subject.exercise.inputs(subject, plugin)
-        calm = [subject.exercise.seen(await plugin.search(query)) for query in inputs]
+        calm = [subject.exercise.summarize(await plugin.search(query)) for query in inputs]
         timed = [
-            subject.exercise.seen(await plugin.search(q.replace(deadline=monotonic() + 30))) for q in inputs
+            subject.exercise.summarize(await plugin.search(q.replace(deadline=monotonic() + 30)))
+            for q in inputs
         ]
         if calm != timed:
             raise Broken("with a deadline 30 s away the answer is another than with none")
-        for left in (0.05, -1.0):
-            took = await measure.least(lambda left=left: _overtime(plugin, inputs[0], left), LATE)  # type: ignore[misc]  # mypy cannot infer a lambda that has a default
+        for seconds in (0.05, -1.0):
+            took = await measure.shortest(lambda seconds=seconds: _overtime(plugin, inputs[0], seconds), LATE)  # type: ignore[misc]  # mypy cannot infer a lambda that has a default
             if took > LATE:
-                raise Broken(f"the answer came {took:.2f} s after a deadline that was {left:g} s away")
+                raise Broken(f"the answer came {took:.2f} s after a deadline that was {seconds:g} s away")
 
 
-async def _overtime(plugin: Any, query: Query, left: float) -> float:
-    """Seconds by which the answer is late."""
-    deadline = monotonic() + left
+async def _overtime(plugin: Any, query: Query, seconds: float) -> float:
+    """Return the seconds by which an answer is late."""
+    deadline = monotonic() + seconds
     with suppress(SourceTimeout):
         await plugin.search(query.replace(deadline=deadline))
-    return monotonic() - max(deadline, deadline - left)
+    return monotonic() - max(deadline, deadline - seconds)
 
 
 @law
 async def scope_is_never_widened(subject: Subject) -> None:
-    """No document whose labels the caller's scope forbids comes back, on any leg; labels it lacks are its
-    source's to give.
-    """
-    async with subject.opened() as plugin:
-        labelled = {hit.document.tenant for _, hits in await _asked(subject, plugin) for hit in hits}
+    """No leg returns a document that the scope forbids; a document without a tenant belongs to its source."""
+    async with subject.open_plugin() as plugin:
+        labelled = {hit.document.tenant for _, hits in await _ask(subject, plugin) for hit in hits}
         tenants = {None, "kit-tenant", *labelled} - {SHARED}
         for scope in (
             Scope(tenant=tenant, ceiling=ceiling) for tenant in tenants for ceiling in ("public", "internal")
         ):
-            for query, hits in await _asked(subject, plugin, scope=scope):
+            for query, hits in await _ask(subject, plugin, scope=scope):
                 for hit in hits:
                     document = hit.document
                     if not scope.allows(
                         document if document.tenant else document.replace(tenant=scope.tenant)
                     ):
                         raise Broken(
-                            f"{document.id!r} came back on {query.leg!r} in the scope {said(scope, 120)}"
+                            f"{document.id!r} came back on {query.leg!r} in the scope {shorten(scope, 120)}"
                         )
 
 
 @law
 async def filters_are_honoured(subject: Subject) -> None:
-    """What `query.filters` rule out does not come back: neither by a field of documents nor by a key of their
-    metadata.
-    """
-    async with subject.opened() as plugin:
+    """A search returns only what passes `query.filters`, by document fields and by metadata keys."""
+    async with subject.open_plugin() as plugin:
         for name in ("kind", "no_such_key"):
-            for query, hits in await _asked(subject, plugin, filters={name: "no such value"}):
+            for query, hits in await _ask(subject, plugin, filters={name: "no such value"}):
                 if hits:
                     raise Broken(
                         f"{hits[0].document.id!r} came back on {query.leg!r} though {name} is not 'no such"
@@ -272,22 +267,22 @@ async def filters_are_honoured(subject: Subject) -> None:
 
 @law
 async def labels_are_honoured(subject: Subject) -> None:
-    """Where a query has labels, no document comes back that bears none of them."""
-    async with subject.opened() as plugin:
-        for query, hits in await _asked(subject, plugin, labels=("no such label",)):
+    """A query with labels returns only documents that have at least one of them."""
+    async with subject.open_plugin() as plugin:
+        for query, hits in await _ask(subject, plugin, labels=("no such label",)):
             for hit in hits:
                 if "no such label" not in hit.document.labels:
                     raise Broken(
                         f"{hit.document.id!r} came back on {query.leg!r} with the labels"
-                        f" {said(hit.document.labels)}"
+                        f" {shorten(hit.document.labels)}"
                     )
 
 
 @law
 async def period_is_honoured(subject: Subject) -> None:
-    """No document dated outside `query.period` comes back."""
-    async with subject.opened() as plugin:
-        for query, hits in await _asked(subject, plugin, period=_LONG_AGO):
+    """A search returns no document dated outside `query.period`."""
+    async with subject.open_plugin() as plugin:
+        for query, hits in await _ask(subject, plugin, period=_LONG_AGO):
             for hit in hits:
                 moment = hit.document.updated_at
                 if moment is not None and not _LONG_AGO.contains(moment):

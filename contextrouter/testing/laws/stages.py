@@ -1,4 +1,4 @@
-"""The laws of ranking stages and of rerankers."""
+"""Laws of ranking stages and rerankers: envelopes, provenance, finite scores, time, order."""
 
 from __future__ import annotations
 
@@ -14,40 +14,42 @@ from contextrouter.testing import measure, texts
 from contextrouter.testing.builders import stage_context
 from contextrouter.testing.exercise import odd_documents
 from contextrouter.testing.kit import Law, law
-from contextrouter.testing.messages import Broken, said
+from contextrouter.testing.messages import Broken, shorten
 from contextrouter.testing.subject import Subject
 
 _Given = tuple[tuple[Envelope, ...], StageContext, list[Envelope]]
 
 
-async def _applied(subject: Subject, plugin: Any) -> list[tuple[_Given, Sequence[Envelope]]]:
-    """Inputs with the answers that are envelopes; what else is returned is for the first law."""
-    done: list[tuple[_Given, Sequence[Envelope]]] = []
-    for given in await subject.exercise.inputs(subject, plugin):
-        returned = await plugin.apply(given[0], given[1])
-        done.append((given, [each for each in returned if isinstance(each, Envelope)]))
-    return done
+async def _apply_inputs(subject: Subject, plugin: Any) -> list[tuple[_Given, Sequence[Envelope]]]:
+    """Return the inputs with the answers that are envelopes. Other answers break the first law."""
+    results: list[tuple[_Given, Sequence[Envelope]]] = []
+    for item in await subject.exercise.inputs(subject, plugin):
+        returned = await plugin.apply(item[0], item[1])
+        results.append((item, [envelope for envelope in returned if isinstance(envelope, Envelope)]))
+    return results
 
 
 @law
 async def answers_are_envelopes(subject: Subject) -> None:
     """apply() returns a list or tuple of Envelopes."""
-    async with subject.opened() as plugin:
-        for given in await subject.exercise.inputs(subject, plugin):
-            returned = await plugin.apply(given[0], given[1])
+    async with subject.open_plugin() as plugin:
+        for item in await subject.exercise.inputs(subject, plugin):
+            returned = await plugin.apply(item[0], item[1])
             if not isinstance(returned, list | tuple) or not all(
-                isinstance(each, Envelope) for each in returned
+                isinstance(envelope, Envelope) for envelope in returned
             ):
-                raise Broken(f"it returned {said(returned)}")
+                raise Broken(f"it returned {shorten(returned)}")
 
 
 @law
 async def nothing_enters_unsealed(subject: Subject) -> None:
     """Every envelope returned was given, or made by `context.seal`: its provenance is carried on as it is."""
-    async with subject.opened() as plugin:
-        for (given, _, sealed), returned in await _applied(subject, plugin):
-            known = {id(envelope.provenance) for envelope in (*given, *sealed)}
-            stranger = next((each for each in returned if id(each.provenance) not in known), None)
+    async with subject.open_plugin() as plugin:
+        for (envelopes, _, sealed), returned in await _apply_inputs(subject, plugin):
+            provenances = {id(envelope.provenance) for envelope in (*envelopes, *sealed)}
+            stranger = next(
+                (envelope for envelope in returned if id(envelope.provenance) not in provenances), None
+            )
             if stranger is not None:
                 raise Broken(f"{stranger.document.id!r} has a provenance that the router did not give it")
 
@@ -55,8 +57,8 @@ async def nothing_enters_unsealed(subject: Subject) -> None:
 @law
 async def no_envelope_comes_twice(subject: Subject) -> None:
     """No envelope is returned twice."""
-    async with subject.opened() as plugin:
-        for _, returned in await _applied(subject, plugin):
+    async with subject.open_plugin() as plugin:
+        for _, returned in await _apply_inputs(subject, plugin):
             marks = [id(envelope.provenance) for envelope in returned]
             if len(set(marks)) < len(marks):
                 raise Broken(f"{len(marks) - len(set(marks))} of {len(marks)} envelopes were returned before")
@@ -65,9 +67,9 @@ async def no_envelope_comes_twice(subject: Subject) -> None:
 @law
 async def envelope_keeps_its_document(subject: Subject) -> None:
     """An envelope holds the document it held: same id, same labels, url and source of the text."""
-    async with subject.opened() as plugin:
-        for (given, _, sealed), returned in await _applied(subject, plugin):
-            before = {id(envelope.provenance): envelope.document for envelope in (*given, *sealed)}
+    async with subject.open_plugin() as plugin:
+        for (envelopes, _, sealed), returned in await _apply_inputs(subject, plugin):
+            before = {id(envelope.provenance): envelope.document for envelope in (*envelopes, *sealed)}
             for envelope in returned:
                 old, new = before.get(id(envelope.provenance), envelope.document), envelope.document
                 for name in ("id", "url", "tenant", "compartment", "sensitivity"):
@@ -78,8 +80,8 @@ async def envelope_keeps_its_document(subject: Subject) -> None:
 @law
 async def numbers_are_finite(subject: Subject) -> None:
     """Scores and signals are finite numbers, `normalized` lies between 0 and 1."""
-    async with subject.opened() as plugin:
-        for _, returned in await _applied(subject, plugin):
+    async with subject.open_plugin() as plugin:
+        for _, returned in await _apply_inputs(subject, plugin):
             for envelope in returned:
                 numbers = {"score": envelope.score, "normalized": envelope.normalized, **envelope.signals}
                 wrong = next((name for name, value in numbers.items() if not math.isfinite(value)), None)
@@ -91,10 +93,10 @@ async def numbers_are_finite(subject: Subject) -> None:
 @law
 async def nothing_in_nothing_out(subject: Subject) -> None:
     """No envelopes are no error."""
-    async with subject.opened() as plugin:
+    async with subject.open_plugin() as plugin:
         returned = await plugin.apply((), stage_context("moon and tides"))
-        if any(not isinstance(each, Envelope) for each in returned):
-            raise Broken(f"for no envelopes it returned {said(returned)}")
+        if any(not isinstance(envelope, Envelope) for envelope in returned):
+            raise Broken(f"for no envelopes it returned {shorten(returned)}")
 
 
 @law
@@ -102,10 +104,10 @@ async def time_is_the_request_s(subject: Subject) -> None:
     """A stage takes the time from `context.now` and reads no other clock, so that a request can be
     repeated.
     """
-    async with subject.opened() as plugin:
-        for given in await subject.exercise.inputs(subject, plugin):
+    async with subject.open_plugin() as plugin:
+        for item in await subject.exercise.inputs(subject, plugin):
             with measure.clock_readings() as readings:
-                await plugin.apply(given[0], given[1])
+                await plugin.apply(item[0], item[1])
             if readings:
                 raise Broken(f"it called {readings[0]}")
 
@@ -139,7 +141,7 @@ async def _scores(plugin: Any, question: str = "moon and tides of the sea") -> t
 @law
 async def one_score_per_document(subject: Subject) -> None:
     """score() returns one number for each document, for one document as for many."""
-    async with subject.opened() as plugin:
+    async with subject.open_plugin() as plugin:
         library, scores = await _scores(plugin)
         alone = list(await plugin.score("moon", library[:1]))
         if len(scores) != len(library) or len(alone) != 1:
@@ -149,7 +151,7 @@ async def one_score_per_document(subject: Subject) -> None:
 @law
 async def reranker_scores_are_finite(subject: Subject) -> None:
     """Every score is a finite number, for odd documents and questions too."""
-    async with subject.opened() as plugin:
+    async with subject.open_plugin() as plugin:
         odd = odd_documents()
         for question in ("moon", "", "🌕", "no such words anywhere"):
             for document, score in zip(odd, await plugin.score(question, odd), strict=False):
@@ -160,24 +162,24 @@ async def reranker_scores_are_finite(subject: Subject) -> None:
 @law
 async def score_goes_with_its_document(subject: Subject) -> None:
     """Documents given in another order get the same scores."""
-    async with subject.opened() as plugin:
+    async with subject.open_plugin() as plugin:
         library, scores = await _scores(plugin)
         turned = list(await plugin.score("moon and tides of the sea", library[::-1]))[::-1]
-        for document, one, other in zip(library, scores, turned, strict=False):
-            if math.isfinite(one) and abs(one - other) > 1e-4 * max(1.0, abs(one)):
+        for document, score, reordered in zip(library, scores, turned, strict=False):
+            if math.isfinite(score) and abs(score - reordered) > 1e-4 * max(1.0, abs(score)):
                 raise Broken(
-                    f"{document.id!r} has the score {one!r}, and {other!r} when asked in another order"
+                    f"{document.id!r} has the score {score!r}, and {reordered!r} when asked in another order"
                 )
 
 
 @law
 async def reranker_keeps_every_document(subject: Subject) -> None:
     """apply() passes all envelopes on, those without text last, in the order they had."""
-    async with subject.opened() as plugin:
-        for (given, _, _), returned in await _applied(subject, plugin):
-            blank = [e.document.id for e in given if not e.document.content.strip()]
-            if len(returned) < len(given):
-                raise Broken(f"{len(given)} envelopes went in, {len(returned)} came out")
+    async with subject.open_plugin() as plugin:
+        for (envelopes, _, _), returned in await _apply_inputs(subject, plugin):
+            blank = [e.document.id for e in envelopes if not e.document.content.strip()]
+            if len(returned) < len(envelopes):
+                raise Broken(f"{len(envelopes)} envelopes went in, {len(returned)} came out")
             if blank and [e.document.id for e in returned][-len(blank) :] != blank:
                 raise Broken(f"those without text, {blank}, are not last")
 

@@ -21,7 +21,7 @@ _SPACE = re.compile(r"\s+")
 _BLOCK = 100_000  # characters whose tokens are looked for at once
 
 
-class Measured:
+class TokenizedText:
     """A text with the places where its tokens start, so that the tokens of any slice are counted by looking
     them up.
     """
@@ -33,25 +33,25 @@ class Measured:
     def count(self, start: int, end: int) -> int:
         """How many tokens `text[start:end]` has by itself."""
         if tokens.parts(self.text, start) and tokens.parts(self.text, end):
-            return self.about(start, end)
+            return self.estimate(start, end)
         return tokens.count(self.text[start:end])
 
-    def about(self, start: int, end: int) -> int:
+    def estimate(self, start: int, end: int) -> int:
         """As `count`, but for words that are cut at either end: good enough to propose where to cut, and much
         faster there.
         """
         return bisect_left(self.starts, end) - bisect_left(self.starts, start)
 
-    def packed(self, bounds: Sequence[int], limit: int) -> Iterator[tuple[int, int]]:
+    def pack(self, bounds: Sequence[int], limit: int) -> Iterator[tuple[int, int]]:
         """Yield slices from one of `bounds` to another, each as long as `limit` tokens allow, and at least
         one step long.
         """
         start = 0
-        for place in range(1, len(bounds)):
-            last = place == len(bounds) - 1
-            if last or self.about(bounds[start], bounds[place + 1]) > limit:
-                yield bounds[start], bounds[place]
-                start = place
+        for index in range(1, len(bounds)):
+            is_final = index == len(bounds) - 1
+            if is_final or self.estimate(bounds[start], bounds[index + 1]) > limit:
+                yield bounds[start], bounds[index]
+                start = index
 
 
 class Cutter:
@@ -62,56 +62,60 @@ class Cutter:
     def __init__(self, target: int, maximum: int, overlap: int) -> None:
         self.target, self.maximum, self.overlap = target, maximum, overlap
 
-    def cut(self, measured: Measured, start: int, end: int) -> Iterator[tuple[int, int]]:
+    def cut(self, tokenized: TokenizedText, start: int, end: int) -> Iterator[tuple[int, int]]:
         """Yield (start, end) of slices that cover `text[start:end]` in order. Each begins after the one
         before it began.
         """
-        text, starts = measured.text, measured.starts
-        position, first, last = start, bisect_left(starts, start), bisect_left(starts, end)
+        text, starts = tokenized.text, tokenized.starts
+        position, first_token, last_token = start, bisect_left(starts, start), bisect_left(starts, end)
         while True:
-            rest = last - first
-            if rest <= min(self.maximum, self.target + self.target // 4) and not self._excess(
-                text, position, end, rest
+            remaining = last_token - first_token
+            if remaining <= min(self.maximum, self.target + self.target // 4) and not self._excess(
+                text, position, end, remaining
             ):
                 yield position, end
                 return
-            stop = self._end(text, starts, first, position, end, last)
+            stop = self._end(text, starts, first_token, position, end, last_token)
             yield position, stop
             if stop >= end:
                 return
             position = self._restart(text, starts, position, stop)
-            first = bisect_left(starts, position)
+            first_token = bisect_left(starts, position)
 
     def _excess(self, text: str, start: int, end: int, expected: int) -> int:
         """How many tokens above `maximum` the slice has; `expected` is how many it has as part of `text`.
 
         A word cut in two can have more tokens than the whole.
         """
-        whole = tokens.parts(text, start) and tokens.parts(text, end)
-        return max((expected if whole else tokens.count(text[start:end])) - self.maximum, 0)
+        aligned = tokens.parts(text, start) and tokens.parts(text, end)
+        return max((expected if aligned else tokens.count(text[start:end])) - self.maximum, 0)
 
-    def _end(self, text: str, starts: array[int], first: int, position: int, end: int, last: int) -> int:
+    def _end(
+        self, text: str, starts: array[int], first_token: int, position: int, end: int, last_token: int
+    ) -> int:
         """Where the slice from `position` ends: the last good place up to `target` tokens, or the next one up
         to `maximum`.
         """
 
-        def place(index: int) -> int:
-            return starts[index] if index < last else end
+        def token_start(index: int) -> int:
+            return starts[index] if index < last_token else end
 
-        low = place(first + max(self.target // 2, self.overlap + 1))
-        high = max(place(first + self.target), position + 1)
-        found = _last(text, low, high, (PARAGRAPH, _SENTENCE, _LINE))
-        if found is None:
-            found = _first(text, high, place(first + self.maximum), (PARAGRAPH, _SENTENCE, _LINE))
-        if found is None:
-            found = _last(text, low, high, (_SPACE,))
-        return self._shortened(text, starts, first, position, found or high)
+        low = token_start(first_token + max(self.target // 2, self.overlap + 1))
+        high = max(token_start(first_token + self.target), position + 1)
+        boundary = _last_match(text, low, high, (PARAGRAPH, _SENTENCE, _LINE))
+        if boundary is None:
+            boundary = _first_match(
+                text, high, token_start(first_token + self.maximum), (PARAGRAPH, _SENTENCE, _LINE)
+            )
+        if boundary is None:
+            boundary = _last_match(text, low, high, (_SPACE,))
+        return self._shorten(text, starts, first_token, position, boundary or high)
 
-    def _shortened(self, text: str, starts: array[int], first: int, start: int, stop: int) -> int:
+    def _shorten(self, text: str, starts: array[int], first_token: int, start: int, stop: int) -> int:
         """Cut tokens off until at most `maximum` are left."""
         while stop - start > 1:
             index = bisect_left(starts, stop)
-            excess = self._excess(text, start, stop, index - first)
+            excess = self._excess(text, start, stop, index - first_token)
             if not excess:
                 break
             shorter = index - excess
@@ -127,8 +131,8 @@ class Cutter:
         early = max(starts[max(bisect_left(starts, stop) - self.overlap, 0)], position + 1)
         if early >= stop:
             return stop
-        found = _first(text, early, stop - 1, (PARAGRAPH, _SENTENCE, _LINE, _SPACE))
-        return early if found is None else found
+        boundary = _first_match(text, early, stop - 1, (PARAGRAPH, _SENTENCE, _LINE, _SPACE))
+        return early if boundary is None else boundary
 
 
 def _token_starts(text: str, start: int, end: int) -> array[int]:
@@ -139,12 +143,12 @@ def _token_starts(text: str, start: int, end: int) -> array[int]:
         if stop < end:
             stop = next((i for i in range(stop, stop - _BLOCK // 2, -1) if text[i].isspace()), stop)
         begin = start
-        starts.extend([begin + place for place in tokens.starts(text[start:stop])])
+        starts.extend([begin + offset for offset in tokens.starts(text[start:stop])])
         start = stop
     return starts
 
 
-def _last(text: str, low: int, high: int, patterns: tuple[re.Pattern[str], ...]) -> int | None:
+def _last_match(text: str, low: int, high: int, patterns: tuple[re.Pattern[str], ...]) -> int | None:
     """The last place in [low, high] just after a match of the first pattern that has one."""
     for pattern in patterns:
         places = [m.end() for m in pattern.finditer(text, max(low - 1, 0), high) if low <= m.end()]
@@ -153,7 +157,7 @@ def _last(text: str, low: int, high: int, patterns: tuple[re.Pattern[str], ...])
     return None
 
 
-def _first(text: str, low: int, high: int, patterns: tuple[re.Pattern[str], ...]) -> int | None:
+def _first_match(text: str, low: int, high: int, patterns: tuple[re.Pattern[str], ...]) -> int | None:
     """The first place in (low, high] just after a match of the first pattern that has one."""
     for pattern in patterns:
         match = pattern.search(text, low, high)
@@ -162,13 +166,13 @@ def _first(text: str, low: int, high: int, patterns: tuple[re.Pattern[str], ...]
     return None
 
 
-def shrunk(text: str, start: int, end: int) -> tuple[int, int]:
+def strip_blank(text: str, start: int, end: int) -> tuple[int, int]:
     """`start` and `end` without the blank lines before and the white space after; equal when nothing is
     left.
     """
     content = text[start:end]
     end = start + len(content.rstrip())
     lead = len(content) - len(content.lstrip())
-    before = text[start : min(start + lead, end)]
-    line = max(before.rfind("\n"), before.rfind("\r"))
+    leading = text[start : min(start + lead, end)]
+    line = max(leading.rfind("\n"), leading.rfind("\r"))
     return min(start + line + 1, end), end

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-from contextrouter.builtin.transforms.chunking.boundaries import Cutter, Measured, shrunk
+from contextrouter.builtin.transforms.chunking.boundaries import Cutter, TokenizedText, strip_blank
 from contextrouter.builtin.transforms.chunking.pieces import Piece, Sizes
 from contextrouter.contracts import Transform
 from contextrouter.model import SEARCH_TEXT, Document
 from contextrouter.runtime.threads import Threads
 
 _SMALL = 20_000  # characters that are cut faster than a thread is woken
-_WHOLE = (
+_DOCUMENT_METADATA = (
     "facts",
     "problems",
     "page_starts",
@@ -41,8 +41,8 @@ class Chunker(Transform):
         if overlap < 0:
             raise ValueError(f"overlap {overlap!r} is negative. Give 0 or more tokens.")
         if not overlap < target <= maximum:
-            given = f"overlap {overlap!r}, target {target!r} and maximum {maximum!r}"
-            raise ValueError(f"{given} are out of order. Give overlap < target <= maximum.")
+            sizes = f"overlap {overlap!r}, target {target!r} and maximum {maximum!r}"
+            raise ValueError(f"{sizes} are out of order. Give overlap < target <= maximum.")
         if target < 4:
             raise ValueError(
                 f"target {target!r} is too small: one character can take 3 tokens. Give 4 or more."
@@ -71,7 +71,7 @@ class Chunker(Transform):
         return await self._pool.run(self.cut, document)
 
     @abstractmethod
-    def pieces(self, document: Document, measured: Measured, problems: list[str]) -> Iterable[Piece]:
+    def pieces(self, document: Document, tokenized: TokenizedText, problems: list[str]) -> Iterable[Piece]:
         """Propose where to cut. Pieces are in order, cover the text, and may be too long: then they are cut
         by length.
         """
@@ -82,63 +82,65 @@ class Chunker(Transform):
         if not text.strip():
             return [document] if document.metadata.get("facts") else []
         problems: list[str] = []
-        measured = Measured(text)
+        tokenized = TokenizedText(text)
         chunks: list[Document] = []
-        seen: Counter[tuple[tuple[str, ...], str]] = Counter()
-        own = _shared(document)
-        for piece in self._fitting(measured, self.pieces(document, measured, problems)):
+        occurrences: Counter[tuple[tuple[str, ...], str]] = Counter()
+        common = _common_metadata(document)
+        for piece in self._fit(tokenized, self.pieces(document, tokenized, problems)):
             content = text[piece.start : piece.end]
             if piece.header:
                 content = text[slice(*piece.header)] + content
-            number = seen[piece.path, content]
-            seen[piece.path, content] += 1
-            chunks.append(_chunk(document, piece, content, number, own))
-        if chunks and (first := _first(document, problems)):
-            chunks[0] = chunks[0].replace(metadata={**chunks[0].metadata, **first})
+            number = occurrences[piece.path, content]
+            occurrences[piece.path, content] += 1
+            chunks.append(_make_chunk(document, piece, content, number, common))
+        if chunks and (extra := _first_chunk_metadata(document, problems)):
+            chunks[0] = chunks[0].replace(metadata={**chunks[0].metadata, **extra})
         return chunks
 
-    def _fitting(self, measured: Measured, pieces: Iterable[Piece]) -> Iterator[Piece]:
+    def _fit(self, tokenized: TokenizedText, pieces: Iterable[Piece]) -> Iterator[Piece]:
         """Pieces without blank space around them, those above the maximum cut; a header that takes half of it
         is left out.
         """
         for piece in pieces:
-            above = measured.count(*piece.header) if piece.header else 0
-            if above * 2 > self.maximum:
-                piece, above = piece._replace(header=None), 0
-            if measured.count(piece.start, piece.end) + above <= self.maximum:
+            header_tokens = tokenized.count(*piece.header) if piece.header else 0
+            if header_tokens * 2 > self.maximum:
+                piece, header_tokens = piece._replace(header=None), 0
+            if tokenized.count(piece.start, piece.end) + header_tokens <= self.maximum:
                 slices: Iterable[tuple[int, int]] = ((piece.start, piece.end),)
             else:
-                slices = self._shorter(above).cut(measured, piece.start, piece.end)
+                slices = self._smaller_cutter(header_tokens).cut(tokenized, piece.start, piece.end)
             for start, end in slices:
-                start, end = shrunk(measured.text, start, end)
+                start, end = strip_blank(tokenized.text, start, end)
                 if start < end:
                     yield piece._replace(start=start, end=end)
 
-    def _shorter(self, above: int) -> Cutter:
-        if not above:
+    def _smaller_cutter(self, header_tokens: int) -> Cutter:
+        if not header_tokens:
             return self.cutter
-        target = max(min(self.target, self.maximum - above) - above, 4)
-        return Cutter(target, max(self.maximum - above, target), min(self.overlap, target - 1))
+        target = max(min(self.target, self.maximum - header_tokens) - header_tokens, 4)
+        return Cutter(target, max(self.maximum - header_tokens, target), min(self.overlap, target - 1))
 
 
-def _shared(document: Document) -> Mapping[str, Any]:
+def _common_metadata(document: Document) -> Mapping[str, Any]:
     """The metadata that all chunks have."""
-    return {key: value for key, value in document.metadata.items() if key not in _WHOLE}
+    return {key: value for key, value in document.metadata.items() if key not in _DOCUMENT_METADATA}
 
 
-def _first(document: Document, problems: Sequence[str]) -> dict[str, Any]:
+def _first_chunk_metadata(document: Document, problems: Sequence[str]) -> dict[str, Any]:
     """The metadata that the first chunk has for the document."""
-    own = {key: document.metadata[key] for key in ("facts", "problems") if key in document.metadata}
+    metadata = {key: document.metadata[key] for key in ("facts", "problems") if key in document.metadata}
     if problems:
-        own["problems"] = (*own.get("problems", ()), *problems)
-    return own
+        metadata["problems"] = (*metadata.get("problems", ()), *problems)
+    return metadata
 
 
-def _chunk(document: Document, piece: Piece, content: str, number: int, own: Mapping[str, Any]) -> Document:
+def _make_chunk(
+    document: Document, piece: Piece, content: str, number: int, common: Mapping[str, Any]
+) -> Document:
     parent = document.id or document.fingerprint
     path = document.path + piece.path
     key = json.dumps([parent, path, content, number], ensure_ascii=True)
-    metadata = {**own, "start": piece.start, "end": piece.end}
+    metadata = {**common, "start": piece.start, "end": piece.end}
     if piece.header:
         metadata["header"] = list(piece.header)
     if starts := document.metadata.get("page_starts"):

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from contextrouter.builtin.transforms.chunking.boundaries import Measured
+from contextrouter.builtin.transforms.chunking.boundaries import TokenizedText
 from contextrouter.builtin.transforms.chunking.pieces import Piece, Sizes
 from contextrouter.errors import MissingDependency
 
@@ -52,20 +52,20 @@ class _Unit(NamedTuple):
     defines: bool
 
 
-def code(measured: Measured, sizes: Sizes, media_type: str) -> Iterator[Piece]:
+def code(tokenized: TokenizedText, sizes: Sizes, media_type: str) -> Iterator[Piece]:
     """Yield a piece per function or class, its name as path; a class that is too long by its members, a body
     by its statements.
 
     What stands before the first definition (imports) goes with it when both fit. Raises MissingDependency.
     """
-    text = measured.text
+    text = tokenized.text
     by_hand = len(text) <= _LONGEST and len(text) <= _LINE * (text.count("\n") + 40)
     if media_type not in GRAMMARS or not by_hand:
         yield Piece(0, len(text))
         return
     # Only the structure is read: with a letter for each character that is not ASCII, bytes are characters.
     tree = _parser(media_type).parse(re.sub(r"[^\x00-\x7f]", "x", text).encode("ascii"))
-    yield from _siblings(_Cut(measured, sizes), tree.root_node.named_children, 0, len(text), ())
+    yield from _cut_siblings(_CutContext(tokenized, sizes), tree.root_node.named_children, 0, len(text), ())
 
 
 @cache
@@ -82,16 +82,16 @@ def _parser(media_type: str) -> Parser:
     return Parser(Language(getattr(grammar, name)()))
 
 
-class _Cut(NamedTuple):
-    measured: Measured
+class _CutContext(NamedTuple):
+    tokenized: TokenizedText
     sizes: Sizes
 
     def size(self, start: int, end: int) -> int:
-        return self.measured.about(start, end)
+        return self.tokenized.estimate(start, end)
 
 
-def _siblings(
-    cut: _Cut, nodes: Sequence[Node], start: int, end: int, path: tuple[str, ...]
+def _cut_siblings(
+    cut: _CutContext, nodes: Sequence[Node], start: int, end: int, path: tuple[str, ...]
 ) -> Iterator[Piece]:
     """Cut `text[start:end]`, which holds `nodes` and whatever stands between them."""
     units = _units(nodes, start)
@@ -103,66 +103,70 @@ def _siblings(
     for unit, stop in zip(units, stops, strict=True):
         if unit.defines:
             if run < unit.start and not (run == head and cut.size(run, stop) <= cut.sizes.target):
-                yield from _statements(cut, run, unit.start, units, path)
+                yield from _cut_statements(cut, run, unit.start, units, path)
                 run = unit.start
-            yield from _definition(cut, unit.node, run, stop, path)
+            yield from _cut_definition(cut, unit.node, run, stop, path)
             run, head = stop, -1
     if run < end:
-        yield from _statements(cut, run, end, units, path)
+        yield from _cut_statements(cut, run, end, units, path)
 
 
 def _units(nodes: Sequence[Node], start: int) -> list[_Unit]:
     """The nodes with the comments that stand right before them."""
     units: list[_Unit] = []
-    above = -1
+    comment_start = -1
     for node in nodes:
         if "comment" in node.type or node.type in ("attribute_item", "decorator"):
-            above = node.start_byte if above < 0 else above
+            comment_start = node.start_byte if comment_start < 0 else comment_start
             continue
-        first = node.start_byte if above < 0 else above
+        unit_start = node.start_byte if comment_start < 0 else comment_start
         if node.type == "expression_statement" and node.named_child_count == 1:
             node = node.named_children[0]  # as TypeScript has its namespaces
-        units.append(_Unit(first, node, bool(_DEFINITION.fullmatch(node.type))))
-        above = -1
+        units.append(_Unit(unit_start, node, bool(_DEFINITION.fullmatch(node.type))))
+        comment_start = -1
     if units:
         units[0] = units[0]._replace(start=start)
     return units
 
 
-def _definition(cut: _Cut, node: Node, start: int, end: int, path: tuple[str, ...]) -> Iterator[Piece]:
+def _cut_definition(
+    cut: _CutContext, node: Node, start: int, end: int, path: tuple[str, ...]
+) -> Iterator[Piece]:
     """A function or class, whole when it fits."""
     inner = node
-    while wrapped := next(filter(None, map(inner.child_by_field_name, _WRAPS)), None):
-        inner = wrapped
+    while definition := next(filter(None, map(inner.child_by_field_name, _WRAPS)), None):
+        inner = definition
     if inner.type == "template_declaration" and inner.named_children:
         inner = inner.named_children[-1]
-    name = _name(inner, cut.measured.text)
-    own = (*path, name) if name else path
+    name = _definition_name(inner, cut.tokenized.text)
+    definition_path = (*path, name) if name else path
     if cut.size(start, end) <= (cut.sizes.target if _HOLDS_OTHERS.match(inner.type) else cut.sizes.maximum):
-        yield Piece(start, end, own)
+        yield Piece(start, end, definition_path)
     else:
-        yield from _siblings(cut, _members(inner), start, end, own)
+        yield from _cut_siblings(cut, _members(inner), start, end, definition_path)
 
 
-def _statements(
-    cut: _Cut, start: int, end: int, units: Sequence[_Unit], path: tuple[str, ...]
+def _cut_statements(
+    cut: _CutContext, start: int, end: int, units: Sequence[_Unit], path: tuple[str, ...]
 ) -> Iterator[Piece]:
     """Statements that follow each other, together up to the target; one that is too long by what is in it."""
-    within = units[bisect_left(units, start, key=_begin) : bisect_left(units, end, key=_begin)]
-    nodes = {unit.start: unit.node for unit in within}
-    for low, high in cut.measured.packed(
+    inside = units[bisect_left(units, start, key=_unit_start) : bisect_left(units, end, key=_unit_start)]
+    nodes = {unit.start: unit.node for unit in inside}
+    for low, high in cut.tokenized.pack(
         [start, *(begin for begin in nodes if begin > start), end], cut.sizes.target
     ):
         node = nodes.get(low)
         if cut.size(low, high) > cut.sizes.maximum and node is not None and (members := _members(node)):
             yield from (
-                _siblings(cut, members, low, high, path) if members != [node] else [Piece(low, high, path)]
+                _cut_siblings(cut, members, low, high, path)
+                if members != [node]
+                else [Piece(low, high, path)]
             )
         else:
             yield Piece(low, high, path)
 
 
-def _begin(unit: _Unit) -> int:
+def _unit_start(unit: _Unit) -> int:
     return unit.start
 
 
@@ -181,7 +185,7 @@ def _length(node: Node) -> int:
     return node.end_byte - node.start_byte
 
 
-def _name(node: Node | None, text: str) -> str:
+def _definition_name(node: Node | None, text: str) -> str:
     """The name a definition gives, found through declarators; "" for none."""
     for _ in range(8):
         if node is None:

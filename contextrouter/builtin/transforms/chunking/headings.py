@@ -56,14 +56,19 @@ def headings(text: str) -> list[Heading]:
     offset = front_matter(text)
     lines = [offset, *(match.end() for match in _LINE_END.finditer(text, offset)), len(text)]
     blocks = _blocks(parser, text[offset:])
-    found = []
+    result = []
     for opening, inline in pairwise(blocks):
         if opening.type == "heading_open" and opening.level == 0 and opening.tag in ("h1", "h2", "h3"):
-            first, last = opening.map
-            found.append(
-                Heading(int(opening.tag[1]), _plain(parser, inline.content), lines[first], lines[last])
+            first_line, end_line = opening.map
+            result.append(
+                Heading(
+                    int(opening.tag[1]),
+                    _heading_text(parser, inline.content),
+                    lines[first_line],
+                    lines[end_line],
+                )
             )
-    return found
+    return result
 
 
 def front_matter(text: str) -> int:
@@ -72,14 +77,14 @@ def front_matter(text: str) -> int:
     return match.end() if match else 0
 
 
-def sections(text: str, found: Sequence[Heading]) -> Iterator[Section]:
-    """Yield sections that cover `text`, whose headings are `found`.
+def sections(text: str, outline: Sequence[Heading]) -> Iterator[Section]:
+    """Yield sections that cover `text`, with the headings of `outline`.
 
     A heading with nothing under it, and front matter, go with the next section; at the end of the text with
     the one before.
     """
     path: list[tuple[int, str]] = []
-    marks = [Heading(0, "", 0, front_matter(text)), *found]
+    marks = [Heading(0, "", 0, front_matter(text)), *outline]
     ends = [*(mark.start for mark in marks[1:]), len(text)]
     start, ready = 0, None
     for mark, end in zip(marks, ends, strict=True):
@@ -103,7 +108,7 @@ def _blocks(parser: MarkdownIt, text: str) -> list[Any]:
     return parser.parse(text)
 
 
-def _plain(parser: MarkdownIt, source: str) -> str:
+def _heading_text(parser: MarkdownIt, source: str) -> str:
     """A heading's text without its markup."""
     parser.core.ruler.enableOnly(["normalize", "block", "inline", "text_join"])
     children = [child for token in parser.parseInline(source) for child in token.children or ()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from contextrouter.builtin.transforms.chunking.boundaries import Measured
+from contextrouter.builtin.transforms.chunking.boundaries import TokenizedText
 from contextrouter.builtin.transforms.chunking.chunker import Chunker
 from contextrouter.builtin.transforms.chunking.code import GRAMMARS, code
 from contextrouter.builtin.transforms.chunking.headings import Section, headings, sections
@@ -32,17 +32,17 @@ BY_MEDIA_TYPE = {
 class Fixed(Chunker):
     """Any text by length alone: at the last end of a paragraph, sentence, line or word near the target."""
 
-    def pieces(self, document: Document, measured: Measured, problems: list[str]) -> Iterable[Piece]:
+    def pieces(self, document: Document, tokenized: TokenizedText, problems: list[str]) -> Iterable[Piece]:
         """Slices of about `target` tokens that share about `overlap`."""
-        return (Piece(start, end) for start, end in self.cutter.cut(measured, 0, len(measured.text)))
+        return (Piece(start, end) for start, end in self.cutter.cut(tokenized, 0, len(tokenized.text)))
 
 
 class Paragraphs(Chunker):
     """Whole paragraphs, as many as `target` allows; one that is longer than `maximum` at its sentences."""
 
-    def pieces(self, document: Document, measured: Measured, problems: list[str]) -> Iterable[Piece]:
+    def pieces(self, document: Document, tokenized: TokenizedText, problems: list[str]) -> Iterable[Piece]:
         """Runs of paragraphs; each repeats the last ones of the run before, as far as `overlap` allows."""
-        return paragraphs(measured, self.sizes)
+        return paragraphs(tokenized, self.sizes)
 
 
 class Headings(Chunker):
@@ -53,36 +53,38 @@ class Headings(Chunker):
     chunk; else its header and separator stand above each of its pieces.
     """
 
-    def pieces(self, document: Document, measured: Measured, problems: list[str]) -> Iterable[Piece]:
+    def pieces(self, document: Document, tokenized: TokenizedText, problems: list[str]) -> Iterable[Piece]:
         """Sections, and what long ones are cut into. Raises MissingDependency without markdown-it-py."""
-        found = headings(measured.text)
-        title = document.title or next((heading.text for heading in found if heading.level == 1), "")
-        for section in sections(measured.text, found):
-            if measured.about(section.start, section.end) <= min(
+        outline = headings(tokenized.text)
+        title = document.title or next((heading.text for heading in outline if heading.level == 1), "")
+        for section in sections(tokenized.text, outline):
+            if tokenized.estimate(section.start, section.end) <= min(
                 self.maximum, self.target + self.target // 4
             ):
                 yield Piece(*section, title=title)
             else:
-                yield from (piece._replace(title=title) for piece in self._long(measured, section))
+                yield from (piece._replace(title=title) for piece in self._long(tokenized, section))
 
-    def _long(self, measured: Measured, section: Section) -> Iterator[Piece]:
+    def _long(self, tokenized: TokenizedText, section: Section) -> Iterator[Piece]:
         """Text by length, tables by rows, in turns."""
-        place = section.start
-        for table in markdown_tables(measured.text, section.start, section.end):
-            before = list(self._prose(measured, place, table[0], section.path))
-            place = table[-1]
-            whole = measured.about(before[-1].start, place) if before else 0
-            if before and (whole <= self.target or measured.about(*before[-1][:2]) <= self.target // 4):
-                yield from before[:-1]  # the last of it introduces the table and stays with it
-                yield from rows(measured, table, 2, self.sizes, section.path, before[-1].start)
+        position = section.start
+        for table in markdown_tables(tokenized.text, section.start, section.end):
+            prose = list(self._prose(tokenized, position, table[0], section.path))
+            position = table[-1]
+            joined = tokenized.estimate(prose[-1].start, position) if prose else 0
+            if prose and (joined <= self.target or tokenized.estimate(*prose[-1][:2]) <= self.target // 4):
+                yield from prose[:-1]  # the last of it introduces the table and stays with it
+                yield from rows(tokenized, table, 2, self.sizes, section.path, prose[-1].start)
             else:
-                yield from before
-                yield from rows(measured, table, 2, self.sizes, section.path)
-        yield from self._prose(measured, place, section.end, section.path)
+                yield from prose
+                yield from rows(tokenized, table, 2, self.sizes, section.path)
+        yield from self._prose(tokenized, position, section.end, section.path)
 
-    def _prose(self, measured: Measured, start: int, end: int, path: tuple[str, ...]) -> Iterator[Piece]:
-        if measured.text[start:end].strip():
-            yield from (Piece(a, b, path) for a, b in self.cutter.cut(measured, start, end))
+    def _prose(
+        self, tokenized: TokenizedText, start: int, end: int, path: tuple[str, ...]
+    ) -> Iterator[Piece]:
+        if tokenized.text[start:end].strip():
+            yield from (Piece(a, b, path) for a, b in self.cutter.cut(tokenized, start, end))
 
 
 class Code(Chunker):
@@ -93,9 +95,9 @@ class Code(Chunker):
     length.
     """
 
-    def pieces(self, document: Document, measured: Measured, problems: list[str]) -> Iterable[Piece]:
+    def pieces(self, document: Document, tokenized: TokenizedText, problems: list[str]) -> Iterable[Piece]:
         """Definitions, and what long ones are cut into. Raises MissingDependency without the extra `code`."""
-        return code(measured, self.sizes, media_type(document))
+        return code(tokenized, self.sizes, media_type(document))
 
 
 class Records(Chunker):
@@ -106,9 +108,9 @@ class Records(Chunker):
     chunk's.
     """
 
-    def pieces(self, document: Document, measured: Measured, problems: list[str]) -> Iterable[Piece]:
+    def pieces(self, document: Document, tokenized: TokenizedText, problems: list[str]) -> Iterable[Piece]:
         """Records; what is no JSON is cut by length and reported."""
-        return records(measured, self.sizes, lines=media_type(document) in JSON_LINES, problems=problems)
+        return records(tokenized, self.sizes, lines=media_type(document) in JSON_LINES, problems=problems)
 
 
 class Tables(Chunker):
@@ -116,9 +118,9 @@ class Tables(Chunker):
     each piece.
     """
 
-    def pieces(self, document: Document, measured: Measured, problems: list[str]) -> Iterable[Piece]:
+    def pieces(self, document: Document, tokenized: TokenizedText, problems: list[str]) -> Iterable[Piece]:
         """Runs of rows."""
-        return csv_table(measured, self.sizes, media_type(document))
+        return csv_table(tokenized, self.sizes, media_type(document))
 
 
 STRATEGIES: dict[str, Callable[..., Chunker]] = {
@@ -150,23 +152,26 @@ class Chunk(Chunker):
     ) -> None:
         super().__init__(target=target, maximum=maximum, overlap=overlap)
         self.strategies = dict(strategies or {})
-        for kind, name in self.strategies.items():
+        for content_type, name in self.strategies.items():
             if name not in STRATEGIES:
-                raise ValueError(
-                    f"Strategy {name!r} for {kind!r} is not known. Give one of {', '.join(STRATEGIES)}."
-                )
-        self._by = {**BY_MEDIA_TYPE, **{kind.lower(): name for kind, name in self.strategies.items()}}
+                names = ", ".join(STRATEGIES)
+                raise ValueError(f"Strategy {name!r} for {content_type!r} is not known. Give one of {names}.")
+        self._by = {
+            **BY_MEDIA_TYPE,
+            **{content_type.lower(): name for content_type, name in self.strategies.items()},
+        }
         self._chunkers = {
-            name: made(target=target, maximum=maximum, overlap=overlap) for name, made in STRATEGIES.items()
+            name: chunker(target=target, maximum=maximum, overlap=overlap)
+            for name, chunker in STRATEGIES.items()
         }
 
     def strategy(self, document: Document) -> Chunker:
         """What cuts a document."""
         return self._chunkers[self._by.get(media_type(document)) or self._by.get("*", "fixed")]
 
-    def pieces(self, document: Document, measured: Measured, problems: list[str]) -> Iterable[Piece]:
+    def pieces(self, document: Document, tokenized: TokenizedText, problems: list[str]) -> Iterable[Piece]:
         """As the strategy proposes."""
-        return self.strategy(document).pieces(document, measured, problems)
+        return self.strategy(document).pieces(document, tokenized, problems)
 
 
 def media_type(document: Document) -> str:

@@ -13,7 +13,7 @@ from contextrouter.model import Fact
 
 LINES = ("application/jsonl", "application/x-ndjson", "application/x-jsonlines")
 _TABLES = {"text/csv": ",", "text/tab-separated-values": "\t"}
-OWN = ("confidence", "valid_from", "valid_to", "tenant", "compartment", "sensitivity")
+FACT_KEYS = ("confidence", "valid_from", "valid_to", "tenant", "compartment", "sensitivity")
 
 
 class Rule(NamedTuple):
@@ -26,22 +26,22 @@ class Rule(NamedTuple):
     object: str
 
 
-def rules(mapping: Sequence[Mapping[str, str]]) -> tuple[Rule, ...]:
+def read_rules(mapping: Sequence[Mapping[str, str]]) -> tuple[Rule, ...]:
     """The rules of a mapping. Raises ValueError for one that is none."""
-    made = []
-    for number, each in enumerate(mapping, 1):
+    rules = []
+    for number, entry in enumerate(mapping, 1):
         roles = ("subject", "predicate", "object")
         if (
-            not isinstance(each, Mapping)
-            or set(each) != set(roles)
-            or not all(isinstance(v, str) and v for v in each.values())
+            not isinstance(entry, Mapping)
+            or set(entry) != set(roles)
+            or not all(isinstance(v, str) and v for v in entry.values())
         ):
             shape = '{ subject = "name", predicate = "works at", object = "employer" }'
             raise ValueError(
-                f"mapping {number} is {each!r}. Give one such as {shape}: keys, and a word between them."
+                f"mapping {number} is {entry!r}. Give one such as {shape}: keys, and a word between them."
             )
-        made.append(Rule(*(each[role] for role in roles)))
-    return tuple(made)
+        rules.append(Rule(*(entry[role] for role in roles)))
+    return tuple(rules)
 
 
 def records(text: str, media_type: str) -> Iterator[tuple[int, Any]]:
@@ -53,16 +53,16 @@ def records(text: str, media_type: str) -> Iterator[tuple[int, Any]]:
         for number, line in enumerate(text.split("\n"), 1):
             if line.strip():
                 try:
-                    yield number, record(line)
+                    yield number, parse_record(line)
                 except ValueError as error:
                     yield number, error
     elif media_type == "application/json":
         try:
-            whole = json.loads(text, parse_constant=_no_number)
+            data = json.loads(text, parse_constant=_no_number)
         except (ValueError, RecursionError) as error:
             yield 1, ValueError(f"The text is no JSON ({error}).")
             return
-        yield from enumerate(whole if isinstance(whole, list) else [whole], 1)
+        yield from enumerate(data if isinstance(data, list) else [data], 1)
     elif media_type in _TABLES:
         try:
             yield from enumerate(csv.DictReader(io.StringIO(text), delimiter=_TABLES[media_type]), 2)
@@ -75,21 +75,21 @@ def is_structured(media_type: str) -> bool:
     return media_type in LINES or media_type == "application/json" or media_type in _TABLES
 
 
-def mapped(record: Mapping[str, Any], rules: Sequence[Rule]) -> Iterator[Fact]:
+def map_record(parse_record: Mapping[str, Any], read_rules: Sequence[Rule]) -> Iterator[Fact]:
     """The facts of one record: every pair of values that a rule's keys lead to; none where one leads nowhere.
 
     A key with dots leads into objects, and through lists: `authors.name` is the name of each author.
     """
-    for rule in rules:
-        for subject in _values(record, rule.subject.split(".")):
-            for object_ in _values(record, rule.object.split(".")):
+    for rule in read_rules:
+        for subject in _values(parse_record, rule.subject.split(".")):
+            for object_ in _values(parse_record, rule.object.split(".")):
                 yield Fact(subject=subject, predicate=rule.predicate, object=object_)
 
 
 def _values(value: Any, keys: Sequence[str]) -> Iterator[str]:
     if isinstance(value, list):
-        for each in value:
-            yield from _values(each, keys)
+        for item in value:
+            yield from _values(item, keys)
     elif keys and isinstance(value, Mapping):
         yield from _values(value.get(keys[0]), keys[1:])
     elif (
@@ -101,70 +101,74 @@ def _values(value: Any, keys: Sequence[str]) -> Iterator[str]:
         yield " ".join(str(value).split())
 
 
-def given(record: Mapping[str, Any], keys: Mapping[str, str]) -> Fact:
+def read_fact(parse_record: Mapping[str, Any], keys: Mapping[str, str]) -> Fact:
     """The fact that a record is. Raises ValueError for what is wrong with it."""
-    subject, predicate, object_ = (_text(record, key) for key in keys.values())
+    subject, predicate, object_ = (_required_text(parse_record, key) for key in keys.values())
     tenant, compartment, sensitivity = (
-        _label(record, key) for key in ("tenant", "compartment", "sensitivity")
+        _label(parse_record, key) for key in ("tenant", "compartment", "sensitivity")
     )
-    start, end = _instant(record, "valid_from"), _instant(record, "valid_to")
+    start, end = _instant(parse_record, "valid_from"), _instant(parse_record, "valid_to")
     if start and end and start > end:
-        raise ValueError(f"valid_from {record['valid_from']!r} is after valid_to {record['valid_to']!r}.")
-    rest = {key: value for key, value in record.items() if key not in (*keys.values(), *OWN)}
+        raise ValueError(
+            f"valid_from {parse_record['valid_from']!r} is after valid_to {parse_record['valid_to']!r}."
+        )
+    attributes = {
+        key: value for key, value in parse_record.items() if key not in (*keys.values(), *FACT_KEYS)
+    }
     return Fact(
         subject=subject,
         predicate=predicate,
         object=object_,
-        confidence=_confidence(record),
+        confidence=_confidence(parse_record),
         valid_from=start,
         valid_to=end,
-        attributes=rest,
+        attributes=attributes,
         tenant=tenant,
         compartment=compartment,
         sensitivity=sensitivity,
     )
 
 
-def record(line: str) -> Mapping[str, Any]:
+def parse_record(line: str) -> Mapping[str, Any]:
     """The record of one line. Raises ValueError."""
     try:
-        record = json.loads(line, parse_constant=_no_number)
+        parse_record = json.loads(line, parse_constant=_no_number)
     except RecursionError:
         raise ValueError("The record is nested too deeply.") from None
     except json.JSONDecodeError as error:
         raise ValueError(f"The line is not JSON ({error.msg} at character {error.colno}).") from None
-    if not isinstance(record, dict):
-        raise ValueError(f"The record is a {type(record).__name__}, not an object.")
-    return record
+    if not isinstance(parse_record, dict):
+        raise ValueError(f"The record is a {type(parse_record).__name__}, not an object.")
+    return parse_record
 
 
 def _no_number(name: str) -> float:
     raise ValueError(f"The record holds {name}, which is no JSON number.")
 
 
-def _text(record: Mapping[str, Any], key: str) -> str:
-    value = record.get(key)
+def _required_text(parse_record: Mapping[str, Any], key: str) -> str:
+    value = parse_record.get(key)
     if isinstance(value, bool) or not isinstance(value, (str, int, float)) or not str(value).strip():
         raise ValueError(f"Key {key!r} is {'missing' if value is None else repr(value)[:80]}. Give a text.")
     return str(value).strip()
 
 
-def _label(record: Mapping[str, Any], key: str) -> str | None:
-    value = record.get(key)
+def _label(parse_record: Mapping[str, Any], key: str) -> str | None:
+    value = parse_record.get(key)
     if value is not None and not (isinstance(value, str) and value.strip()):
         raise ValueError(f"Key {key!r} is {value!r}. Give a name.")
     return value
 
 
-def _confidence(record: Mapping[str, Any]) -> float:
-    value = record.get("confidence", 1.0)
+def _confidence(parse_record: Mapping[str, Any]) -> float:
+    value = parse_record.get("confidence", 1.0)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0.0 <= value <= 1.0:
         raise ValueError(f"Key 'confidence' is {value!r}. Give a number from 0 to 1.")
     return float(value)
 
 
-def _instant(record: Mapping[str, Any], key: str) -> datetime | None:
-    value = record.get(key)
+def _instant(parse_record: Mapping[str, Any], key: str) -> datetime | None:
+    value = parse_record.get(key)
     if value is None or value == "":
         return None
     try:

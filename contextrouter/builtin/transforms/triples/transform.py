@@ -10,7 +10,7 @@ from contextrouter.contracts import Generator, Transform
 from contextrouter.model import Document, Fact
 
 MEDIA_TYPES = from_records.LINES
-_SHOWN = 200  # problems listed one by one
+_MAX_PROBLEMS = 200  # problems listed one by one
 
 
 class Triples(ReadsWithSpacy, Transform):
@@ -47,10 +47,10 @@ class Triples(ReadsWithSpacy, Transform):
     ) -> None:
         self.keys = {"subject": subject, "predicate": predicate, "object": object}
         for role, key in self.keys.items():
-            if not key or key in from_records.OWN:
-                own = ", ".join(from_records.OWN)
+            if not key or key in from_records.FACT_KEYS:
+                reserved = ", ".join(from_records.FACT_KEYS)
                 raise ValueError(
-                    f"{role} {key!r} cannot be the key of a triple. Give a name that is not {own}."
+                    f"{role} {key!r} cannot be the key of a triple. Give a name that is not {reserved}."
                 )
         if len(set(self.keys.values())) < 3:
             raise ValueError(
@@ -58,7 +58,7 @@ class Triples(ReadsWithSpacy, Transform):
                 " each."
             )
         if isinstance(relations, str) or not all(
-            isinstance(each, str) and each.strip() for each in relations
+            isinstance(relation, str) and relation.strip() for relation in relations
         ):
             raise ValueError(
                 f'relations {relations!r} is not a list of predicates. Give one such as ["wrote", "founder'
@@ -68,16 +68,16 @@ class Triples(ReadsWithSpacy, Transform):
         super().__init__(model)
         self.mapping, self.generator = tuple(mapping), generator
         self.relations = tuple(relations)
-        self._rules = from_records.rules(self.mapping)
-        self._allowed = {_folded(each): each for each in self.relations}
+        self._rules = from_records.read_rules(self.mapping)
+        self._allowed = {_fold(relation): relation for relation in self.relations}
 
     async def transform(self, document: Document) -> Sequence[Document]:
         """Return the document with its facts, or as it is where there are none to look for."""
         media_type = document.media_type.partition(";")[0].strip().lower()
         if self._rules and from_records.is_structured(media_type):
-            return [self._with(document, *self._mapped(document.content, media_type))]
+            return [self._add_facts(document, *self._map_records(document.content, media_type))]
         if media_type in MEDIA_TYPES:
-            return [self._with(document, *self.read(document.content)).replace(content="")]
+            return [self._add_facts(document, *self.read(document.content)).replace(content="")]
         if from_records.is_structured(media_type) or not document.content.strip():
             return [document]
         facts: list[Fact] = []
@@ -85,9 +85,9 @@ class Triples(ReadsWithSpacy, Transform):
         if sentences := await self.read_with_model(document.content):
             facts += from_text.patterns(sentences)
         if self.generator is not None:
-            read, problems = await from_text.read(self.generator, document.content, self.relations)
-            facts += read
-        return [self._with(document, facts, problems) if facts or problems else document]
+            generated, problems = await from_text.generate(self.generator, document.content, self.relations)
+            facts += generated
+        return [self._add_facts(document, facts, problems) if facts or problems else document]
 
     def read(self, text: str) -> tuple[list[Fact], list[str]]:
         """The facts of `text`, and what is wrong with the lines that are none. Blank lines are neither."""
@@ -96,36 +96,36 @@ class Triples(ReadsWithSpacy, Transform):
             try:
                 if isinstance(record, Exception):
                     raise record
-                facts.append(from_records.given(record, self.keys))
+                facts.append(from_records.read_fact(record, self.keys))
             except ValueError as error:
                 problems.append(f"line {number}: {error}")
         return facts, problems
 
-    def _mapped(self, text: str, media_type: str) -> tuple[list[Fact], list[str]]:
+    def _map_records(self, text: str, media_type: str) -> tuple[list[Fact], list[str]]:
         facts: list[Fact] = []
         problems: list[str] = []
         for number, record in from_records.records(text, media_type):
             if isinstance(record, Exception):
                 problems.append(f"record {number}: {record}")
             elif isinstance(record, dict):
-                facts += from_records.mapped(record, self._rules)
+                facts += from_records.map_record(record, self._rules)
             else:
                 problems.append(f"record {number}: it is a {type(record).__name__}, not an object.")
         return facts, problems
 
-    def _with(self, document: Document, facts: Iterable[Fact], problems: Sequence[str]) -> Document:
+    def _add_facts(self, document: Document, facts: Iterable[Fact], problems: Sequence[str]) -> Document:
         """The document with the facts whose predicates are allowed, as they are written in `relations`."""
         if self._allowed:
-            allowed = ((fact, self._allowed.get(_folded(fact.predicate))) for fact in facts)
-            facts = [fact.replace(predicate=predicate) for fact, predicate in allowed if predicate]
+            renamed = ((fact, self._allowed.get(_fold(fact.predicate))) for fact in facts)
+            facts = [fact.replace(predicate=predicate) for fact, predicate in renamed if predicate]
         metadata = {**document.metadata, "facts": (*document.metadata.get("facts", ()), *facts)}
         if problems:
-            listed = list(problems[:_SHOWN]) + (
-                [f"{len(problems) - _SHOWN} more lines"] if len(problems) > _SHOWN else []
+            lines = list(problems[:_MAX_PROBLEMS]) + (
+                [f"{len(problems) - _MAX_PROBLEMS} more lines"] if len(problems) > _MAX_PROBLEMS else []
             )
-            metadata["problems"] = (*document.metadata.get("problems", ()), *listed)
+            metadata["problems"] = (*document.metadata.get("problems", ()), *lines)
         return document.replace(metadata=metadata)
 
 
-def _folded(predicate: str) -> str:
+def _fold(predicate: str) -> str:
     return " ".join(predicate.casefold().replace("_", " ").split())

@@ -1,0 +1,154 @@
+"""Replies of MCP tools: pages that never exceed a number of tokens, with a cursor to the next page.
+
+A model reads the text of a reply. The structured part holds numbers, titles and addresses, and repeats no
+text.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.types import CallToolResult, TextContent
+
+from contextrouter.model import Context, Fact
+from contextrouter.text import tokens
+from contextrouter.text.prompt_injection import Fence, clean
+
+Detail = Literal["titles", "brief", "full"]
+CUT = " […]"
+_BRIEF = 600
+_RESERVE = 160
+"""Tokens of a reply that are reserved for its frame: the outcome, the cursor and how to go on."""
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts of one reply, and the cursor of the next one; None: this is the end."""
+
+    parts: list[str]
+    cursor: str | None
+
+
+class Pager:
+    """Cuts an answer into replies of at most `budget` tokens.
+
+    A cursor works only with the call that it came from: `call` is the tool's name with its arguments.
+    """
+
+    def __init__(self, budget: int) -> None:
+        self.budget = budget
+
+    def start(self, cursor: str | None, call: Sequence[Any]) -> int:
+        """Return the number of the part at which a reply begins.
+
+        Raises ToolError for a cursor of another call.
+        """
+        if cursor is None:
+            return 0
+        try:
+            digest, _, index = base64.urlsafe_b64decode(cursor.encode()).decode().partition(":")
+            if hmac.compare_digest(digest, _digest(call)):
+                return max(0, int(index))
+        except ValueError:
+            pass
+        raise ToolError(
+            "The cursor is not one of this question. Ask the same question with the same options, or leave it"
+            " out."
+        )
+
+    def page(
+        self,
+        parts: Sequence[str],
+        start: int,
+        call: Sequence[Any],
+        *,
+        entries: Sequence[Any] = (),
+        notice: str = "",
+    ) -> Page:
+        """Return the parts from `start` on that fit the budget together with their entries.
+
+        A page has at least one part, which is cut when it alone is too long.
+        """
+        page: list[str] = []
+        budget = self.budget - _RESERVE - tokens.count(notice)
+        for index, part in enumerate(parts[start:], start):
+            overhead = 2 + (tokens.count(msgspec.json.encode(entries[index]).decode()) if entries else 0)
+            cost = tokens.count(part) + overhead
+            if cost > budget and not page:
+                page.append(tokens.truncate(part, max(1, budget - overhead - 4)).rstrip() + CUT)
+                break
+            if cost > budget:
+                break
+            page.append(part)
+            budget -= cost
+        end = start + len(page)
+        return Page(parts=page, cursor=_cursor(call, end) if end < len(parts) else None)
+
+
+def _cursor(call: Sequence[Any], index: int) -> str:
+    return base64.urlsafe_b64encode(f"{_digest(call)}:{index}".encode()).decode()
+
+
+def _digest(call: Sequence[Any]) -> str:
+    return hashlib.sha256(msgspec.json.encode(call)).hexdigest()[:16]
+
+
+def make_fence(context: Context, detail: Detail) -> Fence | None:
+    """Make a fence for untrusted documents; None where no text of any is shown."""
+    untrusted = [envelope.document.content for envelope in context.envelopes if envelope.document.untrusted]
+    return Fence(untrusted) if untrusted and detail != "titles" else None
+
+
+def format_document(context: Context, index: int, detail: Detail, fence: Fence | None) -> str:
+    """Format a document as a heading with its number, and as much text as `detail` asks for."""
+    document, citation = context.envelopes[index].document, context.citations[index]
+    heading = f"### [{citation.number}] {citation.title[:300]} — {citation.source}"
+    if detail == "titles":
+        return heading
+    content = document.content.strip()
+    if detail == "brief" and len(content) > _BRIEF:
+        content = content[:_BRIEF].rsplit(" ", 1)[0] + CUT
+    if document.untrusted and fence is not None:
+        return fence.around(f"{heading}\n{clean(content)[0]}")
+    return f"{heading}\n{content}"
+
+
+def make_entry(context: Context, index: int) -> Mapping[str, Any]:
+    """Make the structured entry of a document: number, id, title, address, source and score."""
+    envelope, citation = context.envelopes[index], context.citations[index]
+    return {
+        "number": citation.number,
+        "id": envelope.document.id[:300],
+        "title": citation.title[:300],
+        "url": citation.url[:1000],
+        "source": citation.source,
+        "score": round(envelope.normalized, 4),
+    }
+
+
+def format_fact(fact: Fact) -> str:
+    """Format a fact as one line of a list."""
+    return f"- {fact.subject} — {fact.predicate} — {fact.object}"
+
+
+def make_result(
+    context: Context, parts: Sequence[str], cursor: str | None, details: Mapping[str, Any]
+) -> CallToolResult:
+    """Make the result of a tool call: the parts as text, the outcome and `details` as structured content."""
+    structured = {
+        "outcome": context.outcome,
+        "answerability": context.answerability.level,
+        "degraded": context.degraded,
+        "next_cursor": cursor,
+        **details,
+    }
+    lines = list(parts) or ["Nothing was found."]
+    if cursor is not None:
+        lines.append(f"There is more. Ask the same with cursor {cursor!r}.")
+    text = "\n\n".join(lines).encode("utf-8", "replace").decode()
+    return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=structured)

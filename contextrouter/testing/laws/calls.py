@@ -1,0 +1,166 @@
+"""Laws of every plugin on calls: repeatable answers, concurrency, hostile texts, cancellation, event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from contextrouter.contracts import Plugin
+from contextrouter.testing import measure
+from contextrouter.testing.kit import Law, law
+from contextrouter.testing.messages import Broken, describe_error, shorten
+from contextrouter.testing.subject import Subject
+from contextrouter.testing.texts import HOSTILE
+
+CALLS = 20
+STALL = 0.1
+"""Seconds for which a call may keep the event loop to itself."""
+LEAVE = 0.25
+"""Seconds a cancelled call may take to end."""
+
+
+@law
+async def same_answer_twice(subject: Subject) -> None:
+    """The same input gets the same answer a moment later."""
+    async with subject.open_plugin() as plugin:
+        before = await subject.answers(plugin)
+        await asyncio.sleep(0.002)
+        check_same(before, await subject.answers(plugin), "asked again, it")
+
+
+@law
+async def concurrent_calls_agree_with_serial_ones(subject: Subject) -> None:
+    """Twenty concurrent calls give the same answers as twenty calls in a row."""
+    async with subject.open_plugin() as plugin:
+        exercise = subject.exercise
+        serial = [
+            exercise.summarize(await exercise.call(plugin, item)) for item in await _many(subject, plugin)
+        ]
+        check_same(serial, await call_together(subject, plugin), "called twenty times at once, it")
+
+
+async def _many(subject: Subject, plugin: Plugin) -> list[Any]:
+    inputs: list[Any] = []
+    while len(inputs) < CALLS:
+        inputs += await subject.exercise.inputs(subject, plugin)
+    return inputs[:CALLS]
+
+
+async def call_together(subject: Subject, plugin: Plugin) -> list[Any]:
+    inputs = await _many(subject, plugin)
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(subject.exercise.call(plugin, item)) for item in inputs]
+    return [subject.exercise.summarize(task.result()) for task in tasks]
+
+
+@law
+async def inputs_are_not_changed(subject: Subject) -> None:
+    """A call leaves its inputs as they were: it changes no list, mapping or vector in them."""
+    async with subject.open_plugin() as plugin:
+        for item in await subject.exercise.inputs(subject, plugin):
+            before = subject.exercise.describe(item)
+            await subject.exercise.call(plugin, item)
+            if (after := subject.exercise.describe(item)) != before:
+                raise Broken(f"it changed {_difference(before, after)}")
+
+
+def _difference(before: str, after: str) -> str:
+    at = next(
+        (i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b),
+        min(len(before), len(after)),
+    )
+    start = max(0, at - 20)
+    return f"…{before[start : at + 30]}… to …{after[start : at + 30]}…"
+
+
+@law
+async def no_text_is_an_error(subject: Subject) -> None:
+    """No text raises an error: quotes, operators, NULs, emoji, markup, SQL, 10 kB of anything, any script."""
+    async with subject.open_plugin() as plugin:
+        for text in HOSTILE:
+            for item in subject.exercise.hostile(plugin, text):
+                try:
+                    await subject.exercise.call(plugin, item)
+                except subject.exercise.refusals:
+                    continue
+                except Exception as error:
+                    raise Broken(f"for {shorten(text, 60)} {describe_error(error)}") from error
+
+
+@law
+async def cancelled_it_leaves_at_once(subject: Subject) -> None:
+    """A cancelled call ends at once, as cancelled, and the plugin still works."""
+    async with subject.open_plugin() as plugin:
+        inputs = await subject.exercise.inputs(subject, plugin)
+        expected = subject.exercise.summarize(await subject.exercise.call(plugin, inputs[0]))
+
+        async def cancel_after(pause: float) -> float:
+            return await _cancel_call(subject, plugin, inputs[0], pause)
+
+        for pause in (0.0, 0.003):
+            took = await measure.shortest(lambda pause=pause: cancel_after(pause), LEAVE)  # type: ignore[misc]  # mypy cannot infer a lambda that has a default
+            if took > LEAVE:
+                raise Broken(f"a cancelled call took {took:.2f} s and more to end")
+        check_same(
+            expected,
+            subject.exercise.summarize(await subject.exercise.call(plugin, inputs[0])),
+            "after a cancelled call, it",
+        )
+
+
+async def _cancel_call(subject: Subject, plugin: Plugin, item: Any, pause: float) -> float:
+    async def call() -> None:
+        await subject.exercise.call(plugin, item)
+
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(call())
+        await asyncio.sleep(0)
+        await asyncio.sleep(pause)
+        if task.done():
+            return 0.0
+        task.cancel()
+        took = await measure.measure_end(task, 1.0)
+        ended_with_answer = task.done() and not task.cancelled() and task.exception() is None
+    if ended_with_answer:
+        raise Broken("a cancelled call returned an answer; it must let CancelledError pass")
+    return took
+
+
+@law
+async def event_loop_is_never_stalled(subject: Subject) -> None:
+    """A call does not block the event loop: blocking or long computation runs in a thread."""
+
+    async def attempt() -> float:
+        longest = 0.0
+        async with subject.open_plugin() as plugin:
+            for item in await subject.exercise.inputs(subject, plugin):
+                call = functools.partial(subject.exercise.call, plugin, item)
+                longest = max(longest, await measure.stall(call))
+        return longest
+
+    async with subject.open_plugin():
+        pass  # questions are found here, so that the first call of an attempt is a first call
+    allowed = STALL + 3 * await measure.idle()
+    took = await measure.shortest(attempt, allowed)
+    if took > allowed:
+        raise Broken(f"a call kept the event loop to itself for {took:.2f} s; {allowed:.2f} s are allowed")
+
+
+def check_same(before: Sequence[Any], after: Sequence[Any], who: str) -> None:
+    if before == after:
+        return
+    pairs = [(a, b) for a, b in zip(before, after, strict=False) if a != b]
+    old, new = pairs[0] if pairs else (before, after)
+    raise Broken(f"{who} answered {shorten(new)}, before {shorten(old)}")
+
+
+LAWS: tuple[Law, ...] = (
+    same_answer_twice,
+    concurrent_calls_agree_with_serial_ones,
+    inputs_are_not_changed,
+    no_text_is_an_error,
+    cancelled_it_leaves_at_once,
+    event_loop_is_never_stalled,
+)

@@ -1,0 +1,127 @@
+"""Laws of every plugin on its lifecycle: open(), aclose(), event loops, and state that instances share."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from contextrouter.contracts import Plugin
+from contextrouter.testing.kit import Law, law
+from contextrouter.testing.laws.calls import call_together, check_same
+from contextrouter.testing.laws.construction import constructor_keywords
+from contextrouter.testing.messages import Broken
+from contextrouter.testing.subject import Subject
+
+_MUTABLE = (list, dict, set, bytearray)
+
+
+@law
+async def aclose_twice_is_harmless(subject: Subject) -> None:
+    """aclose() may be called again."""
+    plugin = subject.make()
+    await plugin.open()
+    await plugin.aclose()
+    await plugin.aclose()
+
+
+@law
+async def aclose_without_open_is_harmless(subject: Subject) -> None:
+    """aclose() may be called on a plugin that was never opened."""
+    await subject.make().aclose()
+
+
+@law
+async def open_twice_is_harmless(subject: Subject) -> None:
+    """open() may be called again, and the plugin still answers."""
+    plugin = subject.make()
+    try:
+        await plugin.open()
+        await plugin.open()
+        await subject.exercise.prepare(subject, plugin)
+        await subject.answers(plugin)
+    finally:
+        await plugin.aclose()
+
+
+@law
+async def reopened_it_answers_as_before(subject: Subject) -> None:
+    """After aclose() and open() the plugin gives the same answers as before."""
+    plugin = subject.make()
+    check_same(await subject.session(plugin), await subject.session(plugin), "opened again, it")
+
+
+@law
+async def works_in_a_second_event_loop(subject: Subject) -> None:
+    """Nothing outlives its event loop: a plugin that was closed in one loop opens and works in another."""
+    plugin = subject.make()
+
+    def twice() -> tuple[list[Any], list[Any]]:
+        return asyncio.run(_twenty(subject, plugin)), asyncio.run(_twenty(subject, plugin))
+
+    check_same(*await asyncio.to_thread(twice), "in a second event loop, it")
+
+
+async def _twenty(subject: Subject, plugin: Plugin) -> list[Any]:
+    try:
+        await plugin.open()
+        await subject.exercise.prepare(subject, plugin)
+        return await call_together(subject, plugin)
+    finally:
+        await plugin.aclose()
+
+
+@law
+async def instances_share_no_state(subject: Subject) -> None:
+    """Using and closing one instance changes nothing for another, and leaves no trace in the class or its
+    module.
+    """
+    instance, neighbour = subject.make(), subject.make()
+    before = _mutable_state(subject.cls)
+    alone = await subject.session(subject.make())
+    try:
+        await neighbour.open()
+        await subject.session(instance)
+        await subject.exercise.prepare(subject, neighbour)
+        check_same(alone, await subject.answers(neighbour), "after another instance was used and closed, it")
+    finally:
+        await neighbour.aclose()
+    changed = [name for name, value in _mutable_state(subject.cls).items() if before.get(name) != value]
+    if changed:
+        raise Broken(f"use changed {changed[0]}, which all instances share")
+
+
+def _mutable_state(cls: type[Plugin]) -> dict[str, str]:
+    """Return the mutable state that instances share, as texts.
+
+    It is in the class, its bases outside the contracts, its module and its defaults.
+    """
+    state = {
+        f"the default of {name!r}": repr(p.default)
+        for name, p in constructor_keywords(cls).items()
+        if isinstance(p.default, _MUTABLE)
+    }
+    owners: list[tuple[str, Mapping[str, Any]]] = [
+        (base.__qualname__, vars(base))
+        for base in cls.__mro__
+        if base.__module__ != Plugin.__module__ and base is not object
+    ]
+    module = sys.modules.get(cls.__module__)
+    if module is not None:
+        owners.append((module.__name__, vars(module)))
+    for owner, names in owners:
+        for name, value in list(names.items()):
+            if isinstance(value, _MUTABLE) and not name.startswith("__") and not name.startswith("_abc_"):
+                state[f"{owner}.{name}"] = repr(value) if len(value) < 1000 else str(len(value))
+    return state
+
+
+LAWS: tuple[Law, ...] = (
+    aclose_twice_is_harmless,
+    aclose_without_open_is_harmless,
+    open_twice_is_harmless,
+    reopened_it_answers_as_before,
+    works_in_a_second_event_loop,
+    instances_share_no_state,
+)
