@@ -244,7 +244,7 @@ def test_the_readme_can_be_typed_along_in_a_fresh_clone(
     assert re.findall(r"^(?: {4}|\t)\S.*", FENCE.sub("", README.read_text("utf-8")), re.M) == []
 
 
-def test_the_first_screen_of_the_readme_says_what_it_is_and_how_to_set_it_up():
+def test_the_readme_says_first_what_it_is_and_how_to_start():
     screen = "\n".join(README.read_text("utf-8").splitlines()[:30])
     words = ("RAG", "hybrid search", "reranking", "make demo", "make test", "contextrouter-rag")
     assert [word for word in words if word not in screen] == []

@@ -138,9 +138,7 @@ class StrictPolicy(Policy):
 @pytest.mark.parametrize(
     ("stage", "outcome", "facts"), [(Policy(), "facts_only", 1), (StrictPolicy(), GATED, 0)]
 )
-async def test_a_stage_of_a_third_party_withholds_facts_by_its_field_not_by_its_words(
-    stage: Stage, outcome: str, facts: int
-):
+async def test_a_third_party_stage_withholds_facts_by_its_field(stage: Stage, outcome: str, facts: int):
     graph = Facts([Fact(subject="Ada", predicate="knows", object="Bob")])
     async with ContextRouter(
         {}, connectors={"s": Fixed("a")}, facts={"graph": graph}, stages={"policy": stage}

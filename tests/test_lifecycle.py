@@ -195,7 +195,7 @@ async def test_a_store_hears_of_its_model_once_when_both_are_open():
         assert len(store.models) == 2
 
 
-async def test_a_store_is_open_without_its_embedder_and_hears_of_the_model_when_that_opens():
+async def test_a_store_opens_without_its_embedder_and_hears_of_it_later():
     store, embedder = NotesModel("x"), LateOnes()
     async with ContextRouter(connectors={"s": store}, embedders={"e": embedder}) as router:
         assert store.models == []

@@ -59,22 +59,22 @@ Sitemap: https://example.org/sitemap.xml
 def test_robots_rules_are_of_the_group_that_names_us_and_the_longest_wins(
     agent: str, path: str, allowed: bool
 ) -> None:
-    assert robots.parse(ROBOTS, agent).allows("https://example.org" + path) is allowed
+    assert robots.parse_rules(ROBOTS, agent).allows("https://example.org" + path) is allowed
 
 
 def test_robots_say_their_delay_and_sitemaps() -> None:
-    assert robots.parse(ROBOTS, "somebody").delay == 2.0
-    assert robots.parse(ROBOTS, "contextrouter").sitemaps == ("https://example.org/sitemap.xml",)
-    assert robots.parse("", "x").allows("https://example.org/")
+    assert robots.parse_rules(ROBOTS, "somebody").delay == 2.0
+    assert robots.parse_rules(ROBOTS, "contextrouter").sitemaps == ("https://example.org/sitemap.xml",)
+    assert robots.parse_rules("", "x").allows("https://example.org/")
 
 
 @given(st.text(max_size=300))
 def test_any_text_is_a_robots_file(text: str) -> None:
-    robots.parse(text, "x").allows("https://example.org/a?b")
+    robots.parse_rules(text, "x").allows("https://example.org/a?b")
 
 
 def test_no_pattern_of_robots_takes_long() -> None:
-    rules = robots.parse("User-agent: *\nDisallow: /" + "*a" * 2_000, "x")
+    rules = robots.parse_rules("User-agent: *\nDisallow: /" + "*a" * 2_000, "x")
     assert rules.allows("https://example.org/" + "a" * 1_000 + "b")
 
 
