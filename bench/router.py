@@ -24,7 +24,7 @@ from time import process_time
 
 from contextrouter import Connector, ContextRouter, Document, Hit, Intent, Interpreter, Query
 
-LIMIT = 2.0
+LIMIT = 2.8
 K, TOP = 60, 10
 GRID = [(q, s, d) for q in (1, 3) for s in (1, 3, 10, 30) for d in (10, 100, 1000)]
 QUICK = [(1, 1, 10), (1, 3, 100), (3, 10, 100)]
