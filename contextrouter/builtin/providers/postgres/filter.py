@@ -29,7 +29,7 @@ class Values(list[Any]):
 
 
 def admitted(query: Query, web_query: QueryTerms, values: Values) -> str:
-    """Scope, period, labels, filters, phrases and negations of a query, as SQL; empty where all is let
+    """Scope, period, labels, filters, phrases and exclusions of a query, as SQL; empty where all is let
     through.
     """
     parts = [

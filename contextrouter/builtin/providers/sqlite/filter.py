@@ -41,7 +41,7 @@ EVERYTHING = Condition()
 
 
 def admitted(query: Query, web_query: QueryTerms) -> Condition:
-    """Scope, period, labels, filters, phrases and negations of a query."""
+    """Scope, period, labels, filters, phrases and exclusions of a query."""
     condition = visible(query.scope, "c") & period_condition(query.period) & phrase_condition(web_query)
     if query.labels:
         condition &= metadata_condition({"labels": query.labels})

@@ -209,7 +209,7 @@ class Sqlite(Provider):
         """Count documents by the values of fields (kind, labels, …) or metadata keys, over all the query lets
         through.
 
-        Scope, period, filters, labels, phrases and negations narrow; plain words do not, as in a search,
+        Scope, period, filters, labels, phrases and exclusions narrow; plain words do not, as in a search,
         where any suffices.
         """
         condition = admitted(query, _terms(query))
