@@ -116,7 +116,7 @@ async def disk(rounds: int, answer: Context) -> list[tuple[str, float, float, fl
         pairs = await fill(tier, plain, key, entry)
         rows = [await measure_pairs(pairs, ours_first=turn % 2 == 1) for turn in range(rounds)]
         await tier.aclose()
-    size = f"{len(entry):,} bytes, {len(pickle.dumps(codec.decoded(body))):,} pickled"
+    size = f"{len(entry):,} bytes, {len(pickle.dumps(codec.decode(body))):,} pickled"
     names = (
         "entry from disk / plain diskcache (4,000 bytes)",
         f"entry from disk / plain diskcache ({size})",
@@ -138,7 +138,7 @@ async def fill(tier: DiskTier, plain: diskcache.Cache, key: bytes, entry: bytes)
     async def read_answer() -> Context:
         unsealed = unseal(await tier.get(large) or b"", key)
         assert unsealed is not None
-        return codec.decoded(unsealed[0])
+        return codec.decode(unsealed[0])
 
     async def read_plain(name: str) -> Any:
         return plain.get(name)
