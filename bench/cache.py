@@ -1,5 +1,5 @@
-"""Cost of the cache: a hit in memory with its key, a hit on disk beside plain diskcache, `route` cached beside
-computed.
+"""Cost of the cache: a hit in memory with its key, a hit on disk beside plain diskcache, `route` cached
+beside computed.
 
 Measured is CPU time (user + system) of this process, in turn with the floor; printed are medians of the
 rounds. Exits 1 above a limit.
@@ -129,7 +129,9 @@ async def disk(rounds: int, answer: Context) -> list[tuple[str, float, float, fl
 
 
 async def fill(tier: DiskTier, plain: diskcache.Cache, key: bytes, entry: bytes) -> list[Pair]:
-    """Store the same in both caches, and return the functions that read it: few bytes, all bytes, an answer."""
+    """Store the same in both caches, and return the functions that read it: few bytes, all bytes, an
+    answer.
+    """
     large, small = keys.address(key), keys.address(b"small")
     for address, data in ((small, entry[:4000]), (large, entry)):
         await tier.put(address, data, 3600)

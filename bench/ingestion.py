@@ -8,14 +8,14 @@ The documents of this package, and of the collection chunker-docs if BENCH_DATA 
 nothing changed, with one changed paragraph, and with one removed file.
 
 For each of the collections kgpacks-faq and multihop-rag-500, three stores are filled: with chunks of `chunk`,
-with whole documents, and with windows of 512 tokens that overlap by 50. Each answers the same questions by its
-legs for text and vectors. Measured is nDCG@10 over documents; a document has the rank of its best chunk. The
-documents of kgpacks-faq are short. So its sources are also joined, each to one Markdown file of some 8,000
-tokens; there the measure is how often the top 2,000 tokens of the results contain the answer.
+with whole documents, and with windows of 512 tokens that overlap by 50. Each answers the same questions by
+its legs for text and vectors. Measured is nDCG@10 over documents; a document has the rank of its best chunk.
+The documents of kgpacks-faq are short. So its sources are also joined, each to one Markdown file of some
+8,000 tokens; there the measure is how often the top 2,000 tokens of the results contain the answer.
 
 Exits 1 if the second run embeds or writes anything, if a changed paragraph embeds more than two chunks, if a
-removed file stays, or if chunks are worse than whole documents or windows: the 95 % interval of the difference
-(paired bootstrap) lies below 0.
+removed file stays, or if chunks are worse than whole documents or windows: the 95 % interval of the
+difference (paired bootstrap) lies below 0.
 """
 
 from __future__ import annotations
@@ -201,7 +201,9 @@ def _discounted(grades: Sequence[int]) -> float:
 
 
 def score_answers(results: Results, collection: Collection, texts: dict[str, str]) -> dict[str, float]:
-    """Return 1 for each question whose top 2,000 tokens of results contain the text of a relevant document."""
+    """Return 1 for each question whose top 2,000 tokens of results contain the text of a relevant
+    document.
+    """
     values = {}
     for question, hits in results.items():
         budget, parts = BUDGET, []
@@ -235,7 +237,9 @@ def compare(name: str, values: dict[str, dict[str, float]]) -> list[str]:
 
 
 async def retrieval(data: Path, folder: Path, *, quick: bool) -> list[str]:
-    """Compare chunks with whole documents and fixed windows on the collections; return where chunks are worse."""
+    """Compare chunks with whole documents and fixed windows on the collections; return where chunks are
+    worse.
+    """
     transforms: dict[str, Sequence[Transform]] = {"chunks": [Chunk()], "whole": [], "windows": [Windows()]}
     worse: list[str] = []
     for name in ("multihop-rag-500", "kgpacks-faq"):

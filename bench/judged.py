@@ -122,7 +122,8 @@ class Kept(Embedder):
 
     def __init__(self, inner: Embedder, path: Path) -> None:
         self.inner, self.path = inner, path
-        self.leg_weights = inner.leg_weights
+        self.score_weights, self.leg_weights = inner.score_weights, inner.leg_weights
+        self.unrelated = inner.unrelated
 
     async def open(self) -> None:
         await self.inner.open()

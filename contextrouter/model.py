@@ -24,7 +24,6 @@ Vector = Sequence[float]
 
 Status = Literal["ok", "partial", "timeout", "error", "skipped", "open"]
 TRUSTS = ("authoritative", "reference", "volatile")  # highest first
-CALIBRATED = "calibrated"  # the source under which calibration adds its lists; no source may have this name
 SEARCH_TEXT = (
     "search_text"  # key of a document's metadata: what is searched instead of its content, where that differs
 )
@@ -93,6 +92,7 @@ class RankedList(Noun, frozen=True, kw_only=True, gc=False):
     weight: float = 1.0  # the source's weight, for the fusion across sources
     score_range: tuple[float, float] | None = None  # declared by the source; beats min-max
     retrieved_at: datetime | None = None
+    full: bool = False  # the source returned as many hits as it was asked for, so there may be more
 
 
 class Provenance(Noun, frozen=True, kw_only=True, gc=False):
@@ -104,8 +104,11 @@ class Provenance(Noun, frozen=True, kw_only=True, gc=False):
     rank: int  # from 1
     score: float | None  # raw, as the source gave it
     normalized: float | None = None  # in [0, 1] within its list; None: unscored
-    weight: float = 1.0  # the list's weight in the fusion
+    weight: float = 1.0  # what the fusion multiplied the list by: weights of source, leg and query together
     retrieved_at: datetime | None = None
+    place: int | None = None  # of the document in the order of its source, from 1; None: not fused
+    # the value that this place was given beside other sources; None: one source
+    calibrated: float | None = None
 
 
 class Envelope(Noun, frozen=True, kw_only=True, gc=False):
@@ -238,6 +241,7 @@ class Intent(Noun, frozen=True, kw_only=True):
 
     question: str
     queries: tuple[str, ...] = ()
+    derived: tuple[str, ...] = ()  # those of `queries` that rules made: they stand behind the question
     kind: str = "default"
     concepts: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()

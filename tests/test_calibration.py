@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import threading
 from collections.abc import Mapping, Sequence
 
 import pytest
@@ -13,12 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.engines import engine_of
 
-from contextrouter import ContextRouter, Document, Hit, Rag, RankedList, Scope, SettingsError
+from contextrouter import ContextRouter, Document, Hit, Rag, RankedList, Scope, Source
 from contextrouter.contracts import Embedder, TermStatistics
+from contextrouter.pipeline import pooled_bm25
 from contextrouter.pipeline.calibration import Calibration, calibrate, several_sources
 from contextrouter.pipeline.deadline import Deadline
 from contextrouter.pipeline.deduplication import dedupe
-from contextrouter.pipeline.fusion import fuse
+from contextrouter.pipeline.leg_weights import Profiles
+from contextrouter.pipeline.source_order import Asked
 from contextrouter.pipeline.term_statistics import StatisticsCache
 from contextrouter.testing import Fixed, Legs
 from contextrouter.text import analysis, query_syntax
@@ -45,16 +48,18 @@ def listed(
 def calibrated(
     lists: Sequence[RankedList],
     said: Mapping[str, TermStatistics] = SAID,
-    sources: Mapping[str, object] | None = None,
-    asked: Mapping[str, Sequence[float]] = {},
+    sources: Mapping[str, Source] | None = None,
+    vectors: Mapping[str, Sequence[float]] = {},
     **rag: object,
-) -> tuple[str, dict[str, dict[str, float]]]:
-    """The note, and for each leg the scores by content."""
-    pool = dedupe(lists)
-    named = sources or {ranked.source: Fixed([]) for ranked in lists}
-    note = Calibration(pool, Rag(**rag), named, said, vectors=asked).add()  # type: ignore[arg-type]  # settings of many types
-    added = [ranked for ranked in pool.lists if ranked.source == "calibrated"]
-    return note, {r.leg: {h.document.content: h.score or 0.0 for h in r.hits} for r in added}
+) -> tuple[str, dict[str, float]]:
+    """Return the note, and the values by content, highest first. `vectors` are the question's by embedder."""
+    candidates = dedupe(lists)
+    profiles = Profiles(sources or {ranked.source: Fixed([]) for ranked in lists})
+    asked = Asked("moon tides", vectors={(name, "moon tides"): vector for name, vector in vectors.items()})
+    calibration = Calibration(candidates, Rag(**rag), profiles, said, asked=asked)  # type: ignore[arg-type]  # settings of many types
+    values, note = calibration.values()
+    ordered = sorted(values, key=lambda number: -values[number])
+    return note, {candidates.documents[number].content: values[number] for number in ordered}
 
 
 def test_terms_weigh_what_they_weigh_over_all_sources_together():
@@ -64,28 +69,27 @@ def test_terms_weigh_what_they_weigh_over_all_sources_together():
     Every document has the average length, so that a term that occurs once saturates at 1.9 / 1.9 = 1. The
     evidence of a source is the root of its best five scores, together, over five.
     """
-    note, lists = calibrated([listed("a", text("moon rock")), listed("b", text("tide rise"))])
+    note, values = calibrated([listed("a", text("moon rock")), listed("b", text("tide rise"))])
     moon, tides = math.log(1 + 19.5 / 81.5), math.log(1 + 98.5 / 2.5)
     assert (round(moon, 4), round(tides, 4)) == (0.2145, 3.6988)
-    assert lists == {
-        "text": {
-            "tide rise": pytest.approx(tides * math.sqrt(tides / 5)),
-            "moon rock": pytest.approx(moon * math.sqrt(moon / 5)),
-        }
+    assert values == {
+        "tide rise": pytest.approx(tides * math.sqrt(tides / 5)),
+        "moon rock": pytest.approx(moon * math.sqrt(moon / 5)),
     }
     assert note == "by text"
 
 
-def test_rank_fusion_cannot_tell_the_better_number_one_and_calibration_can():
-    lists = [
-        listed("a", text("moon rock", "tides and the moon")),
-        listed("b", text("a tale of nothing", "moon tides")),
-    ]
-    plain = [e.document.content for e in fuse(dedupe(lists), Rag())]
-    assert plain[0] == "moon rock"
-    pool = dedupe(lists)
-    Calibration(pool, Rag(), {"a": Fixed([]), "b": Fixed([])}, SAID).add()
-    assert {e.document.content for e in fuse(pool, Rag())[:2]} == {"tides and the moon", "moon tides"}
+async def test_rank_fusion_cannot_tell_the_better_number_one_and_calibration_can():
+    """Each source has one first document; that of b has both words, that of a one."""
+    sources = {"a": Told(text("moon rock", "moon dust")), "b": Told(text("moon tides", "a tale"))}
+    orders = []
+    for switch in (False, True):
+        rag = {"interpreters": [], "calibrate": switch, "cache_enabled": False}
+        async with ContextRouter({"rag": rag}, connectors=sources) as router:
+            context = await router.route("moon tides")
+        orders.append([envelope.document.content for envelope in context.envelopes])
+    assert orders[0][:2] == ["moon rock", "moon tides"]
+    assert orders[1][0] == "moon tides"
 
 
 def test_a_source_without_statistics_is_taken_to_hold_what_it_returned():
@@ -93,21 +97,21 @@ def test_a_source_without_statistics_is_taken_to_hold_what_it_returned():
     1.5), of 2 + 10.
     """
     said = {"b": SAID["b"].__class__(documents=10, average_length=2.0, frequencies={"moon": 0, "tides": 1})}
-    note, lists = calibrated(
+    note, values = calibrated(
         [listed("a", text("moon rock", "moon dust")), listed("b", text("tide rise"))], said
     )
     moon, tides = math.log(1 + 10.5 / 2.5), math.log(1 + 11.5 / 1.5)
-    assert lists["text"]["moon rock"] == pytest.approx(moon * math.sqrt(2 * moon / 5))
-    assert lists["text"]["tide rise"] == pytest.approx(tides * math.sqrt(tides / 5))
+    assert values["moon rock"] == pytest.approx(moon * math.sqrt(2 * moon / 5))
+    assert values["tide rise"] == pytest.approx(tides * math.sqrt(tides / 5))
     assert note == "by text; statistics of what was returned for a"
 
 
 def test_the_weight_of_a_source_multiplies_and_weight_0_takes_no_part():
     lists = [listed("a", text("moon rock"), weight=2.0), listed("b", text("moon dust"))]
-    _, scores = calibrated(lists)
-    assert scores["text"]["moon rock"] == pytest.approx(2**1.5 * scores["text"]["moon dust"])
-    note, scores = calibrated([lists[0], listed("b", text("moon dust"), weight=0.0)])
-    assert scores == {}
+    _, values = calibrated(lists)
+    assert values["moon rock"] == pytest.approx(2**1.5 * values["moon dust"])
+    note, values = calibrated([lists[0], listed("b", text("moon dust"), weight=0.0)])
+    assert values == {}
     assert note.startswith("ranks alone")
 
 
@@ -116,21 +120,21 @@ def test_words_that_are_excluded_count_for_nothing_and_the_best_query_counts():
         listed("a", text("moon rock"), query="moon -tides"),
         listed("b", text("tide rise"), query="moon -tides"),
     ]
-    _, scores = calibrated(lists)
-    assert set(scores["text"]) == {"moon rock"}
+    _, values = calibrated(lists)
+    assert {name for name, value in values.items() if value} == {"moon rock"}
     both = [
         listed("a", text("moon tides"), query="moon tides"),
         listed("b", text("moon"), query="moon"),
         lists[0],
     ]
-    _, scores = calibrated(both)
-    assert set(scores["text"]) == {"moon tides", "moon", "moon rock"}
+    _, values = calibrated(both)
+    assert set(values) == {"moon tides", "moon", "moon rock"}
 
 
 def test_nothing_to_go_by_degrades_to_ranks_and_says_so():
     lists = [listed("a", text("x")), listed("b", text("y"))]
-    note, scores = calibrated(lists)
-    assert (scores, note) == (
+    note, values = calibrated(lists)
+    assert (values, note) == (
         {},
         "ranks alone: no candidate has a word of the question, and no vectors can be compared",
     )
@@ -155,26 +159,39 @@ def test_words_and_vectors_make_one_score_where_candidates_bring_their_vectors()
     stores = {name: Legs({"vector": [], "text": [], "keywords": []}, embedder="e") for name in "ab"}
     for store in stores.values():
         store.vector_legs = ("vector", "keywords")
-    note, scores = calibrated(lists, sources=stores, asked={"e": [1.0, 0.0]})
+    note, values = calibrated(
+        lists, sources=stores, vectors={"e": [1.0, 0.0]}, leg_weights={"text": 1.0, "vector": 1.0}
+    )
     first, second = moon + 1, 1 + 1.4 / 1.8
     evidence = math.sqrt(2 * second / 5)
     assert note == "by text+vector"
-    assert scores == {
-        "text+vector": {
-            "tide rise": pytest.approx(second * evidence),
-            "tide fall": pytest.approx(second * evidence),
-            "moon rock": pytest.approx(first * math.sqrt(first / 5)),
-        }
+    assert values == {
+        "tide rise": pytest.approx(second * evidence),
+        "tide fall": pytest.approx(second * evidence),
+        "moon rock": pytest.approx(first * math.sqrt(first / 5)),
     }
-    for other in (
-        {"a": stores["a"], "b": Legs({"vector": []}, embedder="f")},
-        {"a": stores["a"], "b": Legs({"text": []})},
-    ):
-        assert calibrated(lists, sources=other, asked={"e": [1.0, 0.0], "f": [1.0, 0.0]})[1].keys() == {
-            "text"
-        }
-    assert "text+vector" not in calibrated(lists, sources=stores)[1]
-    assert "text+vector" not in calibrated(lists, sources=stores, asked={"e": [1.0, 0.0, 0.0]})[1]
+    _, weighed = calibrated(lists, sources=stores, vectors={"e": [1.0, 0.0]})
+    assert weighed["moon rock"] == pytest.approx((moon + 0.7) * math.sqrt((moon + 0.7) / 5))
+    lists.append(lists[0].replace(leg="vector"))
+    without_words = {"text": 0.0, "vector": 1.0}
+    note, values = calibrated(lists, sources=stores, vectors={"e": [1.0, 0.0]}, leg_weights=without_words)
+    assert (note, next(iter(values))) == ("by vector", "moon rock")
+
+
+def test_sources_of_different_embedders_or_of_none_are_compared_by_words():
+    rock, rise = (Document(id=name, content=name) for name in ("moon rock", "tide rise"))
+    lists = [
+        listed("a", [Hit(document=rock, score=1.0, vector=[2.0, 0.0])]),
+        listed("b", [Hit(document=rise, score=0.2, vector=[0.6, 0.8])], "vector"),
+        listed("b", [Hit(document=rise, score=9.0)]),
+    ]
+    both = {name: Legs({"vector": [], "text": []}, embedder="e") for name in "ab"}
+    vectors = {"e": [1.0, 0.0], "f": [1.0, 0.0]}
+    assert calibrated(lists, sources=both, vectors=vectors)[0] == "by text+vector"
+    for other in (Legs({"vector": [], "text": []}, embedder="f"), Legs({"text": []})):
+        assert calibrated(lists, sources={"a": both["a"], "b": other}, vectors=vectors)[0] == "by text"
+    assert calibrated(lists, sources=both)[0] == "by text"
+    assert calibrated(lists, sources=both, vectors={"e": [1.0, 0.0, 0.0]})[0] == "by text"
 
 
 class Counting(Embedder):
@@ -204,7 +221,8 @@ async def test_the_best_candidates_without_a_vector_are_embedded_on_request(most
     sources = {"a": Legs({"text": [], "vector": []}, embedder="e"), "feed": Fixed([])}
     embedder, rag = Counting(broken=broken), Rag(calibrate_embed=most)
     engine = engine_of(sources, embedders={"e": embedder})
-    note, _ = await calibrate(pool, rag, engine, vectors={"e": [1.0, 0.0]})
+    asked = Asked("moon tides", vectors={("e", "moon tides"): [1.0, 0.0]})
+    note, _ = await calibrate(pool, rag, engine, asked=asked)
     assert embedder.texts[:1] == ([] if broken else ["Page\nPart\nmoon moon"][:most])
     assert len(embedder.texts) == (0 if broken else min(most, 3))
     assert note.startswith("by text+vector" if most == 40 and not broken else "by text;")
@@ -223,7 +241,7 @@ def test_cosines_are_cosines_whatever_the_vectors(vectors: list[list[float]], x:
         assert all(-1.0001 <= cosine <= 1.0001 for cosine in near.cosines(examples).values())
 
 
-def test_vectors_of_one_embedder_are_one_list_by_what_the_sources_scored():
+def test_vector_legs_of_one_embedder_are_compared_by_what_the_sources_scored():
     near = [Hit(document=Document(id=str(s), content=str(s)), score=s) for s in (0.9, 0.2)]
     far = [Hit(document=Document(id=str(s), content=str(s)), score=s) for s in (0.5, -0.1)]
     lists = [
@@ -231,22 +249,19 @@ def test_vectors_of_one_embedder_are_one_list_by_what_the_sources_scored():
         listed("b", far, "vector", score_range=(-1.0, 1.0)),
     ]
     one = {name: Legs({"vector": []}, embedder="e") for name in "ab"}
-    note, scores = calibrated(lists, {}, one)
-    assert list(scores["vector"]) == ["0.9", "0.5", "0.2", "-0.1"]
-    assert note.startswith("by vector")
-    _, scores = calibrated(lists, {}, {"a": one["a"], "b": Legs({"vector": []}, embedder="other")})
-    assert scores == {}
-    _, scores = calibrated([lists[0], lists[1].replace(score_range=(0.0, 2.0))], {}, one)
-    assert scores == {}
-
-
-def test_the_envelope_still_comes_from_its_source():
-    pool = dedupe([listed("a", text("x", "moon tides")), listed("b", text("y"))])
-    Calibration(pool, Rag(), {}, SAID).add()
-    best = fuse(pool, Rag())[0]
-    assert [(p.source, p.rank) for p in best.provenance] == [("a", 2), ("calibrated", 1)]
-    assert best.score == pytest.approx(1 / 62 + 30 / 61)
-    assert best.normalized == pytest.approx((1 / 62 + 30 / 61) / (31 / 61))
+    note, values = calibrated(lists, {}, one)
+    # evidence: √((1.9 + 1.2) ÷ 5) and √((1.5 + 0.9) ÷ 5)
+    assert values == {
+        "0.9": pytest.approx(1.9 * math.sqrt(3.1 / 5)),
+        "0.5": pytest.approx(1.5 * math.sqrt(2.4 / 5)),
+        "0.2": pytest.approx(1.2 * math.sqrt(3.1 / 5)),
+        "-0.1": pytest.approx(0.9 * math.sqrt(2.4 / 5)),
+    }
+    assert note == "by vector"
+    _, values = calibrated(lists, {}, {"a": one["a"], "b": Legs({"vector": []}, embedder="other")})
+    assert values == {}
+    _, values = calibrated([lists[0], lists[1].replace(score_range=(0.0, 2.0))], {}, one)
+    assert values == {}
 
 
 _SUFFIXES = [
@@ -346,15 +361,42 @@ async def test_a_source_that_is_late_or_fails_costs_its_own_statistics_only():
     assert set(found) == {"fine"}
 
 
-async def test_the_router_calibrates_and_says_how():
+@pytest.mark.parametrize(("keep_order", "first"), [(1.0, "moon rock"), (0.0, "tides of the moon")])
+async def test_the_router_calibrates_and_says_how(keep_order: float, first: str):
     sources = {"a": Told(text("moon rock", "tides of the moon")), "b": Told(text("y"))}
-    async with ContextRouter({"rag": {"interpreters": []}}, connectors=sources) as router:
+    rag = {"interpreters": [], "keep_order": keep_order}
+    async with ContextRouter({"rag": rag}, connectors=sources) as router:
         context = await router.route("tides of the moon")
-    assert context.envelopes[0].document.content == "tides of the moon"
+    assert context.envelopes[0].document.content == first
     assert {step.name: step.note for step in context.trace.steps}["calibrate"] == "by text"
     assert context.citations[0].source == "a"
 
 
-def test_no_source_is_called_calibrated():
-    with pytest.raises(SettingsError, match="what calibration calls its own lists"):
-        ContextRouter({"connectors": {"calibrated": {"use": "files", "path": "."}}})
+@pytest.mark.case("ASY-06")
+async def test_calibration_of_much_text_leaves_the_event_loop_and_ends_at_the_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """Seconds of work: 200 documents of 20,000 characters, and a question of 676 words."""
+    threads = set()
+
+    class Counter(TermCounter):
+        def count(self, document: Document) -> tuple[dict[int, float], int]:
+            threads.add(threading.current_thread())
+            return super().count(document)
+
+    monkeypatch.setattr(pooled_bm25, "TermCounter", Counter)
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    question = " ".join(a + b for a in letters for b in letters)
+    contents = [f"{number} {question} " * 10 for number in range(100)]
+    sources = {
+        name: Told([Hit(document=Document(id=f"{name}{n}", content=c)) for n, c in enumerate(contents)])
+        for name in "ab"
+    }
+    rag = {"interpreters": [], "candidates": 100, "token_budget": 0}
+    async with ContextRouter({"rag": rag}, connectors=sources) as router:
+        context = await router.route(question, deadline=1.0)
+    note = {step.name: step.note for step in context.trace.steps}["calibrate"]
+    assert note == "ranks alone: the time was too short to compare the candidates"
+    assert len(context.envelopes) == 10
+    assert threads
+    assert threading.main_thread() not in threads

@@ -363,7 +363,8 @@ def test_every_module_has_one_line_in_the_tour_of_the_architecture():
 
 @pytest.mark.parametrize("page", PAGES, ids=ids)
 def test_every_table_of_a_page_renders(page: Path):
-    """A table has a blank line above it, a header with a name, and as many cells in each row as in the header.
+    """A table has a blank line above it, a header with a name, and as many cells in each row as in the
+    header.
 
     Renderers differ in the rest: some join a table to the paragraph above, some drop a cell too many.
     """

@@ -1,4 +1,6 @@
-"""Fusion: hand-worked values, and a total order that nothing but evidence decides."""
+"""Fusion by ranks and weighted scores: hand-worked values, and a total order that nothing but evidence
+decides.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +12,21 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.engines import profiles_of
 
 from contextrouter import Document, Hit, Rag, RankedList
 from contextrouter.pipeline.deduplication import dedupe
 from contextrouter.pipeline.fusion import NO_WEIGHT, fuse
+from contextrouter.pipeline.leg_weights import Profile
+from contextrouter.pipeline.source_order import Asked
 from contextrouter.testing import hits, ranked
+
+RRF = Rag(hybrid_fusion="rrf")
 
 
 def fused(lists: list[RankedList], **rag: object) -> list[tuple[str, float]]:
-    return [(e.document.id, e.score) for e in fuse(dedupe(lists), Rag(**rag)) if e.dropped is None]
+    settings = Rag(**{"hybrid_fusion": "rrf", **rag})  # type: ignore[arg-type]  # settings of many types
+    return [(e.document.id, e.score) for e in fuse(dedupe(lists), settings) if e.dropped is None]
 
 
 def order(lists: list[RankedList], **rag: object) -> str:
@@ -140,23 +148,17 @@ def test_source_weights_act_at_level_2():
 def test_leg_weights_by_source_and_leg_beat_those_by_leg():
     """Both beat the weights of the profile."""
     lists = [ranked("s", "a", leg="vector"), ranked("s", "b", leg="text")]
-    pool = dedupe(lists)
-    profile = {"s": {"vector": 0.4}}
-    first = {e.document.id: e.score for e in fuse(pool, Rag(), profiles=profile)}
-    assert first["a"] == pytest.approx(0.4 / 61)
-    second = {e.document.id: e.score for e in fuse(pool, Rag(leg_weights={"vector": 2.0}), profiles=profile)}
-    assert second["a"] == pytest.approx(2 / 61)
-    third = {
-        e.document.id: e.score
-        for e in fuse(pool, Rag(leg_weights={"vector": 2.0, "s.vector": 3.0}), profiles=profile)
-    }
-    assert third["a"] == pytest.approx(3 / 61)
+    profiles = profiles_of(s=Profile(rank_weights={"vector": 0.4}))
+    for weights, weight in (({}, 0.4), ({"vector": 2.0}, 2.0), ({"vector": 2.0, "s.vector": 3.0}, 3.0)):
+        rag = Rag(hybrid_fusion="rrf", leg_weights=weights)
+        scores = {e.document.id: e.score for e in fuse(dedupe(lists), rag, profiles=profiles)}
+        assert scores["a"] == pytest.approx(weight / 61)
 
 
 @pytest.mark.case("B02")
 def test_a_list_of_weight_0_has_no_influence():
     lists = [ranked("s", "a b", leg="text"), ranked("s", "b c", leg="vector")]
-    result = fuse(dedupe(lists), Rag(leg_weights={"vector": 0.0}))
+    result = fuse(dedupe(lists), Rag(hybrid_fusion="rrf", leg_weights={"vector": 0.0}))
     assert [(e.document.id, e.score) for e in result if e.dropped is None] == fused(lists[:1])
     assert [(e.document.id, e.dropped) for e in result if e.dropped] == [("c", NO_WEIGHT)]
 
@@ -183,7 +185,7 @@ def test_a_score_of_0_is_not_absence():
 
 @pytest.mark.case("FUS-23")
 def test_raw_scores_and_ranks_stand_beside_the_fused_score():
-    (envelope,) = fuse(dedupe([ranked("s", "a", [0.0164])]), Rag())
+    (envelope,) = fuse(dedupe([ranked("s", "a", [0.0164])]), RRF)
     assert (envelope.provenance[0].score, envelope.provenance[0].rank, envelope.score) == (
         0.0164,
         1,
@@ -202,7 +204,7 @@ def test_equal_scores_keep_the_source_s_order():
 @pytest.mark.case("B03")
 def test_normalized_is_the_score_over_the_most_the_returning_sources_could_give():
     lists = [ranked("s", "a b", leg="vector"), ranked("s", "a", leg="text"), ranked("t", "b c")]
-    result = {e.document.id: e for e in fuse(dedupe(lists), Rag())}
+    result = {e.document.id: e for e in fuse(dedupe(lists), RRF)}
     assert result["a"].normalized == pytest.approx(1.0)  # first in s, and t did not return it
     assert result["b"].normalized == pytest.approx((1 / 62 + 1 / 61) / (2 / 61))
     assert result["c"].normalized == pytest.approx(61 / 62)
@@ -210,19 +212,20 @@ def test_normalized_is_the_score_over_the_most_the_returning_sources_could_give(
 
 def test_ties_are_broken_by_best_rank_then_source_order_then_name_of_the_list():
     lists = [ranked("t", "a"), ranked("s", "b")]
-    pool = dedupe(lists)
-    assert [e.document.id for e in fuse(pool, Rag(), sources=["t", "s"])] == ["a", "b"]
-    assert [e.document.id for e in fuse(pool, Rag(), sources=["s", "t"])] == ["b", "a"]
+    t_first = profiles_of(t=Profile(0), s=Profile(1))
+    s_first = profiles_of(s=Profile(0), t=Profile(1))
+    assert [e.document.id for e in fuse(dedupe(lists), RRF, profiles=t_first)] == ["a", "b"]
+    assert [e.document.id for e in fuse(dedupe(lists), RRF, profiles=s_first)] == ["b", "a"]
     same = [
         RankedList(source="s", leg=leg, query="q", hits=hits(name))
         for leg, name in (("l2", "b"), ("l1", "a"))
     ]
-    assert [e.document.id for e in fuse(dedupe(same), Rag())] == ["a", "b"]
+    assert [e.document.id for e in fuse(dedupe(same), RRF)] == ["a", "b"]
     deep = [
         ranked("s", "a b c"),
         ranked("t", "d c e"),
     ]  # c is third and second; the rank of the worse copy does not count
-    assert [e.document.id for e in fuse(dedupe(deep), Rag(), sources=["t", "s"])] == ["c", "d", "a", "b", "e"]
+    assert [e.document.id for e in fuse(dedupe(deep), RRF, profiles=t_first)] == ["c", "d", "a", "b", "e"]
 
 
 @pytest.mark.parametrize(
@@ -243,7 +246,7 @@ def test_a_document_that_stands_twice_in_a_list_is_given_its_best_rank_once(agai
             source="t", leg="l", query="q", hits=[Hit(document=d) for d in (Document(content="y"), x)]
         ),
     ]
-    scores = [(e.document.id, e.score) for e in fuse(dedupe(lists), Rag())]
+    scores = [(e.document.id, e.score) for e in fuse(dedupe(lists), RRF)]
     assert scores == [("x", pytest.approx(2 / 62)), ("a", pytest.approx(1 / 61)), ("", pytest.approx(1 / 61))]
 
 
@@ -271,8 +274,9 @@ def _made(raw: list[tuple[str, str, str, list[tuple[str, float]]]]) -> list[Rank
     )
 
 
-@pytest.mark.parametrize("mode", ["rrf", "weighted"])
-@pytest.mark.parametrize("levels", [1, 2])
+@pytest.mark.parametrize(
+    ("mode", "levels"), [("rrf", 1), ("rrf", 2), ("weighted", 1), ("weighted", 2), ("scores", 2)]
+)
 @given(raw=_lists, rng=st.randoms())
 @pytest.mark.case("FUS-14")
 def test_order_and_scores_are_identical_under_shuffled_arrival(
@@ -289,7 +293,7 @@ def test_order_and_scores_are_identical_under_shuffled_arrival(
 @given(raw=_lists)
 def test_every_envelope_comes_out_once_scored_in_0_1_and_in_order(raw: list):
     pool = dedupe(_made(raw))
-    result = fuse(pool, Rag())
+    result = fuse(pool, RRF)
     assert sorted(e.id for e in result) == sorted(e.id for e in pool)
     assert all(0 <= e.normalized <= 1 for e in result)
     assert [e.score for e in result] == sorted((e.score for e in result), reverse=True)
@@ -314,7 +318,8 @@ from contextrouter.pipeline.deduplication import dedupe
 from contextrouter.pipeline.fusion import fuse
 lists = [RankedList(source=s, leg=g, query=q, hits=[Hit(document=Document(content=f"{s}{g}{i % 3}"), score=1.0) for i in range(6)])
          for s in ("x", "y", "z") for g in ("vector", "text") for q in ("1", "2")]
-print([(e.id[:12], e.score) for e in fuse(dedupe(lists), Rag())])
+print([(e.id[:12], e.score) for mode in ("scores", "rrf", "weighted")
+       for e in fuse(dedupe(lists), Rag(hybrid_fusion=mode))])
 """
 
 
@@ -345,7 +350,7 @@ def test_thirty_sources_of_a_thousand_hits_and_three_queries_are_still_right():
     ]
     shared = Hit(document=Document(id="everywhere", content="everywhere"))
     lists = [r.replace(hits=[*r.hits[:499], shared, *r.hits[499:999]]) for r in lists]
-    result = fuse(dedupe(lists), Rag())
+    result = fuse(dedupe(lists), RRF)
     assert result[0].document.id == "everywhere"
     assert result[0].score == pytest.approx(30 / 560)  # rank 500 in each source
     assert len(result) == 30 * 999 + 1
@@ -361,28 +366,36 @@ def test_a_cut_off_on_one_leg_takes_nothing_from_another():
     assert fused(lists, hybrid_fusion="weighted") == [("exact", pytest.approx(0.3))]
 
 
-def test_queries_made_of_the_question_weigh_little_beside_it():
+def test_queries_made_by_rules_weigh_little_beside_the_question_and_a_model_s_in_full():
     lists = [ranked("s", "a b", query="q"), ranked("s", "c a", query="part")]
-    found = {e.document.id: e for e in fuse(dedupe(lists), Rag(), question="q")}
+    by_rules = Asked("q", frozenset({"part"}))
+    results = {e.document.id: e for e in fuse(dedupe(lists), RRF, asked=by_rules)}
     whole = 1.01  # the leg's weight of 1 is parted in 1 and 0.01
-    assert list(found) == ["a", "b", "c"]
-    assert found["a"].score == pytest.approx((1 / 61 + 0.01 / 62) / whole)
-    assert found["b"].score == pytest.approx(1 / 62 / whole)
-    assert found["c"].score == pytest.approx(0.01 / 61 / whole)
-    assert found["c"].normalized == pytest.approx(0.01 / whole)
-    assert [e.document.id for e in fuse(dedupe(lists), Rag(derived_query_weight=1.0), question="q")] == [
-        "a",
-        "c",
-        "b",
-    ]
-    assert [e.score for e in fuse(fuse(dedupe(lists), Rag(), question="q"), Rag(), question="q")] == [
-        pytest.approx(e.score) for e in found.values()
-    ]
+    assert list(results) == ["a", "b", "c"]
+    assert results["a"].score == pytest.approx((1 / 61 + 0.01 / 62) / whole)
+    assert results["b"].score == pytest.approx(1 / 62 / whole)
+    assert results["c"].score == pytest.approx(0.01 / 61 / whole)
+    assert results["c"].normalized == pytest.approx(0.01 / whole)
+    for weight, order in ((1.0, "acb"), (0.5, "abc")):
+        rag = Rag(hybrid_fusion="rrf", derived_query_weight=weight)
+        assert "".join(e.document.id for e in fuse(dedupe(lists), rag, asked=Asked("q"))) == order
 
 
 def test_generated_queries_alone_have_the_whole_weight_of_the_leg():
     """They do so where the question itself got no answer."""
     lists = [ranked("s", "a", query="part"), ranked("s", "b", query="other")]
-    assert [e.score for e in fuse(dedupe(lists), Rag(), question="q")] == [pytest.approx(0.5 / 61)] * 2
-    result = fuse(dedupe(lists), Rag(derived_query_weight=0.0), question="q")
-    assert [e.dropped for e in result] == [NO_WEIGHT] * 2
+    assert [e.score for e in fuse(dedupe(lists), RRF, asked=Asked("q"))] == [pytest.approx(0.5 / 61)] * 2
+    nothing = Rag(hybrid_fusion="rrf", derived_query_weight=0.0)
+    assert [e.dropped for e in fuse(dedupe(lists), nothing, asked=Asked("q"))] == [NO_WEIGHT] * 2
+
+
+@pytest.mark.case("FUS-22")
+def test_provenance_has_the_weight_that_acted():
+    """Source 2 × leg 0.2 × query: 0.4 for the question, 0.004 for one of rules, 0.2 for a caller's of 0.5."""
+    lists = [ranked("s", "a", leg="vector", query=query, weight=2.0) for query in ("q", "rule", "caller")]
+    rag = Rag(hybrid_fusion="rrf", leg_weights={"vector": 0.2}, derived_query_weight=0.5)
+    (envelope,) = fuse(dedupe(lists), rag, asked=Asked("q", frozenset({"rule"})))
+    weights = {p.query: p.weight for p in envelope.provenance}
+    assert weights == {"q": pytest.approx(0.4), "rule": pytest.approx(0.004), "caller": pytest.approx(0.2)}
+    (envelope,) = fuse(dedupe(lists), Rag(hybrid_fusion="rrf", leg_weights={"vector": 0.0}))
+    assert {p.weight for p in envelope.provenance} == {0.0}

@@ -1,4 +1,6 @@
-"""What only the store in Postgres does: text search configurations, HNSW indexes, transactions, on a real server."""
+"""What only the store in Postgres does: text search configurations, HNSW indexes, transactions, on a real
+server.
+"""
 
 from __future__ import annotations
 

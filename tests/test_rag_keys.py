@@ -1,4 +1,6 @@
-"""Every key of `[rag]` changes the result; a key without a line here fails the last test."""
+"""Every key of `[rag]` changes the result in the mode that reads it, beside the defaults of all others; elsewhere
+it warns. A key without a line here fails the last test.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,19 @@ from typing import Any
 
 import pytest
 
-from contextrouter import Context, ContextRouter, Document, Embedder, Fact, Hit, Query, Rag
+from contextrouter import (
+    Context,
+    ContextRouter,
+    Document,
+    Embedder,
+    Fact,
+    Hit,
+    Intent,
+    Interpreter,
+    Query,
+    Rag,
+    SettingsError,
+)
 from contextrouter.testing import Facts, Fixed, Legs, Ones, hits
 
 QUESTION = "What books talk about machine learning for beginners?"
@@ -32,6 +46,27 @@ def first(context: Context) -> str:
     return context.envelopes[0].document.id
 
 
+def place(name: str) -> Callable[[Context], int | None]:
+    """The place of a document in the order of its source."""
+    return lambda context: next(
+        p.place
+        for e in (*context.envelopes, *context.trace.dropped)
+        if e.document.id == name
+        for p in e.provenance
+    )
+
+
+def score(name: str) -> Callable[[Context], float]:
+    return lambda context: next(
+        round(e.score, 5) for e in (*context.envelopes, *context.trace.dropped) if e.document.id == name
+    )
+
+
+def note(context: Context) -> str:
+    """What calibration says of itself."""
+    return next((step.note for step in context.trace.steps if step.name == "calibrate"), "")
+
+
 def ids(context: Context) -> list[str]:
     return [e.document.id for e in context.envelopes]
 
@@ -45,7 +80,7 @@ async def ask(rag: dict[str, Any]) -> Context:
         Hit(document=Document(id="2", url="u2", title="T", content="same")),
     ]
     embedders: dict[str, Embedder] = {"e": Ones()}
-    settings = {"rag": {"cache_enabled": False, "calibrate": False, **rag}}
+    settings = {"rag": {"cache_enabled": False, **rag}}
     router = ContextRouter(
         settings,
         providers={"docs": legs, "old": Legs({"text": hits("o")})},
@@ -103,57 +138,45 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], Callable[[Context], Any],
     ),
     "timeout_seconds": ({}, {"timeout_seconds": 3.0}, lambda c: None, None, None),
     "max_concurrency": ({}, {"max_concurrency": 1}, lambda c: None, None, None),
-    "hybrid_fusion": (
-        {"levels": 1},
-        {"hybrid_fusion": "weighted"},
-        lambda c: max(e.score for e in c.envelopes) > 0.1,
-        False,
-        True,
+    "hybrid_fusion": ({}, {"hybrid_fusion": "rrf"}, place("both"), 4, 1),
+    "rrf_k": (
+        {"hybrid_fusion": "rrf", "leg_weights": {"vector": 0.6}},
+        {"rrf_k": 0},
+        place("both"),
+        1,  # 0.6/62 + 1/63 is more than 1/61
+        2,  # 0.6/2 + 1/3 is less than 1/1
     ),
-    "rrf_k": ({}, {"rrf_k": 0}, lambda c: max(e.score for e in c.envelopes) > 0.5, False, True),
     "hybrid_vector_weight": (
-        {"hybrid_fusion": "weighted", "general_retrieval_final_count": 99},
+        {"hybrid_fusion": "weighted"},
         {"hybrid_vector_weight": 0.0},
-        lambda c: "v" in ids(c),
-        True,
-        False,
+        place("v"),
+        1,
+        None,
     ),
-    "hybrid_text_weight": (
-        {"hybrid_fusion": "weighted", "general_retrieval_final_count": 99},
-        {"hybrid_text_weight": 0.0},
-        lambda c: any(e.document.id == "t" for e in c.envelopes),
-        True,
-        False,
-    ),
-    "leg_weights": ({}, {"leg_weights": {"docs.vector": 0.0}}, lambda c: "v" in ids(c), True, False),
+    "hybrid_text_weight": ({"hybrid_fusion": "weighted"}, {"hybrid_text_weight": 0.0}, place("t"), 2, None),
+    "leg_weights": ({}, {"leg_weights": {"docs.vector": 0.0}}, place("v"), 2, None),
     "levels": (
-        {"general_retrieval_final_count": 99},
+        {"hybrid_fusion": "rrf", "calibrate": False},
         {"levels": 1},
-        lambda c: round(next(e.score for e in c.envelopes if e.document.id == "both"), 5),
+        score("both"),
         round(1 / 61, 5),
         round(1 / 62 + 1 / 63, 5),
     ),
-    "derived_query_weight": ({}, {"derived_query_weight": 1.0}, lambda c: None, None, None),
+    "derived_query_weight": ({}, {"derived_query_weight": 0.5}, lambda c: None, None, None),
     "calibrate": (
         {},
-        {"calibrate": True},
-        lambda c: any(p.source == "calibrated" for e in c.envelopes for p in e.provenance),
-        False,
+        {"calibrate": False},
+        lambda c: any(p.calibrated is not None for e in c.envelopes for p in e.provenance),
         True,
+        False,
     ),
+    "keep_order": ({}, {"keep_order": 0.0}, lambda c: ids(c)[:2], ["book0", "video0"], ["book0", "book1"]),
     "calibrate_embed": (
-        {"calibrate": True},
+        {},
         {"calibrate_embed": 40},
-        lambda c: any(p.leg == "text+vector" for e in c.envelopes for p in e.provenance),
-        False,
-        True,
-    ),
-    "calibrate_weight": (
-        {"calibrate": True},
-        {"calibrate_weight": 0.0},
-        lambda c: max(e.score for e in c.envelopes) > 0.4,
-        True,
-        False,
+        lambda c: note(c).partition(";")[0],
+        "by text",
+        "by text+vector",
     ),
     "identity": (
         {"general_retrieval_final_count": 99},
@@ -204,18 +227,67 @@ async def test_the_key_changes_the_result(key: str):
 
 
 @pytest.mark.parametrize(
-    ("weight", "order"), [(0.01, ["a", "b", "c"]), (1.0, ["c", "a", "b"]), (0.0, ["a", "b"])]
+    ("mode", "weight", "order"),
+    [
+        ("scores", 1.0, "c a b"),
+        ("scores", 0.6, "a c b"),
+        ("scores", 0.0, "a b"),
+        ("rrf", 1.0, "c a b"),
+        ("rrf", 0.5, "a b c"),
+        ("rrf", 0.0, "a b"),
+    ],
 )
-async def test_derived_query_weight_says_how_much_other_queries_than_the_question_count(
-    weight: float, order: list[str]
+async def test_derived_query_weight_says_how_much_a_model_s_queries_count(
+    mode: str, weight: float, order: str
 ):
+    """Scores: a 1, b .5, c the weight. Ranks: c the weight ÷ 61, b 1 ÷ 62. At 1 the name of the list decides."""
+
+    class Model(Interpreter):
+        async def interpret(self, intent: Intent) -> Intent:
+            return intent.replace(queries=(QUESTION, "What a model asks"))
+
     class ByQuery(Fixed):
         async def search(self, query: Query) -> Sequence[Hit]:
-            return hits("a b" if query.text == QUESTION else "c")
+            return hits("a b", [2.0, 1.0]) if query.text == QUESTION else hits("c", [7.0])
 
-    rag = {"interpreters": ["normalize"], "derived_query_weight": weight}
-    async with ContextRouter({"rag": rag}, connectors={"a": ByQuery("")}) as router:
-        assert ids(await router.route(QUESTION)) == order
+    rag = {"interpreters": ["model"], "hybrid_fusion": mode, "derived_query_weight": weight}
+    given = {"connectors": {"a": ByQuery("")}, "interpreters": {"model": Model()}}
+    async with ContextRouter({"rag": rag}, **given) as router:  # type: ignore[arg-type]  # plugins of two kinds
+        assert " ".join(ids(await router.route(QUESTION))) == order
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "other"),
+    [
+        ("rrf_k", 1, {"hybrid_fusion": "scores"}),
+        ("rrf_k", 1, {"hybrid_fusion": "weighted"}),
+        ("hybrid_vector_weight", 0.2, {"hybrid_fusion": "scores"}),
+        ("hybrid_text_weight", 0.2, {"hybrid_fusion": "rrf"}),
+        ("levels", 2, {"hybrid_fusion": "scores"}),
+        ("keep_order", 0.5, {"calibrate": False}),
+        ("calibrate_embed", 40, {"calibrate": False}),
+        ("calibrate", True, {"hybrid_fusion": "rrf", "levels": 1}),
+    ],
+)
+def test_check_warns_of_a_key_that_its_mode_does_not_read(key: str, value: object, other: dict[str, object]):
+    settings = {"rag": {**other, key: value}}
+    (warning,) = [w for w in ContextRouter(settings).settings.warnings if f"[rag] {key} " in w]
+    assert "has no effect: it acts only with" in warning
+    assert not [w for w in ContextRouter({"rag": other}).settings.warnings if key in w]
+
+
+def test_weighted_fusion_with_the_embedder_that_knows_few_names_is_warned_of():
+    settings = {"rag": {"hybrid_fusion": "weighted"}, "providers": {"docs": {"use": "memory"}}}
+    assert any("ranks names badly" in warning for warning in ContextRouter(settings).settings.warnings)
+    settings["embedders"] = {"default": {"use": "minilm"}}
+    assert not any("ranks names badly" in warning for warning in ContextRouter(settings).settings.warnings)
+
+
+def test_a_key_that_is_gone_says_what_takes_its_place():
+    with pytest.raises(SettingsError, match="keep_order"):
+        ContextRouter({"rag": {"calibrate_weight": 30.0}})
+    with pytest.raises(SettingsError, match="two levels"):
+        ContextRouter({"rag": {"levels": 1}})
 
 
 @pytest.mark.case("K39")

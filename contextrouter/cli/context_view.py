@@ -11,7 +11,6 @@ from rich.text import Text
 
 from contextrouter.cli import terminal
 from contextrouter.model import Context, Envelope, Fact, Provenance, SourceReport
-from contextrouter.settings import CALIBRATED
 
 EXCERPT = 260
 """Characters of a document that are shown; `--text` shows all."""
@@ -63,7 +62,6 @@ def _number_queries(context: Context) -> dict[str, str]:
 def _print_summary(context: Context) -> None:
     terminal.say((context.question, "bold"))
     sources = {p.source for e in context.envelopes for p in e.provenance} | {f.source for f in context.facts}
-    sources.discard(CALIBRATED)
     counts = (
         f"{terminal.count(len(context.envelopes), 'document')} and"
         f" {terminal.count(len(context.facts), 'fact')}"

@@ -20,6 +20,7 @@ from contextrouter.evaluation import (
     Tuned,
     abstention,
     ask,
+    collect,
     compare,
     measure,
     picture,
@@ -102,13 +103,11 @@ async def tune(
     metric: Metric = METRICS[0],
     as_json: options.AsJson = False,
 ) -> int:
-    """Try other weights and k on judged questions, and say what they would gain. Changes nothing."""
+    """Try other modes and weights on judged questions, and say what they would gain. Changes nothing."""
     judged = read(judgements, queries)
     measure([], [metric])
-    answers = await _ask(
-        settings, judged, {"general_retrieval_final_count": 1_000_000, "stages": []}, whole=True
-    )
-    result = tune_fusion(_router(settings, {}), answers, metric)
+    async with _router(settings, {}) as router:
+        result = tune_fusion(router.settings.rag, await collect(router, judged), metric)
     if as_json:
         terminal.print_json(result)
     else:
@@ -122,11 +121,9 @@ def _router(path: str, rag: Mapping[str, Any]) -> ContextRouter:
     return router
 
 
-async def _ask(
-    path: str, judged: Sequence[Judged], rag: Mapping[str, Any], *, whole: bool = False
-) -> list[Asked]:
+async def _ask(path: str, judged: Sequence[Judged], rag: Mapping[str, Any]) -> list[Asked]:
     async with _router(path, rag) as router:
-        return await ask(router, judged, whole=whole)
+        return await ask(router, judged)
 
 
 def _summarize(answers: Sequence[Asked], values: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
@@ -269,6 +266,8 @@ def _show_tuning(path: str, result: Tuned) -> None:
 
 
 def _toml(value: Any) -> str:
+    if isinstance(value, str):
+        return f'"{value}"'
     if isinstance(value, Mapping):
         return (
             "{ " + ", ".join(f'"{key}" = {number:g}' for key, number in sorted(value.items())) + " }"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from contextrouter.cli import terminal
 from contextrouter.model import Context, Envelope, Intent, Plan
-from contextrouter.pipeline.explanation import explain_order
+from contextrouter.pipeline.explanation import explain_order, explain_score
 
 _NAME = 44
 """Characters of a document's name that are shown in a table."""
@@ -90,6 +90,14 @@ def _print_scores(context: Context) -> None:
             signals,
         )
     terminal.show(table)
+    terminal.out.print()
+    about = (
+        "How each was scored: by each leg of its source (score, share of the leg's best, weight), and what"
+    )
+    terminal.say((f"{about} its place there was given beside other sources.", "dim"))
+    for number, envelope in enumerate(context.envelopes, 1):
+        for line in explain_score(envelope):
+            terminal.say((f"[{number}] ", "bold cyan"), line, indent=2)
     if len(context.envelopes) > 1:
         terminal.out.print()
         terminal.say(("Why each stands above the next: what speaks for it, and what against.", "dim"))

@@ -175,13 +175,17 @@ class Reranker(Stage):
 class Embedder(Plugin):
     """Turns texts into vectors of one length.
 
-    `leg_weights` is the embedder's profile: what its legs should weigh beside a text leg of 1.0 in rank
-    fusion.
+    `score_weights` and `leg_weights` say what its legs should weigh beside a text leg of 1.0: the former
+    where scores are fused (a leg that is not named has a cautious default), the latter where ranks are.
+    `unrelated` is the cosine of two texts that have nothing to do with each other, which counts as no
+    similarity.
     """
 
     dimensions: int
     model: str = ""  # name and version, stored with every index it filled
+    score_weights: Mapping[str, float] = {}
     leg_weights: Mapping[str, float] = {}
+    unrelated: float = 0.0
 
     @abstractmethod
     async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[Vector]:

@@ -8,7 +8,7 @@ from contextrouter.evaluation.judgements import Judged, read
 from contextrouter.evaluation.measures import METRICS, Compared, abstention, compare, measure
 from contextrouter.evaluation.retrieval import Asked, ask
 from contextrouter.evaluation.trec_runs import picture, save
-from contextrouter.evaluation.tuning import Tuned, tune
+from contextrouter.evaluation.tuning import Tuned, collect, tune
 
 __all__ = [
     "METRICS",
@@ -18,6 +18,7 @@ __all__ = [
     "Tuned",
     "abstention",
     "ask",
+    "collect",
     "compare",
     "measure",
     "picture",

@@ -12,7 +12,6 @@ from contextrouter.errors import AllSourcesFailed
 from contextrouter.evaluation.judgements import Judged
 from contextrouter.model import Document, Envelope, Request, SourceReport
 from contextrouter.router import ContextRouter
-from contextrouter.settings import CALIBRATED
 
 OVERRIDES = {"general_retrieval_enabled": True, "token_budget": 0, "cache_enabled": False}
 """Settings for evaluation: rank documents of all kinds, cut none for tokens, and answer nothing from the
@@ -29,29 +28,24 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     level: str = "none"
     statuses: dict[str, dict[str, int]] = {}  # source -> status of its calls -> how many
-    found: tuple[Envelope, ...] = ()  # all envelopes: the selected, then the dropped
 
 
 async def ask(
-    router: ContextRouter,
-    judged: Sequence[Judged],
-    progress: Callable[[int], object] = lambda done: None,
-    *,
-    whole: bool = False,
+    router: ContextRouter, judged: Sequence[Judged], progress: Callable[[int], object] = lambda done: None
 ) -> list[Asked]:
     """Ask one question after the other. Documents have the names of the judgements: see `name_of`.
 
-    If all sources of a question fail, its answer is empty. `whole` keeps the envelopes as well, for `tune`.
+    If all sources of a question fail, its answer is empty.
     """
     names = frozenset(name for question in judged for name in question.relevant)
     answers = []
     for number, question in enumerate(judged, 1):
-        answers.append(await _ask_one(router, question, names, whole=whole))
+        answers.append(await _ask_one(router, question, names))
         progress(number)
     return answers
 
 
-async def _ask_one(router: ContextRouter, question: Judged, names: Set[str], *, whole: bool) -> Asked:
+async def _ask_one(router: ContextRouter, question: Judged, names: Set[str]) -> Asked:
     start = perf_counter()
     try:
         context = await router.route(Request(question=question.question, scope=question.scope))
@@ -69,7 +63,6 @@ async def _ask_one(router: ContextRouter, question: Judged, names: Set[str], *, 
         sources=tuple(sources.values()),
         seconds=seconds,
         level=context.answerability.level,
-        found=(*context.envelopes, *context.trace.dropped) if whole else (),
         statuses=_count_statuses(context.coverage),
     )
 
@@ -92,4 +85,4 @@ def name_of(document: Document, names: Set[str]) -> str:
 
 def source_of(envelope: Envelope) -> str:
     """Return the source that ranked a document best."""
-    return next((seal.source for seal in envelope.provenance if seal.source != CALIBRATED), "")
+    return next((seal.source for seal in envelope.provenance), "")

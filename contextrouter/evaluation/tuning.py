@@ -1,27 +1,39 @@
-"""Tuning of the fusion: try other weights and k on saved answers, and cross-validate the choice."""
+"""Tuning of the fusion: try other modes, weights and keys on what the sources found, and cross-validate the
+choice.
+"""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from contextrouter.errors import AllSourcesFailed
+from contextrouter.evaluation.judgements import Judged
 from contextrouter.evaluation.measures import Compared, compare, measure
 from contextrouter.evaluation.retrieval import Asked, name_of
-from contextrouter.model import Envelope
-from contextrouter.pipeline.fusion import fuse, leg_weight
+from contextrouter.model import Request
+from contextrouter.pipeline.calibration import Calibration, several_sources
+from contextrouter.pipeline.candidates import Candidates
+from contextrouter.pipeline.deadline import Deadline
+from contextrouter.pipeline.envelopes import Ranking
+from contextrouter.pipeline.fusion import fuse
+from contextrouter.pipeline.leg_weights import Profiles
+from contextrouter.pipeline.run import Run
+from contextrouter.pipeline.source_order import Asked as Queries
 from contextrouter.router import ContextRouter
-from contextrouter.runtime.lifecycle import query_embedders
-from contextrouter.settings import CALIBRATED, Rag
+from contextrouter.settings import Rag
+from contextrouter.text.query_syntax import scored_words
 
 FOLDS, ROUNDS = 5, 3
+MODES = ("scores", "rrf", "weighted")
 WEIGHTS = (0.0, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.5)
 GRID: Mapping[str, tuple[float, ...]] = {
     "rrf_k": (10.0, 20.0, 60.0, 100.0),
-    "derived_query_weight": (0.0, 0.01, 0.1, 1.0),
-    "calibrate_weight": (0.0, 3.0, 10.0, 30.0),
+    "derived_query_weight": (0.0, 0.1, 0.5, 1.0),
+    "keep_order": (0.0, 0.25, 0.5, 0.75, 1.0),
 }
 SMALLEST_GAIN = 0.002
 """A value with a smaller gain on the training questions is not chosen."""
@@ -43,142 +55,145 @@ class Tuned(msgspec.Struct, frozen=True, kw_only=True):
     minimum: float = 0.0
 
 
-class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """A question with all envelopes that the sources found."""
+class Case:
+    """A question and what the sources found, to be fused again and again."""
 
-    answer: Asked
-    names: frozenset[str]  # of documents in the judgements
+    def __init__(
+        self,
+        question: Judged,
+        candidates: Candidates,
+        queries: Queries,
+        statistics: Mapping[str, Any],
+        profiles: Profiles,
+    ) -> None:
+        self.question, self.candidates, self.queries = question, candidates, queries
+        self.statistics, self.profiles = statistics, profiles
+        self._calibrated: dict[tuple[float, ...], Mapping[int, float]] = {}
 
-    def rank(self, rag: Rag, profiles: Mapping[str, Mapping[str, float]], sources: Sequence[str]) -> Asked:
-        """Return the answer that other settings would give, before stages."""
-        ranked = dict.fromkeys(name_of(e.document, self.names) for e in self.fuse(rag, profiles, sources))
-        return msgspec.structs.replace(self.answer, ranked=tuple(ranked), sources=())
+    def fuse(self, rag: Rag) -> Ranking:
+        """Return the order that other settings would give, before stages."""
+        calibrated = self._calibrate(rag) if rag.calibrate else {}
+        return fuse(self.candidates, rag, asked=self.queries, profiles=self.profiles, calibrated=calibrated)
 
-    def fuse(
-        self, rag: Rag, profiles: Mapping[str, Mapping[str, float]], sources: Sequence[str]
-    ) -> list[Envelope]:
-        """Return the envelopes, fused with other settings, without those that the fusion drops."""
-        envelopes = [_set_calibrated_weight(envelope, rag.calibrate_weight) for envelope in self.answer.found]
-        question = self.answer.question.question.strip()
-        ranking = fuse(envelopes, rag, profiles=profiles, sources=sources, question=question)
-        return [envelope for envelope in ranking if envelope.dropped is None]
+    def _calibrate(self, rag: Rag) -> Mapping[int, float]:
+        if rag.levels == 1 or not several_sources(self.candidates):
+            return {}
+        key = (*[rag.leg_weights.get(leg, -1.0) for leg in self.legs], MODES.index(rag.hybrid_fusion))
+        if key not in self._calibrated:
+            calibration = Calibration(
+                self.candidates, rag, self.profiles, self.statistics, asked=self.queries
+            )
+            self._calibrated[key], _ = calibration.values()
+        return self._calibrated[key]
+
+    @property
+    def legs(self) -> list[str]:
+        """The legs that found something."""
+        return sorted({ranked.leg for ranked in self.candidates.lists if ranked.hits})
 
 
-def _set_calibrated_weight(envelope: Envelope, weight: float) -> Envelope:
-    seals = envelope.provenance
-    if all(seal.source != CALIBRATED or seal.weight == weight for seal in seals):
-        return envelope
-    return envelope.replace(
-        provenance=tuple(s.replace(weight=weight) if s.source == CALIBRATED else s for s in seals)
-    )
+async def collect(
+    router: ContextRouter, judged: Sequence[Judged], progress: Callable[[int], object] = lambda done: None
+) -> list[Case]:
+    """Ask the sources of `router` every judged question, and keep what they found.
+
+    A question that no source answered, or without relevant documents, is left out.
+    """
+    cases = []
+    for number, question in enumerate(judged, 1):
+        if question.counts:
+            request = Request(question=question.question, scope=question.scope)
+            deadline = Deadline.after(router.settings.rag.timeout_seconds)
+            run = Run(request, deadline, router.engine)
+            try:
+                await run.make_plan()
+                await run.fan_out()
+            except AllSourcesFailed:
+                continue
+            candidates = run.deduplicate()
+            names = [ranked.source for ranked in candidates.lists if ranked.hits]
+            words = scored_words(dict.fromkeys(ranked.query for ranked in candidates.lists))
+            statistics = await router.engine.statistics.statistics(
+                [*dict.fromkeys(names)], words, request.scope, deadline
+            )
+            cases.append(Case(question, candidates, run.asked, statistics, router.engine.profiles))
+        progress(number)
+    return cases
 
 
 def tune(
-    router: ContextRouter,
-    answers: Sequence[Asked],
+    rag: Rag,
+    cases: Sequence[Case],
     metric: str = "nDCG@10",
     progress: Callable[[int], object] = lambda done: None,
 ) -> Tuned:
-    """Try weights and k on the answers of `router`, one key at a time, and check the choice by
+    """Try modes, weights and keys on what was collected, one at a time, and check the choice by
     cross-validation.
 
-    `answers` come from `ask` with `whole`, and from settings that drop nothing. Raises what `measure` raises.
+    `rag` is what is set. Raises what `measure` raises.
     """
-    names = frozenset(name for answer in answers for name in answer.question.relevant)
-    cases = [
-        Case(answer=undo_later_steps(answer), names=names) for answer in answers if answer.question.counts
-    ]
-    trial = Trial(router, cases, metric)
+    trial = Trial(rag, cases, metric)
     order = list(range(len(cases)))
     random.Random(FOLDS).shuffle(order)  # noqa: S311 - no secret hangs on it
     folds = [order[start::FOLDS] for start in range(FOLDS)] if len(cases) >= 2 * FOLDS else []
     tested: dict[str, float] = {}
     for number, fold in enumerate(folds, 1):
-        chosen = trial.best([index for index in order if index not in fold])
-        tested |= trial.values(chosen, fold)
+        tested |= trial.values(trial.best([index for index in order if index not in fold]), fold)
         progress(number)
-    base = trial.values(trial.base, order)
+    base = trial.values(rag, order)
     best = trial.best(order)
     progress(len(folds) + 1)
-    changes = [(key, getattr(trial.base, key), getattr(best, key)) for key in trial.keys]
-    weights = {
-        leg: weight
-        for leg, weight in best.leg_weights.items()
-        if leg in trial.set_weights or weight != trial.legs[leg]
-    }
-    if weights != trial.set_weights:
-        changes.append(("leg_weights", trial.set_weights, weights))
+    keys = ("hybrid_fusion", "leg_weights", *GRID)
+    changes = [(key, getattr(rag, key), getattr(best, key)) for key in keys]
     return Tuned(
         metric=metric,
         questions=len(cases),
         before=sum(base.values()) / len(base) if base else 0.0,
         gain=compare(tested, {id: base[id] for id in tested}),
-        changes=tuple(change for change in changes if change[1] != change[2]),
+        changes=tuple([change for change in changes if change[1] != change[2]]),
         minimum=trial.minimum(best, order),
     )
-
-
-def undo_later_steps(answer: Asked) -> Asked:
-    """Return the answer as it was before the fusion: all documents of the sources, none of the stages."""
-    envelopes = [
-        envelope.replace(dropped=None, signals={})
-        for envelope in answer.found
-        if envelope.provenance and all(seal.leg != "stage" for seal in envelope.provenance)
-    ]
-    return msgspec.structs.replace(answer, found=tuple({id(e.provenance): e for e in envelopes}.values()))
 
 
 class Trial:
     """The cases of one router, and their metric with other settings."""
 
-    def __init__(self, router: ContextRouter, cases: Sequence[Case], metric: str) -> None:
-        self.cases, self.metric = cases, metric
-        self.sources = list(router.instances.sources)
-        self.profiles: dict[str, Mapping[str, float]] = {
-            name: embedder.leg_weights
-            for name, embedder in query_embedders(
-                router.instances.sources, router.instances.embedders
-            ).items()
-        }
-        seals = [seal for case in cases for envelope in case.answer.found for seal in envelope.provenance]
-        answered = sorted({seal.source for seal in seals if seal.source != CALIBRATED})
-        self.profiles[CALIBRATED] = next(
-            (self.profiles[name] for name in answered if name in self.profiles), {}
-        )
-        rag = router.settings.rag
-        legs = sorted({seal.leg for seal in seals})
-        self.set_weights = dict(rag.leg_weights)
-        source = {seal.leg: seal.source for seal in seals}  # one source of each leg
-        self.legs = {
-            leg: leg_weight(source[leg], leg, rag, self.profiles.get(source[leg], {})) for leg in legs
-        } | self.set_weights
-        self.base = msgspec.structs.replace(rag, leg_weights=self.legs)
-        several = len({seal.query for seal in seals}) > 1
-        used = {
-            "rrf_k": rag.hybrid_fusion == "rrf",
-            "derived_query_weight": several,
-            "calibrate_weight": any(seal.source == CALIBRATED for seal in seals),
-        }
-        self.keys = [key for key, needed in used.items() if needed]
-        self.tuned_legs = legs[1:] if "text" not in legs else [leg for leg in legs if leg != "text"]
+    def __init__(self, rag: Rag, cases: Sequence[Case], metric: str) -> None:
+        self.rag, self.cases, self.metric = rag, cases, metric
+        self.names = frozenset(name for case in cases for name in case.question.relevant)
+        legs = sorted({leg for case in cases for leg in case.legs})
+        self.tuned_legs = [leg for leg in legs if leg != "text"] if "text" in legs else legs[1:]
+        self.several_sources = any(several_sources(case.candidates) for case in cases)
+        self.several_queries = any(self._asks_more(case) for case in cases)
         self._measured: dict[bytes, dict[str, float]] = {}
+
+    @staticmethod
+    def _asks_more(case: Case) -> bool:
+        """Whether a query beside the question counts in full."""
+        others = {ranked.query for ranked in case.candidates.lists} - {case.queries.question}
+        return bool(others - case.queries.derived)
 
     def values(self, rag: Rag, indexes: Sequence[int]) -> dict[str, float]:
         """Return question id -> metric. Each combination of settings is measured once."""
         key = msgspec.json.encode(
-            (rag.rrf_k, rag.derived_query_weight, rag.calibrate_weight, sorted(rag.leg_weights.items()))
+            (rag.hybrid_fusion, sorted(rag.leg_weights.items()), [getattr(rag, name) for name in GRID])
         )
         if key not in self._measured:
-            answers = [case.rank(rag, self.profiles, self.sources) for case in self.cases]
+            answers = [
+                Asked(question=case.question, ranked=tuple(self._names(case, rag))) for case in self.cases
+            ]
             self._measured[key] = measure(answers, [self.metric])[self.metric]
         values = self._measured[key]
-        return {id: values[id] for id in [self.cases[index].answer.question.id for index in indexes]}
+        return {id: values[id] for id in [self.cases[index].question.id for index in indexes]}
+
+    def _names(self, case: Case, rag: Rag) -> dict[str, None]:
+        return dict.fromkeys(name_of(envelope.document, self.names) for envelope in case.fuse(rag).live)
 
     def best(self, indexes: Sequence[int]) -> Rag:
         """Return the best settings for these questions, one key at a time. If two are equal, the present one
         wins.
         """
-        best, score = self.base, self._mean(self.base, indexes)
+        best, score = self.rag, self._mean(self.rag, indexes)
         for _ in range(ROUNDS):
             before = best
             for vary in self._variations:
@@ -191,17 +206,29 @@ class Trial:
         return best
 
     @property
-    def _variations(self) -> list[Callable[[Rag], list[Rag]]]:
-        def vary_key(key: str) -> Callable[[Rag], list[Rag]]:
-            return lambda rag: [msgspec.structs.replace(rag, **{key: value}) for value in GRID[key]]
+    def _variations(self) -> list[Callable[[Rag], Iterator[Rag]]]:
+        def vary_key(key: str, values: Sequence[Any]) -> Callable[[Rag], Iterator[Rag]]:
+            return lambda rag: (msgspec.structs.replace(rag, **{key: value}) for value in values)
 
-        def vary_leg(leg: str) -> Callable[[Rag], list[Rag]]:
-            return lambda rag: [
+        def vary_leg(leg: str) -> Callable[[Rag], Iterator[Rag]]:
+            return lambda rag: (
                 msgspec.structs.replace(rag, leg_weights={**rag.leg_weights, leg: weight})
                 for weight in WEIGHTS
-            ]
+            )
 
-        return [*map(vary_leg, self.tuned_legs), *map(vary_key, self.keys)]
+        def vary_k(rag: Rag) -> Iterator[Rag]:
+            values = GRID["rrf_k"] if rag.hybrid_fusion == "rrf" else ()
+            return (msgspec.structs.replace(rag, rrf_k=value) for value in values)
+
+        variations = [*map(vary_leg, self.tuned_legs)]
+        if self.rag.levels == 2:
+            variations.append(vary_key("hybrid_fusion", MODES))
+        variations.append(vary_k)
+        if self.several_queries:
+            variations.append(vary_key("derived_query_weight", GRID["derived_query_weight"]))
+        if self.several_sources and self.rag.calibrate:
+            variations.append(vary_key("keep_order", GRID["keep_order"]))
+        return variations
 
     def _mean(self, rag: Rag, indexes: Sequence[int]) -> float:
         values = self.values(rag, indexes)
@@ -213,11 +240,11 @@ class Trial:
         """
         scores: list[float] = []
         for case in [self.cases[index] for index in indexes]:
-            relevant = {name for name, grade in case.answer.question.relevant.items() if grade > 0}
+            relevant = {name for name, grade in case.question.relevant.items() if grade > 0}
             scores += [
                 envelope.normalized
-                for envelope in case.fuse(rag, self.profiles, self.sources)
-                if name_of(envelope.document, case.names) in relevant
+                for envelope in case.fuse(rag).live
+                if name_of(envelope.document, self.names) in relevant
             ]
         scores.sort()
         return int(scores[int((1 - RECALL) * len(scores))] * 100) / 100 if scores else 0.0

@@ -3,32 +3,39 @@
 Each source scores on its own scale and has its own best hit, so neither scores nor ranks say which of two
 best hits is better. Here all candidates are scored alike: by BM25 with the term statistics of all sources
 together, which gives the scores that one index over everything would give; and by the similarity of vectors,
-where all sources have the same embedder. The result is the source `calibrated`, which fusion weighs like any
-other.
+where all sources have the same embedder. Fusion hands these values out in the order that each source has of
+its own.
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 
-from contextrouter.contracts import Embedder, FactSource, Source, TermStatistics
-from contextrouter.model import Hit, RankedList, Vector
+from contextrouter.contracts import Embedder, TermStatistics
+from contextrouter.model import RankedList, Vector
 from contextrouter.pipeline.candidates import Candidates
 from contextrouter.pipeline.deadline import Deadline
 from contextrouter.pipeline.engine import Engine
-from contextrouter.pipeline.fusion import leg_weight
+from contextrouter.pipeline.leg_weights import UNMEASURED, Profiles
+from contextrouter.pipeline.pooled_bm25 import score_texts
+from contextrouter.pipeline.source_order import NOT_ASKED, Asked
 from contextrouter.scope import Scope
-from contextrouter.settings import CALIBRATED, Rag
-from contextrouter.text import analysis, bm25, query_syntax
-from contextrouter.text.term_counter import READ, TermCounter
+from contextrouter.settings import Rag
+from contextrouter.text import query_syntax
+from contextrouter.text.term_counter import READ
 from contextrouter.vectors import Near, can_compare
 
 MOST = 2_000
 """Candidates that are scored; of more, as many from the head of each list."""
 BEST = 5
 """How many of a source's best candidates speak for the source."""
+INLINE = 200_000
+"""Characters of candidates that are scored at once; more are scored in a thread, so that other requests go
+on.
+"""
 
 
 async def calibrate(
@@ -36,16 +43,15 @@ async def calibrate(
     rag: Rag,
     engine: Engine,
     *,
+    asked: Asked = NOT_ASKED,
     scope: Scope | None = None,
     deadline: Deadline | None = None,
-    vectors: Mapping[str, Vector] = {},
-) -> tuple[str, Mapping[str, float]]:
-    """Put documents of several sources on one scale: add calibrated lists to the candidates.
+) -> tuple[str, Mapping[int, float]]:
+    """Return what was done, for the trace ("" where one source answered), and the value of each candidate by
+    number; no values where nothing can be compared, or the time was too short.
 
-    Returns what was done, for the trace ("" where one source answered), and the leg weights of the lists that
-    were added. Statistics are those of what `scope` allows. `vectors` are the question's, by the name of the
-    embedder; with `[rag] calibrate_embed` that embedder is asked for the vectors of candidates that have
-    none.
+    Statistics are those of what `scope` allows. With `[rag] calibrate_embed` the embedder of the sources is
+    asked for the vectors of candidates that have none.
     """
     if not several_sources(candidates):
         return "", {}
@@ -53,11 +59,15 @@ async def calibrate(
     names = list(dict.fromkeys(ranked.source for ranked in candidates.lists if ranked.hits))
     words = query_syntax.scored_words({ranked.query: None for ranked in candidates.lists})
     statistics = await engine.statistics.statistics(names, words, scope, deadline)
-    calibration = Calibration(
-        candidates, rag, engine.sources, statistics, profiles=engine.profiles, vectors=vectors
-    )
-    trouble = await calibration.embed(engine.embedders, deadline) if rag.calibrate_embed else ""
-    return calibration.add() + trouble, calibration.profile
+    calibration = Calibration(candidates, rag, engine.profiles, statistics, asked=asked, deadline=deadline)
+    try:
+        if sum([min(len(document.content), READ) for document in candidates.documents]) > INLINE:
+            await asyncio.to_thread(lambda: calibration.texts)
+        trouble = await calibration.embed(engine.embedders) if rag.calibrate_embed else ""
+        values, note = calibration.values()
+    except TimeoutError:
+        return "ranks alone: the time was too short to compare the candidates", {}
+    return note + trouble, values
 
 
 def several_sources(candidates: Candidates) -> bool:
@@ -66,51 +76,46 @@ def several_sources(candidates: Candidates) -> bool:
 
 
 class Calibration:
-    """Scores candidates on one scale and adds the lists that come of it.
+    """Scores candidates on one scale.
 
-    `sources` are those that were asked, `statistics` what they reported of the words of the queries; a source
-    that reported nothing is taken to hold what it returned. `profiles` are the leg weights of their
-    embedders.
+    `statistics` are what sources reported of the words of the queries; a source that reported nothing is
+    taken to hold what it returned. Raises TimeoutError when the deadline comes before all texts are read.
     """
 
     def __init__(
         self,
         candidates: Candidates,
         rag: Rag,
-        sources: Mapping[str, Source | FactSource],
+        profiles: Profiles,
         statistics: Mapping[str, TermStatistics],
         *,
-        profiles: Mapping[str, Mapping[str, float]] = {},
-        vectors: Mapping[str, Vector] = {},
+        asked: Asked = NOT_ASKED,
+        deadline: Deadline | None = None,
     ) -> None:
-        self.candidates, self.rag, self.sources = candidates, rag, sources
-        self.statistics, self.question_vectors = statistics, vectors
+        self.candidates, self.rag, self.profiles, self.statistics = candidates, rag, profiles, statistics
+        self.asked, self.deadline = asked, deadline or Deadline()
         self.embedded: dict[int, Vector] = {}
-        self.lists: list[tuple[RankedList, list[int]]] = []
-        for ranked, row in zip(candidates.lists, candidates.rows, strict=True):
-            profile = profiles.get(ranked.source, {})
-            weight = ranked.weight * leg_weight(ranked.source, ranked.leg, rag, profile)
-            if ranked.hits and weight > 0:
-                self.lists.append((ranked, row))
-        # The whole question has more words than any part of it; the name only says what the list is about.
-        queries = [ranked.query for ranked in candidates.lists if ranked.hits]
-        self.question = max(queries, key=len, default="")
+        self.positions = [
+            n for n, ranked in enumerate(candidates.lists) if ranked.hits and self._counts(ranked)
+        ]
+        self.lists = [(candidates.lists[n], candidates.rows[n]) for n in self.positions]
         self.names = {ranked.source for ranked, _ in self.lists}
-        self.profile = next((profiles[name] for name in sorted(self.names) if name in profiles), {})
+        embedders = {profiles[name].embedder for name in self.names}
+        if rag.calibrate_embed:  # then what has no vector gets one
+            embedders -= {None}
+        self.embedder = embedders.pop() if len(embedders) == 1 else None
+        self.question_vector = asked.vectors.get((self.embedder or "", asked.question))
 
-    async def embed(self, embedders: Mapping[str, Embedder], deadline: Deadline) -> str:
+    def _counts(self, ranked: RankedList) -> bool:
+        profile = self.profiles[ranked.source]
+        return ranked.weight > 0 and profile.leg_weight(ranked.source, ranked.leg, self.rag) > 0
+
+    async def embed(self, embedders: Mapping[str, Embedder]) -> str:
         """Have the best candidates that brought no vector embedded; return what went wrong, for the trace."""
-        named = {self._embedder(name) for name in self.names} - {None}
-        name = named.pop() if named else None
-        if (
-            named
-            or name is None
-            or name not in self.question_vectors
-            or name not in embedders
-            or not self.lists
-        ):
+        name = self.embedder
+        if name is None or self.question_vector is None or name not in embedders or not self.lists:
             return ""
-        brought = self._brought(self.weights)
+        brought = self._brought
         lacking = sorted(
             (n for n in self.texts if n not in brought), key=lambda number: (-self.texts[number], number)
         )
@@ -118,54 +123,42 @@ class Calibration:
         documents = [self.candidates.documents[number] for number in best]
         texts = ["\n".join(filter(None, (d.title, " > ".join(d.path), d.content[:READ]))) for d in documents]
         try:
-            async with deadline.timeout():
+            async with self.deadline.timeout():
                 vectors = await embedders[name].embed(texts) if texts else []
         except Exception as error:  # the order of words stands, whatever keeps the embedder from its work
             return f"; {len(best)} candidates were not embedded ({type(error).__name__})"
         self.embedded = dict(zip(best, vectors, strict=False))
         return ""
 
-    def add(self) -> str:
-        """Add the lists to the pool; return what the trace should say."""
+    def values(self) -> tuple[dict[int, float], str]:
+        """Return the values by number, and what the trace should say."""
         if len(self.names) < 2:
-            return "ranks alone: no two sources with a weight found something"
-        weights, texts = self.weights, self.texts
-        found_by = {number: names for number, (_, names) in weights.items()}
-        if near := self._near(weights) if texts else None:
-            scores = {n: score * weights[n][0] for n, score in self._together(texts, near, found_by).items()}
-            added = [self._make_list("text+vector", self.question, _weigh_by_evidence(scores, found_by))]
+            return {}, "ranks alone: no two sources with a weight found something"
+        texts = self.texts if self._weight("text") or self._cosines is None else {}
+        if texts and self._cosines is not None:
+            scale, scores = "text+vector", self._together(texts, self._cosines)
+        elif texts:
+            scale, scores = "text", {**texts}
+        elif self._cosines is not None:
+            scale, scores = "vector", self._by_cosine(self._cosines)
         else:
-            scores = {n: score * weights[n][0] for n, score in texts.items()}
-            words = (
-                [self._make_list("text", self.question, _weigh_by_evidence(scores, found_by))]
-                if scores
-                else []
-            )
-            added = [*words, *self._vectors()]
-        for ranked, numbers in added:
-            self.candidates.add(ranked, numbers)
-        if not added:
-            return "ranks alone: no candidate has a word of the question, and no vectors can be compared"
-        silent = sorted(self.names - {*self.statistics})
-        scales = " and ".join(dict.fromkeys(ranked.leg for ranked, _ in added))
-        return f"by {scales}" + (
-            f"; statistics of what was returned for {', '.join(silent)}" if silent else ""
-        )
+            scale, scores = "vector", self._leg_scores()
+        scores = {number: score * self.weights[number][0] for number, score in scores.items()}
+        if not any(score > 0 for score in scores.values()):
+            note = "ranks alone: no candidate has a word of the question, and no vectors can be compared"
+            return {}, note
+        silent = sorted(self.names - {*self.statistics}) if texts else []
+        note = f"by {scale}"
+        if silent:
+            note += f"; statistics of what was returned for {', '.join(silent)}"
+        return self._weigh_by_evidence(scores), note
 
-    def _make_list(self, leg: str, query: str, scores: Mapping[int, float]) -> tuple[RankedList, list[int]]:
-        ordered = sorted(scores, key=lambda number: (-scores[number], number))
-        documents = self.candidates.documents
-        hits = [Hit(document=documents[number], score=scores[number]) for number in ordered]
-        moments = [ranked.retrieved_at for ranked, _ in self.lists if ranked.retrieved_at is not None]
-        added = RankedList(
-            source=CALIBRATED,
-            leg=leg,
-            query=query,
-            hits=hits,
-            weight=self.rag.calibrate_weight,
-            retrieved_at=max(moments, default=None),
-        )
-        return added, ordered
+    def _weight(self, leg: str) -> float:
+        """Return the weight of words, or of vectors, in the values."""
+        if leg in self.rag.leg_weights:
+            return self.rag.leg_weights[leg]
+        default = UNMEASURED.get(leg, 1.0)
+        return self.profiles[min(self.names)].score_weights.get(leg, default) if self.names else default
 
     @cached_property
     def weights(self) -> dict[int, tuple[float, frozenset[str]]]:
@@ -182,185 +175,108 @@ class Calibration:
         return weights
 
     @cached_property
-    def texts(self) -> dict[int, float]:
-        """The BM25 scores above 0, where some leg looks for words: of each candidate by the query that fits
-        it best.
-        """
-        queries_of_words = {ranked.query: None for ranked, _ in self.lists if not self._uses_vectors(ranked)}
-        terms = {
-            query: [t for t in query_syntax.query_terms(query).terms if not t.endswith(query_syntax.FURTHEST)]
-            for query in queries_of_words
+    def texts(self) -> Mapping[int, float]:
+        """The BM25 scores above 0, where some leg looks for words."""
+        queries = {
+            ranked.query: None
+            for ranked in self.candidates.lists
+            if ranked.source in self.names and ranked.leg not in self.profiles[ranked.source].vector_legs
         }
-        positions = {
-            term: position
-            for position, term in enumerate(
-                dict.fromkeys(term for terms_of_query in terms.values() for term in terms_of_query)
-            )
-        }
-        if not positions:
+        if not queries or not self.lists:
             return {}
-        weights = self.weights
-        reader = TermCounter(positions)
-        read = {number: reader.count(self.candidates.documents[number]) for number in weights}
-        idf = self._idf(positions, {n: weights[n][1] for n in weights}, read)
-        average = sum([length for _, length in read.values()]) / len(read) or 1.0
-        position_sets = [{positions[term] for term in terms_of_query} for terms_of_query in terms.values()]
-        distinct_queries = [
-            sorted(positions_of_query)
-            for positions_of_query in position_sets
-            if not any(positions_of_query < another for another in position_sets)
-        ]  # a part never scores above the whole
-        scores: dict[int, float] = {}
-        for number, (counts, length) in read.items():
-            parts = {
-                position: idf[position] * bm25.saturation(times, length / average)
-                for position, times in counts.items()
-            }
-            score = max(
-                [
-                    sum([parts[position] for position in positions_of_query if position in parts])
-                    for positions_of_query in distinct_queries
-                ]
-            )
-            if score > 0:
-                scores[number] = score
-        return scores
+        found_by = {number: sources for number, (_, sources) in self.weights.items()}
+        return score_texts(self.candidates.documents, found_by, [*queries], self.statistics, self.deadline)
 
-    def _near(self, candidates: Collection[int]) -> Near | None:
-        """The vectors that candidates brought along, where all sources have one embedder and most with a word
-        have a vector.
-        """
-        embedders = {self._embedder(name) for name in self.names} - (
-            {None} if self.rag.calibrate_embed else set()
-        )
-        question = self.question_vectors.get((embedders.pop() if embedders else None) or "")
-        if embedders or question is None or not can_compare():
-            return None
-        near = Near(question, self._brought(candidates) | self.embedded)
-        with_words = len(self.texts.keys() & near.numbers)
-        return near if 2 * with_words > len(self.texts) else None
-
-    def _brought(self, candidates: Collection[int]) -> dict[int, Vector]:
+    @cached_property
+    def _brought(self) -> dict[int, Vector]:
         """The vectors that candidates brought along."""
-        vectors: dict[int, Vector] = {}
-        for ranked, numbers in self.lists:
-            if ranked.leg == "vector" or not self._uses_vectors(
-                ranked
-            ):  # those of other vector legs are not of the text
-                for number, hit in zip(numbers, ranked.hits, strict=True):
-                    if hit.vector is not None and number in candidates:
-                        vectors.setdefault(number, hit.vector)
-        return vectors
+        other_legs = {leg for name in self.names for leg in self.profiles[name].vector_legs} - {"vector"}
+        vectors = self.candidates.vectors(self.positions, other_legs)
+        return {number: vector for number, vector in vectors.items() if number in self.weights}
 
-    def _together(
-        self, texts: Mapping[int, float], near: Near, found_by: Mapping[int, frozenset[str]]
+    @cached_property
+    def _cosines(self) -> Near | None:
+        """The vectors of candidates, where all sources have one embedder and most candidates with a word, or
+        most of all where none has, have a vector.
+        """
+        if self.question_vector is None or self._weight("vector") <= 0 or not can_compare():
+            return None
+        near = Near(self.question_vector, self._brought | self.embedded)
+        compared = self.texts.keys() or self.weights.keys()
+        return near if 2 * len(compared & {*near.numbers}) > len(compared) else None
+
+    def _together(self, texts: Mapping[int, float], near: Near) -> dict[int, float]:
+        """Return words and vectors as one score: words at most 1, vectors at most the weight of their leg."""
+        highest = max(texts.values())
+        words, vectors = self._weight("text"), self._weight("vector")
+
+        def both(cosines: Mapping[int, float]) -> dict[int, float]:
+            near_ones = self._near_ones(cosines)
+            return {n: words * texts.get(n, 0.0) / highest + vectors * near_ones[n] for n in self.weights}
+
+        return self._with_feedback(near, both)
+
+    def _by_cosine(self, near: Near) -> dict[int, float]:
+        return self._with_feedback(near, self._near_ones)
+
+    def _with_feedback(
+        self, near: Near, score: Callable[[Mapping[int, float]], dict[int, float]]
     ) -> dict[int, float]:
-        """Words and vectors as one score, of which either gives at most 1; vectors near to the question and
-        what fits it best.
+        """Return the scores by nearness to the question and to the best few by the question alone
+        (Rocchio).
+        """
+        first = score(near.cosines())
+        examples = sorted(near.numbers, key=lambda number: (-first[number], number))[:BEST]
+        return score(near.cosines(examples))
+
+    def _near_ones(self, cosines: Mapping[int, float]) -> dict[int, float]:
+        """Return each cosine ÷ the highest one.
 
         A candidate without a vector was in no list of vectors, so it counts as the farthest that its sources
         found.
         """
-        highest = max(texts.values())
-        words = {number: texts.get(number, 0.0) / highest for number in found_by}
+        highest = max(max(cosines.values()), 1e-9)
+        lowest: dict[str, float] = {}
+        for number, cosine in cosines.items():
+            for name in self.weights[number][1]:
+                lowest[name] = min(cosine, lowest.get(name, cosine))
+        return {
+            n: max(0.0, cosines[n] if n in cosines else max([lowest.get(name, 0.0) for name in names]))
+            / highest
+            for n, (_, names) in self.weights.items()
+        }
 
-        def both(cosines: Mapping[int, float]) -> dict[int, float]:
-            highest_cosine = max(max(cosines.values()), 1e-9)
-            lowest_cosine: dict[str, float] = {}
-            for number, cosine in cosines.items():
-                for name in found_by[number]:
-                    lowest_cosine[name] = min(cosine, lowest_cosine.get(name, cosine))
-            far = {
-                n: max([lowest_cosine.get(name, 0.0) for name in names])
-                for n, names in found_by.items()
-                if n not in cosines
-            }
-            return {
-                n: word + max(0.0, cosines[n] if n in cosines else far[n]) / highest_cosine
-                for n, word in words.items()
-            }
-
-        combined = both(near.cosines())
-        examples = sorted(near.numbers, key=lambda number: (-combined[number], number))[:BEST]
-        return both(near.cosines(examples))
-
-    def _idf(
-        self,
-        positions: Mapping[str, int],
-        found_by: Mapping[int, frozenset[str]],
-        read: Mapping[int, tuple[Mapping[int, float], int]],
-    ) -> list[float]:
-        """How rare each term is over all sources together."""
-        total = sum([report.documents for report in self.statistics.values()])
-        frequencies = [0] * len(positions)
-        for report in self.statistics.values():
-            frequencies_of_source: dict[
-                int, int
-            ] = {}  # a term may come of several words: the commonest has most of it
-            for word, frequency in report.frequencies.items():
-                for term in analysis.analyse(word):
-                    if term in positions:
-                        frequencies_of_source[positions[term]] = max(
-                            frequencies_of_source.get(positions[term], 0), frequency
-                        )
-            for position, frequency in frequencies_of_source.items():
-                frequencies[position] += frequency
-        for number, (counts, _) in read.items():
-            silent = len(found_by[number] - self.statistics.keys())
-            total += silent
-            for position in counts if silent else ():
-                frequencies[position] += silent
-        return [bm25.weight(total, frequency) for frequency in frequencies]
-
-    def _uses_vectors(self, ranked: RankedList) -> bool:
-        source = self.sources.get(ranked.source)
-        return isinstance(source, Source) and ranked.leg in source.vector_legs
-
-    def _vectors(self) -> Iterable[tuple[RankedList, list[int]]]:
-        """The lists of a vector leg as one, where every source has one and their scores are of one model and
-        range.
-        """
-        together: dict[str, list[tuple[RankedList, list[int]]]] = {}
+    def _leg_scores(self) -> dict[int, float]:
+        """Return the scores of a vector leg that every source has, where they are of one model and range."""
+        by_leg: dict[str, list[tuple[RankedList, list[int]]]] = {}
         for ranked, numbers in self.lists:
-            if self._uses_vectors(ranked):
-                together.setdefault(ranked.leg, []).append((ranked, numbers))
-        for leg, lists in together.items():
-            models = {(self._embedder(ranked.source), ranked.score_range) for ranked, _ in lists}
+            if ranked.leg in self.profiles[ranked.source].vector_legs:
+                by_leg.setdefault(ranked.leg, []).append((ranked, numbers))
+        for lists in by_leg.values():
+            models = {(self.profiles[ranked.source].embedder, ranked.score_range) for ranked, _ in lists}
             scored = all(hit.score is not None for ranked, _ in lists for hit in ranked.hits)
             low = next(iter(models))[1]
-            if (
-                {ranked.source for ranked, _ in lists} != self.names
-                or len(models) > 1
-                or low is None
-                or not scored
-            ):
-                continue
-            scores: dict[int, float] = {}
-            for ranked, numbers in lists:
-                for number, hit in zip(numbers, ranked.hits, strict=True):
-                    score = ((hit.score or 0.0) - low[0]) * ranked.weight
-                    scores[number] = max(score, scores.get(number, 0.0))
-            yield self._make_list(leg, self.question, scores)
+            everywhere = {ranked.source for ranked, _ in lists} == self.names
+            if everywhere and len(models) == 1 and low is not None and scored:
+                scores: dict[int, float] = {}
+                for ranked, numbers in lists:
+                    for number, hit in zip(numbers, ranked.hits, strict=True):
+                        scores[number] = max((hit.score or 0.0) - low[0], scores.get(number, 0.0))
+                return {number: score for number, score in scores.items() if number in self.weights}
+        return {}
 
-    def _embedder(self, name: str) -> str | None:
-        source = self.sources.get(name)
-        return source.embedder if isinstance(source, Source) else None
-
-
-def _weigh_by_evidence(
-    scores: Mapping[int, float], found_by: Mapping[int, frozenset[str]]
-) -> dict[int, float]:
-    """The scores times the square root of how well the best few of the source fit: what fits in a place that
-    fits counts more.
-    """
-    scores_by_source: dict[str, list[float]] = {}
-    for number, score in scores.items():
-        for name in found_by[number]:
-            scores_by_source.setdefault(name, []).append(score)
-    evidence = {
-        name: math.sqrt(sum(sorted(scores_of_source, reverse=True)[:BEST]) / BEST)
-        for name, scores_of_source in scores_by_source.items()
-    }
-    return {
-        number: score * max([evidence[name] for name in found_by[number]]) for number, score in scores.items()
-    }
+    def _weigh_by_evidence(self, scores: Mapping[int, float]) -> dict[int, float]:
+        """Return the scores times the square root of how well the best few of the source fit: what fits in a
+        place that fits counts more.
+        """
+        by_source: dict[str, list[float]] = {}
+        for number, score in scores.items():
+            for name in self.weights[number][1]:
+                by_source.setdefault(name, []).append(score)
+        evidence = {
+            name: math.sqrt(sum(sorted(own, reverse=True)[:BEST]) / BEST) for name, own in by_source.items()
+        }
+        return {
+            number: score * max([evidence[name] for name in self.weights[number][1]])
+            for number, score in scores.items()
+        }

@@ -4,111 +4,159 @@ sealed with.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import isfinite
-from typing import Any, overload
+from operator import itemgetter
+from typing import Any, Protocol, overload
 
-from contextrouter.model import Document, Envelope, Provenance, RankedList, Vector
+from contextrouter.model import Document, Envelope, Hit, Provenance, RankedList, Vector
 from contextrouter.pipeline.envelopes import LazyEnvelopes
 
-Place = tuple[int, int]
+Rank = tuple[int, int]
 """Where a document stands: the position of a list, and its index in that list."""
+
+
+class Order(Protocol):
+    """The order within a source, as fusion made it: the place of each document, and the calibrated value
+    given to it.
+    """
+
+    @property
+    def places(self) -> Mapping[int, int]:
+        """Number -> place, from 1."""
+
+    @property
+    def values(self) -> Mapping[int, float]:
+        """Number -> calibrated value; empty where there is one source."""
+
+
+class FusionNotes:
+    """What fusion did, for provenance: `weights[n]`, what list n was multiplied by; `scaled[n]`, its scores
+    from 0 to 1; `orders`, the order within each source; `calibrated`, the value of each document on the scale
+    of all sources.
+    """
+
+    def __init__(self, lists: Sequence[RankedList]) -> None:
+        self._lists = lists
+        self.weights = [ranked.weight for ranked in lists]
+        self.scaled: dict[int, Sequence[float]] = {}
+        self.orders: Mapping[str, Order] = {}
+        self.calibrated: Mapping[int, float] = {}
+
+    def normalized(self, n: int) -> Sequence[float]:
+        """Return the scores of list n from 0 to 1, by rank: as fusion scaled them, else over their range."""
+        if n not in self.scaled:
+            self.scaled[n] = _over_range(self._lists[n])
+        return self.scaled[n]
 
 
 class Candidates(LazyEnvelopes):
     """Distinct documents, by number, in the order in which the lists name them. Reads as a sequence of
     envelopes.
 
-    `rows[n]` has the numbers of the documents of `lists[n]`, by rank. The first `own` lists come from
-    sources; lists behind them were added about documents that were here already.
+    `rows[n]` has the numbers of the documents of `lists[n]`, by rank.
     """
 
     def __init__(
         self, documents: Sequence[Document], lists: Sequence[RankedList], rows: Sequence[list[int]]
     ) -> None:
-        self.documents, self.lists, self.rows = documents, list(lists), list(rows)
-        self.own = len(self.lists)
-        self._scales: dict[int, _Scale] = {}
+        self.documents, self.lists, self.rows = documents, lists, rows
 
     def __len__(self) -> int:
         return len(self.documents)
 
     def _make(self) -> list[Envelope]:
-        return self.seal(range(len(self)), [0.0] * len(self), {})
+        return self.seal(range(len(self)), [0.0] * len(self), {}, FusionNotes(self.lists))
 
-    def add(self, ranked: RankedList, row: list[int]) -> None:
-        """Add a list about documents that are here already, by number. It stands last in their provenance."""
-        self.lists.append(ranked)
-        self.rows.append(row)
+    def vectors(
+        self, lists: Iterable[int], other_legs: Collection[str], known: Collection[int] = ()
+    ) -> dict[int, Vector]:
+        """Return the vectors that documents brought along in these lists, without those `known`.
 
-    def normalized(self, n: int) -> list[float]:
-        """Return the scores of list n scaled to [0, 1], by rank."""
-        scale = self._scales.get(n) or self._scale(n)
-        return [scale.normalize(index, hit.score) for index, hit in enumerate(self.lists[n].hits)]
-
-    def _scale(self, n: int) -> _Scale:
-        scale = self._scales[n] = _Scale(self.lists[n])
-        return scale
+        `other_legs` have vectors of something else than the text, such as its keywords.
+        """
+        vectors: dict[int, Vector] = {}
+        for n in lists:
+            if self.lists[n].leg not in other_legs:
+                for number, hit in zip(self.rows[n], self.lists[n].hits, strict=True):
+                    if hit.vector is not None and number not in vectors and number not in known:
+                        vectors[number] = hit.vector
+        return vectors
 
     def seal(
-        self, numbers: Sequence[int], scores: Sequence[float], most: Mapping[str, float]
+        self,
+        numbers: Sequence[int],
+        scores: Sequence[float],
+        most: Mapping[str, float] | float,
+        notes: FusionNotes,
     ) -> list[Envelope]:
-        """Return the envelopes of these documents with these scores. `most` is what each source can give at
-        best.
+        """Return the envelopes of these documents with these scores. `most` is the highest score possible, or
+        what each source can give at best.
         """
-        places = self._places(numbers)
-        return [
-            self._seal(places[number], score, most) for number, score in zip(numbers, scores, strict=True)
-        ]
+        ranks = self._ranks(numbers)
+        envelopes = []
+        for number, score in zip(numbers, scores, strict=True):
+            own = sorted(ranks[number], key=itemgetter(1)) if len(ranks[number]) > 1 else ranks[number]
+            possible = most if isinstance(most, float) else self._possible(own, most)
+            normalized = min(1.0, score / possible) if possible else 0.0
+            signals = {"fused": score}
+            if number in notes.calibrated:
+                signals["calibrated"] = notes.calibrated[number]
+            stamps = tuple([self._stamp(number, rank, notes) for rank in own])
+            envelope = Envelope(
+                document=self._hit(own[0]).document,
+                provenance=stamps,
+                score=score,
+                normalized=normalized,
+                signals=signals,
+                highlights=self._highlights(own),
+                vector=next((hit.vector for hit in map(self._hit, own) if hit.vector is not None), None),
+            )
+            envelopes.append(envelope)
+        return envelopes
 
-    def _places(self, numbers: Sequence[int]) -> dict[int, list[Place]]:
+    def _ranks(self, numbers: Sequence[int]) -> dict[int, list[Rank]]:
         """Find where these documents stand, in one pass; in each list once, at the best rank."""
-        places: dict[int, list[Place]] = {number: [] for number in numbers}
+        ranks: dict[int, list[Rank]] = {number: [] for number in numbers}
         for n, row in enumerate(self.rows):
             for index, number in enumerate(row):
-                if number in places and (not places[number] or places[number][-1][0] != n):
-                    places[number].append((n, index))
-        return places
+                if number in ranks and (not ranks[number] or ranks[number][-1][0] != n):
+                    ranks[number].append((n, index))
+        return ranks
 
-    def _seal(self, places: list[Place], score: float, most: Mapping[str, float]) -> Envelope:
-        lists = self.lists
-        if len(places) == 1:
-            possible = most.get(lists[places[0][0]].source, 0.0)
-        else:
-            sources = dict.fromkeys([lists[n].source for n, _ in places])  # in the order of their names
-            possible = sum([most.get(source, 0.0) for source in sources])
-            places = sorted(places, key=lambda item: (item[0] >= self.own, item[1]))
-        stamps: list[Provenance] = []
+    def _hit(self, rank: Rank) -> Hit:
+        n, index = rank
+        return self.lists[n].hits[index]
+
+    def _possible(self, ranks: Sequence[Rank], most: Mapping[str, float]) -> float:
+        """Return the highest score that the sources of these lists could give together."""
+        if len(ranks) == 1:
+            return most.get(self.lists[ranks[0][0]].source, 0.0)
+        sources = sorted({self.lists[n].source for n, _ in ranks})
+        return sum([most.get(source, 0.0) for source in sources])
+
+    def _highlights(self, ranks: Sequence[Rank]) -> tuple[str, ...]:
         highlights: tuple[str, ...] = ()
-        vector: Vector | None = None
-        for n, index in places:
-            ranked = lists[n]
-            hit = ranked.hits[index]
-            scale = self._scales.get(n) or self._scale(n)
-            stamps.append(
-                Provenance(
-                    source=ranked.source,
-                    leg=ranked.leg,
-                    query=ranked.query,
-                    rank=index + 1,
-                    score=hit.score,
-                    normalized=scale.normalize(index, hit.score),
-                    weight=ranked.weight,
-                    retrieved_at=ranked.retrieved_at,
-                )
-            )
-            if hit.highlights:
-                highlights = tuple(dict.fromkeys((*highlights, *hit.highlights)))
-            if vector is None:
-                vector = hit.vector
-        best, index = places[0]
-        return Envelope(
-            document=lists[best].hits[index].document,
-            provenance=tuple(stamps),
-            score=score,
-            normalized=min(1.0, score / possible) if possible else 0.0,
-            highlights=highlights,
-            vector=vector,
+        for rank in ranks:
+            if own := self._hit(rank).highlights:
+                highlights = tuple(dict.fromkeys((*highlights, *own)))
+        return highlights
+
+    def _stamp(self, number: int, rank: Rank, notes: FusionNotes) -> Provenance:
+        n, index = rank
+        ranked = self.lists[n]
+        order = notes.orders.get(ranked.source)
+        return Provenance(
+            source=ranked.source,
+            leg=ranked.leg,
+            query=ranked.query,
+            rank=index + 1,
+            score=ranked.hits[index].score,
+            normalized=notes.normalized(n)[index],
+            weight=notes.weights[n],
+            retrieved_at=ranked.retrieved_at,
+            place=None if order is None else order.places.get(number),
+            calibrated=None if order is None else order.values.get(number),
         )
 
 
@@ -119,15 +167,17 @@ class ScoredCandidates(LazyEnvelopes):
         self,
         candidates: Candidates,
         numbers: Sequence[int],
-        scores: Sequence[float],
-        most: Mapping[str, float],
+        scores: Mapping[int, float],
+        most: Mapping[str, float] | float,
+        notes: FusionNotes,
         reason: str = "",
     ) -> None:
-        self._candidates, self._numbers, self._scores = candidates, numbers, scores
-        self._most, self._reason = most, reason
+        self.numbers = numbers
+        self._candidates, self._scores, self._most = candidates, scores, most
+        self._notes, self._reason = notes, reason
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return len(self.numbers)
 
     @overload
     def __getitem__(self, index: int) -> Envelope: ...
@@ -136,46 +186,39 @@ class ScoredCandidates(LazyEnvelopes):
     def __getitem__(self, index: int | slice) -> Envelope | Sequence[Envelope]:
         if isinstance(index, int) or self._made is not None:
             return self._read()[index]
-        return ScoredCandidates(
-            self._candidates, self._numbers[index], self._scores, self._most, self._reason
-        )
+        return self._of(self.numbers[index], self._reason)
 
     def dropped(self, reason: str) -> ScoredCandidates:
         """Return the same candidates, dropped for a reason."""
-        return ScoredCandidates(self._candidates, self._numbers, self._scores, self._most, reason)
+        return self._of(self.numbers, reason)
+
+    def _of(self, numbers: Sequence[int], reason: str) -> ScoredCandidates:
+        return ScoredCandidates(self._candidates, numbers, self._scores, self._most, self._notes, reason)
 
     def _make(self) -> list[Envelope]:
-        scores = [self._scores[number] for number in self._numbers]
-        envelopes = self._candidates.seal(self._numbers, scores, self._most)
+        scores = [self._scores.get(number, 0.0) for number in self.numbers]
+        envelopes = self._candidates.seal(self.numbers, scores, self._most, self._notes)
         return [envelope.drop(self._reason) for envelope in envelopes] if self._reason else envelopes
 
 
-class _Scale:
-    """How the scores of one list are scaled to [0, 1].
+def _over_range(ranked: RankedList) -> list[float]:
+    """Return the scores of a list scaled to [0, 1] over their range.
 
-    A declared range beats min-max; a list of one, or of equal scores, is all 1.0. Where a score is missing or
-    not finite, or they are too far apart for a number, the whole list is scaled by rank.
+    A declared range beats the lowest and the highest score; a list of one, or of equal scores, is all 1.0.
+    Where a score is missing or not finite, or they are too far apart for a number, the whole list is scaled
+    by rank.
     """
-
-    __slots__ = ("by_rank", "high", "low", "size", "spread")
-
-    def __init__(self, ranked: RankedList) -> None:
-        scores: list[Any] = [hit.score for hit in ranked.hits]
-        self.size, self.by_rank = len(scores), False
-        try:
-            low, high = ranked.score_range or (min(scores), max(scores))
-            self.low, self.high = float(low), float(high)
-            self.spread = self.high - self.low
-            self.by_rank = not (
-                isfinite(self.spread) and (isfinite(sum(scores)) or all(map(isfinite, scores)))
-            )
-        except (TypeError, ValueError, OverflowError):
-            self.by_rank = True
-
-    def normalize(self, index: int, score: Any) -> float:
-        """Return the scaled score of the hit at `index`."""
-        if self.by_rank:
-            return (self.size - index) / self.size
-        if not self.spread:
-            return 1.0
-        return float(min(self.high, max(self.low, score)) - self.low) / self.spread
+    scores: list[Any] = [hit.score for hit in ranked.hits]
+    size = len(scores)
+    try:
+        low, high = map(float, ranked.score_range or (min(scores), max(scores)))
+        spread = high - low
+        if isfinite(spread) and (isfinite(sum(scores)) or all(map(isfinite, scores))):
+            if not spread:
+                return [1.0] * size
+            if ranked.score_range:
+                return [(min(high, max(low, score)) - low) / spread for score in scores]
+            return [(score - low) / spread for score in scores]
+    except (TypeError, ValueError, OverflowError):
+        pass
+    return [(size - index) / size for index in range(size)]

@@ -29,6 +29,13 @@ class Deadline:
         now = monotonic()
         return Deadline(now + max(0.0, self.at - now) * part)
 
+    def reserve(self, part: float, most: float = math.inf) -> Deadline:
+        """Return the deadline of a step that leaves this part of the time, at most `most` seconds, to later
+        steps.
+        """
+        left = self.left()
+        return self if left == math.inf else Deadline(self.at - min(left * part, most))
+
     def within(self, seconds: float | None) -> Deadline:
         """Return the deadline of a step that has a timeout of its own; None: it has none."""
         return self if seconds is None else Deadline(min(self.at, monotonic() + seconds))

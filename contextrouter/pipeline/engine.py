@@ -14,6 +14,7 @@ from contextrouter.cache import EmbeddingCache, ScoreCache
 from contextrouter.contracts import Embedder, FactSource, Interpreter, Provider, Source, Stage
 from contextrouter.pipeline.circuit_breaker import CircuitBreaker
 from contextrouter.pipeline.deadline import Deadline
+from contextrouter.pipeline.leg_weights import Profiles
 from contextrouter.pipeline.slots import Slots
 from contextrouter.pipeline.term_statistics import StatisticsCache
 from contextrouter.settings import FactKeys, InterpreterKeys, Rag, Settings, SourceKeys, StageKeys
@@ -135,19 +136,13 @@ class Engine:
         self.secrets = self.settings.secrets
         self.kinds = {name: kind_of(source) for name, source in self.sources.items()}
         self.source_keys = {name: self._keys_of(name, source) for name, source in self.sources.items()}
-        named = {name: s.embedder for name, s in self.sources.items() if isinstance(s, Source)}
-        self._embedder_of = {n: self.embedders[e] for n, e in named.items() if e and e in self.embedders}
+        self.profiles = Profiles(self.sources, self.embedders)
 
     def _keys_of(self, name: str, source: Source | FactSource) -> FactKeys:
         instance = self.settings.instances(kind_of(source)).get(name)
         if instance is not None:
             return instance.keys  # type: ignore[no-any-return]  # keys of a source's table are FactKeys
         return FactKeys() if isinstance(source, FactSource) else SourceKeys()
-
-    @property
-    def profiles(self) -> dict[str, Mapping[str, float]]:
-        """Source -> the leg weights of its embedder."""
-        return {name: embedder.leg_weights for name, embedder in self._embedder_of.items()}
 
     def _interpreters(self) -> list[tuple[str, Interpreter, InterpreterKeys]]:
         """Return the interpreters that run, in the order of `[rag] interpreters`, with their router keys."""

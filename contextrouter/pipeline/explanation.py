@@ -1,15 +1,47 @@
-"""Explanation of the order: why one document stands above another, by scores, lists and signals."""
+"""Explanation of the order: how a document got its score, and why one stands above another."""
 
 from __future__ import annotations
 
-from contextrouter.model import Envelope
+from contextrouter.model import Envelope, Provenance
+
+
+def explain_score(envelope: Envelope) -> list[str]:
+    """Return how each source scored a document, and what its place there was worth: one text for a source.
+
+    >>> explain_score(first) ['place 1 in library: text 12.3, 1 of its best, × 1; vector 0.61, 0.93 of its
+    best, × 0.3; place given 1.42']
+    """
+    sources: dict[str, dict[str, Provenance]] = {}
+    for seal in envelope.provenance:
+        legs = sources.setdefault(seal.source, {})
+        if seal.leg not in legs or _share(seal) > _share(legs[seal.leg]):
+            legs[seal.leg] = seal
+    return [_explain_source(source, legs) for source, legs in sources.items()]
+
+
+def _share(seal: Provenance) -> float:
+    return (seal.normalized or 0.0) * seal.weight
+
+
+def _explain_source(source: str, legs: dict[str, Provenance]) -> str:
+    parts = []
+    for leg, seal in legs.items():
+        score = f"rank {seal.rank}" if seal.score is None else _number(seal.score)
+        share = "" if seal.normalized is None else f", {_number(seal.normalized)} of its best"
+        parts.append(f"{leg} {score}{share}, × {_number(seal.weight)}")
+    first = next(iter(legs.values()))
+    if first.calibrated is not None:
+        parts.append(f"place given {_number(first.calibrated)}")
+    place = "" if first.place is None else f"place {first.place} in "
+    return f"{place}{source}: {'; '.join(parts)}"
 
 
 def explain_order(upper: Envelope, lower: Envelope) -> str:
-    """What speaks for `one`, which stands above `other`, and against: scores, ranks by source and leg.
+    """Return what speaks for `upper`, which stands above `lower`, and against it: scores, ranks by source and
+    leg.
 
-    >>> above(first, second)
-    'score 0.0325 against 0.0161; library text 1 against 4; in spite of freshness 0.2 against 0.9'
+    >>> explain_order(first, second) 'score 0.0325 against 0.0161; library text 1 against 4; in spite of
+    freshness 0.2 against 0.9'
     """
     ahead: list[str] = []
     behind: list[str] = []
@@ -21,6 +53,8 @@ def explain_order(upper: Envelope, lower: Envelope) -> str:
             (ahead if lower_rank is None or (rank is not None and rank < lower_rank) else behind).append(line)
     for name in dict.fromkeys((*upper.signals, *lower.signals)):
         signal, lower_signal = upper.signals.get(name), lower.signals.get(name)
+        if name == "fused" and (signal, lower_signal) == (upper.score, lower.score):
+            continue  # the score itself
         if signal is None or lower_signal is None or signal != lower_signal:
             line = f"{name} {_number(signal)} against {_number(lower_signal)}"
             (ahead if (signal or 0.0) >= (lower_signal or 0.0) else behind).append(line)

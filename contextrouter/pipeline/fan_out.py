@@ -282,6 +282,7 @@ class _FanOut:
             weight=call.weight,
             score_range=_score_range(self.engine.sources[call.source], query.leg),
             retrieved_at=datetime.now(UTC),
+            full=len(answer) >= query.limit,
         )
         missing = mask(answer.reason, self.engine.secrets) if isinstance(answer, Partial) else ""
         error = "; ".join(filter(None, (missing, admission.note(len(hits)))))

@@ -79,7 +79,7 @@ def failures(intent: Intent) -> str:
     return "failed: " + "; ".join(f"{name}: {why}" for name, why in failed.items()) if failed else ""
 
 
-_TEXTS = ("queries", "concepts", "labels", "entities", "facets")
+_TEXTS = ("queries", "derived", "concepts", "labels", "entities", "facets")
 _TYPES: dict[str, tuple[type | tuple[type, ...], str]] = {
     "kind": (str, "a text"),
     "language": ((str, type(None)), "a text or None"),
@@ -121,6 +121,8 @@ def _with_distinct_queries(intent: Intent, question: str, request: Request, limi
         if stripped := query.strip():
             distinct.setdefault(stripped.casefold(), stripped)
     queries, kind = tuple(distinct.values())[:limit], request.mode or intent.kind
-    if (intent.question, intent.queries, intent.kind) == (question, queries, kind):
+    by_rules = {text.strip().casefold() for text in intent.derived}
+    derived = tuple([text for text in queries[1:] if text.casefold() in by_rules]) if by_rules else ()
+    if (intent.question, intent.queries, intent.derived, intent.kind) == (question, queries, derived, kind):
         return intent
-    return intent.replace(question=question, queries=queries, kind=kind)
+    return intent.replace(question=question, queries=queries, derived=derived, kind=kind)

@@ -20,15 +20,18 @@ from contextrouter.pipeline.interpretation import failures, interpret
 from contextrouter.pipeline.planning import make_plan
 from contextrouter.pipeline.ranking import Stages, rank
 from contextrouter.pipeline.selection import select
+from contextrouter.pipeline.source_order import Asked
 from contextrouter.pipeline.stage_context import stage_context
 from contextrouter.pipeline.trace import TraceBuilder
-from contextrouter.settings import CALIBRATED, Rag
+from contextrouter.settings import Rag
 from contextrouter.text import tokens
 
 INTERPRETATION_SHARE = 0.3
 """Share of the request's time that the interpreters may use: one that hangs must not cost the answer."""
-FAN_OUT_SHARE = 0.9
-"""Share of the request's time that the sources may use when ranking stages follow."""
+RANKING_SHARE = 0.1
+"""Share of the request's time that is kept for what follows the sources: calibration and ranking stages."""
+CALIBRATION_SECONDS = 0.25
+"""The most of it that is kept for calibration alone."""
 GATED = "confidence_gated_fallback"
 """The outcome where a stage that withholds facts let no document through."""
 
@@ -61,8 +64,8 @@ class Run:
         await self.make_plan()
         await self.fan_out()
         candidates = self.deduplicate()
-        leg_weights = await self.calibrate(candidates)
-        ranked = await self.rank(self.fuse(candidates, leg_weights))
+        calibrated = await self.calibrate(candidates)
+        ranked = await self.rank(self.fuse(candidates, calibrated))
         return self.assemble(self.select(ranked))
 
     async def make_plan(self) -> Plan:
@@ -84,7 +87,11 @@ class Run:
 
     async def fan_out(self) -> None:
         """Ask the sources. Raises AllSourcesFailed when none of those that were asked answered."""
-        deadline = self.deadline.share(FAN_OUT_SHARE) if self.stages else self.deadline
+        deadline = self.deadline
+        if self.stages:
+            deadline = deadline.reserve(RANKING_SHARE)
+        elif self.rag.calibrate and len(self.engine.sources) > 1:
+            deadline = deadline.reserve(RANKING_SHARE, CALIBRATION_SECONDS)
         self.harvest = await fan_out(
             self.plan, self.engine, deadline, on_report=self.on_report, embed=self.embedding
         )
@@ -102,35 +109,36 @@ class Run:
         self.trace.add("dedupe", len(candidates))
         return candidates
 
-    async def calibrate(self, candidates: Candidates) -> Mapping[str, float]:
-        """Put the scores of several sources on one scale. Return the leg weights of the calibrated lists."""
-        if not self.rag.calibrate or len(self.harvest.lists) < 2:
+    async def calibrate(self, candidates: Candidates) -> Mapping[int, float]:
+        """Put the documents of several sources on one scale. Return their values by number."""
+        if not self.rag.calibrate or self.rag.levels == 1 or len(self.harvest.lists) < 2:
             return {}
         from contextrouter.pipeline.calibration import calibrate  # loaded only when it is used
 
-        question = self.request.question.strip()
-        vectors = {
-            name: vector for (name, text), vector in self.embedding.vectors.items() if text == question
-        }
-        note, leg_weights = await calibrate(
+        note, values = await calibrate(
             candidates,
             self.rag,
             self.engine,
+            asked=self.asked,
             scope=self.request.scope,
             deadline=self.deadline,
-            vectors=vectors,
         )
         if note:
             self.trace.add("calibrate", len(candidates), note=note)
-        return leg_weights
+        return values
 
-    def fuse(self, candidates: Candidates, leg_weights: Mapping[str, float]) -> Ranking:
+    def fuse(self, candidates: Candidates, calibrated: Mapping[int, float]) -> Ranking:
         """Make one order out of all lists."""
-        profiles = {**self.engine.profiles, CALIBRATED: leg_weights}
-        question = self.request.question.strip()
-        order = list(self.engine.sources)
-        fused = fuse(candidates, self.rag, profiles=profiles, sources=order, question=question)
+        fused = fuse(
+            candidates, self.rag, asked=self.asked, profiles=self.engine.profiles, calibrated=calibrated
+        )
         return self.trace.add_ranking("fuse", fused)
+
+    @property
+    def asked(self) -> Asked:
+        """The queries as the fusion sees them."""
+        intent = self.plan.intent
+        return Asked(intent.question, frozenset(intent.derived), self.embedding.vectors)
 
     async def rank(self, fused: Ranking) -> Ranking:
         """Let the stages rerank or drop documents."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 from contextrouter.settings.instances import GIVEN, NAME, PluginSchemas
 from contextrouter.settings.loading import load
 from contextrouter.settings.values import (
-    CALIBRATED,
     TABLES,
     AccessKey,
     Cache,
@@ -32,7 +31,6 @@ from contextrouter.settings.values import (
 )
 
 __all__ = [
-    "CALIBRATED",
     "GIVEN",
     "NAME",
     "TABLES",

@@ -14,6 +14,7 @@ import msgspec
 from contextrouter.settings.instances import InstanceTables, PluginSchemas, add_listed, read_instances
 from contextrouter.settings.names import check_repeated, check_source_names, check_unlisted
 from contextrouter.settings.problems import Problems
+from contextrouter.settings.rag_keys import check_rag
 from contextrouter.settings.reading import Reading
 from contextrouter.settings.references import (
     Declared,
@@ -27,7 +28,6 @@ from contextrouter.settings.sections import (
     SECTIONS,
     TOP_LEVEL,
     check_access_keys,
-    check_rag,
     check_top_level,
     plugin_folders,
     read_named_sections,
@@ -105,7 +105,7 @@ def _cross_check(settings: Settings, declared: Declared, problems: Problems) -> 
     check_references(settings, declared, problems)
     check_routes(settings, declared, problems)
     check_repeated(settings, problems)
-    check_rag(settings.rag, problems)
+    check_rag(settings, declared, problems)
     check_disabled_sources(settings, problems)
     check_rerankers(settings, problems)
     check_access_keys(settings, problems)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from contextrouter.settings.problems import Key, Problems, dotted_key
-from contextrouter.settings.values import CALIBRATED, TABLES, Settings
+from contextrouter.settings.values import TABLES, Settings
 
 
 def check_source_names(settings: Settings, problems: Problems) -> None:
-    """Names that two sources have, or that calibration uses."""
+    """Names that two sources have."""
     tables: dict[str, str] = {}
     for table in ("providers", "connectors", "facts"):
         for name in settings.instances(TABLES[table]):
@@ -18,9 +18,6 @@ def check_source_names(settings: Settings, problems: Problems) -> None:
                 )
                 problems.add((table, name), message)
             tables[name] = table
-            if name == CALIBRATED:
-                message = f"{name!r} is what calibration calls its own lists. Give the source another name."
-                problems.add((table, name), message)
 
 
 def check_unlisted(settings: Settings, problems: Problems) -> None:

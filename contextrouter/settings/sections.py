@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import msgspec
 
@@ -41,6 +40,13 @@ SECTIONS: Mapping[str, type[msgspec.Struct]] = {
 }
 NAMED: Mapping[str, type[msgspec.Struct]] = {"routes": Route, "ingest": Job, "keys": AccessKey}
 TOP_LEVEL = (*SECTIONS, *NAMED, *TABLES)
+RETIRED: Mapping[Key, str] = {
+    ("rag", "calibrate_weight"): (
+        "the key is gone: calibrated values now decide between sources alone, and `keep_order` (0 to 1) says"
+        " how far each source keeps its own order. Leave the key out."
+    )
+}
+"""Keys that there were once, and what takes their place."""
 
 
 def check_top_level(tree: dict[str, Any], problems: Problems) -> None:
@@ -125,7 +131,7 @@ def _absolute(reading: Reading, path: str) -> str:
 
 
 def _add_unknown(problems: Problems, key: Key, names: Collection[str], noun: str) -> None:
-    message = unknown(f"unknown {noun}", str(key[-1]), names, f"Known {noun}s", quote="`")
+    message = RETIRED.get(key) or unknown(f"unknown {noun}", str(key[-1]), names, f"Known {noun}s", quote="`")
     problems.add(key, message)
 
 
@@ -143,21 +149,6 @@ def plugin_folders(reading: Reading, paths: Sequence[str]) -> list[Path]:
             )
             reading.problems.add(("plugins", "paths", index), message)
     return folders
-
-
-def check_rag(rag: Rag, problems: Problems) -> None:
-    """Values of `[rag]` that no type can refuse."""
-    weights = (rag.hybrid_vector_weight, rag.hybrid_text_weight, *rag.leg_weights.values())
-    if rag.hybrid_fusion == "weighted" and not any(weights):
-        message = (
-            "it and hybrid_text_weight are both 0, so no score is left. Give one of them a weight above 0."
-        )
-        problems.add(("rag", "hybrid_vector_weight"), message)
-    try:
-        ZoneInfo(rag.timezone)
-    except (KeyError, ValueError, OSError):
-        message = f"{rag.timezone!r} is not a time zone. Use a name such as 'Europe/Berlin'."
-        problems.add(("rag", "timezone"), message)
 
 
 def check_access_keys(settings: Settings, problems: Problems) -> None:

@@ -8,7 +8,7 @@ import msgspec
 
 from contextrouter.contracts import FACTS, FactSource, Source
 from contextrouter.errors import Problem, SettingsError
-from contextrouter.settings import CALIBRATED, Settings
+from contextrouter.settings import Settings
 from contextrouter.settings.suggestions import unknown
 
 Sources = Mapping[str, Source | FactSource]
@@ -80,8 +80,6 @@ def _leg_weight_problems(settings: Settings, sources: Sources) -> list[Problem]:
         if isinstance(source, Source)
         for leg in source.legs
     }
-    if keys:
-        keys |= {f"{CALIBRATED}.text", *(f"{CALIBRATED}.{key.partition('.')[2]}" for key in keys)}
     legs = keys | {key.partition(".")[2] for key in keys}
     problems = []
     for leg in settings.rag.leg_weights:

@@ -14,7 +14,6 @@ from msgspec import Meta
 
 from contextrouter.contracts import KINDS, FilePath
 from contextrouter.errors import Problem
-from contextrouter.model import CALIBRATED as CALIBRATED
 from contextrouter.settings.problems import origin_of, problem_at
 
 Weight = Annotated[float, Meta(ge=0)]
@@ -49,15 +48,15 @@ class Rag(msgspec.Struct, frozen=True, kw_only=True):
     timeout_seconds: Seconds = 10.0
     max_concurrency: Positive = 64
     # Fusion.
-    hybrid_fusion: Literal["rrf", "weighted"] = "rrf"
+    hybrid_fusion: Literal["scores", "rrf", "weighted"] = "scores"
     rrf_k: Annotated[float, Meta(ge=0)] = 60  # Cormack, Clarke and Büttcher 2009
     hybrid_vector_weight: Weight = 0.7
     hybrid_text_weight: Weight = 0.3
     leg_weights: Mapping[str, Weight] = _NONE  # "leg" or "source.leg"
     levels: Literal[1, 2] = 2
-    derived_query_weight: Weight = 0.01  # of a query made of the question, beside the question itself
+    derived_query_weight: Weight = 1.0  # of a query that a model or a caller gave, beside the question itself
     calibrate: bool = True
-    calibrate_weight: Weight = 30.0
+    keep_order: Annotated[float, Meta(ge=0, le=1)] = 1.0  # how far sources keep their own order, merged
     calibrate_embed: Count = (
         0  # candidates that brought no vector, the best ones, that are embedded to be compared
     )

@@ -9,6 +9,7 @@ from contextrouter import Embedder, Envelope, FactSource, Interpreter, Source, S
 from contextrouter.pipeline.deadline import Deadline
 from contextrouter.pipeline.engine import Engine, OpenPlugins, kind_of
 from contextrouter.pipeline.envelopes import Ranking
+from contextrouter.pipeline.leg_weights import Profile, Profiles
 from contextrouter.pipeline.ranking import rank
 from contextrouter.pipeline.trace import TraceBuilder
 from contextrouter.settings import Instance, Rag, Settings
@@ -57,3 +58,10 @@ async def rank_by(
     """Rank envelopes by these stages, as the router does."""
     engine = engine_of(stages=stages, keys=keys)
     return await rank(envelopes, engine.stages(engine.settings.rag), context, engine, deadline, trace)
+
+
+def profiles_of(**profiles: Profile) -> Profiles:
+    """Return the profiles of these sources."""
+    made = Profiles()
+    made.update(profiles)
+    return made

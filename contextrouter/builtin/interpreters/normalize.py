@@ -56,12 +56,16 @@ class Normalize(Interpreter):
     async def interpret(self, intent: Intent) -> Intent:
         """Return the intent with queries, entities and, where asked for, a period added to those it has."""
         question = intent.question
-        queries = _distinct([*(intent.queries or (question,)), *aspects(question)])[: self._max_queries]
+        before = intent.queries or (question,)
+        queries = _distinct([*before, *aspects(question)])[: self._max_queries]
+        derived = (*intent.derived, *(query for query in queries if query not in before))
         entities = _distinct([*intent.entities, *names(drop_exclusions(question))])
         period = intent.period
         if self._extract_period and period is None:
             period = period_of(question, datetime.now(self._zone).date(), self._timezone)
-        return intent.replace(queries=tuple(queries), entities=tuple(entities), period=period)
+        return intent.replace(
+            queries=tuple(queries), derived=derived, entities=tuple(entities), period=period
+        )
 
 
 def _distinct(texts: Iterable[str]) -> list[str]:

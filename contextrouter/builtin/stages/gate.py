@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from contextrouter.contracts import Stage, StageContext
-from contextrouter.model import CALIBRATED, Envelope
+from contextrouter.model import Envelope
 
 
 class Gate(Stage):
@@ -40,11 +40,7 @@ class Gate(Stage):
             return envelope.normalized
         if self._reads != "similarity":
             return envelope.signals.get(self._reads)
-        scores = [
-            p.score
-            for p in envelope.provenance
-            if p.leg in self._legs and p.score is not None and p.source != CALIBRATED
-        ]
+        scores = [p.score for p in envelope.provenance if p.leg in self._legs and p.score is not None]
         return max(scores, default=None)
 
     async def apply(self, envelopes: Sequence[Envelope], context: StageContext) -> Sequence[Envelope]:

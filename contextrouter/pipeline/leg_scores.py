@@ -1,0 +1,118 @@
+"""Score fusion within a source: the scores of each leg on one scale, and what a missing document counts.
+
+A leg gives a document n = (score − zero) ÷ (highest − zero), so its best one has 1. Zero is the score of a
+document that has nothing to do with the question: 0 for BM25, `unrelated` of the embedder for cosines, the
+low end of a declared `score_range` for others. Formulas and measurements are in docs/ranking.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from math import isfinite
+from typing import Any, NamedTuple
+
+from contextrouter.model import Hit
+
+BEHIND = 0.9
+"""What a document has that a leg did not return, or that only a derived query found: this share of the lowest
+that the question found there.
+"""
+UNSCORED = 5
+"""A list without scores gives (UNSCORED + 1) ÷ (UNSCORED + rank)."""
+
+
+class LegList(NamedTuple):
+    """One list of a leg. `row` has the numbers of its documents by rank, `weight` is that of its query beside
+    the question's.
+    """
+
+    row: Sequence[int]
+    hits: Sequence[Hit]
+    weight: float = 1.0
+    full: bool = False  # there may be more than what was returned
+
+
+class LegScores(NamedTuple):
+    """What a leg gives: `scores` by number, from 0 to 1; `absent` to a document that it did not return.
+
+    `lists` has what each list gave by rank before its weight, `behind` the factor of the lists of derived
+    queries.
+    """
+
+    scores: Mapping[int, float]
+    absent: float
+    lists: Sequence[Sequence[float]]
+    behind: float = 0.0
+
+
+def score_leg(
+    lists: Sequence[LegList],
+    derived: Sequence[LegList],
+    zero: float | None,
+    *,
+    vectors: bool = False,
+    cosines: Mapping[int, float] | None = None,
+) -> LegScores:
+    """Return what a leg gives to its documents.
+
+    `lists` are those of the question and of other queries that count in full; `derived` those of queries that
+    rules made, which stand behind. `zero` is the score that counts as nothing; None: 0, or the lowest where
+    that is less. On a leg of `vectors` the scores of several queries are on one scale; on others each list
+    has its own. `cosines` are known of documents that a leg of vectors did not return.
+    """
+    above = [_above(entry.hits, zero) for entry in lists]
+    highest = max([entry[0] for entry in above if entry], default=0.0) if vectors else None
+    given = [_scale(entry, values, highest) for entry, values in zip(lists, above, strict=True)]
+    scores: dict[int, float] = {}
+    for entry, values in zip(lists, given, strict=True):
+        _take_highest(scores, entry.row, values, entry.weight)
+    lowest = min(scores.values(), default=0.0)
+    behind = BEHIND * lowest
+    late: dict[int, float] = {}
+    for entry in derived:
+        values = _scale(entry, _above(entry.hits, zero), None)
+        given.append(values)
+        _take_highest(late, entry.row, values, behind)
+    for number, cosine in (cosines or {}).items():
+        if number not in scores and highest:
+            scores[number] = min(1.0, max(0.0, cosine - (zero or 0.0)) / highest)
+    for number, value in late.items():
+        scores.setdefault(number, value)
+        lowest = min(lowest, value)
+    absent = BEHIND * lowest if vectors or any(entry.full for entry in lists) else 0.0
+    return LegScores(scores, absent, given, behind)
+
+
+def _above(hits: Sequence[Hit], zero: float | None) -> list[float] | None:
+    """Return how far each score is above zero; None where they are no numbers in falling order, so that only
+    the ranks tell.
+    """
+    scores: list[Any] = [hit.score for hit in hits]
+    if not scores:
+        return []
+    try:
+        if not all([higher >= lower for higher, lower in pairwise(scores)]):
+            return None
+        low = min(0.0, float(scores[-1])) if zero is None else zero
+        above = [float(score) - low if score > low else 0.0 for score in scores]
+    except (TypeError, OverflowError):
+        return None
+    return above if isfinite(above[0]) and isfinite(scores[-1]) else None
+
+
+def _scale(entry: LegList, above: Sequence[float] | None, highest: float | None) -> list[float]:
+    """Return the scores of a list from 0 to 1; `highest` is that of the leg, None: that of the list."""
+    if above is None:
+        return [(UNSCORED + 1) / (UNSCORED + rank) for rank in range(1, len(entry.hits) + 1)]
+    top = highest if highest is not None else above[0] if above else 0.0
+    return [value / top for value in above] if top > 0 else [0.0] * len(above)
+
+
+def _take_highest(
+    scores: dict[int, float], row: Sequence[int], values: Sequence[float], weight: float
+) -> None:
+    for number, value in zip(row, values, strict=True):
+        value *= weight
+        if value > scores.get(number, -1.0):
+            scores[number] = value

@@ -1,0 +1,76 @@
+"""Checks `[rag]`: values that no type can refuse, and keys that cannot act in the mode that is set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from contextrouter.settings.problems import Problems
+from contextrouter.settings.references import Declared
+from contextrouter.settings.values import Rag, Settings
+
+
+def check_rag(settings: Settings, declared: Declared, problems: Problems) -> None:
+    """Refuse what leaves no scores or has no meaning; warn of keys that are set and that nothing reads."""
+    rag = settings.rag
+    weights = [rag.leg_weights.get("vector"), rag.leg_weights.get("text")]
+    if rag.hybrid_fusion == "weighted":
+        weights = [
+            own if own is not None else default
+            for own, default in zip(weights, (rag.hybrid_vector_weight, rag.hybrid_text_weight), strict=True)
+        ]
+        if not any([*weights, *rag.leg_weights.values()]):
+            message = "it and hybrid_text_weight are both 0, so no score is left. Give one more than 0."
+            problems.add(("rag", "hybrid_vector_weight"), message)
+    elif weights == [0, 0] and not any(rag.leg_weights.values()):
+        message = "all legs have the weight 0, so no score is left. Give one of them a weight above 0."
+        problems.add(("rag", "leg_weights"), message)
+    if rag.hybrid_fusion == "scores" and rag.levels == 1:
+        message = (
+            'hybrid_fusion = "scores" has two levels, within a source and between sources. Leave `levels`'
+            ' out, or set hybrid_fusion = "rrf" or "weighted".'
+        )
+        problems.add(("rag", "levels"), message)
+    try:
+        ZoneInfo(rag.timezone)
+    except (KeyError, ValueError, OSError):
+        message = f"{rag.timezone!r} is not a time zone. Use a name such as 'Europe/Berlin'."
+        problems.add(("rag", "timezone"), message)
+    for key, acts in _without_effect(rag):
+        if f"rag.{key}" in problems.origins:
+            problems.warn(f"[rag] {key} has no effect: it acts only {acts}.")
+    if rag.hybrid_fusion == "weighted" and _embeds_with_static(settings, declared):
+        problems.warn(
+            '[rag] hybrid_fusion = "weighted" with the embedder `static` ranks names badly: its vectors know'
+            ' few names, and weigh 0.7. Use "scores", or give hybrid_vector_weight a low value.'
+        )
+
+
+def _without_effect(rag: Rag) -> Iterator[tuple[str, str]]:
+    """Yield the keys that nothing reads with these values, and where they act."""
+    mode: Any = rag.hybrid_fusion
+    if mode != "rrf":
+        yield "rrf_k", 'with hybrid_fusion = "rrf"'
+    if mode != "weighted":
+        yield (
+            "hybrid_vector_weight",
+            'with hybrid_fusion = "weighted"; the weights of other modes are leg_weights',
+        )
+        yield (
+            "hybrid_text_weight",
+            'with hybrid_fusion = "weighted"; the weights of other modes are leg_weights',
+        )
+    if mode == "scores":
+        yield "levels", 'with hybrid_fusion = "rrf" or "weighted"'
+    if not rag.calibrate or rag.levels == 1:
+        yield "keep_order", "with calibrate = true and levels = 2"
+        yield "calibrate_embed", "with calibrate = true and levels = 2"
+    if rag.levels == 1:
+        yield "calibrate", "with levels = 2"
+
+
+def _embeds_with_static(settings: Settings, declared: Declared) -> bool:
+    by_hand = declared.get("embedder", set()) - settings.embedders.keys()
+    uses = {instance.use for instance in settings.embedders.values()} or {"static"}
+    return bool(settings.providers) and not by_hand and uses == {"static"}
