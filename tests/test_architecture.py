@@ -65,6 +65,13 @@ HOMONYMS = {
     "vector_leg": "the leg `vector` of a store",
     "write": "how a store takes documents in",
 }
+# Functions of modules that three or more modules have, and their one meaning. Methods are not counted: those of one
+# name keep the same contract, such as `search`, `open` and `aclose`.
+SHARED_FUNCTIONS = {
+    "_chunk": "a chunk of a document, as the store keeps it",
+    "main": "what a program runs",
+    "visible": "whether a scope allows a document: in Python, and as SQL",
+}
 SUPPRESSION = re.compile(r"#\s*(type:\s*ignore|(ruff:\s*|flake8:\s*)?noqa)\b", re.I)
 WITH_REASON = re.compile(
     r"# type: ignore\[[a-z-]+(, [a-z-]+)*\]  # (?!noqa|type:)\w.{2}|# (ruff: )?noqa: [A-Z]+\d+(, [A-Z]+\d+)* - \w.{2}"
@@ -239,6 +246,17 @@ def test_no_two_modules_have_one_name_for_two_things():
     shared = {name: modules for name, modules in names.items() if len(modules) > 1}
     assert {name: modules for name, modules in shared.items() if name not in HOMONYMS} == {}
     assert HOMONYMS.keys() - shared.keys() == set(), "no longer shared: take them out of the list"
+
+
+def test_no_three_modules_have_one_function_name_for_different_things():
+    modules = defaultdict[str, set[Path]](set)
+    for path in (ROOT / "contextrouter").rglob("*.py"):
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, Function):
+                modules[node.name].add(path)
+    shared = {name for name, paths in modules.items() if len(paths) > 2}
+    assert shared - SHARED_FUNCTIONS.keys() == set(), "rename them, or list the one meaning"
+    assert SHARED_FUNCTIONS.keys() - shared == set(), "no longer shared: take them out of the list"
 
 
 def methods(path: Path) -> Iterator[tuple[str, Function]]:

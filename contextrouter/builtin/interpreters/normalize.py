@@ -57,7 +57,7 @@ class Normalize(Interpreter):
         """Return the intent with queries, entities and, where asked for, a period added to those it has."""
         question = intent.question
         queries = _distinct([*(intent.queries or (question,)), *aspects(question)])[: self._max_queries]
-        entities = _distinct([*intent.entities, *names(drop_exclusions(question))])
+        entities = _distinct([*intent.entities, *entity_names(drop_exclusions(question))])
         period = intent.period
         if self._extract_period and period is None:
             period = period_of(question, datetime.now(self._zone).date(), self._timezone)
@@ -96,7 +96,7 @@ def _plain_aspects(question: str) -> list[str]:
     if len(parts) > 1:
         found = [" ".join(_content(part)) for part in parts]
         return [query for query in found if query]
-    phrases = _phrases(question)
+    phrases = _content_runs(question)
     words = " ".join(_content(question))
     longest = max(phrases, key=lambda phrase: len(phrase.split()), default="")
     rest = [longest] if len(longest.split()) > 1 else []
@@ -115,7 +115,7 @@ def _content(text: str) -> list[str]:
     return [word for word in _WORD.findall(text) if word.casefold() not in REQUEST_WORDS]
 
 
-def _phrases(text: str) -> list[str]:
+def _content_runs(text: str) -> list[str]:
     """Runs of content words that stand together."""
     runs: list[list[str]] = [[]]
     end = 0
@@ -130,7 +130,7 @@ def _phrases(text: str) -> list[str]:
     return [" ".join(run) for run in runs if run]
 
 
-def names(text: str) -> list[str]:
+def entity_names(text: str) -> list[str]:
     """Quoted phrases and runs of capitalised words; a first word counts when more than its first letter says
     so.
     """

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from contextrouter.builtin.shared.taxonomy_concepts import Concepts
 from contextrouter.builtin.shared.text_segments import run_by_length, segments
-from contextrouter.builtin.transforms.keywords import names
+from contextrouter.builtin.transforms.keywords import capitalized_names
 from contextrouter.builtin.transforms.spacy_model import ReadsWithSpacy
 from contextrouter.contracts import Transform
 from contextrouter.model import Document, Fact
@@ -97,7 +97,7 @@ class Entities(ReadsWithSpacy, Transform):
         """
         docs = await self.read_with_model(text)
         if docs is None:
-            for name in await run_by_length(text, lambda: names(text[:_READ])):
+            for name in await run_by_length(text, lambda: capitalized_names(text[:_READ])):
                 yield name, "name"
         else:
             for part in docs:

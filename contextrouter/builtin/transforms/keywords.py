@@ -84,11 +84,11 @@ class Keywords(ReadsWithSpacy, Transform):
         return [document.replace(keywords=tuple(keywords.values()))]
 
 
-def names(text: str) -> list[str]:
+def capitalized_names(text: str) -> list[str]:
     """Runs of words with capital letters where no sentence begins, in the order of the text, each once."""
     found = (
         words if all(w[0].isupper() for w in words) else words[1:]
-        for words, capital in _phrases(text)
+        for words, capital in _word_runs(text)
         if capital
     )
     return list(dict.fromkeys(" ".join(words) for words in found))
@@ -128,13 +128,13 @@ def key_phrases(text: str, title: str = "") -> list[str]:
     written: dict[str, str] = {}
     frequency: Counter[str] = Counter()
     capitals: Counter[str] = Counter()
-    for words, capital in _phrases(f"{title}\n\n{text}"):
+    for words, capital in _word_runs(f"{title}\n\n{text}"):
         key = _key(" ".join(words))
         written.setdefault(key, " ".join(words))
         frequency[key] += 1
         capitals[key] += capital
     weight = _word_weights(frequency)
-    titled = {_key(" ".join(words)) for words, _ in _phrases(title)}
+    titled = {_key(" ".join(words)) for words, _ in _word_runs(title)}
 
     def score(key: str) -> float:
         rake = sum(weight[word] for word in key.split()) / math.sqrt(len(key.split()))
@@ -160,7 +160,7 @@ def _word_weights(frequency: Counter[str]) -> dict[str, float]:
     return {word: degree[word] / count[word] for word in count}
 
 
-def _phrases(text: str) -> Iterator[tuple[list[str], bool]]:
+def _word_runs(text: str) -> Iterator[tuple[list[str], bool]]:
     """Yield runs of at most 4 content words, and whether they are a name: capitals though no sentence begins
     there.
     """

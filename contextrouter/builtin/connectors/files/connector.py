@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from contextrouter.builtin.connectors.files.folder import Folder, Listed, Listing, document
+from contextrouter.builtin.connectors.files.folder import Folder, Listed, Listing, file_document
 from contextrouter.builtin.connectors.files.parsing.media import media_type
 from contextrouter.builtin.connectors.files.parsing.parsed import Parsed, Unreadable
 from contextrouter.builtin.connectors.files.parsing.process import Parser
@@ -281,7 +281,7 @@ class Files(Connector):
             return _File(listed, None, (), (f"{name}: cannot be read ({error.strerror or error}).",))
         except Unreadable as error:
             return _File(listed, None, (), (f"{name}: {error}",))
-        whole, problems = document(name, parsed, listed.modified, self._kind)
+        whole, problems = file_document(name, parsed, listed.modified, self._kind)
         told = tuple(f"{name}: {reason}" for reason in problems)
         return _File(listed, whole, _passages(whole) if cut else (), told, "" if told else version)
 

@@ -164,7 +164,7 @@ def _is_text(name: str) -> bool:
     return not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
-def document(name: str, parsed: Parsed, modified: int, kind: str) -> tuple[Document, list[str]]:
+def file_document(name: str, parsed: Parsed, modified: int, kind: str) -> tuple[Document, list[str]]:
     """Return a file's whole Document, front matter taken out of its content, and what was wrong with it."""
     problems = list(parsed.problems)
     front: dict[str, str | list[str]] = {}

@@ -69,7 +69,7 @@ class Triples(ReadsWithSpacy, Transform):
         self.mapping, self.generator = tuple(mapping), generator
         self.relations = tuple(relations)
         self._rules = from_records.read_rules(self.mapping)
-        self._allowed = {_fold(relation): relation for relation in self.relations}
+        self._allowed = {_normalize(relation): relation for relation in self.relations}
 
     async def transform(self, document: Document) -> Sequence[Document]:
         """Return the document with its facts, or as it is where there are none to look for."""
@@ -116,7 +116,7 @@ class Triples(ReadsWithSpacy, Transform):
     def _add_facts(self, document: Document, facts: Iterable[Fact], problems: Sequence[str]) -> Document:
         """The document with the facts whose predicates are allowed, as they are written in `relations`."""
         if self._allowed:
-            renamed = ((fact, self._allowed.get(_fold(fact.predicate))) for fact in facts)
+            renamed = ((fact, self._allowed.get(_normalize(fact.predicate))) for fact in facts)
             facts = [fact.replace(predicate=predicate) for fact, predicate in renamed if predicate]
         metadata = {**document.metadata, "facts": (*document.metadata.get("facts", ()), *facts)}
         if problems:
@@ -127,5 +127,5 @@ class Triples(ReadsWithSpacy, Transform):
         return document.replace(metadata=metadata)
 
 
-def _fold(predicate: str) -> str:
+def _normalize(predicate: str) -> str:
     return " ".join(predicate.casefold().replace("_", " ").split())
