@@ -39,8 +39,8 @@ class Problem:
         self.message, self.key, self.file, self.line = message, key, file, line
 
     def __str__(self) -> str:
-        place = self.file + (f":{self.line}" if self.line else "")
-        return ": ".join(part for part in (place, self.key, self.message) if part)
+        location = self.file + (f":{self.line}" if self.line else "")
+        return ": ".join(part for part in (location, self.key, self.message) if part)
 
     def __repr__(self) -> str:
         return f"Problem({str(self)!r})"

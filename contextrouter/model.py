@@ -201,17 +201,17 @@ class Period(Noun, frozen=True, kw_only=True):
             return datetime.combine(value + timedelta(days=days), time(), zone)
 
         try:
-            last = instant(self.end, days=1)
+            end = instant(self.end, days=1)
         except OverflowError:
-            last = None
-        return instant(self.start, days=0), last
+            end = None
+        return instant(self.start, days=0), end
 
     def contains(self, moment: datetime) -> bool:
         """Whether `moment` lies inside; a naive one is taken as UTC."""
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=ZoneInfo("UTC"))
-        first, last = self.bounds()
-        return (first is None or moment >= first) and (last is None or moment < last)
+        start, end = self.bounds()
+        return (start is None or moment >= start) and (end is None or moment < end)
 
 
 class Request(Noun, frozen=True, kw_only=True):

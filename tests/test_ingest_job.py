@@ -244,9 +244,9 @@ class Counted(Files):
         super().__init__(**keys)
         self.parsed: list[str] = []
 
-    def _parsed(self, name: str, data: bytes) -> Parsed:
+    def _parse(self, name: str, data: bytes) -> Parsed:
         self.parsed.append(name)
-        return super()._parsed(name, data)
+        return super()._parse(name, data)
 
 
 async def again(

@@ -86,8 +86,8 @@ async def status(
         return OK
     table = terminal.table("store", "what", "value")
     for name, values in statuses.items():
-        for what, value in values.items():
-            terminal.row(table, name, what, f"{value:,}" if isinstance(value, int) else value or "–")
+        for key, value in values.items():
+            terminal.row(table, name, key, f"{value:,}" if isinstance(value, int) else value or "–")
     terminal.show(table, indent=0)
     return OK
 

@@ -94,8 +94,8 @@ def tune(
     folds = [order[start::FOLDS] for start in range(FOLDS)] if len(cases) >= 2 * FOLDS else []
     tested: dict[str, float] = {}
     for number, fold in enumerate(folds, 1):
-        chosen = trial.best([index for index in order if index not in fold])
-        tested |= trial.values(chosen, fold)
+        candidate = trial.best([index for index in order if index not in fold])
+        tested |= trial.values(candidate, fold)
         progress(number)
     base = trial.values(trial.base, order)
     best = trial.best(order)
@@ -141,9 +141,9 @@ class Trial:
             ).items()
         }
         seals = [seal for case in cases for envelope in case.answer.found for seal in envelope.provenance]
-        answered = sorted({seal.source for seal in seals if seal.source != CALIBRATED})
+        sources = sorted({seal.source for seal in seals if seal.source != CALIBRATED})
         self.profiles[CALIBRATED] = next(
-            (self.profiles[name] for name in answered if name in self.profiles), {}
+            (self.profiles[name] for name in sources if name in self.profiles), {}
         )
         rag = router.settings.rag
         legs = sorted({seal.leg for seal in seals})

@@ -70,16 +70,16 @@ def apply_labels(document: Document, labels: Mapping[str, str]) -> Document:
     """
     changes: dict[str, Any] = {}
     for name in ("tenant", "compartment"):
-        own, label = getattr(document, name), labels.get(name)
-        if own == SHARED and name == "tenant":
-            own = None
-        if own and label and own != label:
+        value, label = getattr(document, name), labels.get(name)
+        if value == SHARED and name == "tenant":
+            value = None
+        if value and label and value != label:
             raise IngestError(
-                f"names the {name} {own!r}, the job {label!r}; take it out of one of them",
+                f"names the {name} {value!r}, the job {label!r}; take it out of one of them",
                 document=document.id,
             )
-        if (own or label) != getattr(document, name):
-            changes[name] = own or label
+        if (value or label) != getattr(document, name):
+            changes[name] = value or label
     if "kind" in labels and document.kind == "document":
         changes["kind"] = labels["kind"]
     if "sensitivity" in labels:
@@ -118,11 +118,11 @@ def configuration(transforms: Sequence[Transform], embedder: Embedder | None, le
 def _keywords(transform: Transform) -> dict[str, Any]:
     names = inspect.signature(type(transform)).parameters
     values = {name: getattr(transform, name, getattr(transform, f"_{name}", None)) for name in names}
-    named = {
+    arguments = {
         name: [type(value).__qualname__, getattr(value, "model", "")] if isinstance(value, Plugin) else value
         for name, value in values.items()
     }
-    return {name: value for name, value in named.items() if _is_plain(value)}
+    return {name: value for name, value in arguments.items() if _is_plain(value)}
 
 
 def _is_plain(value: Any) -> bool:

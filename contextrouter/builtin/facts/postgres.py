@@ -180,11 +180,11 @@ class PostgresFacts(FactSource):
         of facts.
         """
         counts: list[Facet] = []
-        counted = dict.fromkeys(name for name in dimensions if name in statement_counts.DIMENSIONS)
-        if not counted:
+        names = dict.fromkeys(name for name in dimensions if name in statement_counts.DIMENSIONS)
+        if not names:
             return counts
         async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
-            for dimension in counted:
+            for dimension in names:
                 values = Values()
                 sql = statement_counts.count_query(dimension, _facet_condition(query, values), _COLLATE)
                 counts.extend(statement_counts.make_facets(dimension, await connection.fetch(sql, *values)))

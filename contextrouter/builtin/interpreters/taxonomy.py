@@ -44,7 +44,7 @@ class Taxonomy(Interpreter):
         """Return the intent with its concepts, in the order in which the question names them; longer words
         win over shorter.
         """
-        found = dict.fromkeys((*intent.concepts, *self._concepts.count(intent.question)))
-        concepts = tuple(found)
+        names = dict.fromkeys((*intent.concepts, *self._concepts.count(intent.question)))
+        concepts = tuple(names)
         labels = tuple(dict.fromkeys((*intent.labels, *concepts))) if self._as_labels else intent.labels
         return intent.replace(concepts=concepts, labels=labels)

@@ -72,11 +72,11 @@ class Keywords(ReadsWithSpacy, Transform):
         if len(document.keywords) >= self.limit:
             return [document]
         keywords = {_key(word): word for word in document.keywords}
-        read = await self.read_with_model(document.content)
-        if read is None:
+        parts = await self.read_with_model(document.content)
+        if parts is None:
             phrases = key_phrases(document.content[:_READ], document.title)
         else:
-            phrases = noun_phrases(read, document.title)
+            phrases = noun_phrases(parts, document.title)
         for phrase in phrases:
             if len(keywords) >= self.limit:
                 break
@@ -86,19 +86,19 @@ class Keywords(ReadsWithSpacy, Transform):
 
 def capitalized_names(text: str) -> list[str]:
     """Runs of words with capital letters where no sentence begins, in the order of the text, each once."""
-    found = (
+    runs = (
         words if all(w[0].isupper() for w in words) else words[1:]
         for words, capital in _word_runs(text)
         if capital
     )
-    return list(dict.fromkeys(" ".join(words) for words in found))
+    return list(dict.fromkeys(" ".join(words) for words in runs))
 
 
 def noun_phrases(parts: Sequence[Doc], title: str) -> list[str]:
     """The entities and noun phrases that a model found, best first: frequent ones, entities, those of the
     title, longer ones.
     """
-    written: dict[str, str] = {}
+    spelling: dict[str, str] = {}
     weight: Counter[str] = Counter()
     for part in parts:
         spans = [(span, 1.5) for span in part.ents if span.label_ not in _NUMBERS]
@@ -111,30 +111,30 @@ def noun_phrases(parts: Sequence[Doc], title: str) -> list[str]:
             ]
             phrase = " ".join(words)
             if 1 <= len(words) <= _LONGEST + 2 and 2 <= len(phrase) <= 80 and any(map(str.isalpha, phrase)):
-                written.setdefault(_key(phrase), phrase)
+                spelling.setdefault(_key(phrase), phrase)
                 weight[_key(phrase)] += counts  # type: ignore[assignment]  # a Counter that counts in fractions
-    titled = _key(title)
+    title_key = _key(title)
 
     def score(key: str) -> float:
-        return math.sqrt(weight[key]) * (1.0 + 0.25 * key.count(" ")) * (1.5 if key in titled else 1.0)
+        return math.sqrt(weight[key]) * (1.0 + 0.25 * key.count(" ")) * (1.5 if key in title_key else 1.0)
 
-    return [written[key] for key in sorted(written, key=lambda key: -score(key))]
+    return [spelling[key] for key in sorted(spelling, key=lambda key: -score(key))]
 
 
 def key_phrases(text: str, title: str = "") -> list[str]:
     """The phrases of `text` and `title`, best first, as they were first written; equal scores in the order of
     the text.
     """
-    written: dict[str, str] = {}
+    spelling: dict[str, str] = {}
     frequency: Counter[str] = Counter()
     capitals: Counter[str] = Counter()
     for words, capital in _word_runs(f"{title}\n\n{text}"):
         key = _key(" ".join(words))
-        written.setdefault(key, " ".join(words))
+        spelling.setdefault(key, " ".join(words))
         frequency[key] += 1
         capitals[key] += capital
     weight = _word_weights(frequency)
-    titled = {_key(" ".join(words)) for words, _ in _word_runs(title)}
+    title_keys = {_key(" ".join(words)) for words, _ in _word_runs(title)}
 
     def score(key: str) -> float:
         rake = sum(weight[word] for word in key.split()) / math.sqrt(len(key.split()))
@@ -142,10 +142,10 @@ def key_phrases(text: str, title: str = "") -> list[str]:
             rake
             * math.sqrt(frequency[key])
             * (1.5 if capitals[key] else 1.0)
-            * (1.5 if key in titled else 1.0)
+            * (1.5 if key in title_keys else 1.0)
         )
 
-    return [written[key] for key in sorted(written, key=lambda key: -score(key))]
+    return [spelling[key] for key in sorted(spelling, key=lambda key: -score(key))]
 
 
 def _word_weights(frequency: Counter[str]) -> dict[str, float]:
@@ -176,17 +176,17 @@ def _word_runs(text: str) -> Iterator[tuple[list[str], bool]]:
                 words.append(word)
                 continue
             if words:
-                yield _named(words, begins)
+                yield _classify_run(words, begins)
             words, begins = [], False
         if words:
-            yield _named(words, begins)
+            yield _classify_run(words, begins)
 
 
 def _content(word: str) -> bool:
     return word.casefold() not in WEAK_WORDS and not word.isnumeric() and 2 <= len(word) <= _LONGEST_RUN[0]
 
 
-def _named(words: list[str], begins: bool) -> tuple[list[str], bool]:
+def _classify_run(words: list[str], begins: bool) -> tuple[list[str], bool]:
     """The phrase, and whether it is a name; a sentence's first word has its capital from the place."""
     words = words[:_LONGEST]
     telling = words[1:] if begins else words

@@ -39,7 +39,7 @@ _TAKEN = {
 class Listed(NamedTuple):
     """A file that was found: where it really lies, and what changes when its content does."""
 
-    place: str
+    path: str
     modified: int  # nanoseconds since 1970
     size: int  # bytes
 
@@ -153,9 +153,9 @@ class Folder:
         """Return a file's bytes, at most `max_bytes`. Raises OSError when some part of its path has become a
         link meanwhile.
         """
-        if os.path.realpath(listed.place) != listed.place:
+        if os.path.realpath(listed.path) != listed.path:
             raise OSError(errno.ELOOP, "has become a symbolic link")
-        with open(os.open(listed.place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+        with open(os.open(listed.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
             return file.read(self.max_bytes)
 
 

@@ -103,7 +103,7 @@ def _values(value: Any, keys: Sequence[str]) -> Iterator[str]:
 
 def read_fact(parse_record: Mapping[str, Any], keys: Mapping[str, str]) -> Fact:
     """The fact that a record is. Raises ValueError for what is wrong with it."""
-    subject, predicate, object_ = (_required_text(parse_record, key) for key in keys.values())
+    subject, predicate, object_ = (_require_text(parse_record, key) for key in keys.values())
     tenant, compartment, sensitivity = (
         _label(parse_record, key) for key in ("tenant", "compartment", "sensitivity")
     )
@@ -146,7 +146,7 @@ def _no_number(name: str) -> float:
     raise ValueError(f"The record holds {name}, which is no JSON number.")
 
 
-def _required_text(parse_record: Mapping[str, Any], key: str) -> str:
+def _require_text(parse_record: Mapping[str, Any], key: str) -> str:
     value = parse_record.get(key)
     if isinstance(value, bool) or not isinstance(value, (str, int, float)) or not str(value).strip():
         raise ValueError(f"Key {key!r} is {'missing' if value is None else repr(value)[:80]}. Give a text.")
