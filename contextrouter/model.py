@@ -1,4 +1,4 @@
-"""The nouns: everything that moves through the router, on one page.
+"""The data model: document, hit, envelope, fact, request, intent, query, plan, report, trace and context.
 
 A question is a `Request`; interpreted, an `Intent`; planned, a `Plan` of `Call`s, each with a `Query`.
 Sources answer with `Hit`s around `Document`s; they become `RankedList`s, then `Envelope`s with `Provenance`;

@@ -70,7 +70,7 @@ async def test_a_model_that_is_not_installed_is_named_with_its_command(
     assert ("London", "is a", "name") in said(named)
     assert triples == Document(id="d", content=TEXT)
     assert [record.message for record in caplog.records] == [
-        f"Model '{MISSING}' is not installed, {instead}; install it: python -m spacy download {MISSING}"
+        f"Model '{MISSING}' is not installed, so {instead}. Install it: python -m spacy download {MISSING}"
         for instead in (
             "keywords are found by RAKE instead",
             "entities are found by capital letters instead",
@@ -242,7 +242,7 @@ async def test_what_is_no_record_is_named_and_a_wrong_mapping_refused() -> None:
     found = await made(Triples(mapping=[WORKS]), '[1, {"name": "Ada"}]', media_type="application/json")
     assert found.metadata["problems"] == ("record 1: it is a int, not an object.",)
     found = await made(Triples(mapping=[WORKS]), "{", media_type="application/json")
-    assert found.metadata["problems"][0].startswith("record 1: The text is no JSON")
+    assert found.metadata["problems"][0].startswith("record 1: The text is not JSON")
     with pytest.raises(ValueError, match=r"mapping 1 is \{'subject': 'a'\}\. Give one such as"):
         Triples(mapping=[{"subject": "a"}])
 

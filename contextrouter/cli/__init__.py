@@ -1,4 +1,4 @@
-"""The command line: one module per command. Only here are typer and rich imported."""
+"""The command line: one module for each command. Only this folder imports typer and rich."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""`contextrouter db`: lay out the schema of database stores, say how they stand, and fit their indexes to
-their rows.
-"""
+"""`contextrouter db`: migrations and index tuning of database stores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`contextrouter fetch`: what the router sees of a page or feed, step by step."""
+"""`contextrouter fetch`: shows how the router fetches and reads a page or feed, step by step."""
 
 from __future__ import annotations
 

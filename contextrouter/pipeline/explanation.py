@@ -1,4 +1,4 @@
-"""Explanation of the order: why one document stands above another, by scores, lists and signals."""
+"""Explanation of the order: why one document ranks above another, by scores, lists and signals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fusion: one order out of many ranked lists, by reciprocal rank fusion (RRF) or by weighted scores. Pure.
+"""Fusion (step 8): one order from many ranked lists, by reciprocal rank fusion (RRF) or by scores. Pure.
 
 Level 1 fuses the lists of one source: its legs, and the queries on each, of which the question itself
 decides. Level 2 fuses the sources, each now one list. Where a single source answered, level 1 is the whole of

@@ -1,4 +1,4 @@
-"""URL and text templates: fills in `{names}` where a request is made."""
+"""URL templates: fill `{placeholders}` in URLs and texts of a request."""
 
 from __future__ import annotations
 

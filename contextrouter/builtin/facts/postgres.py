@@ -1,7 +1,5 @@
 # ruff: noqa: S608 - the statements are put together from fragments written here; every value is bound
-"""The fact source `postgres`: triples stored with the documents of a Postgres store, found by the names a
-question holds.
-"""
+"""The fact source `postgres`: triples in a Postgres store, found by the entity names in a question."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Answers with no language model: the sentences of the context that say most of the question, quoted, each
-with its citation.
-"""
+"""The generator `extractive`: quotes sentences of the context with citations, without a language model."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Query expansion and query rewriting without a model: up to three queries, the entities and the period of a
-question.
-"""
+"""Query expansion and query rewriting without a model. Also date phrases and entities of a question."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Concepts of a taxonomy that a question names, for filtering and for looking up facts."""
+"""Taxonomy concepts of a question, as filters and for facts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Concepts of a taxonomy, found by their names and other words in a text."""
+"""Taxonomy: reads its concepts, and finds their names and other words in a text."""
 
 from __future__ import annotations
 

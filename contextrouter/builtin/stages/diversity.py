@@ -1,4 +1,4 @@
-"""MMR (maximal marginal relevance, Carbonell and Goldstein 1998): near-duplicates go further down."""
+"""Near-duplicates: moves them down by MMR (maximal marginal relevance, Carbonell and Goldstein 1998)."""
 
 from __future__ import annotations
 

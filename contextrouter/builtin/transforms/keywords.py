@@ -1,9 +1,8 @@
-"""Key phrase extraction: the entities and noun phrases of a spaCy model, or without one, runs of words
-between stop words and punctuation.
+"""Key phrase extraction (keyword extraction) with a spaCy model, or with RAKE.
 
-Without a model the scoring is RAKE's (Rose, Engel, Cramer, Cowley 2010): a word scores degree / frequency, a
-phrase the sum of its words. Phrases that occur often, in the title, or written with capitals in the middle of
-a sentence count for more.
+A model gives entities and noun phrases. RAKE (Rose, Engel, Cramer, Cowley 2010) takes runs of words between
+stop words and punctuation. It scores a word by degree / frequency, and a phrase by the sum of its words.
+Phrases get a higher score if they occur often, occur in the title, or have capitals inside a sentence.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _MARKS = "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0900-\u096
 _MARKS += "\u0e31-\u0e4e\u0eb1-\u0ece\u0f71-\u0f84\u102b-\u103e\u17b4-\u17d3"
 _WORD = re.compile(rf"[^\W_][\w{_MARKS}]*(?:['’.&+#/-][^\W_][\w{_MARKS}]*)*[+#]*")
 _BREAK = re.compile(rf"[^\w\s{_MARKS}'’&+#/-]|\n\s*\n")
-# Chinese and Japanese write no spaces: runs of ideographs or katakana, parted by the most frequent function
+# Chinese and Japanese write no spaces: runs of ideographs or katakana, separated by frequent function
 # characters.
 _CJK = re.compile(f"[{KANA}{IDEOGRAPHS}]")
 _PARTICLE = "[的是了在和与及或也都就而但被把对从到为之其这那我你他她它们个很]"
@@ -44,19 +43,17 @@ _NUMBERS = (
     "TIME",
     "DATE",
     "MONEY",
-)  # entities that name nothing
-_READ = 100_000  # characters; what a text is about is said before
+)  # kinds of entities that are no names
+_READ = 100_000  # characters; the beginning of a text shows its topic
 
 
 class Keywords(ReadsWithSpacy, Transform):
-    """Fills `keywords` up to `limit` phrases of 1 to 4 words, best first; those given already stay, and come
-    first.
+    """Fills `keywords` with up to `limit` phrases of 1 to 4 words, best first. Existing keywords come first.
 
-    `model` is a spaCy model that is installed, such as "en_core_web_sm": phrases are its entities and noun
-    phrases; a text longer than the model takes is read in parts. "", or a model that is not installed: RAKE,
-    which works for any script and knows the stop words of English. Where words are not parted by spaces,
-    short runs between punctuation and particles are taken as they are written. It reads the title and the
-    first 100,000 characters.
+    `model` is an installed spaCy model, such as "en_core_web_sm". The phrases are its entities and noun
+    phrases. It reads long texts in parts. With "", or if the model is not installed, RAKE finds the phrases
+    in the title and the first 100,000 characters. RAKE works for any script, and knows the stop words of
+    English. In scripts without spaces it takes short runs between punctuation and particles.
     """
 
     without_model = "keywords are found by RAKE instead"
@@ -85,7 +82,7 @@ class Keywords(ReadsWithSpacy, Transform):
 
 
 def capitalized_names(text: str) -> list[str]:
-    """Runs of words with capital letters where no sentence begins, in the order of the text, each once."""
+    """Return runs of capitalized words inside sentences, each once, in the order of the text."""
     runs = (
         words if all(w[0].isupper() for w in words) else words[1:]
         for words, capital in _word_runs(text)
@@ -95,8 +92,9 @@ def capitalized_names(text: str) -> list[str]:
 
 
 def noun_phrases(parts: Sequence[Doc], title: str) -> list[str]:
-    """The entities and noun phrases that a model found, best first: frequent ones, entities, those of the
-    title, longer ones.
+    """Return the entities and noun phrases of a model, best first.
+
+    Frequent phrases, entities, phrases of the title and longer phrases score higher.
     """
     spelling: dict[str, str] = {}
     weight: Counter[str] = Counter()
@@ -122,8 +120,9 @@ def noun_phrases(parts: Sequence[Doc], title: str) -> list[str]:
 
 
 def key_phrases(text: str, title: str = "") -> list[str]:
-    """The phrases of `text` and `title`, best first, as they were first written; equal scores in the order of
-    the text.
+    """Return the phrases of `text` and `title` in their first spelling, best first.
+
+    Phrases with equal scores keep the order of the text.
     """
     spelling: dict[str, str] = {}
     frequency: Counter[str] = Counter()
@@ -149,7 +148,7 @@ def key_phrases(text: str, title: str = "") -> list[str]:
 
 
 def _word_weights(frequency: Counter[str]) -> dict[str, float]:
-    """Degree ÷ frequency of each word: how many words it stands beside, itself included."""
+    """Return degree ÷ frequency of each word. The degree counts the words of all its phrases."""
     degree: Counter[str] = Counter()
     count: Counter[str] = Counter()
     for key, times in frequency.items():
@@ -161,9 +160,7 @@ def _word_weights(frequency: Counter[str]) -> dict[str, float]:
 
 
 def _word_runs(text: str) -> Iterator[tuple[list[str], bool]]:
-    """Yield runs of at most 4 content words, and whether they are a name: capitals though no sentence begins
-    there.
-    """
+    """Yield runs of at most 4 content words, and whether a run is a name (capitals inside a sentence)."""
     for part in _BREAK.split(text):
         words: list[str] = []
         begins = True
@@ -187,7 +184,7 @@ def _content(word: str) -> bool:
 
 
 def _classify_run(words: list[str], begins: bool) -> tuple[list[str], bool]:
-    """The phrase, and whether it is a name; a sentence's first word has its capital from the place."""
+    """Return the phrase, and whether it is a name. The capital of a sentence's first word does not count."""
     words = words[:_LONGEST]
     telling = words[1:] if begins else words
     return words, bool(telling) and all(word[0].isupper() for word in telling)

@@ -1,6 +1,4 @@
-"""Directory walk: which files a folder holds and what each one says, without leaving it by a symbolic link
-or `..`.
-"""
+"""Directory walk: finds and reads the files of a folder, without leaving it by a symbolic link."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The process that reads what strangers wrote: a page or a feed in, what it says out. It may be killed at any
-moment.
+"""The extraction process itself: a page or a feed in, its text out. It may be killed at any time.
 
 Started by `extract.py` as a script of its own, so that it holds nothing but what it needs: no settings, no
 secrets. Messages on stdin and stdout are JSON after four bytes of length.

@@ -1,4 +1,4 @@
-"""Web page reader: fetches, decodes and extracts one page and cuts it into passages, or says why not."""
+"""Web page reader: fetches, decodes and extracts one page, and cuts it into passages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Web search: the pages behind the results of a search engine, each kept for a time."""
+"""Web search results: reads the pages behind the results of a search engine, with a cache."""
 
 from __future__ import annotations
 

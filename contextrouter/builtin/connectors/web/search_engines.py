@@ -1,6 +1,4 @@
-"""Web search engine APIs (SearXNG, Google, Brave, Tavily): their requests and the results in their
-answers.
-"""
+"""Web search engine APIs (SearXNG, Google, Brave, Tavily): requests and result fields."""
 
 from __future__ import annotations
 

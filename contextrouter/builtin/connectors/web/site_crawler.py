@@ -1,4 +1,4 @@
-"""Web crawler: reads given URLs, those of sitemaps, and the links behind them within bounds."""
+"""Web crawler: reads given URLs, URLs of sitemaps, and their links, within limits."""
 
 from __future__ import annotations
 
