@@ -356,5 +356,5 @@ async def test_the_router_calibrates_and_says_how():
 
 
 def test_no_source_is_called_calibrated():
-    with pytest.raises(SettingsError, match="what calibration calls its own lists"):
+    with pytest.raises(SettingsError, match="is the name of the calibrated lists"):
         ContextRouter({"connectors": {"calibrated": {"use": "files", "path": "."}}})
