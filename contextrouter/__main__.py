@@ -1,4 +1,4 @@
-"""`python -m contextrouter` is the command line."""
+"""Runs the command line for `python -m contextrouter`."""
 
 from contextrouter.cli import main
 

@@ -1,16 +1,11 @@
-"""The exceptions, all of them.
+"""All exceptions. Each message says what is wrong, where, and how to mend it.
 
-ContextRouterError ├── SettingsError            .problems: what is wrong, where, how to mend it   fatal at
-start │   └── PluginNotFound       .use .kind .known ├── MissingDependency        .package .extra
-says the pip command ├── RequestRefused           .reason                                            an empty
-question, a policy, a quota ├── PluginError              .plugin .kind │   ├── SourceError          isolated:
-becomes a source report │   │   └── SourceTimeout │   ├── StageError           skipped or raised, as
-`on_error` says │   └── ContractError        .law                                               what the
-contract forbids ├── AllSourcesFailed         .reports                                           the outside
-world is gone └── IngestError              .document
+`SettingsError` (with `PluginNotFound`), `MissingDependency`, `RequestRefused`, `PluginError` (with
+`SourceError`, `SourceTimeout`, `StageError` and `ContractError`), `AllSourcesFailed` and `IngestError` derive
+from `ContextRouterError`.
 
-Configuration errors stop the start; one source's errors never stop an answer; programming errors are never
-swallowed.
+Configuration errors stop the start. Errors of one source never stop an answer. Programming errors are never
+hidden.
 """
 
 from __future__ import annotations
@@ -39,8 +34,8 @@ class Problem:
         self.message, self.key, self.file, self.line = message, key, file, line
 
     def __str__(self) -> str:
-        place = self.file + (f":{self.line}" if self.line else "")
-        return ": ".join(part for part in (place, self.key, self.message) if part)
+        location = self.file + (f":{self.line}" if self.line else "")
+        return ": ".join(part for part in (location, self.key, self.message) if part)
 
     def __repr__(self) -> str:
         return f"Problem({str(self)!r})"

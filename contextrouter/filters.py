@@ -1,4 +1,4 @@
-"""Metadata filters: the one definition for stores, connectors and the check of incoming documents.
+"""Metadata filters: one definition for stores, connectors and the admission of hits.
 
 A filter has a key and one value, or several values of which one is enough. The key is a field of documents or
 a key of their metadata. A field wins over a metadata key of the same name, so that no document can imitate

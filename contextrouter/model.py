@@ -1,4 +1,4 @@
-"""The nouns: everything that moves through the router, on one page.
+"""The data model: document, hit, envelope, fact, request, intent, query, plan, report, trace and context.
 
 A question is a `Request`; interpreted, an `Intent`; planned, a `Plan` of `Call`s, each with a `Query`.
 Sources answer with `Hit`s around `Document`s; they become `RankedList`s, then `Envelope`s with `Provenance`;
@@ -204,17 +204,17 @@ class Period(Noun, frozen=True, kw_only=True):
             return datetime.combine(value + timedelta(days=days), time(), zone)
 
         try:
-            last = instant(self.end, days=1)
+            end = instant(self.end, days=1)
         except OverflowError:
-            last = None
-        return instant(self.start, days=0), last
+            end = None
+        return instant(self.start, days=0), end
 
     def contains(self, moment: datetime) -> bool:
         """Whether `moment` lies inside; a naive one is taken as UTC."""
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=ZoneInfo("UTC"))
-        first, last = self.bounds()
-        return (first is None or moment >= first) and (last is None or moment < last)
+        start, end = self.bounds()
+        return (start is None or moment >= start) and (end is None or moment < end)
 
 
 class Request(Noun, frozen=True, kw_only=True):

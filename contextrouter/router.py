@@ -76,7 +76,7 @@ class ContextRouter:
         generators: Mapping[str, Generator] | None = None,
         registry: Registry | None = None,
     ) -> None:
-        given: dict[str, Mapping[str, Plugin]] = {
+        instances: dict[str, Mapping[str, Plugin]] = {
             "provider": providers or {},
             "connector": connectors or {},
             "fact": facts or {},
@@ -85,9 +85,9 @@ class ContextRouter:
             "embedder": embedders or {},
             "generator": generators or {},
         }
-        values, self.registry = _read(settings, registry, given)
-        values = add_provided(values, given)
-        self.instances = Instances(values, self.registry, given)
+        values, self.registry = _read(settings, registry, instances)
+        values = add_provided(values, instances)
+        self.instances = Instances(values, self.registry, instances)
         self.settings = check_sources(values, self.instances.sources)
         self.cache = build_tiers(self.settings)
         self._make_caches()
@@ -103,10 +103,10 @@ class ContextRouter:
         router.
         """
         settings, token = self.settings, secrets.token_hex(16)
-        own = router_digest(settings, self.instances.given, version=VERSION, token=token)
+        digest = router_digest(settings, self.instances.given, version=VERSION, token=token)
         ttl = settings.rag.cache_ttl_seconds
-        self._results = ResultCache(self.cache, router=own, ttl=ttl)
-        self._scores = ScoreCache(self.cache, router=own, ttl=ttl) if settings.rag.cache_enabled else None
+        self._results = ResultCache(self.cache, router=digest, ttl=ttl)
+        self._scores = ScoreCache(self.cache, router=digest, ttl=ttl) if settings.rag.cache_enabled else None
         self._embeddings = EmbeddingCache.from_settings(self.cache, settings, self.instances.given, token)
         self._zone = ZoneInfo(settings.rag.timezone)
 
@@ -270,13 +270,13 @@ class ContextRouter:
 def _read(
     settings: Settings | Mapping[str, Any] | None,
     registry: Registry | None,
-    given: Mapping[str, Mapping[str, Plugin]],
+    instances: Mapping[str, Mapping[str, Plugin]],
 ) -> tuple[Settings, Registry]:
     """Return the settings, and the plugins they may name."""
     if isinstance(settings, Settings):
         folders = [Path(settings.path).parent / path for path in settings.plugins.paths]
         return settings, registry or Registry(folders)
     values, plugins = load(
-        settings or {}, Registry, given={kind: list(named) for kind, named in given.items()}
+        settings or {}, Registry, by_hand={kind: list(plugins) for kind, plugins in instances.items()}
     )
     return values, registry or cast(Registry, plugins)

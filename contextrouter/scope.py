@@ -1,4 +1,4 @@
-"""The access rule: which tenant, compartments and sensitivities a caller may see. It fails closed."""
+"""The access rule: tenant, compartments and sensitivity that a caller may see. It fails closed."""
 
 from __future__ import annotations
 

@@ -516,5 +516,5 @@ def test_a_generator_that_is_not_there_stops_the_start():
         {"models": ["sayd"]},
         {"compartment_generators": {"hr": "sayd"}},
     ):
-        with pytest.raises(SettingsError, match=r"'sayd' names no generator\. Did you mean 'said'\?"):
+        with pytest.raises(SettingsError, match=r"'sayd' is no defined generator\. Did you mean 'said'\?"):
             ContextRouter({"chat": table}, generators={"said": ScriptedGenerator("x")})

@@ -38,94 +38,92 @@ def written(folder: Path, text: str) -> Path:
             ' "default"\n'
             '[routes.x]\nsources = ["docs"]\nlegs = ["vector"]\n',
             (
-                "settings.toml:11: routes.x.legs: no source of this route is asked on any of ['vector']. It"
-                " may ask: text."
+                "settings.toml:11: routes.x.legs: no source of this route has any of the legs ['vector']."
+                " Legs of its sources: text."
             ),
         ),
         (
             "[rag]\nenable_fts = false\n" + MEMORY + '[routes.x]\nlegs = ["text"]\n',
             (
-                "settings.toml:6: routes.x.legs: legs = ['text'] leaves nothing to search while [rag]"
-                " enable_fts = false."
+                "settings.toml:6: routes.x.legs: legs = ['text'] leaves nothing to search, because [rag]"
+                " enable_fts = false. Name another leg, or set enable_fts = true."
             ),
         ),
         (
             "[rag]\nenable_fts = false\n" + MEMORY,
             (
-                "settings.toml:2: rag.enable_fts: no source has a leg besides 'text', so nothing is searched."
-                " Set it to true, or give a source an embedder."
+                "settings.toml:2: rag.enable_fts: every source has only the leg 'text', so nothing is searched."
+                " Set enable_fts = true, or give a source an embedder."
             ),
         ),
         (
             MEMORY + "legs = []\n",
             (
                 "settings.toml:3: providers.docs.legs: [] leaves nothing to search. "
-                "Name legs, or say enabled = false; a job still reads it."
+                "Name legs, or set enabled = false; an ingestion job can still read the source."
             ),
         ),
         (
             MEMORY + "[routes.x]\nlegs = []\n",
             (
-                "settings.toml:4: routes.x.legs: [] leaves nothing to search. Name legs, or leave the key out"
-                " to ask all."
+                "settings.toml:4: routes.x.legs: [] leaves nothing to search. Name legs, or remove the key to"
+                " search all legs."
             ),
         ),
         (
             '[rag]\nhybrid_fusion = "weighted"\nhybrid_vector_weight = 0.0\nhybrid_text_weight = 0\n',
             (
-                "settings.toml:3: rag.hybrid_vector_weight: it and hybrid_text_weight are both 0, so no score"
-                " is left. Give one of them a weight above 0."
+                "settings.toml:3: rag.hybrid_vector_weight: it and hybrid_text_weight are both 0, so every"
+                " score is 0. Give one of them a weight above 0."
             ),
         ),
-        (
-            "[rag]\nrrf_k = inf\n",
-            "settings.toml:2: rag.rrf_k: a finite number is expected, neither inf nor nan.",
-        ),
+        ("[rag]\nrrf_k = inf\n", "settings.toml:2: rag.rrf_k: a finite number is expected, not inf or nan."),
         (
             "[rag]\nhybrid_text_weight = nan\n",
-            "settings.toml:2: rag.hybrid_text_weight: a finite number is expected, neither inf nor nan.",
+            "settings.toml:2: rag.hybrid_text_weight: a finite number is expected, not inf or nan.",
         ),
         (
             "[rag]\nleg_weights = { text = inf }\n",
-            "settings.toml:2: rag.leg_weights: a finite number is expected, neither inf nor nan.",
+            "settings.toml:2: rag.leg_weights: a finite number is expected, not inf or nan.",
         ),
         (
             MEMORY + "weight = inf\n",
-            "settings.toml:3: providers.docs.weight: a finite number is expected, neither inf nor nan.",
+            "settings.toml:3: providers.docs.weight: a finite number is expected, not inf or nan.",
         ),
         (
             '[rag]\nprovider = "docs"\n' + MEMORY + "enabled = false\n",
             (
-                "settings.toml:2: rag.provider: source 'docs' is named and says enabled = false, so nothing"
-                " is left to ask. Enable it, or name another."
+                "settings.toml:2: rag.provider: source 'docs' is in this list, but its table has"
+                " enabled = false, and no other source is left. Enable it, or name another."
             ),
         ),
         (
             MEMORY + 'enabled = false\n[routes.x]\nsources = ["docs"]\n',
             (
-                "settings.toml:5: routes.x.sources: source 'docs' is named and says enabled = false, so"
-                " nothing is left to ask. Enable it, or name another."
+                "settings.toml:5: routes.x.sources: source 'docs' is in this list, but its table has"
+                " enabled = false, and no other source is left. Enable it, or name another."
             ),
         ),
         (
             '[routes.x]\nfallback = "x"\n',
-            "settings.toml:2: routes.x.fallback: a route cannot fall back to itself. Name another, or none.",
+            "settings.toml:2: routes.x.fallback: a route cannot fall back to itself. Name another route, or remove the"
+            " key.",
         ),
         (
             '[rag]\nstages = ["freshness", "freshness"]\n',
-            "settings.toml:2: rag.stages: 'freshness' is listed 2 times; once is enough.",
+            "settings.toml:2: rag.stages: 'freshness' is listed 2 times. List it once.",
         ),
         (
             '[rag]\ninterpreters = ["normalize", "normalize"]\n',
-            "settings.toml:2: rag.interpreters: 'normalize' is listed 2 times; once is enough.",
+            "settings.toml:2: rag.interpreters: 'normalize' is listed 2 times. List it once.",
         ),
         (
             MEMORY + 'legs = ["text", "text"]\n',
-            "settings.toml:3: providers.docs.legs: 'text' is listed 2 times; once is enough.",
+            "settings.toml:3: providers.docs.legs: 'text' is listed 2 times. List it once.",
         ),
         (
             '[routes.x]\nstages = ["freshness", "freshness"]\n',
-            "settings.toml:2: routes.x.stages: 'freshness' is listed 2 times; once is enough.",
+            "settings.toml:2: routes.x.stages: 'freshness' is listed 2 times. List it once.",
         ),
     ],
 )
@@ -190,9 +188,10 @@ def test_doubtful_settings_are_logged_once(tmp_path: Path, caplog: pytest.LogCap
     """A log is for whoever starts a router; a command logs nothing and shows notes instead."""
     path = written(tmp_path, DOUBTFUL)
     said = [
-        "rag.stages has freshness several times (freshness, old): age counts as often. Keep one.",
-        "rag.provider: source 'off' is named and says enabled = false; the others are asked.",
-        "source 'n' has no leg besides 'text', and is never searched while [rag] enable_fts = false.",
+        "rag.stages has several freshness stages (freshness, old), so age counts several times. Keep one.",
+        "rag.provider: source 'off' is in this list, but its table has enabled = false. Only the other sources"
+        " are asked.",
+        "source 'n' has only the leg 'text'. It is never searched, because [rag] enable_fts = false.",
     ]
     router = ContextRouter.from_toml(path)
     assert list(router.settings.warnings) == said
@@ -229,10 +228,10 @@ stages = ["best"]
 def test_rerankers_that_run_although_enable_reranker_is_false_make_a_warning(tmp_path: Path):
     settings = ContextRouter.from_toml(written(tmp_path, RERANKERS)).settings
     assert settings.warnings == (
-        "[rag] enable_reranker = false switches off `centrality` alone: stage 'best' still runs. To turn it"
-        " off, set [stages.best] enabled = false, or take it out of rag.stages and routes.x.stages.",
-        "[rag] enable_reranker = false switches off `centrality` alone: stage 'similarity' still runs. To"
-        " turn it off, set [stages.similarity] enabled = false, or take it out of rag.stages.",
+        "[rag] enable_reranker = false switches off only `centrality`. Stage 'best' still runs. To turn it"
+        " off, set [stages.best] enabled = false, or remove it from rag.stages and routes.x.stages.",
+        "[rag] enable_reranker = false switches off only `centrality`. Stage 'similarity' still runs. To"
+        " turn it off, set [stages.similarity] enabled = false, or remove it from rag.stages.",
     )
 
 
@@ -301,38 +300,38 @@ NOTES = Instance(kind="connector", name="notes", use="files", keys=SourceKeys(),
             Settings(connectors={"notes": NOTES}),
             {"connectors": {"notes": Fixed()}},
             (
-                "connectors.notes: an instance made by hand has the name 'notes' too; names are unique. Give"
-                " one of them another."
+                "connectors.notes: an instance made by hand also has the name 'notes', and names are unique."
+                " Give one of them another name."
             ),
         ),
         (
             Settings(connectors={"notes": NOTES}),
             {"providers": {"notes": Legs({"text": hits("a")})}},
             (
-                "connectors.notes: an instance made by hand has the name 'notes' too; names are unique. Give"
-                " one of them another."
+                "connectors.notes: an instance made by hand also has the name 'notes', and names are unique."
+                " Give one of them another name."
             ),
         ),
         (
             {"connectors": {"notes": {"use": "files", "path": "."}}},
             {"connectors": {"notes": Fixed()}},
             (
-                "call: connectors.notes.use: connector 'notes' is made by hand, so this names nothing. Take"
-                " it away."
+                "call: connectors.notes.use: connector 'notes' is made by hand, so `use` has no effect."
+                " Remove it."
             ),
         ),
         (
             {},
             {"connectors": {"My.Notes": Fixed()}},
             (
-                "connectors.My.Notes: name 'My.Notes' is not allowed; use small letters, digits and"
-                " underscores, a letter first."
+                "connectors.My.Notes: name 'My.Notes' is not allowed. Use small letters, digits and"
+                " underscores, first a letter."
             ),
         ),
         (
             Settings(),
             {"facts": {"": Facts([])}},
-            "facts.: name '' is not allowed; use small letters, digits and underscores, a letter first.",
+            "facts.: name '' is not allowed. Use small letters, digits and underscores, first a letter.",
         ),
         (
             Settings(),

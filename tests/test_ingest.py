@@ -18,7 +18,7 @@ from contextrouter.builtin.transforms.chunking import Chunk
 from contextrouter.contracts import Embedder, Entry, SupportsUpsert, Transform
 from contextrouter.errors import IngestError
 from contextrouter.ingest import Report, ingest
-from contextrouter.ingest.preparation import apply_labels, configuration, fingerprint, leg_text, prepare
+from contextrouter.ingest.preparation import apply_labels, build_entry, configuration, fingerprint, leg_text
 from contextrouter.model import Document, Fact, Query, Vector
 
 
@@ -411,7 +411,7 @@ async def test_facts_and_problems_leave_the_metadata_and_each_fact_is_kept_once(
 
 
 async def test_metadata_of_a_stranger_under_the_name_of_facts_is_reported_and_not_stored() -> None:
-    entry, problems = await prepare(
+    entry, problems = await build_entry(
         Document(id="a", content="x", metadata={"facts": "many", "problems": "none"}), [], ""
     )
     assert (entry.facts, entry.document.metadata, entry.chunks[0].metadata) == ((), {}, {})
@@ -459,7 +459,7 @@ async def test_a_chunk_is_never_labelled_looser_than_its_document() -> None:
     page = Document(
         id="a", content="x", tenant="t", compartment="c", sensitivity="restricted", trust="volatile"
     )
-    entry, _ = await prepare(page, [Each(loosen)], "")
+    entry, _ = await build_entry(page, [Each(loosen)], "")
     (chunk,) = entry.chunks
     assert (chunk.tenant, chunk.compartment, chunk.sensitivity, chunk.trust) == (
         "t",

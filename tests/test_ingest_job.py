@@ -35,7 +35,7 @@ from contextrouter.ingest import Report, SupportsSize, SupportsTurns, ingest, ru
 from contextrouter.ingest.document_queue import AHEAD, CharacterBudget
 from contextrouter.ingest.job import JobRun
 from contextrouter.ingest.job_options import JobOptions, JobPlugins
-from contextrouter.ingest.preparation import AT_ONCE, prepare
+from contextrouter.ingest.preparation import AT_ONCE, build_entry
 from contextrouter.ingest.store_lock import turn
 from contextrouter.model import Document, Hit, Query, Vector
 from contextrouter.router import ContextRouter
@@ -152,11 +152,11 @@ async def test_a_transform_handles_several_chunks_of_a_document_at_once() -> Non
             return [document.replace(content="x" * n) for n in range(1, int(document.content))]
 
     waiting, document = Waiting(), Document(id="d", content="12")
-    entry, _ = await prepare(document, [Cut(), waiting], "")
+    entry, _ = await build_entry(document, [Cut(), waiting], "")
     assert [len(chunk.content) for chunk in entry.chunks] == [n for n in range(1, 12) for _ in range(2)]
     assert waiting.most == AT_ONCE
     with pytest.raises(LookupError, match="thirty"):
-        await prepare(document.replace(content="40"), [Cut(), Waiting()], "")
+        await build_entry(document.replace(content="40"), [Cut(), Waiting()], "")
 
 
 async def test_work_in_progress_is_bounded_by_length() -> None:
@@ -244,9 +244,9 @@ class Counted(Files):
         super().__init__(**keys)
         self.parsed: list[str] = []
 
-    def _parsed(self, name: str, data: bytes) -> Parsed:
+    def _parse(self, name: str, data: bytes) -> Parsed:
         self.parsed.append(name)
-        return super()._parsed(name, data)
+        return super()._parse(name, data)
 
 
 async def again(

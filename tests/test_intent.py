@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support.engines import engine_of
 
 from contextrouter import Intent, Interpreter, Period, PluginError, Request, RequestRefused, SettingsError
-from contextrouter.builtin.interpreters.normalize import Normalize, aspects, names, period_of
+from contextrouter.builtin.interpreters.normalize import Normalize, aspects, entity_names, period_of
 from contextrouter.builtin.interpreters.taxonomy import Taxonomy
 from contextrouter.pipeline.interpretation import FAILED, interpret
 from contextrouter.settings import InterpreterKeys
@@ -103,7 +103,7 @@ def test_aspects_of_a_very_long_question_are_those_of_its_beginning():
     ],
 )
 def test_entities_are_quoted_or_capitalised(question: str, expected: list[str]):
-    assert names(question) == expected
+    assert entity_names(question) == expected
 
 
 TODAY = date(2026, 11, 28)  # a Saturday

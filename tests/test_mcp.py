@@ -115,7 +115,7 @@ def test_nothing_but_the_protocol_is_on_stdout(tmp_path: Path):
         ("2.0", 2, True),
     ]
     assert rest == ""
-    assert "interpreter 'idle' is defined and does not run" in (tmp_path / "log").read_text()
+    assert "interpreter 'idle' is defined but does not run" in (tmp_path / "log").read_text()
 
 
 @pytest.mark.case("MCP-03")

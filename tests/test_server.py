@@ -22,7 +22,7 @@ from support.serving import KEY, document, key, router, serve_router, start_serv
 from contextrouter import ContextRouter, Hit, Query, SourceError
 from contextrouter.server import Server, serve
 from contextrouter.server.logs import Masked, Structured
-from contextrouter.server.openapi import document as openapi
+from contextrouter.server.openapi import openapi_document as openapi
 from contextrouter.testing.fakes import Fixed, Raising
 
 

@@ -157,10 +157,10 @@ def test_every_key_is_compared_and_a_hash_is_no_key():
 
 BAD_KEYS = [
     ({"hash": "cr_secret"}, "keys.k.hash"),
-    ({"hash": hash_key("x")}, r"says not what it may see\. Set ceiling"),
-    ({"hash": hash_key("x"), "unrestricted": True, "ceiling": "public"}, "leaves no meaning"),
-    ({"hash": hash_key("x"), "ceiling": "public", "sources": ["nowhere"]}, "'nowhere' names no source"),
-    ({"hash": hash_key("x"), "ceiling": "public", "generator": "nobody"}, "'nobody' names no generator"),
+    ({"hash": hash_key("x")}, r"the key has no scope\. Set ceiling"),
+    ({"hash": hash_key("x"), "unrestricted": True, "ceiling": "public"}, "have no effect"),
+    ({"hash": hash_key("x"), "ceiling": "public", "sources": ["nowhere"]}, "'nowhere' is no defined source"),
+    ({"hash": hash_key("x"), "ceiling": "public", "generator": "nobody"}, "'nobody' is no defined generator"),
     ({"hash": hash_key("x"), "ceiling": "top"}, "'top' is not allowed"),
 ]
 
@@ -173,7 +173,7 @@ def test_a_key_that_says_too_little_or_too_much_stops_the_start(table: dict[str,
 
 def test_two_callers_have_two_keys():
     both = {name: {"hash": hash_key("same"), "ceiling": "public"} for name in ("a", "b")}
-    with pytest.raises(SettingsError, match="also that of key 'a'"):
+    with pytest.raises(SettingsError, match="key 'a' has the same hash"):
         ContextRouter({"keys": both})
 
 

@@ -21,7 +21,7 @@ from schemathesis.specs.openapi.checks import (
 from support.serving import ScriptedGenerator, router, serve_router, start_server
 
 from contextrouter.server import Server
-from contextrouter.server.openapi import document
+from contextrouter.server.openapi import openapi_document
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 TABLE = """
@@ -34,7 +34,7 @@ documents = [
 ]
 """
 
-api = schemathesis.openapi.from_dict(document(Server(router()).endpoints))
+api = schemathesis.openapi.from_dict(openapi_document(Server(router()).endpoints))
 
 
 @pytest.fixture(scope="module")

@@ -235,7 +235,7 @@ def test_impossible_combinations_are_errors_and_doubtful_ones_warnings(tmp_path:
     )
     assert found.startswith("settings.toml:6: connectors.n.legs: legs = ['text'] leaves nothing to search")
     settings = read(write(tmp_path, "[stages.freshness]\n"))
-    assert settings.warnings == ("stage 'freshness' is defined and does not run: list it in [rag] stages.",)
+    assert settings.warnings == ("stage 'freshness' is defined but does not run. List it in [rag] stages.",)
 
 
 def test_source_names_are_unique_over_all_kinds(tmp_path: Path):
@@ -262,7 +262,7 @@ use = "memory"
     assert [line.split(": ")[1] for line in found] == ["routes.x.sources", "routes.x.fallback", "ingest.j.to"]
     (found_stage,) = problems(tmp_path, '[rag]\nstages = ["freshnes"]\n')
     assert found_stage.startswith(
-        "settings.toml:2: rag.stages: 'freshnes' names no stage. Did you mean 'freshness'?"
+        "settings.toml:2: rag.stages: 'freshnes' is no known stage. Did you mean 'freshness'?"
     )
 
 

@@ -211,7 +211,7 @@ def test_each_line_of_json_lines_is_a_record_and_a_bad_one_is_reported() -> None
     chunks = cut('\ufeff{"a": 1}\r\n\r\nno json\n{"title": "T"}', "application/jsonl")
     contents = [(chunk.title, chunk.content.strip("\ufeff")) for chunk in chunks]
     assert contents == [("", '{"a": 1}'), ("", "no json"), ("T", '{"title": "T"}')]
-    assert chunks[0].metadata["problems"][0].startswith("line 3 is no JSON")
+    assert chunks[0].metadata["problems"][0].startswith("line 3 is not JSON")
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_each_line_of_json_lines_is_a_record_and_a_bad_one_is_reported() -> None
 )
 def test_what_is_no_json_is_cut_as_text_and_reported(text: str) -> None:
     chunks = cut(text, "application/json")
-    assert "is no JSON" in chunks[0].metadata["problems"][0]
+    assert "is not JSON" in chunks[0].metadata["problems"][0]
     check_laws(text, chunks, 1024)
 
 

@@ -1,1 +1,1 @@
-"""Built-in plugins; they enter by the same entry points as anybody's."""
+"""Built-in plugins. Entry points register them, as for plugins of other packages."""

@@ -22,7 +22,7 @@ _KEY = _SIGNED + _NUMBERS.size
 def seal(key: bytes, body: bytes, *, expires: float, secret: bytes = b"") -> bytes:
     """Return the entry for `body` under `key`."""
     signed = _NUMBERS.pack(expires, len(key)) + key + body
-    return _START + _digest(signed, secret) + signed
+    return _START + _sign(signed, secret) + signed
 
 
 def unseal(entry: bytes, key: bytes, *, secret: bytes = b"") -> tuple[memoryview, float] | None:
@@ -33,10 +33,10 @@ def unseal(entry: bytes, key: bytes, *, secret: bytes = b"") -> tuple[memoryview
     expires, length = _NUMBERS.unpack(view[_SIGNED:_KEY])
     if length != len(key) or view[_KEY : _KEY + length] != key:
         return None
-    if not hmac.compare_digest(view[len(_START) : _SIGNED], _digest(view[_SIGNED:], secret)):
+    if not hmac.compare_digest(view[len(_START) : _SIGNED], _sign(view[_SIGNED:], secret)):
         return None
     return view[_KEY + length :], expires
 
 
-def _digest(signed: bytes | memoryview, secret: bytes) -> bytes:
+def _sign(signed: bytes | memoryview, secret: bytes) -> bytes:
     return hmac.digest(secret, signed, "sha256") if secret else sha256(signed).digest()

@@ -1,4 +1,4 @@
-"""The command line: one module per command. Only here are typer and rich imported."""
+"""The command line: one module for each command. Only this folder imports typer and rich."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ def main() -> None:
     """Run `contextrouter`. Exits 2 and says what to install when the packages of the extra `cli` are
     missing.
     """
-    missing = [name for name in ("typer", "rich") if importlib.util.find_spec(name) is None]
-    if missing:
-        sys.stderr.write(f"The command line needs {' and '.join(missing)}: {pip_install('cli')}\n")
+    absent_packages = [name for name in ("typer", "rich") if importlib.util.find_spec(name) is None]
+    if absent_packages:
+        sys.stderr.write(f"The command line needs {' and '.join(absent_packages)}: {pip_install('cli')}\n")
         sys.exit(2)
     from contextrouter.cli.app import start
 

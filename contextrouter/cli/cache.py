@@ -1,4 +1,4 @@
-"""`contextrouter cache`: what the cache that outlives a process holds, and how to empty it."""
+"""`contextrouter cache`: shows and empties the cache on disk or in Redis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`contextrouter check`: are the settings valid, do plugins load, do sources answer, do embedders fit."""
+"""`contextrouter check`: checks settings, plugins, sources and embedders."""
 
 from __future__ import annotations
 

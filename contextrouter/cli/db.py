@@ -1,6 +1,4 @@
-"""`contextrouter db`: lay out the schema of database stores, say how they stand, and fit their indexes to
-their rows.
-"""
+"""`contextrouter db`: migrations and index tuning of database stores."""
 
 from __future__ import annotations
 
@@ -86,8 +84,8 @@ async def status(
         return OK
     table = terminal.table("store", "what", "value")
     for name, values in statuses.items():
-        for what, value in values.items():
-            terminal.row(table, name, what, f"{value:,}" if isinstance(value, int) else value or "–")
+        for key, value in values.items():
+            terminal.row(table, name, key, f"{value:,}" if isinstance(value, int) else value or "–")
     terminal.show(table, indent=0)
     return OK
 

@@ -73,7 +73,7 @@ async def evaluate(
     measure([], metrics)  # raises for a missing package or unknown metric before any question is asked
     runs: dict[str, list[Asked]] = {}
     for path in settings or [options.DEFAULT]:
-        runs[path] = await _ask(path, judged, {"general_retrieval_final_count": max(1, depth)})
+        runs[path] = await _ask_router(path, judged, {"general_retrieval_final_count": max(1, depth)})
         if save_in:
             save(Path(save_in) / f"{Path(path).stem}.run", runs[path], Path(path).stem)
     values = {path: measure(answers, metrics) for path, answers in runs.items()}
@@ -121,7 +121,7 @@ def _router(path: str, rag: Mapping[str, Any]) -> ContextRouter:
     return router
 
 
-async def _ask(path: str, judged: Sequence[Judged], rag: Mapping[str, Any]) -> list[Asked]:
+async def _ask_router(path: str, judged: Sequence[Judged], rag: Mapping[str, Any]) -> list[Asked]:
     async with _router(path, rag) as router:
         return await ask(router, judged)
 

@@ -1,4 +1,4 @@
-"""`contextrouter fetch`: what the router sees of a page or feed, step by step."""
+"""`contextrouter fetch`: shows how the router fetches and reads a page or feed, step by step."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _find_connector(settings: str, name: str) -> Plugin:
     candidate = sources[name]
     if not isinstance(candidate, SupportsInspect):
         able = (
-            ", ".join(other for other, plugin in sources.items() if isinstance(plugin, SupportsInspect))
+            ", ".join(source for source, plugin in sources.items() if isinstance(plugin, SupportsInspect))
             or "none"
         )
         raise RequestRefused(f"Source {name!r} fetches no pages or feeds. Sources that do: {able}.")

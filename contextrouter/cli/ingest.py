@@ -161,7 +161,7 @@ def bar(*, quiet: bool = False) -> Iterator[OnProgress]:
 
         def on_progress(name: str, report: Report) -> None:
             if name not in tasks:
-                tasks[name] = live.add_task(terminal.clean(name), total=report.total, done="", rate="")
+                tasks[name] = live.add_task(terminal.sanitize(name), total=report.total, done="", rate="")
             settled = report.documents + report.unchanged + len(report.skipped)
             rate = f"{settled / report.seconds:.0f}/s" if report.seconds else ""
             done = (

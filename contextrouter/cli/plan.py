@@ -1,4 +1,4 @@
-"""`contextrouter plan`: what would be asked, without asking."""
+"""`contextrouter plan`: shows the query plan, without asking a source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`contextrouter plugins`: which plugins there are, and what stands in their tables."""
+"""`contextrouter plugins`: lists the plugins, and the keys of their tables."""
 
 from __future__ import annotations
 

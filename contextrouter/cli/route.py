@@ -52,7 +52,7 @@ async def route(
     if as_json:
         terminal.print_json(context)
     elif text:
-        sys.stdout.write(terminal.clean(context.text) + "\n")
+        sys.stdout.write(terminal.sanitize(context.text) + "\n")
     else:
         context_view.print_context(context)
         if explained:

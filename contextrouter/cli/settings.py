@@ -1,4 +1,4 @@
-"""`contextrouter settings`: the values in effect, and where each came from."""
+"""`contextrouter settings`: shows the values in effect, and the origin of each."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def forget() -> None:
     _secrets.clear()
 
 
-def clean(text: object) -> str:
+def sanitize(text: object) -> str:
     """Return `text` without control characters and known secrets."""
     cleaned = str(text)
     for secret in _secrets:
@@ -68,7 +68,7 @@ def style_text(*parts: tuple[object, str] | str) -> Text:
     text = Text()
     for part in parts:
         words, style = (part, "") if isinstance(part, str) else part
-        text.append(clean(words), style=style)
+        text.append(sanitize(words), style=style)
     return text
 
 

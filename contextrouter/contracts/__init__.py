@@ -1,4 +1,4 @@
-"""What a plugin must do and may do: a base class for each kind, a protocol for each ability."""
+"""Plugin contracts: a base class for each kind of plugin, and a protocol for each optional ability."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The abilities a plugin may have beside its kind, such as being filled, crawled or counted: a protocol each.
+"""Optional plugin abilities: a protocol for each, such as being filled, crawled or counted.
 
 A plugin has an ability when it has the methods; nothing is registered.
 """

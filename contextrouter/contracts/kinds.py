@@ -1,4 +1,4 @@
-"""The kinds of plugins, such as Provider, Connector and Stage: a base class each, with one required method.
+"""Plugin interfaces: a base class for each kind, such as Provider, Connector and Stage, with one method.
 
 A plugin is an ordinary class. Its constructor's keywords are its TOML keys; the constructor does no I/O and
 imports nothing heavy, `open()` does. A plugin says *what* it found; the router stamps *where from*.

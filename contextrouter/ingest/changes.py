@@ -38,8 +38,8 @@ class Change(NamedTuple):
 class Changes:
     """The comparison of a source with the store.
 
-    `seen` are the (tenant, id) of all documents that the source listed. `failure` is the exception with which
-    the source stopped before its end.
+    `source_documents` are the (tenant, id) of all documents that the source listed. `failure` is the
+    exception with which the source stopped before its end.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Changes:
         self.surveyors = surveying(plugins.transforms)
         self.configuration = configuration(plugins.transforms, plugins.embedder, plugins.store.vector_legs)
         self.recipe = recipe_digest(self.configuration, options.labels)
-        self.seen: set[tuple[str | None, str]] = set()
+        self.source_documents: set[tuple[str | None, str]] = set()
         self.failure: Exception | None = None
 
     async def survey(self) -> None:
@@ -73,7 +73,7 @@ class Changes:
                 self.report.read += 1
                 id, version, document = listed
                 if document is None:
-                    self.seen.add((tenants[id], self._id_in_store(id)))
+                    self.source_documents.add((tenants[id], self._id_in_store(id)))
                     self.report.unchanged += 1
                 elif (change := await self._compare(document, version)) is not None:
                     yield change
@@ -122,10 +122,10 @@ class Changes:
     def _see(self, document: Document) -> bool:
         """Note that the source lists the document. False if it listed the id before."""
         key = (document.tenant or None, document.id)
-        if key in self.seen:
+        if key in self.source_documents:
             self.report.skip(document.id, "was listed twice; the first one was taken")
             return False
-        self.seen.add(key)
+        self.source_documents.add(key)
         return True
 
     def _fingerprint(self, document: Document) -> str | None:

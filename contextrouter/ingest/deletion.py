@@ -15,14 +15,15 @@ async def delete_vanished(
     plugins: JobPlugins,
     options: JobOptions,
     stored: StoredFingerprints,
-    seen: Set[tuple[str | None, str]],
+    source_documents: Set[tuple[str | None, str]],
     report: Report,
 ) -> None:
     """Delete the documents of this origin that the source did not list, under every tenant.
 
-    Call this only after the source was read to its end. Documents that the source could not read stay. `seen`
-    are the (tenant, id) that the source listed. A job that names a tenant keeps nothing under another one:
-    what an earlier version of the job stored there would stay visible. A dry run only lists the documents.
+    Call this only after the source was read to its end. Documents that the source could not read stay.
+    `source_documents` are the (tenant, id) that the source listed. A job that names a tenant keeps nothing
+    under another one: what an earlier version of the job stored there would stay visible. A dry run only
+    lists the documents.
     """
     unread = _Unread(plugins, options)
     for tenant, fingerprints in (await stored.load_all()).items():
@@ -30,7 +31,7 @@ async def delete_vanished(
             id
             for id in fingerprints
             if id.startswith(f"{options.origin}:")
-            and (tenant, id) not in seen
+            and (tenant, id) not in source_documents
             and not unread.includes(tenant, id)
         ]
         if options.dry_run:

@@ -1,5 +1,4 @@
-"""Incremental ingestion without parsing: a source names the version of each document, and the store knows
-the version it was made from.
+"""Incremental ingestion by versions: skips documents whose version did not change, without parsing them.
 
 The store keeps `FINGERPRINT.RECIPE.VERSION` with each document: a digest of its content and labels, a digest
 of how it is labelled, chunked and embedded, and the source's version.

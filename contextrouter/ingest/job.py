@@ -94,7 +94,9 @@ class JobRun:
         await self.stored.load(self.options.labels.get("tenant"))
         await self.changes.survey()
         await self._store_changes()
-        await delete_vanished(self.plugins, self.options, self.stored, self.changes.seen, self.report)
+        await delete_vanished(
+            self.plugins, self.options, self.stored, self.changes.source_documents, self.report
+        )
         self.progress.send()
         return self.report
 
@@ -113,8 +115,8 @@ class JobRun:
                 self.report.skip(origin, problem)
         if failure is not None:
             raise IngestError(
-                f"Source {origin!r} broke off after {len(self.changes.seen)} documents, nothing was removed:"
-                f" {failure}"
+                f"Source {origin!r} broke off after {len(self.changes.source_documents)} documents, nothing"
+                f" was removed: {failure}"
             ) from failure
 
     # The reader

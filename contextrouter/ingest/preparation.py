@@ -70,16 +70,16 @@ def apply_labels(document: Document, labels: Mapping[str, str]) -> Document:
     """
     changes: dict[str, Any] = {}
     for name in ("tenant", "compartment"):
-        own, label = getattr(document, name), labels.get(name)
-        if own == SHARED and name == "tenant":
-            own = None
-        if own and label and own != label:
+        value, label = getattr(document, name), labels.get(name)
+        if value == SHARED and name == "tenant":
+            value = None
+        if value and label and value != label:
             raise IngestError(
-                f"names the {name} {own!r}, the job {label!r}; take it out of one of them",
+                f"names the {name} {value!r}, the job {label!r}; take it out of one of them",
                 document=document.id,
             )
-        if (own or label) != getattr(document, name):
-            changes[name] = own or label
+        if (value or label) != getattr(document, name):
+            changes[name] = value or label
     if "kind" in labels and document.kind == "document":
         changes["kind"] = labels["kind"]
     if "sensitivity" in labels:
@@ -112,17 +112,17 @@ def configuration(transforms: Sequence[Transform], embedder: Embedder | None, le
     model = (
         [embedder.model or type(embedder).__qualname__, embedder.dimensions] if embedder and legs else None
     )
-    return _digest([steps, model, list(legs)])
+    return _hash([steps, model, list(legs)])
 
 
 def _keywords(transform: Transform) -> dict[str, Any]:
     names = inspect.signature(type(transform)).parameters
     values = {name: getattr(transform, name, getattr(transform, f"_{name}", None)) for name in names}
-    named = {
+    arguments = {
         name: [type(value).__qualname__, getattr(value, "model", "")] if isinstance(value, Plugin) else value
         for name, value in values.items()
     }
-    return {name: value for name, value in named.items() if _is_plain(value)}
+    return {name: value for name, value in arguments.items() if _is_plain(value)}
 
 
 def _is_plain(value: Any) -> bool:
@@ -135,10 +135,10 @@ def _is_plain(value: Any) -> bool:
 
 def fingerprint(document: Document, made_by: str) -> str:
     """Return SHA-256 (hex) of a document's content and labels, and of how it is chunked and embedded."""
-    return _digest([made_by, {name: getattr(document, name) for name in _HASHED}])
+    return _hash([made_by, {name: getattr(document, name) for name in _HASHED}])
 
 
-def _digest(value: Any) -> str:
+def _hash(value: Any) -> str:
     return sha256(json.dumps(value, sort_keys=True, default=_encode).encode()).hexdigest()
 
 
@@ -155,7 +155,9 @@ def _encode(value: Any) -> Any:
     raise TypeError(f"metadata holds a {type(value).__name__}, which cannot be stored")
 
 
-async def prepare(document: Document, transforms: Sequence[Transform], mark: str) -> tuple[Entry, list[str]]:
+async def build_entry(
+    document: Document, transforms: Sequence[Transform], mark: str
+) -> tuple[Entry, list[str]]:
     """Run the transforms over a document. Return the entry for the store, and the problems they reported.
 
     `mark` is the fingerprint that the document is stored with.

@@ -1,5 +1,4 @@
-"""Admission: every hit is checked once, on arrival, by its types, labels, scope, period, filters and
-excluded words.
+"""Hit validation (admission): checks every hit once, on arrival: types, labels, scope, period, filters.
 
 Sources are programs of many hands: a JSON API gives `null` for a title, and the plugin passes it on. One
 careless source must not cost the answer, and no source decides what a caller may see.

@@ -1,4 +1,4 @@
-"""Assembly (step 10): text with citation numbering for a language model, within the token budget. Pure.
+"""Context assembly (step 10): text with citation numbering for a model, within the token budget. Pure.
 
 Each document is a block under `### [n] title — source — compartment`; facts follow under a heading of their
 own. The budget is in tokens. Facts may use up to a quarter of it, documents the rest and what the facts

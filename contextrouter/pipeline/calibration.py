@@ -1,4 +1,4 @@
-"""Calibration: one scale for the scores of sources that hold different documents.
+"""Score calibration (step 7): one scale for the scores of sources with different documents.
 
 Each source scores on its own scale and has its own best hit, so neither scores nor ranks say which of two
 best hits is better. Here all candidates are scored alike: by BM25 with the term statistics of all sources

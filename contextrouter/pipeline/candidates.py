@@ -1,6 +1,4 @@
-"""Candidates: the distinct documents of one question, the lists that name them, and the provenance they are
-sealed with.
-"""
+"""Candidates: the distinct documents of one question, with their lists and provenance."""
 
 from __future__ import annotations
 

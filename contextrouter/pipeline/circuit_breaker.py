@@ -1,4 +1,4 @@
-"""Circuit breaker: a source that keeps failing is left alone for a while."""
+"""Circuit breaker: pauses calls to a source that keeps failing."""
 
 from __future__ import annotations
 

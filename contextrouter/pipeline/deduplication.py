@@ -1,4 +1,4 @@
-"""Deduplication: one candidate for each distinct document, whichever lists it is in. Pure.
+"""Deduplication (step 6): one candidate for each distinct document, from all lists. Pure.
 
 Within a source a document is known by its tenant and id, whatever its copies say. Across sources it is known
 by what its first copy says: url, snippet and content all equal, which is what the SHA-256 fingerprint stands

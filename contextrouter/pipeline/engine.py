@@ -1,6 +1,4 @@
-"""The engine: what outlives one request. Plugins, settings, concurrency limits, circuit breakers, kept
-scores.
-"""
+"""The engine: what all requests share. Plugins, settings, concurrency limits, circuit breakers and caches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sequences of envelopes: made when they are first read, and live ones with dropped ones behind them.
+"""Lazy sequences of envelopes: an envelope is built when it is first read.
 
 Of the thousands of documents that sources return, ten go on. The others stay as they arrived and become
 envelopes only for a stage or a trace that reads them.

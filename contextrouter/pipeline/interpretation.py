@@ -1,6 +1,4 @@
-"""Interpretation: what is really asked. The interpreters turn a request into an intent, one after the
-other.
-"""
+"""Query interpretation (step 1): runs the interpreters, which turn the request into an intent."""
 
 from __future__ import annotations
 

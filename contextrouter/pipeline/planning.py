@@ -1,6 +1,4 @@
-"""Planning: which source is asked, on which leg, with which query. Pure: a plan can be looked at before it
-runs.
-"""
+"""Query planning (step 2): which source is asked, on which leg, with which query. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranking: the stages, in turn. Each sees live envelopes only; the order it returns is the new rank.
+"""Ranking (step 9): runs the stages, such as rerankers, in order. Each one sees the live envelopes only.
 
 A stage that fails or is late is skipped (or raised, as its `on_error` says) and the order before it stands.
 """

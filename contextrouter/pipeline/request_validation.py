@@ -1,4 +1,4 @@
-"""Request validation: what callers write by hand is held to its types: request fields, days of a period."""
+"""Request validation: checks the types of request fields, and the days of a period."""
 
 from __future__ import annotations
 

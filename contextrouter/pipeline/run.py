@@ -1,4 +1,4 @@
-"""One request, from the question to the context: the whole pipeline in one place, top to bottom."""
+"""The pipeline of one request, from the question to the context. Every step, from top to bottom."""
 
 from __future__ import annotations
 

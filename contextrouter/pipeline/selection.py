@@ -1,4 +1,4 @@
-"""Selection: how many documents go on, overall or per kind. Pure; the order is that of the last stage."""
+"""Selection (step 9): keeps the top documents, or a quota of each kind. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Concurrency limit: how many calls run at once, how many wait, and overload, which is refused at once.
+"""Concurrency limit and overload limit: how many calls run, how many wait, and which are refused.
 
 A quick refusal is worth more than a late answer.
 """

@@ -1,4 +1,4 @@
-"""Source selection: which sources can help with a question? Off unless `[selection] sources = "promising"`.
+"""Source selection (step 3): skips sources that are unlikely to help. `[selection] sources` turns it on.
 
 A source is judged by how often the words of the question occur in it. Sources unlikely to help are not asked
 by meaning. A leg that finds exact words is left out only where no word of the question occurs, so that

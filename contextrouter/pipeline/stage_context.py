@@ -1,4 +1,4 @@
-"""Stage context: what a ranking stage may know, and `seal`, the only way in which it may add a document."""
+"""Stage context: the data that a ranking stage receives, and `seal`, which adds a document."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Term statistics of sources, kept for a while: document frequencies change slowly, and no question waits for
-them.
-"""
+"""Term statistics cache: document frequencies of the terms in each source, refreshed in the background."""
 
 from __future__ import annotations
 

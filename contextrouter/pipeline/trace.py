@@ -1,4 +1,4 @@
-"""The trace of a request as it grows: a step for each thing that was done, with what was lost in it."""
+"""The trace of a request: a step for each action, with its time and the documents it removed."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a running router needs around its plugins: the registry, their lifecycle, threads, shutdown."""
+"""Runtime of a router: plugin registry, lifecycle, thread pool, shutdown and secret masking."""

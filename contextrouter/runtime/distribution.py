@@ -1,4 +1,4 @@
-"""The name under which this package is published, and its version: the one place for both."""
+"""The distribution name and the version of this package."""
 
 DISTRIBUTION = "contextrouter-rag"
 """The name for pip; the package is imported as `contextrouter`."""

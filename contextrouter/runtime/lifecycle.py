@@ -136,14 +136,14 @@ class Instances:
         finally:
             self._building.pop()
 
-    def _build_named(self, other: Key) -> None:
-        if other in self.all:
+    def _build_named(self, target: Key) -> None:
+        if target in self.all:
             return
-        if other in self.given:
-            self._add(other, self.given[other])
-        elif (instance := self.settings.instances(other[0]).get(other[1])) is not None:
-            self._add(other, self.build(instance))  # also a disabled one, because a plugin references it
-        elif other == ("embedder", "default"):
+        if target in self.given:
+            self._add(target, self.given[target])
+        elif (instance := self.settings.instances(target[0]).get(target[1])) is not None:
+            self._add(target, self.build(instance))  # also a disabled one, because a plugin references it
+        elif target == ("embedder", "default"):
             self._add_default_embedder()
 
     def _problem(self, instance: Instance, message: str) -> Problem:
@@ -254,20 +254,24 @@ class Instances:
         """
         kind, name = key
         if key in self.given:
-            generators = [other for other in self.given if other[0] == "generator" and other in self.all]
+            generators = [
+                dependency
+                for dependency in self.given
+                if dependency[0] == "generator" and dependency in self.all
+            ]
             return generators if kind in ("interpreter", "stage") else []
         instance = self.settings.instances(kind).get(name)
         if instance is None:
             return []
-        return [(other, instance.options[option]) for option, other in instance.references.items()]
+        return [(dependency, instance.options[option]) for option, dependency in instance.references.items()]
 
     async def _make_ready(self, key: Key) -> None:
-        for other in self._dependencies(key):
+        for dependency in self._dependencies(key):
             try:
-                await self.ready(*other)
+                await self.ready(*dependency)
             except Exception as error:  # a plugin that cannot work without it raises by itself
                 reason = mask(repr(error), self.settings.secrets)
-                log.debug("%s %r is opened without %s %r: %s", *key, *other, reason)
+                log.debug("%s %r is opened without %s %r: %s", *key, *dependency, reason)
         if self._states[key] is PluginState.CLOSED:
             await self.all[key].open()
             self._states[key] = PluginState.OPEN

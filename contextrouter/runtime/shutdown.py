@@ -1,4 +1,4 @@
-"""Graceful shutdown: ends what runs while the router is closed, and tells whoever waits why."""
+"""Graceful shutdown: ends running requests when the router closes."""
 
 from __future__ import annotations
 

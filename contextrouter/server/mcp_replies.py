@@ -52,7 +52,7 @@ class Pager:
             return 0
         try:
             digest, _, index = base64.urlsafe_b64decode(cursor.encode()).decode().partition(":")
-            if hmac.compare_digest(digest, _digest(call)):
+            if hmac.compare_digest(digest, _hash_call(call)):
                 return max(0, int(index))
         except ValueError:
             pass
@@ -91,10 +91,10 @@ class Pager:
 
 
 def _cursor(call: Sequence[Any], index: int) -> str:
-    return base64.urlsafe_b64encode(f"{_digest(call)}:{index}".encode()).decode()
+    return base64.urlsafe_b64encode(f"{_hash_call(call)}:{index}".encode()).decode()
 
 
-def _digest(call: Sequence[Any]) -> str:
+def _hash_call(call: Sequence[Any]) -> str:
     return hashlib.sha256(msgspec.json.encode(call)).hexdigest()[:16]
 
 

@@ -30,7 +30,7 @@ _EVENT = {
 
 async def get_openapi(exchange: Exchange) -> web.StreamResponse:
     """GET /openapi.json."""
-    return json_response(document(exchange.server.endpoints))
+    return json_response(openapi_document(exchange.server.endpoints))
 
 
 DESCRIPTION = Endpoint(
@@ -43,7 +43,7 @@ DESCRIPTION = Endpoint(
 )
 
 
-def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
+def openapi_document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
     """Make the OpenAPI document of endpoints."""
     from contextrouter import __version__  # not at the top: the package need not know its own server
 

@@ -1,8 +1,8 @@
-"""Settings of a router, loaded from TOML, environment and arguments, with a module for each subject checked.
+"""Settings of a router, loaded from TOML, environment and arguments. A module for each subject of validation.
 
-`values` holds the tables and their defaults. `load(source, plugins_at)` is handed a function that gives the
-plugins found beside a settings file; so neither side needs the other. Nothing starts from settings that do
-not validate.
+`values` holds the tables and their defaults. `load(source, plugins_at)` takes a function that finds the
+plugins beside a settings file. So the settings do not import the registry. Nothing starts from settings that
+do not validate.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Checks the tables of plugin instances, `[<kind>s.<name>]`, against their plugins' constructors.
+"""Checks the tables of plugin instances, `[<kind>s.<name>]`, against the constructors of the plugins.
 
-Adds the instances that lists name without a table, and those that a program hands over.
+It also adds instances that a list names without a table, and instances that a program passes to the router.
 """
 
 from __future__ import annotations
@@ -26,27 +26,26 @@ _SOURCES = ("provider", "connector", "fact")
 
 
 class PluginSchemas(Protocol):
-    """What reading settings needs to know of plugins."""
+    """Tells the settings which plugins exist, and which keys they take."""
 
     def schema(self, kind: str, use: str) -> schema.Schema | None:
-        """The keys of a plugin; None when it exists but its package is not installed. Raises
-        ContextRouterError.
+        """Return the keys of a plugin, or None if its package is not installed.
+
+        Raises ContextRouterError for a plugin that does not exist or cannot be loaded.
         """
         ...
 
     def has(self, kind: str, use: str) -> bool:
-        """Whether a name of a kind is registered, at the price of importing at most the plugin of that
-        name.
-        """
+        """Whether a plugin of this kind and name is registered. It imports this plugin at most."""
         ...
 
     def names(self, kind: str) -> Sequence[str]:
-        """The registered names of a kind."""
+        """Return the registered names of a kind."""
         ...
 
 
 class InstanceTables(NamedTuple):
-    """What the tables of instances are checked with."""
+    """The inputs of the check of instance tables."""
 
     reading: Reading
     plugins: PluginSchemas
@@ -55,7 +54,7 @@ class InstanceTables(NamedTuple):
 
 
 def read_instances(tables: InstanceTables, tree: Mapping[str, Any]) -> dict[str, dict[str, Instance]]:
-    """The instances by table and name; those made by hand that no table configures behind the others."""
+    """Return the instances by table and name. Instances made by hand without a table come last."""
     instances: dict[str, dict[str, Instance]] = {}
     for table, kind in TABLES.items():
         of_table = instances[table] = {}
@@ -80,24 +79,24 @@ def _read_instance(tables: InstanceTables, table: str, name: str, value: Any) ->
         return None
     if name in tables.by_hand.get(kind, ()):
         if "use" in value:
-            message = f"{kind} {name!r} is made by hand, so this names nothing. Take it away."
+            message = f"{kind} {name!r} is made by hand, so `use` has no effect. Remove it."
             problems.add((*key, "use"), message)
         return _read_table(tables, kind, name, GIVEN, value, {})
     use = value.get("use", name)
     if not isinstance(use, str):
-        problems.add((*key, "use"), "the name of a registered plugin is expected.")
+        problems.add((*key, "use"), "a text is expected: the name of a registered plugin.")
         return None
     return _read_plugin_table(tables, kind, name, use, value)
 
 
 def _name_error(name: str) -> str:
-    return f"name {name!r} is not allowed; use small letters, digits and underscores, a letter first."
+    return f"name {name!r} is not allowed. Use small letters, digits and underscores, first a letter."
 
 
 def _read_plugin_table(
     tables: InstanceTables, kind: str, name: str, use: str, value: Mapping[str, Any]
 ) -> Instance | None:
-    """An instance of a registered plugin, its table checked against the plugin's own constructor."""
+    """Check the table against the constructor of the registered plugin, and return the instance."""
     key, problems = (f"{kind}s", name), tables.reading.problems
     try:
         fields = tables.plugins.schema(kind, use)
@@ -110,7 +109,7 @@ def _read_plugin_table(
         if value.get("enabled", True):
             problems.add(key, str(error))
         return None
-    if fields is None:  # its package is missing, which open() says; its keys cannot be checked
+    if fields is None:  # its package is missing: open() reports it, and its keys cannot be checked
         router_fields = schema.struct_fields(keys_of(kind))
         fields = {
             option: schema.Field(type=Any, default=None) for option in value if option not in router_fields
@@ -128,7 +127,7 @@ def _read_table(
     keys = keys_of(kind)(**{n: v for n, v in values.items() if n in router_fields})
     options = {n: v for n, v in values.items() if n not in router_fields}
     if "timezone" in fields and "timezone" not in value and "rag.timezone" in origins:
-        options["timezone"] = tables.timezone  # days are meant in one zone, unless a table names its own
+        options["timezone"] = tables.timezone  # all days are in one time zone, unless a table sets its own
         origins[f"{kind}s.{name}.timezone"] = origins["rag.timezone"]
     return Instance(kind=kind, name=name, use=use, keys=keys, options=options, references=references)
 
@@ -136,7 +135,7 @@ def _read_table(
 def add_listed(
     tables: InstanceTables, settings: Settings, declared: Mapping[str, Collection[str]]
 ) -> Settings:
-    """Add the instances that a list names without a table: a registered plugin with its defaults."""
+    """Add an instance for each name in a list that has no table: a registered plugin with its defaults."""
     for kind, name, key in _names_in_lists(settings):
         table = f"{kind}s"
         instances = settings.instances(kind)
@@ -144,7 +143,7 @@ def add_listed(
             continue
         if not tables.plugins.has(kind, name):
             names = sorted({*instances, *tables.plugins.names(kind)})
-            message = unknown(f"{name!r} names no {kind}", name, names, "Known")
+            message = unknown(f"{name!r} is no known {kind}", name, names, f"Known {kind}s")
             tables.reading.problems.add(key, message)
             continue
         instance = _read_plugin_table(tables, kind, name, name, {})
@@ -154,7 +153,7 @@ def add_listed(
 
 
 def _names_in_lists(settings: Settings) -> Iterator[tuple[str, str, Key]]:
-    """Kind, name and key of every instance that a list names."""
+    """Yield kind, name and key of every instance that a list names."""
     rag = settings.rag
     lists: list[tuple[str, Sequence[str], Key]] = [
         ("provider", rag.providers or (), ("rag", "provider")),
@@ -171,10 +170,9 @@ def _names_in_lists(settings: Settings) -> Iterator[tuple[str, str, Key]]:
 
 
 def add_provided(settings: Settings, provided: Mapping[str, Mapping[str, Plugin]]) -> Settings:
-    """Settings in which the instances made by hand stand beside the others and run: those that no list names
-    are appended to it.
+    """Add the instances made by hand to the settings, and to the lists of interpreters and stages.
 
-    Raises SettingsError for names that are not allowed, or that the settings give to something else.
+    Raises SettingsError for a name that is not allowed, or that the settings use for something else.
     """
     problems: list[Problem] = []
     changes: dict[str, Any] = {}
@@ -209,12 +207,15 @@ def _clash(
     for other_kind in _SOURCES if kind in _SOURCES else (kind,):
         instance = settings.instances(other_kind).get(name)
         if other_kind != kind and name in provided.get(other_kind, {}):
-            message = f"two instances made by hand, a {kind} and a {other_kind}, have the name {name!r}."
+            message = (
+                f"two instances made by hand, a {kind} and a {other_kind}, have the name {name!r}."
+                " Rename one."
+            )
             return Problem(message, key=key)
         if instance is not None and (instance.use != GIVEN or other_kind != kind):
             message = (
-                f"an instance made by hand has the name {name!r} too; names are unique. Give one of them"
-                " another."
+                f"an instance made by hand also has the name {name!r}, and names are unique. Give one of them"
+                " another name."
             )
             return settings.problem(f"{other_kind}s.{name}", message)
     return None

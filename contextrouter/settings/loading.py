@@ -1,4 +1,4 @@
-"""Loads settings: merges file, environment and call, checks every table, raises all problems at once."""
+"""Loads settings: merges file, environment and call, validates every table, raises all problems at once."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from contextrouter.settings.switches import check_rerankers
 from contextrouter.settings.values import TABLES, Settings
 
 PluginsAt = Callable[[Sequence[Path]], PluginSchemas]
-"""From folders to the plugins in them, and all others that are installed."""
+"""Returns the plugins in these folders, and all installed plugins."""
 
 
 def load(
@@ -46,19 +46,19 @@ def load(
     *,
     overrides: Mapping[str, Any] | None = None,
     environ: Mapping[str, str] | None = None,
-    given: Mapping[str, Collection[str]] | None = None,
+    by_hand: Mapping[str, Collection[str]] | None = None,
 ) -> tuple[Settings, PluginSchemas]:
-    """Return the settings in `source` (a file, or a mapping of tables) and the plugins they may use.
+    """Return the settings in `source` (a file, or a mapping of tables), and the plugins they may use.
 
-    `given` has, by kind, the names of instances made by hand, which the settings may name and weigh.
-    Raises SettingsError with every problem found.
+    `by_hand` maps a kind to the names of instances made by hand. Settings may name these instances. Raises
+    SettingsError with all problems.
     """
     reading = Reading(os.environ if environ is None else environ)
     tree = reading.parse(source)
     reading.add_environment(tree, TOP_LEVEL)
     reading.add_overrides(tree, overrides or {})
     reading.problems.raise_any()
-    loaded = _build(reading, tree, plugins_at, given or {})
+    loaded = _build(reading, tree, plugins_at, by_hand or {})
     reading.problems.raise_any()
     return loaded
 
@@ -74,14 +74,14 @@ def _build(
     plugins = plugins_at(plugin_folders(reading, sections["plugins"].paths))
     tables = InstanceTables(reading, plugins, by_hand, sections["rag"].timezone)
     instances: dict[str, Any] = read_instances(tables, tree)
-    named: dict[str, Any] = read_named_sections(reading, tree)
+    named_sections: dict[str, Any] = read_named_sections(reading, tree)
     settings = Settings(
         **sections,
         **instances,
-        **named,
+        **named_sections,
         path=str(reading.folder / reading.file) if reading.file else "",
         secrets=tuple(dict.fromkeys(problems.secrets)),
-        fingerprint=_fingerprint([sections, instances, named]),
+        fingerprint=_fingerprint([sections, instances, named_sections]),
     )
     declared = {kind: {*tree.get(table, {}), *by_hand.get(kind, ())} for table, kind in TABLES.items()}
     settings = add_listed(tables, settings, declared)
@@ -98,7 +98,7 @@ def _fingerprint(values: Any) -> str:
 
 
 def _cross_check(settings: Settings, declared: Declared, problems: Problems) -> None:
-    """What no single table shows: names that must exist, be unique, and fit together."""
+    """Check across tables: names exist, are unique, and fit together."""
     check_source_names(settings, problems)
     check_unlisted(settings, problems)
     check_source_legs(settings, problems)

@@ -1,4 +1,4 @@
-"""Collects what is wrong or doubtful in settings. Every problem carries the file and line of its value."""
+"""Collects errors and warnings in settings. Every problem has the file and line of its value."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ Key = tuple[str | int, ...]
 
 
 def dotted_key(key: Key) -> str:
-    """A key as settings files write it: `rag.rrf_k`."""
+    """Return a key as settings files write it: `rag.rrf_k`."""
     return ".".join(map(str, key))
 
 
 def origin_of(origins: Mapping[str, str], key: str, root: str = "") -> str:
-    """Where the value at a dotted key, or the nearest table around it, was set; else `root`."""
+    """Return where the value at a dotted key, or the nearest table around it, was set; else `root`."""
     while key:
         if key in origins:
             return origins[key]
@@ -25,7 +25,7 @@ def origin_of(origins: Mapping[str, str], key: str, root: str = "") -> str:
 
 
 def problem_at(origin: str, key: str, message: str) -> Problem:
-    """A problem with the value at a dotted key that was set at `origin`, such as "settings.toml:4"."""
+    """Return a problem of the value at a dotted key, which was set at `origin`, such as "settings.toml:4"."""
     file, _, line = origin.rpartition(":")
     if line.isdigit():
         return Problem(message, key=key, file=file, line=int(line))
@@ -36,7 +36,7 @@ class Problems:
     """The problems and warnings of one reading of settings.
 
     `origins` maps a dotted key to where its value was set: a line of the file, an environment variable, or
-    "call". `root` is the origin of what was set nowhere.
+    "call". `root` is the origin of a value that nobody set.
     """
 
     def __init__(self) -> None:
@@ -48,30 +48,30 @@ class Problems:
         self._unregistered: list[PluginNotFound] = []
 
     def origin(self, key: Key) -> str:
-        """Where the value at `key`, or the nearest table around it, was set."""
+        """Return where the value at `key`, or the nearest table around it, was set."""
         return origin_of(self.origins, dotted_key(key), self.root)
 
     def add(self, key: Key, message: str) -> None:
-        """Note that the value at `key` is wrong."""
+        """Add a problem of the value at `key`."""
         self._problems.append(problem_at(self.origin(key), dotted_key(key), message))
 
     def add_unlocated(self, message: str) -> None:
-        """Note a problem that no single value has."""
+        """Add a problem that belongs to no single value."""
         self._problems.append(Problem(message))
 
     def add_unregistered(self, key: Key, message: str, error: PluginNotFound) -> None:
-        """Note that `key` names a plugin that is not registered."""
+        """Add the problem that `key` names a plugin that is not registered."""
         self.add(key, message)
         self._unregistered.append(error)
 
     def warn(self, message: str) -> None:
-        """Note what works but is doubtful."""
+        """Add a warning: this works, but is probably not intended."""
         self.warnings.append(message)
 
     def raise_any(self) -> None:
-        """Raise SettingsError with all problems, in the order of the file. No message shows a secret.
+        """Raise SettingsError with all problems, in the order of the file. Messages show no secrets.
 
-        Raises PluginNotFound when the only problem is a plugin that is not registered.
+        Raises PluginNotFound if the only problem is a plugin that is not registered.
         """
         if not self._problems:
             return

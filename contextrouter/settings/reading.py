@@ -1,4 +1,4 @@
-"""One reading of settings: file, environment and call merged into one tree, every value with its origin."""
+"""Reads settings: merges file, environment variables and call arguments, with the origin of each value."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _VARIABLE = re.compile(r"\$\$|\$\{([^}]*)\}")
 
 
 class Reading:
-    """One reading of settings: the tree of their values, and the problems met on the way."""
+    """One reading of settings: merges the values into one tree, and collects problems."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.environ = environ
@@ -67,7 +67,7 @@ class Reading:
                 self._mark(inner, (*key, name), origin)
 
     def add_environment(self, tree: dict[str, Any], sections: Collection[str]) -> None:
-        """Lay `CONTEXTROUTER_<SECTION>__<KEY>` over the file; warn of variables that name nothing."""
+        """Override the file by variables `CONTEXTROUTER_<SECTION>__<KEY>`. Warn of one without a section."""
         for variable, raw in sorted(self.environ.items()):
             if not variable.startswith(PREFIX):
                 continue
@@ -76,13 +76,13 @@ class Reading:
                 close = nearest(key[0].split("_")[0], sections)
                 hint = f" Write {PREFIX}{close.upper()}__<KEY>, with two underscores." if close else ""
                 self.problems.warn(
-                    f"environment variable {variable} sets nothing: it names no section.{hint}"
+                    f"environment variable {variable} sets nothing, because it names no section.{hint}"
                 )
                 continue
             self._put(tree, key, _parse_value(raw), f"environment variable {variable}")
 
     def add_overrides(self, tree: dict[str, Any], overrides: Mapping[str, Any]) -> None:
-        """Lay call arguments over everything: nested tables, or dotted_key (or `__`-joined) names."""
+        """Override all values by call arguments: nested tables, or names joined by dots or `__`."""
         for name, value in overrides.items():
             self._put(tree, tuple(re.split(r"\.|__", name)), _copy_tree(value), "call")
 
@@ -105,7 +105,10 @@ class Reading:
         self.problems.origins[dotted_key(key)] = origin
 
     def resolve(self, value: Any, key: Key, secret: bool = False) -> Any:
-        """Put in `${NAME}` from the environment, and for secrets `file:PATH`; remember both as secrets."""
+        """Replace `${NAME}` by the environment variable, and `file:PATH` in a secret by the file's text.
+
+        The values of secrets are remembered, so that messages can mask them.
+        """
         if isinstance(value, dict):
             return {k: self.resolve(v, (*key, k), secret or is_secret(str(k))) for k, v in value.items()}
         if isinstance(value, list):
@@ -134,7 +137,7 @@ class Reading:
             return "$"
         if name not in self.environ:
             self.problems.add(
-                key, f"environment variable {name!r} is not set. Set it, or write $$ for a plain dollar sign."
+                key, f"environment variable {name!r} is not set. Set it, or write $$ for a dollar sign."
             )
             return ""
         value = self.environ[name]
@@ -152,7 +155,7 @@ def _copy_tree(value: Any) -> Any:
 
 
 def _parse_value(raw: str) -> Any:
-    """An environment variable's value: TOML or JSON where it is one, else the text itself."""
+    """Return a variable's value: parsed as TOML or JSON if possible, else the text itself."""
     try:
         return tomli.loads(f"v = {raw}")["v"]
     except tomli.TOMLDecodeError:

@@ -1,4 +1,4 @@
-"""Checks that every name in settings stands for something that is defined: sources, stores, generators."""
+"""Checks that every name in the settings is defined: sources, stores, generators and other plugins."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from contextrouter.settings.suggestions import unknown
 from contextrouter.settings.values import TABLES, Settings
 
 Declared = Mapping[str, Collection[str]]
-"""Kind -> names that stand in a table or a list, also those whose table is wrong: one fault is said once."""
+"""Kind -> names in tables and lists. Includes names whose table is wrong, to report each fault once."""
 
 
 def source_names(declared: Declared) -> list[str]:
-    """The names of all sources, sorted."""
+    """Return the names of all sources, sorted."""
     return sorted({*declared["provider"], *declared["connector"], *declared["fact"]})
 
 
 def check_source(key: Key, name: str, declared: Declared, problems: Problems) -> None:
-    """Note a source that is not defined."""
+    """Report a source that is not defined."""
     names = source_names(declared)
     if name not in names:
-        problems.add(key, unknown(f"{name!r} names no source", name, names, "Defined"))
+        problems.add(key, unknown(f"{name!r} is no defined source", name, names, "Defined sources"))
 
 
 def check_references(settings: Settings, declared: Declared, problems: Problems) -> None:
-    """Options of plugins that name other instances, and stores of ingestion jobs."""
+    """Report names of undefined instances: in options of plugins, and stores in ingestion jobs."""
     for table, kind in TABLES.items():
         for name, instance in settings.instances(kind).items():
             for option, target_kind in instance.references.items():
@@ -39,12 +39,12 @@ def check_references(settings: Settings, declared: Declared, problems: Problems)
 def _check_instance(key: Key, kind: str, name: str, declared: Declared, problems: Problems) -> None:
     names = declared[kind]
     if name not in names:
-        message = unknown(f"{name!r} names no {kind}", name, sorted(names), f"Defined {kind}s")
+        message = unknown(f"{name!r} is no defined {kind}", name, sorted(names), f"Defined {kind}s")
         problems.add(key, message)
 
 
 def check_access_key_names(settings: Settings, declared: Declared, problems: Problems) -> None:
-    """Sources and generators that access keys name."""
+    """Report undefined sources and generators in access keys."""
     for name, key in settings.keys.items():
         for source in key.sources or ():
             check_source(("keys", name, "sources"), source, declared, problems)
@@ -53,7 +53,7 @@ def check_access_key_names(settings: Settings, declared: Declared, problems: Pro
 
 
 def check_chat(settings: Settings, declared: Declared, problems: Problems) -> None:
-    """Generators that `[chat]` names."""
+    """Report undefined generators in `[chat]`."""
     chat = settings.chat
     _check_generator(("chat", "synthesis_model"), chat.synthesis_model, declared, problems)
     for name in chat.models:
@@ -65,19 +65,19 @@ def check_chat(settings: Settings, declared: Declared, problems: Problems) -> No
 def _check_generator(key: Key, name: str, declared: Declared, problems: Problems) -> None:
     names = sorted({"extractive", *declared["generator"]})
     if name not in names:
-        problems.add(key, unknown(f"{name!r} names no generator", name, names, "Defined"))
+        problems.add(key, unknown(f"{name!r} is no defined generator", name, names, "Defined generators"))
 
 
 def check_disabled_sources(settings: Settings, problems: Problems) -> None:
-    """Sources that a list names although their tables say `enabled = false`."""
+    """Report disabled sources in a list: an error if no other source is left, else a warning."""
     lists: dict[Key, tuple[str, ...]] = {("rag", "provider"): settings.rag.providers or ()}
     lists |= {("routes", name, "sources"): route.sources or () for name, route in settings.routes.items()}
     sources = {**settings.providers, **settings.connectors, **settings.facts}
     for key, names in lists.items():
         disabled = [name for name in names if name in sources and not sources[name].keys.enabled]
         for name in disabled:
-            sentence = f"source {name!r} is named and says enabled = false"
+            sentence = f"source {name!r} is in this list, but its table has enabled = false"
             if len(disabled) == len(names):
-                problems.add(key, f"{sentence}, so nothing is left to ask. Enable it, or name another.")
+                problems.add(key, f"{sentence}, and no other source is left. Enable it, or name another.")
             else:
-                problems.warn(f"{dotted_key(key)}: {sentence}; the others are asked.")
+                problems.warn(f"{dotted_key(key)}: {sentence}. Only the other sources are asked.")

@@ -1,4 +1,4 @@
-"""Checks routes, and which legs sources and routes may be searched on."""
+"""Checks routes, and the legs of sources and routes."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from contextrouter.settings.values import TABLES, Settings
 
 
 def check_source_legs(settings: Settings, problems: Problems) -> None:
-    """`legs` of providers and connectors that leave nothing to search."""
-    hint = "say enabled = false; a job still reads it."
+    """Report `legs` of providers and connectors that leave nothing to search."""
+    hint = "set enabled = false; an ingestion job can still read the source."
     for table in ("providers", "connectors"):
         for name, instance in settings.instances(TABLES[table]).items():
             _check_legs((table, name, "legs"), instance.keys.legs, hint, settings, problems)
 
 
 def check_routes(settings: Settings, declared: Declared, problems: Problems) -> None:
-    """Sources, legs and fallbacks of routes."""
+    """Report wrong sources, legs and fallbacks of routes."""
     for name, route in settings.routes.items():
         for source in route.sources or ():
             check_source(("routes", name, "sources"), source, declared, problems)
-        hint = "leave the key out to ask all."
+        hint = "remove the key to search all legs."
         _check_legs(("routes", name, "legs"), route.legs, hint, settings, problems)
         if route.fallback == name:
-            message = "a route cannot fall back to itself. Name another, or none."
+            message = "a route cannot fall back to itself. Name another route, or remove the key."
             problems.add(("routes", name, "fallback"), message)
         elif route.fallback is not None and route.fallback not in ("default", *settings.routes):
             message = unknown(
-                f"{route.fallback!r} names no route", route.fallback, settings.routes, "Defined"
+                f"{route.fallback!r} is no defined route", route.fallback, settings.routes, "Defined routes"
             )
             problems.add(("routes", name, "fallback"), message)
 
@@ -41,5 +41,8 @@ def _check_legs(
     if not legs:
         problems.add(key, f"[] leaves nothing to search. Name legs, or {hint}")
     elif set(legs) == {"text"} and not settings.rag.enable_fts:
-        message = f"legs = {list(legs)!r} leaves nothing to search while [rag] enable_fts = false."
+        message = (
+            f"legs = {list(legs)!r} leaves nothing to search, because [rag] enable_fts = false. Name another"
+            " leg, or set enable_fts = true."
+        )
         problems.add(key, message)

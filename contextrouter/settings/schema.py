@@ -1,7 +1,7 @@
-"""What may stand in a table: the names, types and defaults of a constructor's keywords or of a struct's
-fields.
+"""Schema of a settings table: the names, types and defaults of its keys.
 
-A plugin needs no schema of its own: its constructor's signature is one.
+The schema is read from the keywords of a plugin's constructor, or from the fields of a struct. So a plugin
+needs no separate schema.
 """
 
 from __future__ import annotations
@@ -30,13 +30,11 @@ REQUIRED = _Required()
 
 
 class Field(msgspec.Struct, frozen=True, kw_only=True):
-    """One key: its type, its default (or REQUIRED), and for a keyword that takes another plugin, that
-    plugin's kind.
-    """
+    """One key: its type, and its default or REQUIRED. `reference`: the kind of plugin that the key names."""
 
     type: Any
     default: Any = REQUIRED
-    reference: str | None = None  # kind of the instance whose name stands here
+    reference: str | None = None  # kind of the instance that the value names
     is_path: bool = False  # relative to the settings file
     secret: bool = False
     finite: bool = False  # neither infinite nor NaN
@@ -46,7 +44,7 @@ Schema = Mapping[str, Field]
 
 
 def struct_fields(cls: type[msgspec.Struct]) -> dict[str, Field]:
-    """The keys of a settings section, from its struct."""
+    """Return the keys of a settings section, from its struct."""
     fields = {}
     for item in msgspec.structs.fields(cls):
         default = item.default
@@ -60,9 +58,7 @@ def struct_fields(cls: type[msgspec.Struct]) -> dict[str, Field]:
 
 
 def constructor_fields(cls: type[Plugin], kind: str) -> dict[str, Field]:
-    """The keys of a plugin's table, from its constructor. Raises ContractError naming the law that is
-    broken.
-    """
+    """Return the keys of a plugin's table, from its constructor. Raises ContractError with the broken law."""
     if cls.__init__ is object.__init__:
         return {}
     try:
@@ -70,7 +66,7 @@ def constructor_fields(cls: type[Plugin], kind: str) -> dict[str, Field]:
         parameters = list(inspect.signature(cls.__init__).parameters.items())[1:]
     except Exception as error:  # an annotation is code, and may fail like any
         raise ContractError(
-            f"{cls.__name__}.__init__ has an annotation that does not resolve: {type(error).__name__}:"
+            f"{cls.__name__}.__init__ has an annotation that cannot be resolved: {type(error).__name__}:"
             f" {error}.",
             law="typed keywords",
         ) from None
@@ -81,17 +77,17 @@ def constructor_fields(cls: type[Plugin], kind: str) -> dict[str, Field]:
             continue
         if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
             raise ContractError(
-                f"{cls.__name__}.__init__ takes *{name}; every key needs a name.", law="named keywords"
+                f"{cls.__name__}.__init__ takes *{name}. Name every keyword.", law="named keywords"
             )
         if name in router_keys(kind):
             raise ContractError(
-                f"{cls.__name__}.__init__ has a keyword {name!r}, which is the router's own in a {kind}'s"
-                " table; rename it.",
+                f"{cls.__name__}.__init__ has the keyword {name!r}. In the table of a {kind} this key"
+                " belongs to the router. Rename the keyword.",
                 law="router-owned keys",
             )
         if name not in hints:
             raise ContractError(
-                f"{cls.__name__}.__init__ keyword {name!r} has no type; annotate it.", law="typed keywords"
+                f"{cls.__name__}.__init__ keyword {name!r} has no type. Annotate it.", law="typed keywords"
             )
         default = REQUIRED if parameter.default is parameter.empty else parameter.default
         fields[name] = _field(name, hints[name], default)
@@ -99,7 +95,7 @@ def constructor_fields(cls: type[Plugin], kind: str) -> dict[str, Field]:
 
 
 def _fetch_fields(hint: Any) -> dict[str, Field]:
-    """The keys of `**fetch: Unpack[FetchKeys]`, with the defaults of FetchOptions; none for another hint."""
+    """Return the keys of `**fetch: Unpack[FetchKeys]`, with the defaults of FetchOptions. Else none."""
     from contextrouter.fetch.options import FetchKeys, FetchOptions  # costs an import that few plugins need
 
     if hint != Unpack[FetchKeys]:
@@ -141,11 +137,13 @@ def _contains_text(hint: Any) -> bool:
 
 
 def convert(value: Any, field: Field) -> Any:
-    """Return `value` as the field's type. Raises ValueError saying what was expected and what is allowed,
-    never the value.
+    """Return `value` as the field's type.
+
+    Raises ValueError. Its message says which type is expected and which values are allowed. It never shows
+    the value of a secret.
     """
     if field.finite and not _is_finite(value):
-        raise ValueError("a finite number is expected, neither inf nor nan.")
+        raise ValueError("a finite number is expected, not inf or nan.")
     try:
         return msgspec.convert(value, field.type)
     except msgspec.ValidationError as error:
@@ -154,7 +152,9 @@ def convert(value: Any, field: Field) -> Any:
         if allowed:
             hint = did_you_mean(value, map(str, allowed)) if isinstance(value, str) else ""
             names = ", ".join(map(repr, allowed))
-            raise ValueError(f"{_describe(value)} is not allowed.{hint} Allowed values: {names}.") from None
+            raise ValueError(
+                f"{_describe_value(value)} is not allowed.{hint} Allowed values: {names}."
+            ) from None
         suffix = "" if field.secret or isinstance(value, dict | list) else f", not {value!r}"
         raise ValueError(message[0].lower() + message[1:] + suffix + ".") from None
     except TypeError as error:
@@ -167,12 +167,12 @@ def _is_finite(value: Any) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
 
 
-def _describe(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     return repr(value) if isinstance(value, str | int | float | bool) else f"a {type(value).__name__}"
 
 
 def choices(hint: Any) -> tuple[Any, ...]:
-    """The values a Literal type allows; empty for other types."""
+    """Return the values that a Literal type allows. Other types have none."""
     if get_origin(hint) is Literal:
         return get_args(hint)
     if get_origin(hint) in (Union, types.UnionType):
@@ -182,7 +182,7 @@ def choices(hint: Any) -> tuple[Any, ...]:
 
 
 def type_name(hint: Any) -> str:
-    """The type as a TOML user reads it."""
+    """Return the name of the type in TOML terms."""
     if get_origin(hint) is Annotated:
         return type_name(get_args(hint)[0])
     if allowed := choices(hint):

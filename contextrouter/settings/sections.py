@@ -1,4 +1,4 @@
-"""Checks the tables of a settings file against their schema: unknown keys, types, ranges of values."""
+"""Settings validation: checks every TOML table against its schema. Unknown keys, types, ranges of values."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ RETIRED: Mapping[Key, str] = {
 
 
 def check_top_level(tree: dict[str, Any], problems: Problems) -> None:
-    """Note unknown tables and keys at the top of the file; take out what is no table."""
+    """Report unknown tables and keys at the top level. Remove a value that is no table from the tree."""
     for name, value in list(tree.items()):
         if name not in TOP_LEVEL:
             _add_unknown(problems, (name,), TOP_LEVEL, "table" if isinstance(value, dict) else "key")
@@ -59,24 +59,24 @@ def check_top_level(tree: dict[str, Any], problems: Problems) -> None:
 
 
 def is_table(key: Key, value: Any, problems: Problems) -> bool:
-    """Whether `value` is a table; what is not is noted."""
+    """Whether `value` is a table. If it is not, report it."""
     if not isinstance(value, dict):
         problems.add(key, f"a table is expected: write [{dotted_key(key)}].")
     return isinstance(value, dict)
 
 
 def read_section(reading: Reading, key: Key, table: dict[str, Any], cls: type[msgspec.Struct]) -> Any:
-    """The section of one table; None when a required key is missing."""
+    """Return the section of one table, or None if a required key is missing."""
     values = table_values(reading, key, table, schema.struct_fields(cls))
     attributes = {field.encode_name: field.name for field in msgspec.structs.fields(cls)}
     try:
         return cls(**{attributes[name]: value for name, value in values.items()})
     except TypeError:
-        return None  # a required key is missing, and has been reported
+        return None  # a required key is missing, and is reported already
 
 
 def read_named_sections(reading: Reading, tree: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The sections of which there may be several, by table and name: routes, jobs and access keys."""
+    """Return the routes, ingestion jobs and access keys, by table and name."""
     sections: dict[str, dict[str, Any]] = {}
     for table, cls in NAMED.items():
         sections_or_none = {
@@ -91,7 +91,7 @@ def read_named_sections(reading: Reading, tree: Mapping[str, Any]) -> dict[str, 
 def table_values(
     reading: Reading, key: Key, table: Mapping[str, Any], fields: schema.Schema
 ) -> dict[str, Any]:
-    """Check every value of a table; return those that are right."""
+    """Check every value of a table. Return the valid values."""
     values = {}
     for name, value in table.items():
         value_key = (*key, name)
@@ -105,7 +105,7 @@ def table_values(
             reading.problems.add(value_key, str(error))
     for name, field in fields.items():
         if field.default is schema.REQUIRED and name not in table:
-            message = f"key {name!r} is missing; it takes a {schema.type_name(field.type)}."
+            message = f"key {name!r} is missing. Set it to a {schema.type_name(field.type)}."
             reading.problems.add(key, message)
     return values
 
@@ -118,7 +118,7 @@ def _convert(reading: Reading, key: Key, value: Any, field: schema.Field) -> Any
         if not origin.startswith("environment variable ") or isinstance(value, str | dict | list):
             raise
         text = reading.environ.get(origin.rsplit(" ", 1)[1], "")
-        result = schema.convert(text, field)  # "007" for a text is a text
+        result = schema.convert(text, field)  # a text field takes "007" as text
     if not field.is_path or not reading.file:
         return result
     if isinstance(result, str):
@@ -136,7 +136,7 @@ def _add_unknown(problems: Problems, key: Key, names: Collection[str], noun: str
 
 
 def plugin_folders(reading: Reading, paths: Sequence[str]) -> list[Path]:
-    """The folders of plugins that exist. One that does not is a problem among the others, and hides none."""
+    """Return the plugin folders that exist. Report each folder that does not exist."""
     folders = []
     for index, path in enumerate(paths):
         folder = reading.folder / path
@@ -144,29 +144,27 @@ def plugin_folders(reading: Reading, paths: Sequence[str]) -> list[Path]:
             folders.append(folder)
         else:
             message = (
-                f"plugin folder {str(folder)!r} does not exist. Make it, or mend the path; it is relative to"
-                " the settings file."
+                f"plugin folder {str(folder)!r} does not exist. Make it, or correct the path. The path is"
+                " relative to the settings file."
             )
             reading.problems.add(("plugins", "paths", index), message)
     return folders
 
 
 def check_access_keys(settings: Settings, problems: Problems) -> None:
-    """Every access key says what it may see: without a scope one sees nothing, and by accident too much."""
+    """Check that every access key has a scope or `unrestricted`, and that no two keys have one hash."""
     hashes: dict[str, str] = {}
     for name, key in settings.keys.items():
         at = ("keys", name)
         if not key.unrestricted and key.ceiling is None:
-            message = (
-                "the key says not what it may see. Set ceiling (and compartments), or unrestricted = true."
-            )
+            message = "the key has no scope. Set ceiling (and compartments), or unrestricted = true."
             problems.add(at, message)
         if key.unrestricted and (key.ceiling or key.compartments or key.tenant):
             message = (
-                "unrestricted = true leaves no meaning to tenant, compartments and ceiling; leave them out."
+                "with unrestricted = true, tenant, compartments and ceiling have no effect. Remove them."
             )
             problems.add(at, message)
         if key.hash in hashes:
-            message = f"the hash is also that of key {hashes[key.hash]!r}; make one for each."
+            message = f"key {hashes[key.hash]!r} has the same hash. Make a new key for each caller."
             problems.add((*at, "hash"), message)
         hashes[key.hash] = name

@@ -1,4 +1,4 @@
-"""Checks legs and weights once the sources exist: only a source itself knows its legs."""
+"""Checks legs and weights after the sources are built, because only a source knows its legs."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ Sources = Mapping[str, Source | FactSource]
 
 
 def check_sources(settings: Settings, sources: Sources) -> Settings:
-    """Return settings, warnings of doubtful legs added to theirs. Raises SettingsError for legs and weights
-    that cannot work.
-    """
+    """Return the settings with added warnings. Raises SettingsError for legs and weights that cannot work."""
     problems = [
         *_source_leg_problems(settings, sources),
         *_leg_weight_problems(settings, sources),
@@ -28,7 +26,7 @@ def check_sources(settings: Settings, sources: Sources) -> Settings:
     ]
     if lists and not any(lists):
         problems.append(
-            Problem("the weight of every source is 0, so nothing could be found. Give one a weight above 0.")
+            Problem("the weight of every source is 0, so no hit has a score. Give one a weight above 0.")
         )
     silent = [
         name
@@ -37,8 +35,8 @@ def check_sources(settings: Settings, sources: Sources) -> Settings:
     ]
     if silent and len(silent) == len(lists) and not problems:
         message = (
-            "no source has a leg besides 'text', so nothing is searched. Set it to true, or give a source an"
-            " embedder."
+            "every source has only the leg 'text', so nothing is searched. Set enable_fts = true, or give a"
+            " source an embedder."
         )
         problems.append(settings.problem("rag.enable_fts", message))
     if problems:
@@ -46,14 +44,14 @@ def check_sources(settings: Settings, sources: Sources) -> Settings:
     if not silent:
         return settings
     warnings = [
-        f"source {name!r} has no leg besides 'text', and is never searched while [rag] enable_fts = false."
+        f"source {name!r} has only the leg 'text'. It is never searched, because [rag] enable_fts = false."
         for name in silent
     ]
     return msgspec.structs.replace(settings, warnings=(*settings.warnings, *warnings))
 
 
 def _searchable_legs(settings: Settings, name: str, source: Source) -> set[str]:
-    """The legs of a source that a question may be asked on."""
+    """Return the legs of a source that a question may search."""
     legs = settings.sources[name].keys.legs
     off = () if settings.rag.enable_fts else ("text",)
     return {leg for leg in source.legs if (legs is None or leg in legs) and leg not in off}
@@ -73,7 +71,7 @@ def _source_leg_problems(settings: Settings, sources: Sources) -> list[Problem]:
 
 
 def _leg_weight_problems(settings: Settings, sources: Sources) -> list[Problem]:
-    """The keys of `[rag.leg_weights]` that weigh no leg of any source."""
+    """Return problems of the keys in `[rag.leg_weights]` that are no leg of any source."""
     keys = {
         f"{name}.{leg}"
         for name, source in sources.items()
@@ -90,7 +88,7 @@ def _leg_weight_problems(settings: Settings, sources: Sources) -> list[Problem]:
 
 
 def _route_leg_problems(settings: Settings, sources: Sources) -> list[Problem]:
-    """Legs of a route that no source has, and routes whose legs none of their sources has."""
+    """Return problems of legs that no source has, and of routes whose sources have none of their legs."""
     every_leg = {
         leg
         for source in sources.values()
@@ -119,7 +117,8 @@ def _route_leg_problems(settings: Settings, sources: Sources) -> list[Problem]:
         if on_route and legs.isdisjoint(route.legs):
             allowed = ", ".join(sorted(legs)) or "none"
             message = (
-                f"no source of this route is asked on any of {list(route.legs)!r}. It may ask: {allowed}."
+                f"no source of this route has any of the legs {list(route.legs)!r}. Legs of its sources:"
+                f" {allowed}."
             )
             problems.append(settings.problem(f"routes.{name}.legs", message))
     return problems

@@ -14,11 +14,11 @@ from contextrouter.settings.values import Rag, Settings
 SWITCHES = tuple(field.name for field in msgspec.structs.fields(Rag) if field.type is bool)
 """The keys of `[rag]` that are true or false."""
 _OTHER_RERANKERS = {"llm": "", "api": "", "similarity": "", "cross_encoder": "enable_cross_encoder"}
-"""Stages that rerank, and that `enable_reranker` does not switch -> their own switch."""
+"""Rerankers that `enable_reranker` does not switch off -> the switch that does, or ""."""
 
 
 def check_switch(stage: type[Stage] | Stage, owner: str) -> None:
-    """Raise ContractError when the `switch` of a stage names no key of `[rag]`: nothing could turn it off."""
+    """Raise ContractError if the `switch` of a stage is no key of `[rag]`: nothing could turn it off."""
     if stage.switch and stage.switch not in SWITCHES:
         sentence = f"{owner} has the switch {stage.switch!r}, which is no true-or-false key of [rag]"
         message = unknown(sentence, stage.switch, SWITCHES, "Switches")
@@ -26,7 +26,7 @@ def check_switch(stage: type[Stage] | Stage, owner: str) -> None:
 
 
 def check_rerankers(settings: Settings, problems: Problems) -> None:
-    """Warn of rerankers that run although `enable_reranker = false`: it switches `centrality` alone."""
+    """Warn of rerankers that run with `enable_reranker = false`, which switches off `centrality` only."""
     rag = settings.rag
     if rag.enable_reranker or not rag.use_enhancements:
         return
@@ -40,7 +40,7 @@ def check_rerankers(settings: Settings, problems: Problems) -> None:
             continue
         if rag.runs(_OTHER_RERANKERS[stage.use]):
             problems.warn(
-                f"[rag] enable_reranker = false switches off `centrality` alone: stage {name!r} still runs."
-                f" To turn it off, set [stages.{name}] enabled = false, or take it out of"
+                f"[rag] enable_reranker = false switches off only `centrality`. Stage {name!r} still runs."
+                f" To turn it off, set [stages.{name}] enabled = false, or remove it from"
                 f" {' and '.join(keys)}."
             )

@@ -1,8 +1,8 @@
-"""Where each key of a TOML text stands: dotted path -> line number.
+"""Finds the line number of each key in a TOML text.
 
-The parser keeps no positions, so this walks over the same text. It runs only after the text has parsed, and
-therefore need not judge it: it skips strings, comments and values, and follows table headers, dotted keys,
-inline tables and arrays of tables.
+The TOML parser keeps no positions. So this module scans the text again. It runs only after the text has
+parsed, so it does not check the syntax. It skips strings, comments and values. It follows table headers,
+dotted keys, inline tables and arrays of tables.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ESCAPES = {"b": "\b", "t": "\t", "n": "\n", "f": "\f", "r": "\r", "e": "\x1b", 
 
 
 def locate(text: str) -> dict[Path, int]:
-    """Return the line (from 1) of every table and key of the valid TOML `text`; array items count from 0."""
+    """Return the line (from 1) of every table and key in the valid TOML `text`. Array items count from 0."""
     return _Walk(text).run()
 
 

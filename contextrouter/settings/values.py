@@ -1,7 +1,7 @@
-"""Settings: TOML -> frozen, typed values, every one of which knows where it came from.
+"""Settings values: a typed, frozen struct for every table, with its defaults.
 
-Defaults < file < environment (`CONTEXTROUTER_<SECTION>__<KEY>`) < call arguments. Here is what they are;
-`reading` and `checking` make them. `[rag]` holds the knobs of the spine under the names its users know.
+Defaults < file < environment (`CONTEXTROUTER_<SECTION>__<KEY>`) < call arguments. `reading` merges the
+values, and `sections` validates them. Settings.origins has the origin of each value.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TABLES: dict[str, str] = {f"{kind}s": kind for kind in KINDS}
 
 
 class Rag(msgspec.Struct, frozen=True, kw_only=True):
-    """`[rag]`: what is asked, how answers are fused, how much is handed back."""
+    """`[rag]`: the sources and queries, the fusion, and the size of the context."""
 
     provider: str | tuple[str, ...] | None = (
         None  # names of the providers that run; None: all that are defined
@@ -35,16 +35,16 @@ class Rag(msgspec.Struct, frozen=True, kw_only=True):
     interpreters: tuple[str, ...] = ("normalize",)
     stages: tuple[str, ...] = ()
     max_retrieval_queries: Annotated[int, Meta(ge=1, le=3)] = 3
-    # What makes answers better at a price; without it what withholds still runs.
-    use_enhancements: bool = True  # all of these, and every stage but gate, quality and floor
+    # Enhancements: better answers for more time. Without them, stages that withhold documents still run.
+    use_enhancements: bool = True  # all of the following, and every stage but gate, quality and floor
     enable_multi_query: bool = True
     enable_reranker: bool = True  # stages `centrality`, and no other reranker
     enable_multidoc: bool = True  # stages `neighbours`
     enable_cross_encoder: bool = True
     enable_fewshot: bool = True  # [chat] examples
-    candidates: Positive = 30  # hits asked of each leg, unless the source's `limit` says otherwise
+    candidates: Positive = 30  # hits of each leg, unless the source has a `limit`
     enable_fts: bool = True
-    # How long, and how many at once.
+    # Time and concurrency.
     timeout_seconds: Seconds = 10.0
     max_concurrency: Positive = 64
     # Fusion.
@@ -57,9 +57,7 @@ class Rag(msgspec.Struct, frozen=True, kw_only=True):
     derived_query_weight: Weight = 1.0  # of a query that a model or a caller gave, beside the question itself
     calibrate: bool = True
     keep_order: Annotated[float, Meta(ge=0, le=1)] = 1.0  # how far sources keep their own order, merged
-    calibrate_embed: Count = (
-        0  # candidates that brought no vector, the best ones, that are embedded to be compared
-    )
+    calibrate_embed: Count = 0  # how many candidates without a vector are embedded, the best first
     identity: Literal["exact", "content", "url", "id", "title"] = "exact"
     # Selection.
     general_retrieval_enabled: bool = True
@@ -81,7 +79,7 @@ class Rag(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def queries(self) -> int:
-        """How many queries are made of a question."""
+        """How many queries a question has, with itself."""
         return self.max_retrieval_queries if self.use_enhancements and self.enable_multi_query else 1
 
     @property
@@ -90,11 +88,11 @@ class Rag(msgspec.Struct, frozen=True, kw_only=True):
         return (self.provider,) if isinstance(self.provider, str) else self.provider
 
     def runs(self, switch: str) -> bool:
-        """Whether the stages with this switch run; without a switch they always do."""
+        """Whether stages with this switch run. Stages without a switch always run."""
         return not switch or (self.use_enhancements and bool(getattr(self, switch)))
 
     def quota(self, kind: str) -> tuple[str, int]:
-        """The quota that documents of `kind` share, and its size."""
+        """Return the name and the size of the quota for documents of `kind`."""
         named = {
             "book": self.max_books,
             "video": self.max_videos,
@@ -106,17 +104,15 @@ class Rag(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cache(msgspec.Struct, frozen=True, kw_only=True):
-    """`[cache]`: where results and embeddings are kept. Memory is always the first tier, before the one named
-    here.
-    """
+    """`[cache]`: where results and embeddings are kept. Memory is the first tier; `tier` adds a second."""
 
     tier: Literal["memory", "disk", "redis"] = "memory"
     max_bytes: Positive = 64_000_000  # of memory, for results and embeddings together
-    version_seconds: Annotated[float, Meta(ge=0)] = 1.0  # how long a source's version is taken to hold
+    version_seconds: Annotated[float, Meta(ge=0)] = 1.0  # how long a source's version is valid
     namespace: Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")] = (
-        "default"  # shared only within
+        "default"  # entries are shared within one namespace only
     )
-    secret: str = ""  # signs entries outside memory; those signed with another are not read
+    secret: str = ""  # signs entries outside memory; entries with another signature are not read
     # Embeddings of questions.
     embeddings: bool = True
     embedding_ttl_seconds: Seconds = 86_400.0
@@ -125,19 +121,17 @@ class Cache(msgspec.Struct, frozen=True, kw_only=True):
     disk_max_bytes: Positive = 1_000_000_000
     # tier = "redis"
     url: str = ""
-    timeout_seconds: Seconds = 0.1  # of one operation; then it is a miss
+    timeout_seconds: Seconds = 0.1  # of one operation; a slower one counts as a miss
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """`[limits]`: how many calls may wait, and when a source that fails is left alone. How many run is in
-    `[rag]`.
-    """
+    """`[limits]`: how many calls may wait, and the circuit breaker. `[rag]` limits the running calls."""
 
     max_waiting: Count = (
-        1000  # calls in line, in all and for each source with a `concurrency`; more are refused at once
+        1000  # waiting calls, in total and for each source with a `concurrency`; more are refused at once
     )
-    breaker_failures: Count = 10  # in a row, of one leg; then it is not asked for a while. 0: never
-    breaker_seconds: Seconds = 30.0  # how long; then one call at a time tries
+    breaker_failures: Count = 10  # failures of one leg in a row, before its calls pause. 0: they never pause
+    breaker_seconds: Seconds = 30.0  # length of the pause; then one call at a time tries
 
 
 class Plugins(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,42 +141,40 @@ class Plugins(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """`[selection]`: which sources are asked of a question."""
+    """`[selection]`: which sources a question is sent to."""
 
     sources: Literal["all", "promising"] = "all"
     recall: Annotated[float, Meta(gt=0, le=1)] = (
-        0.9  # share of what all promise that those asked hold together, at least
+        0.9  # the selected sources hold at least this share of the expected hits of all
     )
-    fewest: Positive = 3  # so many are asked in any case
+    fewest: Positive = 3  # at least so many sources are asked
 
 
 class Serve(msgspec.Struct, frozen=True, kw_only=True):
-    """`[serve]`: where the server listens, and what it puts up with."""
+    """`[serve]`: the address of the server, and its limits."""
 
-    host: str = "127.0.0.1"  # anything but this machine needs keys
-    port: Annotated[int, Meta(ge=0, le=65535)] = 8080  # 0: a free one
+    host: str = "127.0.0.1"  # another address than this machine needs access keys
+    port: Annotated[int, Meta(ge=0, le=65535)] = 8080  # 0: any free port
     max_body_bytes: Positive = 1_000_000
-    body_seconds: Seconds = 10.0  # for a body to arrive
-    max_requests: Positive = 256  # at once, those in line included; more are refused with 503
-    max_running: Positive = (
-        32  # questions looked up at once; the next wait in line, and their time does not run yet
-    )
-    rate_per_minute: Count = 0  # of one caller; more are refused with 429. 0: any number
-    max_deadline_seconds: Seconds = 60.0  # the longest a request may ask for
-    drain_seconds: Seconds = 10.0  # how long requests in flight have when the server is stopped
+    body_seconds: Seconds = 10.0  # time for a request body to arrive
+    max_requests: Positive = 256  # requests at once, with the waiting ones; more are refused with 503
+    max_running: Positive = 32  # questions answered at once; others wait, and their deadline has not started
+    rate_per_minute: Count = 0  # requests of one caller; more are refused with 429. 0: no limit
+    max_deadline_seconds: Seconds = 60.0  # the longest deadline that a request may set
+    drain_seconds: Seconds = 10.0  # time for running requests when the server stops
     cors_origins: tuple[str, ...] = ()
     explorer: bool = True
     log_format: Literal["json", "text"] = "json"
 
 
 class Chat(msgspec.Struct, frozen=True, kw_only=True):
-    """`[chat]`: how an answer is written from the context."""
+    """`[chat]`: how the server writes an answer from the context."""
 
     synthesis_model: str = "extractive"  # name of the generator
-    synthesis_max_tokens: Positive = 1024  # of an answer; a request may ask for fewer
+    synthesis_max_tokens: Positive = 1024  # of an answer; a request may set fewer
     compartment_generators: Mapping[str, str] = _NONE  # compartment -> generator, for callers who may see it
     models: tuple[str, ...] = ()  # generators that a request may name as its model
-    max_query_chars: Positive = 500  # of the last user message, for retrieval; the generator gets it whole
+    max_query_chars: Positive = 500  # of the last user message, for retrieval; the generator gets all
     system_prompt: str = (
         "You answer questions from the numbered context below. What it does not say, you do not know."
     )
@@ -191,45 +183,41 @@ class Chat(msgspec.Struct, frozen=True, kw_only=True):
         " [1][2]. Use no other numbers in brackets. Answer in the language of the question."
     )
     no_context: Literal["say", "generate"] = (
-        "say"  # when nothing was found: the text below, or the generator without context
+        "say"  # if no document matches: the text below, or the generator without context
     )
     no_context_text: str = "Nothing was found that answers this question."
     examples: FilePath = ""  # JSON lines of {"question", "answer"}; "" or no such file: none
     max_examples: Count = 2
     guard: Literal["note", "retry"] = (
-        "note"  # an answer without citations, or in another script: note it, or ask once more
+        "note"  # for an answer without citations, or in another script: note it, or ask once more
     )
 
 
 class Mcp(msgspec.Struct, frozen=True, kw_only=True):
-    """`[mcp]`: the tools that `contextrouter mcp` gives to agents."""
+    """`[mcp]`: limits of the tools for agents."""
 
-    reply_tokens: Annotated[int, Meta(ge=400)] = 6000  # of one reply, at most; a cursor leads to the rest
+    reply_tokens: Annotated[int, Meta(ge=400)] = 6000  # limit of one reply; a cursor leads to the next part
 
 
 class AccessKey(msgspec.Struct, frozen=True, kw_only=True):
-    """`[keys.<name>]`: who a key stands for, and what they may see and do. `contextrouter keys new` writes
-    one.
-    """
+    """`[keys.<name>]`: an access key, its scope and its limits. `contextrouter keys new` writes one."""
 
     hash: Annotated[str, Meta(pattern="^sha256:[0-9a-f]{64}$")]
     enabled: bool = True
-    unrestricted: bool = False  # sees everything, of every tenant
+    unrestricted: bool = False  # may see every document of every tenant
     tenant: str | None = None
     compartments: tuple[str, ...] = ()
     ceiling: Literal["public", "internal", "confidential", "restricted"] | None = (
-        None  # needed unless unrestricted
+        None  # required, unless unrestricted
     )
-    sources: tuple[str, ...] | None = None  # the only ones it may ask
-    generator: str | None = None  # writes this caller's answers, whatever else is set
-    rate_per_minute: Count | None = None  # instead of [serve] rate_per_minute
-    max_requests: Positive | None = None  # of this caller at once
+    sources: tuple[str, ...] | None = None  # the sources this caller may use; None: all
+    generator: str | None = None  # the generator for this caller; it overrides every other setting
+    rate_per_minute: Count | None = None  # overrides [serve] rate_per_minute
+    max_requests: Positive | None = None  # requests of this caller at once
 
 
 class FactKeys(msgspec.Struct, frozen=True, kw_only=True):
-    """The router's own keys in the table of a fact source. Facts are not fused, have no kind and are asked
-    for once.
-    """
+    """The router's own keys in the table of a fact source. Facts are not fused and have no kind."""
 
     use: str | None = None
     enabled: bool = True
@@ -242,7 +230,7 @@ class FactKeys(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def labels(self) -> bool:
-        """Whether the table says anything of what its source returns."""
+        """Whether the table sets labels for the documents of its source."""
         return any((self.tenant, self.compartment, self.sensitivity))
 
 
@@ -257,7 +245,7 @@ class SourceKeys(FactKeys, frozen=True, kw_only=True):
 
     @property
     def labels(self) -> bool:
-        """Whether the table says anything of what its source returns."""
+        """Whether the table sets labels for the documents of its source."""
         return bool(self.kind or self.trust) or any((self.tenant, self.compartment, self.sensitivity))
 
 
@@ -266,16 +254,14 @@ class StageKeys(msgspec.Struct, frozen=True, kw_only=True):
 
     use: str | None = None
     enabled: bool = True
-    top_n: Positive | None = None  # a stage sees only the first n; the others follow behind
-    keep: Positive | None = None  # how many go on
+    top_n: Positive | None = None  # the stage ranks only the first n documents; the others follow after them
+    keep: Positive | None = None  # how many documents the stage keeps
     timeout: Seconds | None = None
     on_error: Literal["skip", "raise"] = "skip"
 
 
 class InterpreterKeys(msgspec.Struct, frozen=True, kw_only=True):
-    """The router's own keys in an interpreter's table; what they mean for a list of envelopes has no meaning
-    here.
-    """
+    """The router's own keys in the table of an interpreter. It has no `top_n` and no `keep`."""
 
     use: str | None = None
     enabled: bool = True
@@ -291,7 +277,7 @@ class OtherKeys(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def keys_of(kind: str) -> type[FactKeys] | type[StageKeys] | type[InterpreterKeys] | type[OtherKeys]:
-    """The struct of the router's own keys for this kind."""
+    """Return the struct of the router's own keys for this kind."""
     if kind in ("provider", "connector"):
         return SourceKeys
     return {"fact": FactKeys, "stage": StageKeys, "interpreter": InterpreterKeys}.get(kind, OtherKeys)  # type: ignore[return-value]  # the kinds of tables have no type in common but Struct
@@ -309,7 +295,7 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
-    """`[routes.<intent kind>]`: what differs for questions of this kind."""
+    """`[routes.<intent kind>]`: settings that differ for questions of this kind."""
 
     sources: tuple[str, ...] | None = None
     legs: tuple[str, ...] | None = None
@@ -321,11 +307,11 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     quotas: Mapping[str, Count] | None = None
     max_graph_facts: Count | None = None
     token_budget: Count | None = None
-    fallback: str | None = None  # the route to take when this one finds nothing
+    fallback: str | None = None  # the route to try if this one finds nothing
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True, rename={"source": "from"}):
-    """`[ingest.<name>]`: from where, through what, into which store; labels for documents that carry none."""
+    """`[ingest.<name>]`: source, transforms and store of a job, and labels for documents without labels."""
 
     source: str  # a connector's name, or a path relative to the settings file
     to: str
@@ -341,9 +327,7 @@ _NO_ROUTE = Route()
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that was set. `origins` maps a dotted key to where its value came from; `secrets` are never
-    shown.
-    """
+    """All settings. `origins` maps a dotted key to where its value was set. `secrets` are never shown."""
 
     rag: Rag = Rag()
     cache: Cache = Cache()
@@ -372,23 +356,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sources(self) -> dict[str, Instance]:
-        """Providers, connectors and fact sources that are enabled, in the order of the file."""
+        """The enabled providers, connectors and fact sources, in the order of the file."""
         every = {**self.providers, **self.connectors, **self.facts}
         return {name: instance for name, instance in every.items() if instance.keys.enabled}
 
     def problem(self, key: str, message: str) -> Problem:
-        """A problem with the value at a dotted key, and where that, or the nearest table around it, was
-        set.
-        """
+        """Return a problem of the value at a dotted key, with the file and line of the value."""
         origin = origin_of(self.origins, key)
         return problem_at("" if origin == "call" else origin, key, message)
 
     def instances(self, kind: str) -> Mapping[str, Instance]:
-        """The instances of one kind, by name."""
+        """Return the instances of one kind, by name."""
         return cast("Mapping[str, Instance]", getattr(self, f"{kind}s"))
 
     def for_route(self, kind: str) -> tuple[Rag, Route]:
-        """`[rag]` as it is for questions of this kind, and the route itself."""
+        """Return `[rag]` with the changes of this route, and the route itself."""
         route = self.routes.get(kind)
         if route is None:
             return self.rag, _NO_ROUTE

@@ -152,7 +152,7 @@ async def test_a_role_held_by_row_level_security_is_scored_one_by_one(store: Pos
     asked = Query(text="sun", leg="text", limit=1, scope=Scope(tenant="a"))
     async with reader.pool.transaction(asked.scope) as reading:
         parsed = await reader._words.query_terms(reading, asked)
-        assert await text_leg.ranked(reading, asked, parsed, reader._words, place) == []
+        assert await text_leg.search_index(reading, asked, parsed, reader._words, place) == []
     assert await ids(reader, "sun", limit=1, scope=Scope(tenant="a")) == ["a"]
     await reader.aclose()
 

@@ -1,3 +1,1 @@
-"""Built-in connectors: local files, web pages, RSS feeds and HTTP APIs; they enter by entry points as any
-plugin does.
-"""
+"""Built-in connectors: local files, web pages, RSS feeds and HTTP APIs. Entry points register them."""

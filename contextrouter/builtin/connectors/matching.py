@@ -1,6 +1,4 @@
-"""What a connector keeps back before it cuts to the limit: documents out of scope, out of the period, or
-filtered out.
-"""
+"""Filtering of connectors: applies scope, period and filters to documents before the limit."""
 
 from __future__ import annotations
 

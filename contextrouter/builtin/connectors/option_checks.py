@@ -12,8 +12,8 @@ def check_lists(owner: str, **lists: Sequence[str]) -> None:
             raise ValueError(f"{owner}.{name} {value!r} is one text; give a list.")
 
 
-def check_numbers(owner: str, least: float, **numbers: float) -> None:
-    """Raise ValueError for a number below `least`, or one without bound."""
+def check_numbers(owner: str, minimum: float, **numbers: float) -> None:
+    """Raise ValueError for a number below `minimum`, or one without bound."""
     for name, value in numbers.items():
-        if not least <= value < 1e9:
-            raise ValueError(f"{owner}.{name} is {value!r}; give a number of at least {least}.")
+        if not minimum <= value < 1e9:
+            raise ValueError(f"{owner}.{name} is {value!r}; give a number of at least {minimum}.")

@@ -1,4 +1,4 @@
-"""URL and text templates: fills in `{names}` where a request is made."""
+"""URL templates: fill `{placeholders}` in URLs and texts of a request."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from urllib.parse import quote
 _NAME = re.compile(r"\{([a-z_]+)\}")
 
 
-def names(template: Any) -> set[str]:
+def placeholders(template: Any) -> set[str]:
     """The names in a template: a text, or a table or list of them."""
     if isinstance(template, str):
         return set(_NAME.findall(template))
     if isinstance(template, Mapping):
-        return set().union(*map(names, template.values()))
-    return set().union(*map(names, template)) if isinstance(template, list | tuple) else set()
+        return set().union(*map(placeholders, template.values()))
+    return set().union(*map(placeholders, template)) if isinstance(template, list | tuple) else set()
 
 
 def check(template: Any, allowed: Collection[str], option: str) -> None:
     """Raise ValueError for a name that is not known."""
-    unknown = sorted(names(template) - set(allowed))
+    unknown = sorted(placeholders(template) - set(allowed))
     if unknown:
         raise ValueError(
             f"{option} holds {{{unknown[0]}}}, which is not known; known are"

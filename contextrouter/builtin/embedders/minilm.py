@@ -1,5 +1,4 @@
-"""all-MiniLM-L6-v2 at eight bits, on the processor, from a package: better vectors than the shipped table,
-and no network.
+"""The embedder `minilm`: all-MiniLM-L6-v2 as an 8-bit ONNX model, on the CPU, without a network.
 
 A text takes 5 to 90 ms of one core, by its length; the table takes 0.1. It is for stores of thousands of
 documents, for questions, and for ranking the best few again.

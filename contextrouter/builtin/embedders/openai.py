@@ -1,4 +1,4 @@
-"""Embeddings from any server that speaks OpenAI's `POST /v1/embeddings`, by the official client."""
+"""The embedder `openai`: embeddings over HTTP from any server with OpenAI's `POST /v1/embeddings`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A server of embeddings on this machine, so that the example of `openai` works with no key and no
-network.
-"""
+"""Local embedding server for the example of `openai`, which then needs no key and no network."""
 
 from __future__ import annotations
 

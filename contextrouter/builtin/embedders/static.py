@@ -1,4 +1,4 @@
-"""A table of token vectors, averaged: an embedder that needs no network, no GPU and 0.1 ms a question.
+"""The embedder `static`: averages a table of token vectors. It needs no network and no GPU.
 
 The shipped table is distilled from all-MiniLM-L6-v2 (see `data/static/README.md`). Any local folder in the
 format of `model2vec` does as well.

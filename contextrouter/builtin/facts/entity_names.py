@@ -106,11 +106,11 @@ class NameCandidates(NamedTuple):
             if span[2] in names and not all(word in STOP_WORDS for word in span[2].split())
         ]
         spans.sort(key=lambda span: (span[0] - span[1], span[0]))
-        chosen: list[tuple[int, int, str]] = []
+        matches: list[tuple[int, int, str]] = []
         for begin, end, key in spans:
-            if not any(start <= begin and end <= stop for start, stop, _ in chosen):
-                chosen.append((begin, end, key))
-        return {key for _, _, key in chosen} | {key for key in self.explicit if key in names}
+            if not any(start <= begin and end <= stop for start, stop, _ in matches):
+                matches.append((begin, end, key))
+        return {key for _, _, key in matches} | {key for key in self.explicit if key in names}
 
 
 def name_candidates(query: Query) -> NameCandidates:

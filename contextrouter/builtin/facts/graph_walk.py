@@ -1,4 +1,4 @@
-"""Graph search over facts (neighbourhood and shortest path), independent of the store.
+"""Graph walk over facts: neighbourhood, related entities and shortest path, for any store.
 
 A walk is a generator. It yields names, and receives the facts about them:
 

@@ -1,7 +1,5 @@
 # ruff: noqa: S608 - the statements are put together from fragments written here; every value is bound
-"""The fact source `postgres`: triples stored with the documents of a Postgres store, found by the names a
-question holds.
-"""
+"""The fact source `postgres`: triples in a Postgres store, found by the entity names in a question."""
 
 from __future__ import annotations
 
@@ -104,7 +102,7 @@ class PostgresFacts(FactSource):
     async def ping(self) -> None:
         """Raise SourceError when there is no store to ask."""
         async with self.pool.transaction() as connection:
-            await schema.note(connection, "store")
+            await schema.read_meta(connection, "store")
 
     async def version(self) -> str:
         """A string that changes with every write to the store, by whichever process; "" while there is
@@ -180,11 +178,11 @@ class PostgresFacts(FactSource):
         of facts.
         """
         counts: list[Facet] = []
-        counted = dict.fromkeys(name for name in dimensions if name in statement_counts.DIMENSIONS)
-        if not counted:
+        names = dict.fromkeys(name for name in dimensions if name in statement_counts.DIMENSIONS)
+        if not names:
             return counts
         async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
-            for dimension in counted:
+            for dimension in names:
                 values = Values()
                 sql = statement_counts.count_query(dimension, _facet_condition(query, values), _COLLATE)
                 counts.extend(statement_counts.make_facets(dimension, await connection.fetch(sql, *values)))

@@ -1,7 +1,5 @@
 # ruff: noqa: S608 - the statements are put together from fragments written here; every value is bound
-"""The fact source `sqlite`: triples stored with the documents of a SQLite store, found by the names a
-question holds.
-"""
+"""The fact source `sqlite`: triples in a SQLite store, found by the entity names in a question."""
 
 from __future__ import annotations
 
@@ -178,8 +176,8 @@ def _access_condition(query: Query) -> Condition:
 def _find_related(connection: sqlite3.Connection, key: str, query: Query) -> list[Entity]:
     access = _access_condition(query)
     sql = statement_counts.neighbour_query("?1", "?", access.where, "json_group_array(DISTINCT predicate)")
-    linked = connection.execute(sql, (key, *access.values, max(query.limit, 0))).fetchall() if key else []
-    rows = [(key, name, facts, json.loads(predicates)) for key, name, facts, predicates in linked]
+    neighbours = connection.execute(sql, (key, *access.values, max(query.limit, 0))).fetchall() if key else []
+    rows = [(key, name, facts, json.loads(predicates)) for key, name, facts, predicates in neighbours]
     is_one_of = "{} IN (SELECT value FROM json_each(?1))"
     degrees = connection.execute(
         statement_counts.degree_query(is_one_of, access.where),

@@ -1,7 +1,5 @@
 # ruff: noqa: S608 - the statements are put together from fragments written here; every value is bound
-"""SQL that counts statements, for SQLite and Postgres. A statement counts once, however many documents make
-it.
-"""
+"""Statement counts as SQL, for SQLite and Postgres. Equal facts of several documents count once."""
 
 from __future__ import annotations
 

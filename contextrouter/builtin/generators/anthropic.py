@@ -1,4 +1,4 @@
-"""Answers from Anthropic's `POST /v1/messages`, or a server that speaks it, by the official client."""
+"""The generator `anthropic`: answers over HTTP from any server with Anthropic's `POST /v1/messages`."""
 
 from __future__ import annotations
 

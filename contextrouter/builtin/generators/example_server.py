@@ -1,5 +1,4 @@
-"""A server of answers on this machine, so that the examples of `openai` and `anthropic` work with no key and
-no network.
+"""Local generator server for the examples of `openai` and `anthropic`, which then need no key.
 
 It answers with the last message, word by word, in OpenAI's or Anthropic's wire format; asked for an object,
 with one that has a list of texts for each property.

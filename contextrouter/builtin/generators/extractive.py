@@ -1,6 +1,4 @@
-"""Answers with no language model: the sentences of the context that say most of the question, quoted, each
-with its citation.
-"""
+"""The generator `extractive`: quotes sentences of the context with citations, without a language model."""
 
 from __future__ import annotations
 
@@ -67,55 +65,53 @@ class Extractive(Generator):
 
     async def stream(self, messages: Sequence[Mapping[str, str]]) -> AsyncIterator[str]:
         """The quotes, one by one."""
-        for place, quote in enumerate(self._quotes(messages)):
-            yield f" {quote}" if place else quote
+        for index, quote in enumerate(self._quotes(messages)):
+            yield f" {quote}" if index else quote
 
     def _quotes(self, messages: Sequence[Mapping[str, str]]) -> list[str]:
         question = next((m["content"] for m in reversed(messages) if m["role"] == "user"), "")
         context = "\n\n".join(m["content"] for m in messages if m["role"] == "system")
-        best = chosen(question, sentences_of(context), self.sentences)
-        return [f"{_quoted(sentence.text)} [{sentence.number}]" for sentence in best] or [NOTHING]
+        best = choose_sentences(question, sentences_of(context), self.sentences)
+        return [f"{_quote(sentence.text)} [{sentence.number}]" for sentence in best] or [NOTHING]
 
 
 def sentences_of(context: str) -> list[Sentence]:
     """The sentences of every block under `### [n] title`; what is code is left out."""
-    found = []
+    sentences = []
     for block in _BLOCK.finditer(_FENCED.sub("", _FENCE.sub("", context))):
         number, title = int(block[1]), frozenset(analyse(block[2]))
-        first, _, rest = block[3].partition("\n")  # the heading path, or where the text begins
-        parts = (
-            [first, *_APART.split(rest)] if not first.rstrip().endswith(_ENDED) else _APART.split(block[3])
-        )
+        head, _, tail = block[3].partition("\n")  # the heading path, or where the text begins
+        parts = [head, *_APART.split(tail)] if not head.rstrip().endswith(_ENDED) else _APART.split(block[3])
         texts = [text for part in parts for text in _SENTENCE.findall(" ".join(part.split()))]
         for text in texts:
             bare = _MARKUP.sub("", text).strip()
             words = frozenset(analyse(bare))
             if len(words) > 1 or has_unspaced(bare):
-                found.append(Sentence(number, bare, words, title))
-    return found
+                sentences.append(Sentence(number, bare, words, title))
+    return sentences
 
 
-def chosen(question: str, sentences: Sequence[Sentence], limit: int) -> list[Sentence]:
+def choose_sentences(question: str, sentences: Sequence[Sentence], limit: int) -> list[Sentence]:
     """The sentences that hold most of the question's words, weighed by their rarity, in the order of the
     context.
     """
-    asked = {*query_terms(question).terms}
-    spread = Counter(word for sentence in sentences for word in sentence.words)
-    weight = {word: math.log(1 + len(sentences) / spread[word]) for word in asked if spread[word]}
-    scored, seen = [], set()
-    for place, sentence in enumerate(sentences):
+    terms = {*query_terms(question).terms}
+    frequencies = Counter(word for sentence in sentences for word in sentence.words)
+    weight = {word: math.log(1 + len(sentences) / frequencies[word]) for word in terms if frequencies[word]}
+    scored, texts = [], set()
+    for index, sentence in enumerate(sentences):
         score = sum(weight[word] for word in sentence.words & weight.keys())
-        if score and sentence.text not in seen:
-            seen.add(sentence.text)
-            about = sum(weight[word] for word in sentence.title & weight.keys()) / 2
-            whole = 1.0 if sentence.text.endswith(_ENDED) else 0.5  # a heading says little
+        if score and sentence.text not in texts:
+            texts.add(sentence.text)
+            title_score = sum(weight[word] for word in sentence.title & weight.keys()) / 2
+            completeness = 1.0 if sentence.text.endswith(_ENDED) else 0.5  # a heading says little
             length = 1 + 0.02 * max(0, len(sentence.words) - 20)
-            scored.append(((score + about) * whole / length, -place, place))
+            scored.append(((score + title_score) * completeness / length, -index, index))
     best = sorted(scored, reverse=True)[:limit]
-    return [sentences[place] for _, _, place in sorted(best, key=lambda each: each[2])]
+    return [sentences[index] for _, _, index in sorted(best, key=lambda candidate: candidate[2])]
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """The text without what would read as a citation of ours."""
-    shown = text if len(text) <= _LONGEST else text[:_LONGEST].rsplit(" ", 1)[0] + " …"
-    return _MARKER.sub("\\\\[", shown)
+    excerpt = text if len(text) <= _LONGEST else text[:_LONGEST].rsplit(" ", 1)[0] + " …"
+    return _MARKER.sub("\\\\[", excerpt)

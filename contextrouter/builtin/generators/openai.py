@@ -1,4 +1,4 @@
-"""Answers from any server that speaks OpenAI's `POST /v1/chat/completions`, by the official client."""
+"""The generator `openai`: answers over HTTP from any server with OpenAI's `POST /v1/chat/completions`."""
 
 from __future__ import annotations
 

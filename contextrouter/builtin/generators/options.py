@@ -1,4 +1,4 @@
-"""What the generators that speak to a server have in common."""
+"""Checks of remote generators: base URL, positive numbers, and the messages of a request."""
 
 from __future__ import annotations
 

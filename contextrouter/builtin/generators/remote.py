@@ -1,4 +1,4 @@
-"""What generators that ask a server have in common, whatever the server speaks."""
+"""Base class of remote generators: requests over HTTP, streams, and errors."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Query expansion and query rewriting without a model: up to three queries, the entities and the period of a
-question.
-"""
+"""Query expansion and query rewriting without a model. Also date phrases and entities of a question."""
 
 from __future__ import annotations
 
@@ -59,7 +57,7 @@ class Normalize(Interpreter):
         before = intent.queries or (question,)
         queries = _distinct([*before, *aspects(question)])[: self._max_queries]
         derived = (*intent.derived, *(query for query in queries if query not in before))
-        entities = _distinct([*intent.entities, *names(drop_exclusions(question))])
+        entities = _distinct([*intent.entities, *entity_names(drop_exclusions(question))])
         period = intent.period
         if self._extract_period and period is None:
             period = period_of(question, datetime.now(self._zone).date(), self._timezone)
@@ -98,13 +96,13 @@ def _keep_phrases(parsed: Question) -> list[str]:
 def _plain_aspects(question: str) -> list[str]:
     parts = _parts(question)
     if len(parts) > 1:
-        found = [" ".join(_content(part)) for part in parts]
-        return [query for query in found if query]
-    phrases = _phrases(question)
+        queries = [" ".join(_content(part)) for part in parts]
+        return [query for query in queries if query]
+    phrases = _content_runs(question)
     words = " ".join(_content(question))
     longest = max(phrases, key=lambda phrase: len(phrase.split()), default="")
-    rest = [longest] if len(longest.split()) > 1 else []
-    return [query for query in (words, *rest) if query]
+    phrase_queries = [longest] if len(longest.split()) > 1 else []
+    return [query for query in (words, *phrase_queries) if query]
 
 
 def _parts(question: str) -> list[str]:
@@ -119,7 +117,7 @@ def _content(text: str) -> list[str]:
     return [word for word in _WORD.findall(text) if word.casefold() not in REQUEST_WORDS]
 
 
-def _phrases(text: str) -> list[str]:
+def _content_runs(text: str) -> list[str]:
     """Runs of content words that stand together."""
     runs: list[list[str]] = [[]]
     end = 0
@@ -134,11 +132,11 @@ def _phrases(text: str) -> list[str]:
     return [" ".join(run) for run in runs if run]
 
 
-def names(text: str) -> list[str]:
+def entity_names(text: str) -> list[str]:
     """Quoted phrases and runs of capitalised words; a first word counts when more than its first letter says
     so.
     """
-    found = ["".join(match) for match in _QUOTED.findall(text)]
+    entities = ["".join(match) for match in _QUOTED.findall(text)]
     for sentence in _SENTENCE.split(_QUOTED.sub(" | ", text)):
         run: list[str] = []
         words = list(_WORD.finditer(sentence))
@@ -146,22 +144,22 @@ def names(text: str) -> list[str]:
             word = match.group()
             gap = sentence[words[index - 1].end() : match.start()] if index else ""
             if run and gap.strip():
-                found.append(" ".join(run))
+                entities.append(" ".join(run))
                 run = []
             if word[0].isupper() and not (word.casefold() in REQUEST_WORDS and (index == 0 or word == "I")):
                 run.append(word)
             elif run:
-                found.extend(_named(run, words, index))
+                entities.extend(_name_in_run(run, words, index))
                 run = []
-        found.extend(_named(run, words, len(words)))
-    return _distinct(found)
+        entities.extend(_name_in_run(run, words, len(words)))
+    return _distinct(entities)
 
 
-def _named(run: list[str], words: list[re.Match[str]], end: int) -> list[str]:
+def _name_in_run(run: list[str], words: list[re.Match[str]], end: int) -> list[str]:
     if not run:
         return []
-    first = end == len(run)  # the run began the sentence
-    if first and len(run) == 1 and run[0][1:].islower() and len(words) > 1:
+    begins_sentence = end == len(run)  # the run began the sentence
+    if begins_sentence and len(run) == 1 and run[0][1:].islower() and len(words) > 1:
         return []  # capitalised because it comes first
     return [" ".join(run)]
 
@@ -183,26 +181,26 @@ def period_of(text: str, today: date, zone: str) -> Period | None:
         return Period(
             start=today - timedelta(days=int(match.group(1)) * _UNITS[match.group(2)]), end=today, zone=zone
         )
-    return _named_period(low, today, zone)
+    return _phrase_period(low, today, zone)
 
 
-def _named_period(low: str, today: date, zone: str) -> Period | None:
+def _phrase_period(low: str, today: date, zone: str) -> Period | None:
     monday = today - timedelta(days=today.weekday())
-    first = today.replace(day=1)
-    last_month = first - timedelta(days=1)
-    named = {
+    month_start = today.replace(day=1)
+    last_month = month_start - timedelta(days=1)
+    periods = {
         "today": (today, today),
         "yesterday": (today - timedelta(days=1),) * 2,
         "this week": (monday, today),
         "last week": (monday - timedelta(days=7), monday - timedelta(days=1)),
-        "this month": (first, today),
+        "this month": (month_start, today),
         "last month": (last_month.replace(day=1), last_month),
         "this year": (today.replace(month=1, day=1), today),
         "last year": (date(today.year - 1, 1, 1), date(today.year - 1, 12, 31)),
         "recently": (today - timedelta(days=7), today),
         "recent": (today - timedelta(days=7), today),
     }
-    for phrase, (start, end) in named.items():
+    for phrase, (start, end) in periods.items():
         if re.search(rf"\b{phrase}\b", low):
             return Period(start=start, end=end, zone=zone)
     return None
@@ -217,8 +215,8 @@ def _period(
     shift_end: timedelta = timedelta(),
 ) -> Period | None:
     try:
-        first = date.fromisoformat(start) + shift_start if start else None
-        last = date.fromisoformat(end) + shift_end if end else None
+        start_day = date.fromisoformat(start) + shift_start if start else None
+        end_day = date.fromisoformat(end) + shift_end if end else None
     except (ValueError, OverflowError):
         return None  # 2026-02-31 is no day
-    return Period(start=first, end=last, zone=zone)
+    return Period(start=start_day, end=end_day, zone=zone)

@@ -1,4 +1,4 @@
-"""Concepts of a taxonomy that a question names, for filtering and for looking up facts."""
+"""Taxonomy concepts of a question, as filters and for facts."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Taxonomy(Interpreter):
         """Return the intent with its concepts, in the order in which the question names them; longer words
         win over shorter.
         """
-        found = dict.fromkeys((*intent.concepts, *self._concepts.count(intent.question)))
-        concepts = tuple(found)
+        names = dict.fromkeys((*intent.concepts, *self._concepts.count(intent.question)))
+        concepts = tuple(names)
         labels = tuple(dict.fromkeys((*intent.labels, *concepts))) if self._as_labels else intent.labels
         return intent.replace(concepts=concepts, labels=labels)

@@ -1,1 +1,1 @@
-"""What several built-in plugins share."""
+"""Code that several built-in plugins share."""

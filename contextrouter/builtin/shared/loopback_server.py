@@ -1,4 +1,4 @@
-"""An HTTP server on this machine, so that the examples of plugins work with no key and no network."""
+"""Local HTTP server for examples of plugins, which then need no key and no network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Local models (ONNX, embedding tables) for embedders and rerankers: loaded once, run in a thread pool."""
+"""Base class of local models (ONNX, embedding tables): loads a model once, and runs it in a thread pool."""
 
 from __future__ import annotations
 

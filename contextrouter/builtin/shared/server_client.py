@@ -1,4 +1,4 @@
-"""Plugins that ask a server (OpenAI, Anthropic, or a local one) by a client of its own package."""
+"""Base class of plugins that call a model server (OpenAI, Anthropic, or a local one) with its client."""
 
 from __future__ import annotations
 

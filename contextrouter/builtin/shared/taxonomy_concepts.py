@@ -1,4 +1,4 @@
-"""Concepts of a taxonomy, found by their names and other words in a text."""
+"""Taxonomy: reads its concepts, and finds their names and other words in a text."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Concepts:
                 raise ValueError(f"concept {concept!r} has no name. Give it one.")
             prefixes = {part: path[: depth + 1] for depth, part in enumerate(path)}
             for word, concept_path in (*prefixes.items(), *((word, path) for word in words)):
-                if folded := _fold(word):
+                if folded := _normalize(word):
                     self._of_word.setdefault(folded, []).extend(concept_path)
         longest_first = sorted(self._of_word, key=lambda word: (-len(word), word))
         pattern = "|".join(map(_word_pattern, longest_first))
@@ -44,12 +44,12 @@ class Concepts:
         counts: Counter[str] = Counter()
         if self._pattern is None:
             return counts
-        for match in (match for part in segments(text) for match in self._pattern.finditer(_fold(part))):
+        for match in (match for part in segments(text) for match in self._pattern.finditer(_normalize(part))):
             counts.update([*dict.fromkeys(self._of_word[" ".join(match.group().split())])])
         return counts
 
 
-def _fold(text: str) -> str:
+def _normalize(text: str) -> str:
     """A text as names are compared: compatible characters, cases and all white space are alike."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 

@@ -1,4 +1,4 @@
-"""Long texts in parts, so that no single step takes long, and work that takes long in a thread."""
+"""Text segments: splits long texts for processing, and runs long work in a thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reranker over HTTP: Cohere, Jina, Voyage or a server of your own, by the names of its fields."""
+"""The reranker `api`: reranking over HTTP by Cohere, Jina, Voyage or another server."""
 
 from __future__ import annotations
 

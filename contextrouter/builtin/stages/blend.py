@@ -1,4 +1,4 @@
-"""A weighted sum of signals, each between 0 and 1; what ties goes by trust."""
+"""Score blending: ranks by a weighted sum of signals between 0 and 1. Trust decides ties."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What many documents link to, and what links to many, ranks higher."""
+"""Link centrality: documents with more links to and from others rank higher."""
 
 from __future__ import annotations
 

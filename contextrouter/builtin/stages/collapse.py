@@ -1,4 +1,4 @@
-"""Several pieces of one whole, a session or an article, make place for its summary."""
+"""Collapse: replaces several pieces of one session or article by its summary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cross-encoder reranker: a local model reads question and document together and scores the best again."""
+"""Cross-encoder reranker: a local model scores each of the best documents together with the question."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MMR (maximal marginal relevance, Carbonell and Goldstein 1998): near-duplicates go further down."""
+"""Near-duplicates: moves them down by MMR (maximal marginal relevance, Carbonell and Goldstein 1998)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Diversity(Stage):
         relevance = {id(e): (e.score - low) / (high - low) if high > low else 1.0 for e in remaining}
         features = {id(e): _Features(e, self._shingle) for e in remaining}
         max_similarity = {id(e): 0.0 for e in remaining}
-        chosen: list[Envelope] = []
+        selection: list[Envelope] = []
         while remaining:
             best = max(
                 remaining,
@@ -47,12 +47,12 @@ class Diversity(Stage):
                 ),
             )
             remaining.remove(best)
-            chosen.append(best.scored(best.score, similar=max_similarity[id(best)]))
+            selection.append(best.scored(best.score, similar=max_similarity[id(best)]))
             for envelope in remaining:
                 max_similarity[id(envelope)] = max(
                     max_similarity[id(envelope)], features[id(best)].similarity(features[id(envelope)])
                 )
-        return [*chosen, *envelopes[self._among :]]
+        return [*selection, *envelopes[self._among :]]
 
 
 class _Features:

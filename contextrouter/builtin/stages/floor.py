@@ -1,4 +1,4 @@
-"""What reaches too little of the best score there could be goes."""
+"""Score floor: drops documents below a share of the highest possible score."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Recency: newer documents rank higher, by 0.5 ** (age / half-life), as a bounded boost or as a decay with a
-floor.
-"""
+"""Recency: newer documents rank higher, by 0.5 ** (age / half-life), as a bounded boost or a decay."""
 
 from __future__ import annotations
 

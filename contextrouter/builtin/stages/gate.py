@@ -1,4 +1,4 @@
-"""All or nothing: where even the best is not near enough, no context is better than a wrong one."""
+"""Relevance gate: drops all documents if the best one is not good enough."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole text, fetched last: an index may hold less of a document than the store it stands for."""
+"""Full text loading: gets the full text of the last documents from their store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Listwise reranker: a language model puts the best few documents in order, all at once."""
+"""Listwise reranker `llm`: a language model puts the best documents in order, all at once."""
 
 from __future__ import annotations
 

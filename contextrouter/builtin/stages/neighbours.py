@@ -1,4 +1,4 @@
-"""Documents linked with the best ones come along, though no word of theirs was asked for."""
+"""Linked neighbours: adds documents that are linked with the best ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Personalization: documents rank higher that fit the request's profile, by their metadata and by tiers."""
+"""Personalization: documents that fit the request's profile rank higher, by metadata and tiers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts that say little go: navigation, footers, fragments, and what stands in every document."""
+"""Text quality: drops texts with little content, such as navigation, footers and repeated texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the examples of rerankers need to work with no model, key or network."""
+"""Tiny model and local server for the examples of rerankers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The best few compared by a stronger embedder than the one that found them, with a word of the words."""
+"""The reranker `similarity`: compares the best documents again, by a stronger embedder."""
 
 from __future__ import annotations
 

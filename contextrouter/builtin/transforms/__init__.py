@@ -1,1 +1,1 @@
-"""Built-in plugins; they enter by the same entry points as anybody's."""
+"""Built-in transforms: chunking and enrichment of documents. Entry points register them."""

@@ -1,4 +1,4 @@
-"""Named entity recognition: known names in a text, and those a spaCy model or capital letters tell."""
+"""Named entity recognition: finds known names, and names by a spaCy model or by capital letters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from contextrouter.builtin.shared.taxonomy_concepts import Concepts
 from contextrouter.builtin.shared.text_segments import run_by_length, segments
-from contextrouter.builtin.transforms.keywords import names
+from contextrouter.builtin.transforms.keywords import capitalized_names
 from contextrouter.builtin.transforms.spacy_model import ReadsWithSpacy
 from contextrouter.contracts import Transform
 from contextrouter.model import Document, Fact
@@ -28,22 +28,21 @@ KINDS = {
     "LANGUAGE": "language",
     "MISC": "name",
 }
-"""Labels of spaCy's models, and the kinds of entities they become; others (numbers, dates) name no entity."""
+"""Label of a spaCy model -> kind of entity. Entities with other labels (numbers, dates) are left out."""
 _EMAIL = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{2,63}){1,4}")
-_READ = 100_000  # characters in which names are looked for by their capitals
+_READ = 100_000  # characters that are searched for capitalized names
 IS_A = "is a"
 
 
 class Entities(ReadsWithSpacy, Transform):
-    """Finds the entities a text names: facts "NAME is a KIND" with their attributes, and their names in
-    `metadata["entities"]`.
+    """Finds the entities of a text. Writes their names to `metadata["entities"]`, and adds facts about them.
 
-    `known` says of names what they are: `"Ada Lovelace" = { kind = "person", aliases = ["Lady Lovelace"],
-    born = "1815" }`; other attributes than `kind` and `aliases` become facts, too, such as "Ada Lovelace born
-    1815". `model` is a spaCy model that is installed, which tells persons, organizations, places and others;
-    "", or one that is not installed: names are runs of capital letters in the middle of a sentence (kind
-    "name"), in the first 100,000 characters. E-mail addresses are of the kind "email". `kinds` are those that
-    are wanted; none: all.
+    A fact says "NAME is a KIND". `known` describes names: `"Ada Lovelace" = { kind = "person", aliases =
+    ["Lady Lovelace"], born = "1815" }`. Its other attributes become facts too, such as "Ada Lovelace born
+    1815". `model` is an installed spaCy model, which finds persons, organizations, places and others. With
+    "", or if the model is not installed, names are runs of capitalized words inside sentences, in the first
+    100,000 characters; their kind is "name". E-mail addresses have the kind "email". `kinds` limits the
+    kinds; without any, all are kept. It keeps at most `limit` entities.
     """
 
     without_model = "entities are found by capital letters instead"
@@ -66,14 +65,14 @@ class Entities(ReadsWithSpacy, Transform):
 
     @classmethod
     def example(cls) -> Self:
-        """No model, and one known name."""
+        """Work without a model, with one known name."""
         return cls(known={"Ada Lovelace": {"kind": "person", "aliases": ["Lady Lovelace"], "born": "1815"}})
 
     async def transform(self, document: Document) -> Sequence[Document]:
         """Return the document with its entities."""
         kinds: dict[str, str] = {}
         for name in await run_by_length(document.content, lambda: self._aliases.count(document.content)):
-            if name in self.known:  # a name with " / " in it was taken for a path
+            if name in self.known:  # a name with " / " also gives its parts
                 kinds[name] = str(self.known[name].get("kind") or "name")
         known_names = {
             alias.casefold() for name in kinds for alias in (name, *_aliases(name, self.known[name]))
@@ -92,12 +91,10 @@ class Entities(ReadsWithSpacy, Transform):
         return [document.replace(metadata=metadata)]
 
     async def _detect(self, text: str) -> AsyncIterator[tuple[str, str]]:
-        """Names and kinds, in the order of the text: the model's, or those with capital letters; and
-        addresses.
-        """
+        """Yield names and kinds by the model or by capital letters, then e-mail addresses."""
         docs = await self.read_with_model(text)
         if docs is None:
-            for name in await run_by_length(text, lambda: names(text[:_READ])):
+            for name in await run_by_length(text, lambda: capitalized_names(text[:_READ])):
                 yield name, "name"
         else:
             for part in docs:
@@ -128,5 +125,5 @@ def _aliases(name: str, details: Mapping[str, Any]) -> list[str]:
 
 
 def _clean_name(name: str) -> str:
-    """A name on one line, without the article and the possessive around it."""
+    """Return a name on one line, without article and possessive 's."""
     return re.sub(r"^(?:the|an?)\s+|['’]s$", "", " ".join(name.split()), flags=re.I)

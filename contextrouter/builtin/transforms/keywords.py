@@ -1,9 +1,8 @@
-"""Key phrase extraction: the entities and noun phrases of a spaCy model, or without one, runs of words
-between stop words and punctuation.
+"""Key phrase extraction (keyword extraction) with a spaCy model, or with RAKE.
 
-Without a model the scoring is RAKE's (Rose, Engel, Cramer, Cowley 2010): a word scores degree / frequency, a
-phrase the sum of its words. Phrases that occur often, in the title, or written with capitals in the middle of
-a sentence count for more.
+A model gives entities and noun phrases. RAKE (Rose, Engel, Cramer, Cowley 2010) takes runs of words between
+stop words and punctuation. It scores a word by degree / frequency, and a phrase by the sum of its words.
+Phrases get a higher score if they occur often, occur in the title, or have capitals inside a sentence.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _MARKS = "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0900-\u096
 _MARKS += "\u0e31-\u0e4e\u0eb1-\u0ece\u0f71-\u0f84\u102b-\u103e\u17b4-\u17d3"
 _WORD = re.compile(rf"[^\W_][\w{_MARKS}]*(?:['’.&+#/-][^\W_][\w{_MARKS}]*)*[+#]*")
 _BREAK = re.compile(rf"[^\w\s{_MARKS}'’&+#/-]|\n\s*\n")
-# Chinese and Japanese write no spaces: runs of ideographs or katakana, parted by the most frequent function
+# Chinese and Japanese write no spaces: runs of ideographs or katakana, separated by frequent function
 # characters.
 _CJK = re.compile(f"[{KANA}{IDEOGRAPHS}]")
 _PARTICLE = "[的是了在和与及或也都就而但被把对从到为之其这那我你他她它们个很]"
@@ -44,19 +43,17 @@ _NUMBERS = (
     "TIME",
     "DATE",
     "MONEY",
-)  # entities that name nothing
-_READ = 100_000  # characters; what a text is about is said before
+)  # kinds of entities that are no names
+_READ = 100_000  # characters; the beginning of a text shows its topic
 
 
 class Keywords(ReadsWithSpacy, Transform):
-    """Fills `keywords` up to `limit` phrases of 1 to 4 words, best first; those given already stay, and come
-    first.
+    """Fills `keywords` with up to `limit` phrases of 1 to 4 words, best first. Existing keywords come first.
 
-    `model` is a spaCy model that is installed, such as "en_core_web_sm": phrases are its entities and noun
-    phrases; a text longer than the model takes is read in parts. "", or a model that is not installed: RAKE,
-    which works for any script and knows the stop words of English. Where words are not parted by spaces,
-    short runs between punctuation and particles are taken as they are written. It reads the title and the
-    first 100,000 characters.
+    `model` is an installed spaCy model, such as "en_core_web_sm". The phrases are its entities and noun
+    phrases. It reads long texts in parts. With "", or if the model is not installed, RAKE finds the phrases
+    in the title and the first 100,000 characters. RAKE works for any script, and knows the stop words of
+    English. In scripts without spaces it takes short runs between punctuation and particles.
     """
 
     without_model = "keywords are found by RAKE instead"
@@ -72,11 +69,11 @@ class Keywords(ReadsWithSpacy, Transform):
         if len(document.keywords) >= self.limit:
             return [document]
         keywords = {_key(word): word for word in document.keywords}
-        read = await self.read_with_model(document.content)
-        if read is None:
+        parts = await self.read_with_model(document.content)
+        if parts is None:
             phrases = key_phrases(document.content[:_READ], document.title)
         else:
-            phrases = noun_phrases(read, document.title)
+            phrases = noun_phrases(parts, document.title)
         for phrase in phrases:
             if len(keywords) >= self.limit:
                 break
@@ -84,21 +81,22 @@ class Keywords(ReadsWithSpacy, Transform):
         return [document.replace(keywords=tuple(keywords.values()))]
 
 
-def names(text: str) -> list[str]:
-    """Runs of words with capital letters where no sentence begins, in the order of the text, each once."""
-    found = (
+def capitalized_names(text: str) -> list[str]:
+    """Return runs of capitalized words inside sentences, each once, in the order of the text."""
+    runs = (
         words if all(w[0].isupper() for w in words) else words[1:]
-        for words, capital in _phrases(text)
+        for words, capital in _word_runs(text)
         if capital
     )
-    return list(dict.fromkeys(" ".join(words) for words in found))
+    return list(dict.fromkeys(" ".join(words) for words in runs))
 
 
 def noun_phrases(parts: Sequence[Doc], title: str) -> list[str]:
-    """The entities and noun phrases that a model found, best first: frequent ones, entities, those of the
-    title, longer ones.
+    """Return the entities and noun phrases of a model, best first.
+
+    Frequent phrases, entities, phrases of the title and longer phrases score higher.
     """
-    written: dict[str, str] = {}
+    spelling: dict[str, str] = {}
     weight: Counter[str] = Counter()
     for part in parts:
         spans = [(span, 1.5) for span in part.ents if span.label_ not in _NUMBERS]
@@ -111,30 +109,31 @@ def noun_phrases(parts: Sequence[Doc], title: str) -> list[str]:
             ]
             phrase = " ".join(words)
             if 1 <= len(words) <= _LONGEST + 2 and 2 <= len(phrase) <= 80 and any(map(str.isalpha, phrase)):
-                written.setdefault(_key(phrase), phrase)
+                spelling.setdefault(_key(phrase), phrase)
                 weight[_key(phrase)] += counts  # type: ignore[assignment]  # a Counter that counts in fractions
-    titled = _key(title)
+    title_key = _key(title)
 
     def score(key: str) -> float:
-        return math.sqrt(weight[key]) * (1.0 + 0.25 * key.count(" ")) * (1.5 if key in titled else 1.0)
+        return math.sqrt(weight[key]) * (1.0 + 0.25 * key.count(" ")) * (1.5 if key in title_key else 1.0)
 
-    return [written[key] for key in sorted(written, key=lambda key: -score(key))]
+    return [spelling[key] for key in sorted(spelling, key=lambda key: -score(key))]
 
 
 def key_phrases(text: str, title: str = "") -> list[str]:
-    """The phrases of `text` and `title`, best first, as they were first written; equal scores in the order of
-    the text.
+    """Return the phrases of `text` and `title` in their first spelling, best first.
+
+    Phrases with equal scores keep the order of the text.
     """
-    written: dict[str, str] = {}
+    spelling: dict[str, str] = {}
     frequency: Counter[str] = Counter()
     capitals: Counter[str] = Counter()
-    for words, capital in _phrases(f"{title}\n\n{text}"):
+    for words, capital in _word_runs(f"{title}\n\n{text}"):
         key = _key(" ".join(words))
-        written.setdefault(key, " ".join(words))
+        spelling.setdefault(key, " ".join(words))
         frequency[key] += 1
         capitals[key] += capital
     weight = _word_weights(frequency)
-    titled = {_key(" ".join(words)) for words, _ in _phrases(title)}
+    title_keys = {_key(" ".join(words)) for words, _ in _word_runs(title)}
 
     def score(key: str) -> float:
         rake = sum(weight[word] for word in key.split()) / math.sqrt(len(key.split()))
@@ -142,14 +141,14 @@ def key_phrases(text: str, title: str = "") -> list[str]:
             rake
             * math.sqrt(frequency[key])
             * (1.5 if capitals[key] else 1.0)
-            * (1.5 if key in titled else 1.0)
+            * (1.5 if key in title_keys else 1.0)
         )
 
-    return [written[key] for key in sorted(written, key=lambda key: -score(key))]
+    return [spelling[key] for key in sorted(spelling, key=lambda key: -score(key))]
 
 
 def _word_weights(frequency: Counter[str]) -> dict[str, float]:
-    """Degree ÷ frequency of each word: how many words it stands beside, itself included."""
+    """Return degree ÷ frequency of each word. The degree counts the words of all its phrases."""
     degree: Counter[str] = Counter()
     count: Counter[str] = Counter()
     for key, times in frequency.items():
@@ -160,10 +159,8 @@ def _word_weights(frequency: Counter[str]) -> dict[str, float]:
     return {word: degree[word] / count[word] for word in count}
 
 
-def _phrases(text: str) -> Iterator[tuple[list[str], bool]]:
-    """Yield runs of at most 4 content words, and whether they are a name: capitals though no sentence begins
-    there.
-    """
+def _word_runs(text: str) -> Iterator[tuple[list[str], bool]]:
+    """Yield runs of at most 4 content words, and whether a run is a name (capitals inside a sentence)."""
     for part in _BREAK.split(text):
         words: list[str] = []
         begins = True
@@ -176,18 +173,18 @@ def _phrases(text: str) -> Iterator[tuple[list[str], bool]]:
                 words.append(word)
                 continue
             if words:
-                yield _named(words, begins)
+                yield _classify_run(words, begins)
             words, begins = [], False
         if words:
-            yield _named(words, begins)
+            yield _classify_run(words, begins)
 
 
 def _content(word: str) -> bool:
     return word.casefold() not in WEAK_WORDS and not word.isnumeric() and 2 <= len(word) <= _LONGEST_RUN[0]
 
 
-def _named(words: list[str], begins: bool) -> tuple[list[str], bool]:
-    """The phrase, and whether it is a name; a sentence's first word has its capital from the place."""
+def _classify_run(words: list[str], begins: bool) -> tuple[list[str], bool]:
+    """Return the phrase, and whether it is a name. The capital of a sentence's first word does not count."""
     words = words[:_LONGEST]
     telling = words[1:] if begins else words
     return words, bool(telling) and all(word[0].isupper() for word in telling)

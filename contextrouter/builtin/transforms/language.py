@@ -1,4 +1,4 @@
-"""Language detection: which language a text is written in, by py3langid."""
+"""Language detection: finds the language of a text, with py3langid."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ _LETTER = re.compile(r"[^\W\d_]")
 
 
 class Language(Transform):
-    """Fills `language` with the ISO 639-1 code of the language that the text is written in ("en", "de",
-    "zh"), where it has none.
+    """Fills an empty `language` with the ISO 639-1 code of the text's language ("en", "de", "zh").
 
-    `languages` are those that come into question; none: all 97 that are known. A text of fewer than `minimum`
-    letters, or one whose language is less than `confidence` (0 to 1) certain, keeps none. Code blocks and
-    addresses are not read.
+    `languages` are the possible languages; without any, all 97 known ones are. The language stays empty if
+    the text has fewer than `minimum` letters, or if the detector is less than `confidence` (0 to 1) sure. It
+    does not read code blocks and addresses.
     """
 
     def __init__(self, *, languages: Sequence[str] = (), minimum: int = 20, confidence: float = 0.5) -> None:
@@ -40,19 +39,17 @@ class Language(Transform):
 
     @classmethod
     def example(cls) -> Self:
-        """All languages."""
+        """Detect all languages."""
         return cls()
 
     async def open(self) -> None:
-        """Load the model. Raises MissingDependency without py3langid, ValueError for a language it does not
-        know.
-        """
+        """Load the model. Raises MissingDependency without py3langid, ValueError for an unknown language."""
         self._threads = self._threads or Threads(1, "language")
         if self._identifier is None:
             self._identifier = await self._threads.run(self._load)
 
     async def aclose(self) -> None:
-        """Let go of the model."""
+        """Stop the thread and release the model."""
         threads, self._threads, self._identifier = self._threads, None, None
         if threads is not None:
             threads.close()

@@ -1,4 +1,4 @@
-"""Link extraction: the documents that a document links to, so that stores know which belong together."""
+"""Link extraction: finds the documents and addresses that a document links to."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _ENDS = ".,;:!?)]}'\"*_"
 
 
 class Links(Transform):
-    """Adds to `links` what a text links to, in its order: Markdown, HTML, reStructuredText and [[wiki]]
-    links, and plain addresses.
+    """Adds the links of a text to `links`, in their order.
 
-    Relative links are resolved against the document's `url`, so that a link from `guide/a.md` to
-    `../b.md#part` is the document `b.md`; [[Name]] is `Name.md` in the same folder. Parts after `#`, links to
-    the document itself and to anything that is no page (`mailto:`, `javascript:`, `data:`) are left out, and
-    so is code. With `external = false` addresses of other hosts are, too. At most `limit` links are taken.
+    It reads Markdown, HTML, reStructuredText and [[wiki]] links, and plain addresses. It resolves relative
+    links against the document's `url`: a link from `guide/a.md` to `../b.md#part` is the document `b.md`, and
+    [[Name]] is `Name.md` in the same folder. It leaves out parts after `#`, links to the document itself,
+    links in code, and addresses that are no page (`mailto:`, `javascript:`, `data:`). With `external = false`
+    it also leaves out addresses of other hosts. It takes at most `limit` links.
     """
 
     def __init__(self, *, external: bool = True, limit: int = 500) -> None:
@@ -39,7 +39,7 @@ class Links(Transform):
         self.external, self.limit = external, limit
 
     async def transform(self, document: Document) -> Sequence[Document]:
-        """Return the document with its links; those it had stay, and come first."""
+        """Return the document with its links. Existing links come first."""
         links = dict.fromkeys(document.links)
         for target in _targets(document):
             if len(links) >= self.limit:
@@ -51,7 +51,7 @@ class Links(Transform):
 
 
 def _targets(document: Document) -> Iterator[str]:
-    """What is linked to, as it is written, in the order of the text."""
+    """Yield the targets of links as written, in the order of the text."""
     text = document.content
     if not any(mark in text for mark in ("](", "]:", "[[", "://", "href", ">`_")):
         return
@@ -76,9 +76,7 @@ def _targets(document: Document) -> Iterator[str]:
 
 
 def _trim(address: str) -> str:
-    """A plain address without the punctuation of the sentence around it; a bracket that it opens itself
-    belongs to it.
-    """
+    """Return a plain address without punctuation at its end. A bracket that it opens belongs to it."""
     while (
         address
         and address[-1] in _ENDS
@@ -89,8 +87,9 @@ def _trim(address: str) -> str:
 
 
 def resolve(target: str, base: str) -> str:
-    """The id or address that a link means, seen from the document at `base`; "" for none, or for that
-    document itself.
+    """Return the id or address of a link in the document at `base`.
+
+    Return "" if it is no link to a page, or a link to that document itself.
     """
     try:
         parts = urlsplit(target)

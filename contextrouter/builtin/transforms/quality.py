@@ -1,4 +1,4 @@
-"""Boilerplate removal: leaves out navigation, footers, and text that many documents repeat."""
+"""Boilerplate removal: leaves out navigation, footers, and lines that many documents repeat."""
 
 from __future__ import annotations
 
@@ -24,22 +24,21 @@ _FOOTER = re.compile(
     r"|上一篇|下一篇|版权所有|プライバシーポリシー",
     re.I,
 )
-_SHORT, _TELLING = 16, 4  # words of a footer at most; of a repeated line at least
-_LONGEST = 2_000  # characters of a line that may be no content
+_SHORT, _TELLING = 16, 4  # most words of a footer; fewest words of a repeated line
+_LONGEST = 2_000  # characters; a longer line is always content
 _PROSE = ("text/markdown", "text/x-markdown", "text/plain", "text/html", "text/x-rst", "application/pdf")
 
 
 class Quality(Transform):
-    """Finds lines that are no content, leaves them out of the search text, and drops what consists of little
-    else.
+    """Leaves boilerplate out of the search text, and drops documents that consist mostly of boilerplate.
 
-    No content are lines of links alone (navigation), short lines that say what footers say (©, cookies,
-    privacy policy), and, with `repeated` of 2 or more, lines of four words or more that so many documents of
-    the source have in common (disclaimers). A document, or a chunk where this stands behind `chunk`, of whose
-    words less than `threshold` (0 to 1) are content is dropped. Its share of content becomes
-    `metadata["quality"]`. What is shown stays as it was. Code and data are left alone.
+    Boilerplate is a line of links only (navigation), or a short line with the words of a footer (©, cookies,
+    privacy policy). With `repeated` of 2 or more it is also a line of at least four words that so many
+    documents of the source have (disclaimers). A document is dropped if the share of its words that are
+    content is below `threshold` (0 to 1). After the transform `chunk`, each chunk counts as a document. The
+    share becomes `metadata["quality"]`. The shown text does not change. Code and data have no boilerplate.
 
-    For `repeated` the whole source is read once before the run begins, which takes as long as reading it.
+    With `repeated`, the run first reads the whole source once more.
     """
 
     def __init__(self, *, threshold: float = 0.3, repeated: int = 0) -> None:
@@ -47,38 +46,39 @@ class Quality(Transform):
             raise ValueError(f"threshold {threshold!r} is not between 0 and 1.")
         if repeated < 0 or repeated == 1 or repeated > 255:
             raise ValueError(
-                f"repeated {repeated!r} is out of range. Give 2 to 255, or 0 to look for nothing."
+                f"repeated {repeated!r} is out of range. Give 2 to 255, or 0 to switch this off."
             )
         self.threshold, self.repeated = threshold, repeated
         self._counts = bytearray()
 
     @property
     def surveys(self) -> bool:
-        """Whether it has to see every document before the first is worked on."""
+        """Whether it must see every document before the first one is transformed."""
         return self.repeated > 0
 
     def begin(self) -> None:
-        """Forget what was seen.
+        """Reset the counts.
 
-        Counts take 8 MB, however much is read; that one is too high has odds below 1 : 10,000 at a million
-        lines.
+        They take 8 MB for a source of any size. With a million lines, the odds that a count is too high are
+        below 1 : 10,000.
         """
         self._counts = bytearray(_ROWS * _CELLS) if self.repeated else bytearray()
 
     def survey(self, document: Document) -> None:
-        """Count the lines of one document of the source, each once."""
+        """Count the lines of one document, each once."""
         for key in {_line_hash(line) for line, _ in _prose_lines(document) if _is_comparable(line)}:
             for cell in _cells(key):
                 self._counts[cell] = min(self._counts[cell] + 1, 255)
 
     def mark(self, document: Document) -> str:
-        """What the survey found that changes this document: its fingerprint depends on that."""
+        """Return a hash of the document's repeated lines, or "". It is a part of the fingerprint."""
         hashes = {_line_hash(line) for line, _ in _prose_lines(document) if self._is_repeated(line)}
         return blake2b(b"".join(sorted(hashes)), digest_size=16).hexdigest() if hashes else ""
 
     async def transform(self, document: Document) -> Sequence[Document]:
-        """Return the document with its quality and its search text; nothing, or what carries its facts, when
-        it is dropped.
+        """Return the document with its quality and its search text.
+
+        A dropped document gives nothing. If it has facts or problems, it stays without content.
         """
         content, content_words, total_words = await run_by_length(
             document.content, lambda: self._read(document)
@@ -94,8 +94,9 @@ class Quality(Transform):
         return [document.replace(metadata=metadata)]
 
     def _read(self, document: Document) -> tuple[str, int, int]:
-        """The lines that are content, how many words they have, and how many there are in all but headings
-        and code.
+        """Return the content lines, the number of their words, and the number of all words.
+
+        Words of headings and code are not counted.
         """
         content, content_words, total_words = [], 0, 0
         for line, raw in _prose_lines(document):
@@ -123,9 +124,7 @@ class Quality(Transform):
 
 
 def _prose_lines(document: Document) -> Iterator[tuple[str, str]]:
-    """The lines of prose without their marks, and as they stand; headings and code come with an empty text:
-    they always stay.
-    """
+    """Yield each line without its marks, and the raw line. Headings and code have "": they always stay."""
     prose = document.media_type.partition(";")[0].strip().lower() in _PROSE
     code = ""
     for raw in document.content.splitlines(keepends=True):
@@ -140,7 +139,7 @@ def _prose_lines(document: Document) -> Iterator[tuple[str, str]]:
 
 
 def _is_navigation(line: str) -> bool:
-    """Whether a line is links and nothing else: two or more, or one with few words."""
+    """Whether a line has only links: two or more, or one with few words."""
     links = _LINK.findall(line)
     if not links:
         return False
@@ -164,7 +163,7 @@ def _line_hash(line: str) -> bytes:
 
 
 def _cells(key: bytes) -> Iterator[int]:
-    """One cell in each row, of a count-min sketch (Cormode, Muthukrishnan 2005)."""
+    """Return the cells of a key, one in each row of a count-min sketch (Cormode, Muthukrishnan 2005)."""
     return (
         row * _CELLS + int.from_bytes(key[row * 4 : row * 4 + 4], "little") % _CELLS for row in range(_ROWS)
     )

@@ -1,6 +1,4 @@
-"""spaCy pipelines, loaded once for a process. Where a model is not installed, work goes on without it, and is
-told so.
-"""
+"""spaCy models, loaded once for each process. If a model is not installed, plugins work without it."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
     from spacy.tokens import Doc
 
 SEGMENT = 20_000
-"""Characters that are read at once: spaCy needs some 10 kB of memory for each."""
+"""Characters of one part of a text. spaCy needs about 10 kB of memory for each character."""
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _log = logging.getLogger("contextrouter")
 _lock = threading.Lock()
@@ -28,21 +26,21 @@ _loaded: dict[str, Language] = {}
 
 
 def is_installed(name: str) -> bool:
-    """Whether spaCy and the model are installed; imports neither."""
+    """Whether spaCy and the model are installed. It imports neither."""
     return all(importlib.util.find_spec(module) is not None for module in ("spacy", name.partition(".")[0]))
 
 
 def install_command(name: str) -> str:
-    """How a model is installed."""
+    """Return the command that installs a model."""
     prefix = "" if importlib.util.find_spec("spacy") is not None else f"{pip_install('spacy')} && "
     return f"{prefix}python -m spacy download {name}"
 
 
 class ReadsWithSpacy(Plugin):
-    """A plugin that reads texts with a spaCy model, in a thread of its own, or without it where it is not
-    installed.
+    """Base class of plugins that read texts with a spaCy model, in a separate thread.
 
-    `model` is the name of the model in use, or "". `without_model` tells what happens without it.
+    `model` is the name of the model in use, or "" if it is not installed. `without_model` says what the
+    plugin does without it.
     """
 
     without_model: str
@@ -52,15 +50,13 @@ class ReadsWithSpacy(Plugin):
     def __init__(self, model: str) -> None:
         if model and not _NAME.fullmatch(model):
             raise ValueError(
-                f"model {model!r} is no name of a spaCy model. Give one that is installed, such as"
+                f"model {model!r} is no name of a spaCy model. Give an installed one, such as"
                 ' "en_core_web_sm".'
             )
         self._configured_model = self.model = model
 
     async def open(self) -> None:
-        """Load the model, where one is named and installed. Where it is not, log the command that installs
-        it.
-        """
+        """Load the model. If it is not installed, log the command that installs it."""
         self.model = self._configured_model
         if not self.model or self._threads is not None:
             return
@@ -74,21 +70,21 @@ class ReadsWithSpacy(Plugin):
             self._threads = threads
         else:
             _log.warning(
-                "Model %r is not installed, %s; install it: %s",
+                "Model %r is not installed, so %s. Install it: %s",
                 self.model,
                 self.without_model,
                 install_command(self.model),
             )
-            self.model = ""  # what is made without it is done again once it is there
+            self.model = ""  # so that ingestion repeats the documents when the model is there
 
     async def aclose(self) -> None:
-        """Let go of the thread; the model stays for the next."""
+        """Stop the thread. The model stays loaded."""
         threads, self._threads = self._threads, None
         if threads is not None:
             threads.close()
 
     async def read_with_model(self, text: str) -> list[Doc] | None:
-        """The text as the model read it, segment by segment; None without a model."""
+        """Return the parsed parts of the text, or None without a model."""
         if self._threads is None:
             return None
         return await self._threads.run(_parse_segments, self.model, text)

@@ -1,4 +1,4 @@
-"""Labels documents with the concepts of a taxonomy that they name."""
+"""Taxonomy labels: labels a document with the taxonomy concepts that it names."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from contextrouter.model import Document
 
 
 class Taxonomy(Transform):
-    """Adds to `labels` the concepts whose names or other words occur in title, headings or text, most often
-    named first.
+    """Adds concepts to `labels` if the title, the headings or the text name them, the most frequent first.
 
-    `concepts` maps a concept to other words for it, as for the interpreter `taxonomy`: `"AI / Machine
-    Learning" = ["ml"]`. A name with " / " in it is a path; its broader concepts are added with it. `path` is
-    a TOML or JSON file with the same mapping. A concept counts when it is named `minimum` times or more; of
-    those, `limit` are taken.
+    `concepts` maps a concept to other words for it, as in the interpreter `taxonomy`: `"AI / Machine
+    Learning" = ["ml"]`. A name with " / " is a path; its broader concepts are added too. `path` is a TOML or
+    JSON file with the same mapping. A concept must occur at least `minimum` times. At most `limit` concepts
+    are added.
     """
 
     def __init__(
@@ -40,17 +39,17 @@ class Taxonomy(Transform):
 
     @classmethod
     def example(cls) -> Self:
-        """Two concepts, one inside the other."""
+        """Return a taxonomy of two concepts."""
         return cls(concepts={"Sea / Tides": ["ebb", "flood"], "Moon": ["lunar"]})
 
     async def open(self) -> None:
-        """Read the file. Raises SettingsError when it is missing or not such a mapping."""
+        """Read the file. Raises SettingsError if it is missing or holds no such mapping."""
         if self.path:
             self.concepts = {**read_taxonomy(Path(self.path)), **self._inline_concepts}
             self._index = Concepts(self.concepts)
 
     async def transform(self, document: Document) -> Sequence[Document]:
-        """Return the document with its labels; those it had stay, and come first."""
+        """Return the document with its labels. Existing labels come first."""
         text = "\n\n".join((document.title, *document.path, document.content))
         counts = await run_by_length(text, lambda: self._index.count(text))
         frequent = [concept for concept, count in counts.most_common() if count >= self.minimum]

@@ -1,6 +1,4 @@
-"""The explorer: one static page, served from the package. It asks nobody but this server, and shows texts as
-texts.
-"""
+"""The explorer: one static page, which asks no other server and shows texts as plain text."""
 
 from __future__ import annotations
 

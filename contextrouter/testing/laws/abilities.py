@@ -38,10 +38,10 @@ def _visible(document: Document, scope: Scope) -> bool:
 async def crawl_lists_every_document_once(subject: Subject) -> None:
     """crawl() yields Documents with unique ids, among them each document of a search, or its parent."""
     async with subject.open_plugin() as plugin:
-        listed = [document async for document in plugin.crawl()]
-        if not all(isinstance(document, Document) and document.id for document in listed):
+        documents = [document async for document in plugin.crawl()]
+        if not all(isinstance(document, Document) and document.id for document in documents):
             raise Broken("crawl() yields what is no document, or has no id")
-        ids = [document.id for document in listed]
+        ids = [document.id for document in documents]
         if len(set(ids)) < len(ids):
             raise Broken(f"{next(i for i in ids if ids.count(i) > 1)!r} is listed twice")
         for id, document in (await _search_inputs(subject, plugin)).items():
@@ -94,7 +94,7 @@ async def facets_count_before_any_limit(subject: Subject) -> None:
         query = make_query(plugin, subject.active_questions[0], plugin.legs[0], subject)
         facets = list(await plugin.facets(query, ["kind"]))
         if not all(
-            isinstance(each, Facet) and each.dimension == "kind" and each.count > 0 for each in facets
+            isinstance(facet, Facet) and facet.dimension == "kind" and facet.count > 0 for facet in facets
         ):
             raise Broken(f"it returned {shorten(facets)}")
         if list(await plugin.facets(query.replace(limit=1), ["kind"])) != facets:

@@ -154,12 +154,12 @@ async def _documents(subject: Subject, plugin: Any) -> dict[str, list[tuple[Quer
 async def one_document_has_one_id(subject: Subject) -> None:
     """A document has the same id on every leg and for every question."""
     async with subject.open_plugin() as plugin:
-        named: dict[tuple[str | None, str, str], str] = {}
+        ids: dict[tuple[str | None, str, str], str] = {}
         for id, versions in (await _documents(subject, plugin)).items():
             for query, document in versions:
                 key = (document.tenant, document.url or document.title, document.content)
-                if named.setdefault(key, id) != id:
-                    raise Broken(f"{named[key]!r} is called {id!r} on {query.leg!r}")
+                if ids.setdefault(key, id) != id:
+                    raise Broken(f"{ids[key]!r} is called {id!r} on {query.leg!r}")
 
 
 @law

@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from contextrouter.builtin.connectors.files.folder import Folder, Listed, Listing, document
+from contextrouter.builtin.connectors.files.folder import Folder, Listed, Listing, file_document
 from contextrouter.builtin.connectors.files.parsing.media import media_type
 from contextrouter.builtin.connectors.files.parsing.parsed import Parsed, Unreadable
 from contextrouter.builtin.connectors.files.parsing.process import Parser
@@ -49,7 +49,7 @@ class _File(NamedTuple):
 class _Snapshot(NamedTuple):
     """The folder at one moment, complete; replaced as a whole, never changed."""
 
-    asked: float  # time.monotonic() before the folder was looked at
+    scan_start: float  # time.monotonic() before the folder was looked at
     listing: Listing
     files: dict[str, _File]
     passages: tuple[Document, ...]
@@ -149,9 +149,9 @@ class Files(Connector):
         The texts are read one by one and not kept.
         """
         async with aclosing(self.crawl_since({})) as every:
-            async for _, _, found in every:
-                if found:
-                    yield found
+            async for _, _, document in every:
+                if document:
+                    yield document
 
     async def crawl_since(
         self, known: Mapping[str, str]
@@ -162,7 +162,7 @@ class Files(Connector):
         A file that something was wrong with has the version "".
         """
         threads = self._threads(self._scans)
-        listing = await self._listed()
+        listing = await self._list_files()
         problems, unread = list(listing.problems), list(listing.unread)
         for name, listed in listing.files.items():
             file = await threads.run(self._read, name, listed, False, known.get(name, ""))
@@ -177,20 +177,20 @@ class Files(Connector):
 
     async def size(self) -> int:
         """How many files `crawl` will read."""
-        return len((await self._listed()).files)
+        return len((await self._list_files()).files)
 
     async def fetch(self, ids: Sequence[str], scope: Scope | None = None) -> Sequence[Document]:
         """Return whole files by their ids, or passages by theirs, those that exist and may be seen, in the
         order asked.
         """
         snapshot = await self._now()
-        known = {passage.id: passage for passage in snapshot.passages}
-        known.update((name, file.document) for name, file in snapshot.files.items() if file.document)
-        return [known[id] for id in ids if id in known and visible(known[id], scope)]
+        documents = {passage.id: passage for passage in snapshot.passages}
+        documents.update((name, file.document) for name, file in snapshot.files.items() if file.document)
+        return [documents[id] for id in ids if id in documents and visible(documents[id], scope)]
 
     async def version(self) -> str:
         """Return a digest over the names, sizes and times of the files; reads none of them."""
-        listing = await self._listed()
+        listing = await self._list_files()
         lines = [f"{name}\0{listed.modified}\0{listed.size}" for name, listed in listing.files.items()]
         return sha256("\n".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
 
@@ -201,12 +201,12 @@ class Files(Connector):
 
     def _unreadable(self, error: OSError) -> SourceError:
         reason = error.strerror or error
-        where = str(self._folder.path)
+        path = str(self._folder.path)
         return SourceError(
-            f"Files.path {where!r} cannot be read ({reason}); give a folder or a file that exists."
+            f"Files.path {path!r} cannot be read ({reason}); give a folder or a file that exists."
         )
 
-    async def _listed(self) -> Listing:
+    async def _list_files(self) -> Listing:
         try:
             return await self._threads(self._scans).run(self._folder.list)
         except OSError as error:
@@ -231,28 +231,28 @@ class Files(Connector):
         except TimeoutError:
             if self._snapshot is not None:
                 return self._snapshot
-            where = str(self._folder.path)
+            path = str(self._folder.path)
             raise SourceTimeout(
-                f"Files.path {where!r} was not read in time; the reading goes on, ask again."
+                f"Files.path {path!r} was not read in time; the reading goes on, ask again."
             ) from None
 
-    def _refresh(self, asked: float) -> _Snapshot:
-        """Read what changed since the last snapshot, unless one was begun after `asked`. Runs in the reading
+    def _refresh(self, since: float) -> _Snapshot:
+        """Read what changed since the last snapshot, unless that one began after `since`. Runs in the reading
         thread.
         """
         with self._reading:
             old = self._snapshot
-            if old and old.asked >= asked:
+            if old and old.scan_start >= since:
                 return old
-            begun = time.monotonic()
+            start = time.monotonic()
             listing = self._folder.list()
             files = {name: self._reuse(old, name, listed) for name, listed in listing.files.items()}
             if old and list(old.files.items()) == list(files.items()):
-                new = old._replace(asked=begun, listing=listing)
+                new = old._replace(scan_start=start, listing=listing)
             else:
                 passages = tuple(passage for file in files.values() for passage in file.passages)
                 new = _Snapshot(
-                    begun, listing, files, passages, PassageIndex([_fields(passage) for passage in passages])
+                    start, listing, files, passages, PassageIndex([_fields(passage) for passage in passages])
                 )
             self._snapshot = new
             self.problems = [
@@ -263,10 +263,10 @@ class Files(Connector):
             return new
 
     def _reuse(self, old: _Snapshot | None, name: str, listed: Listed) -> _File:
-        known = old.files.get(name) if old else None
-        return known if known and known.listed == listed else self._read(name, listed, True)
+        file = old.files.get(name) if old else None
+        return file if file and file.listed == listed else self._read(name, listed, True)
 
-    def _read(self, name: str, listed: Listed, cut: bool, known: str = "") -> _File:
+    def _read(self, name: str, listed: Listed, cut: bool, known_version: str = "") -> _File:
         """Read one file, with its passages when `cut`; what is wrong with it is said, not raised.
 
         One whose version is known is not parsed.
@@ -274,18 +274,20 @@ class Files(Connector):
         try:
             data = self._folder.read(listed)
             version = sha256(repr((PARSED_BY, self._kind, self._encoding)).encode() + data).hexdigest()[:32]
-            if version == known:
+            if version == known_version:
                 return _File(listed, None, (), (), version)
-            parsed = self._parsed(name, data)
+            parsed = self._parse(name, data)
         except OSError as error:
             return _File(listed, None, (), (f"{name}: cannot be read ({error.strerror or error}).",))
         except Unreadable as error:
             return _File(listed, None, (), (f"{name}: {error}",))
-        whole, problems = document(name, parsed, listed.modified, self._kind)
-        told = tuple(f"{name}: {reason}" for reason in problems)
-        return _File(listed, whole, _passages(whole) if cut else (), told, "" if told else version)
+        document, problems = file_document(name, parsed, listed.modified, self._kind)
+        messages = tuple(f"{name}: {reason}" for reason in problems)
+        return _File(
+            listed, document, _passages(document) if cut else (), messages, "" if messages else version
+        )
 
-    def _parsed(self, name: str, data: bytes) -> Parsed:
+    def _parse(self, name: str, data: bytes) -> Parsed:
         """The text of a file. Raises Unreadable."""
         kind = media_type(name, data)
         if kind in READERS:
@@ -296,17 +298,17 @@ class Files(Connector):
         return Parsed(text=text, media_type=kind, problems=[wrong] if wrong else [])
 
 
-def _passages(whole: Document) -> tuple[Document, ...]:
-    cuts: list[Passage] = _CUTS.get(whole.media_type, text_passages)(whole.content, whole.title)
+def _passages(document: Document) -> tuple[Document, ...]:
+    cuts: list[Passage] = _CUTS.get(document.media_type, text_passages)(document.content, document.title)
     return tuple(
-        whole.replace(
+        document.replace(
             content=cut.text,
             title=cut.title,
             path=cut.path,
-            id=f"{whole.id}#{number}",
-            parent=whole.id,
+            id=f"{document.id}#{number}",
+            parent=document.id,
             snippet=cut.text[:SNIPPET_CHARACTERS],
-            media_type="text/plain" if "json" in whole.media_type else whole.media_type,
+            media_type="text/plain" if "json" in document.media_type else document.media_type,
         )
         for number, cut in enumerate(cuts)
     )
@@ -318,11 +320,13 @@ def _fields(passage: Document) -> tuple[tuple[str, float], ...]:
 
 def _rank(snapshot: _Snapshot, query: Query) -> list[Hit]:
     passages = snapshot.passages
-    shown = (
+    allowed = (
         None
         if query.scope is None
         else {n for n, passage in enumerate(passages) if visible(passage, query.scope)}
     )
-    asked = query_syntax.query_terms(query.text, required=query.required, excluded=query.excluded)
-    best = snapshot.ranking.search(asked, query.limit, lambda number: matches(passages[number], query), shown)
+    terms = query_syntax.query_terms(query.text, required=query.required, excluded=query.excluded)
+    best = snapshot.ranking.search(
+        terms, query.limit, lambda number: matches(passages[number], query), allowed
+    )
     return [Hit(document=passages[number], score=score) for number, score in best]

@@ -1,6 +1,4 @@
-"""Directory walk: which files a folder holds and what each one says, without leaving it by a symbolic link
-or `..`.
-"""
+"""Directory walk: finds and reads the files of a folder, without leaving it by a symbolic link."""
 
 from __future__ import annotations
 
@@ -39,7 +37,7 @@ _TAKEN = {
 class Listed(NamedTuple):
     """A file that was found: where it really lies, and what changes when its content does."""
 
-    place: str
+    path: str
     modified: int  # nanoseconds since 1970
     size: int  # bytes
 
@@ -153,9 +151,9 @@ class Folder:
         """Return a file's bytes, at most `max_bytes`. Raises OSError when some part of its path has become a
         link meanwhile.
         """
-        if os.path.realpath(listed.place) != listed.place:
+        if os.path.realpath(listed.path) != listed.path:
             raise OSError(errno.ELOOP, "has become a symbolic link")
-        with open(os.open(listed.place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+        with open(os.open(listed.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
             return file.read(self.max_bytes)
 
 
@@ -164,7 +162,7 @@ def _is_text(name: str) -> bool:
     return not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
-def document(name: str, parsed: Parsed, modified: int, kind: str) -> tuple[Document, list[str]]:
+def file_document(name: str, parsed: Parsed, modified: int, kind: str) -> tuple[Document, list[str]]:
     """Return a file's whole Document, front matter taken out of its content, and what was wrong with it."""
     problems = list(parsed.problems)
     front: dict[str, str | list[str]] = {}

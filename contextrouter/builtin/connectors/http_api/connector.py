@@ -76,7 +76,7 @@ class HttpApi(Connector):
         check_numbers("HttpApi", 1, max_pages=max_pages, page_size=page_size)
         check_numbers("HttpApi", 0, per_minute=per_minute)
         _check_effect(method, body, fields)
-        _check_pagination(max_pages, url_template.names([url, parameters, body]), next_url)
+        _check_pagination(max_pages, url_template.placeholders([url, parameters, body]), next_url)
         _check_headers(headers)
         self._url, self._method, self._parameters = url, method, parameters
         self._headers, self._body = headers, body

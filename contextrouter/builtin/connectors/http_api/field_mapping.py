@@ -75,7 +75,7 @@ class FieldMapping:
             for path in self._paths
             if path.startswith("fields.")
         }
-        texts = {name: _text(values.pop(name, None)) for name in TEXTS}
+        texts = {name: _to_text(values.pop(name, None)) for name in TEXTS}
         if self._markup:
             texts |= {name: plain_text(texts[name]) for name in ("content", "title", "snippet")}
         content = texts["content"] or texts["snippet"] or texts["title"]
@@ -107,7 +107,7 @@ class FieldMapping:
         return document, number
 
 
-def _text(value: Any) -> str:
+def _to_text(value: Any) -> str:
     if isinstance(value, str):
         return value.strip()
     if value is None:

@@ -1,1 +1,1 @@
-"""Web pages and feeds to documents: character sets, extraction in a process that can be killed, passages."""
+"""Web pages and feeds to documents: character sets, text extraction in a separate process, passages."""

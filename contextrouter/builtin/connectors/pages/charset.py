@@ -1,6 +1,4 @@
-"""Character set detection (charset, encoding) of a web page: by its byte order mark, HTTP header, meta
-element or bytes.
-"""
+"""Character set detection (charset, encoding) of a web page: byte order mark, HTTP header, meta element."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Pages to text and long feeds to documents, in processes that can be killed: what takes too long costs only
-its own time.
-"""
+"""Text extraction: turns pages and long feeds into text, in processes with a time limit."""
 
 from __future__ import annotations
 

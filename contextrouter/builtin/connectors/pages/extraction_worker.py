@@ -1,5 +1,4 @@
-"""The process that reads what strangers wrote: a page or a feed in, what it says out. It may be killed at any
-moment.
+"""The extraction process itself: a page or a feed in, its text out. It may be killed at any time.
 
 Started by `extract.py` as a script of its own, so that it holds nothing but what it needs: no settings, no
 secrets. Messages on stdin and stdout are JSON after four bytes of length.
@@ -41,7 +40,7 @@ _SEEN_LATER = (
 _DECLARATION = re.compile(r"^\s*<\?xml[^>]*\?>")
 
 
-def extracted(html: str, url: str) -> dict[str, Any]:
+def extract_page(html: str, url: str) -> dict[str, Any]:
     """What a page says: title, text (Markdown), date, author, site, description, language; `how` it was got,
     and its links.
 
@@ -69,7 +68,7 @@ def extracted(html: str, url: str) -> dict[str, Any]:
     return {**page, "text": text[:MOST_CHARACTERS], "how": how, "why": reason, "linked": linked}
 
 
-def parsed(job: dict[str, Any]) -> dict[str, Any]:
+def read_feed(job: dict[str, Any]) -> dict[str, Any]:
     """The title, documents and problems of a feed; or `why` it is none."""
     import msgspec
 
@@ -103,7 +102,7 @@ def _metadata(tree: Any, url: str) -> dict[str, Any]:
     head = _head(tree)
     with suppress(Exception):
         page_data = trafilatura.extract_metadata(deepcopy(tree), default_url=url or None)
-        named = {
+        values = {
             "title": page_data.title,
             "author": page_data.author,
             "date": page_data.date,
@@ -112,7 +111,7 @@ def _metadata(tree: Any, url: str) -> dict[str, Any]:
         }
         return {
             **head,
-            **{name: " ".join(str(value).split())[:2_000] for name, value in named.items() if value},
+            **{name: " ".join(str(value).split())[:2_000] for name, value in values.items() if value},
         }
     return head
 
@@ -139,7 +138,7 @@ def _remove_hidden(tree: Any) -> int:
     from contextrouter.builtin.connectors.pages.hidden_text import invisible
 
     total = len("".join(tree.itertext())) or 1
-    gone = 0
+    removed_characters = 0
     for element in tree.xpath("//*[@style or @hidden or self::template]"):
         if element.tag in _SEEN_LATER or element.getparent() is None:
             continue
@@ -151,9 +150,9 @@ def _remove_hidden(tree: Any) -> int:
             size = len("".join(element.itertext()).strip())
             if size * 2 > total:
                 continue  # most of the page: shown by a script
-            gone += size
+            removed_characters += size
             element.drop_tree()
-    return gone
+    return removed_characters
 
 
 def _head(tree: Any) -> dict[str, Any]:
@@ -224,7 +223,7 @@ def main() -> None:
         if hasattr(signal, "alarm"):
             signal.alarm(int(job["seconds"]) + 2)  # ends this process also when who started it is gone
         try:
-            answer = parsed(job) if "feed" in job else extracted(job["html"], job["url"])
+            answer = read_feed(job) if "feed" in job else extract_page(job["html"], job["url"])
         except (Exception, MemoryError) as error:
             answer = {
                 "text": "",

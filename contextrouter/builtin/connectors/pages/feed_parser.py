@@ -220,10 +220,10 @@ def _json_feed(text: str, url: str) -> tuple[str, str, list[_Item], list[str]]:
     items = (
         [_json_item(item) for item in entries if isinstance(item, dict)] if isinstance(entries, list) else []
     )
-    return _text(feed, "title"), _base(url, feed.get("home_page_url")), items, []
+    return _first_text(feed, "title"), _base(url, feed.get("home_page_url")), items, []
 
 
-def _text(item: Mapping[str, Any], *keys: str) -> str:
+def _first_text(item: Mapping[str, Any], *keys: str) -> str:
     """The first of `keys` that holds a text; a number counts as one, as in ids."""
     for key in keys:
         value = item.get(key)
@@ -233,18 +233,18 @@ def _text(item: Mapping[str, Any], *keys: str) -> str:
 
 
 def _json_item(item: Mapping[str, Any]) -> _Item:
-    raw, tags = _text(item, "date_modified", "date_published"), item.get("tags")
-    content, hidden = visible_text(_text(item, "content_html"))
+    raw, tags = _first_text(item, "date_modified", "date_published"), item.get("tags")
+    content, hidden = visible_text(_first_text(item, "content_html"))
     return _Item(
-        guid=_text(item, "id"),
-        link=_text(item, "url", "external_url"),
-        title=_text(item, "title"),
-        text=content or _text(item, "content_text", "summary"),
+        guid=_first_text(item, "id"),
+        link=_first_text(item, "url", "external_url"),
+        title=_first_text(item, "title"),
+        text=content or _first_text(item, "content_text", "summary"),
         hidden=hidden,
         raw_date=raw,
         moment=parse_date(raw),
         labels=tuple(tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else (),
-        language=_text(item, "language") or None,
+        language=_first_text(item, "language") or None,
     )
 
 

@@ -1,4 +1,4 @@
-"""Hidden text detection: CSS styles that hide text from readers, a way of prompt injection."""
+"""Hidden text detection: CSS styles that hide text from readers, which prompt injection uses."""
 
 from __future__ import annotations
 

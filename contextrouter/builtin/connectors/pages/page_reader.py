@@ -1,4 +1,4 @@
-"""Web page reader: fetches, decodes and extracts one page and cuts it into passages, or says why not."""
+"""Web page reader: fetches, decodes and extracts one page, and cuts it into passages."""
 
 from __future__ import annotations
 
@@ -61,23 +61,23 @@ class Reader:
         """Read one page, as `known` when it did not change. Raises nothing that the page or its server could
         cause.
         """
-        begun = monotonic()
+        start = monotonic()
         try:
             fetched = await self.fetcher.get(url, accept=PAGES, deadline=deadline, polite=polite)
         except FetchFailed as failed:
             dead = failed.status in _DEAD
-            return Page(url, begun, problem=str(failed), dead=dead, retry_after=failed.retry_after or 0.0)
+            return Page(url, start, problem=str(failed), dead=dead, retry_after=failed.retry_after or 0.0)
         except SourceTimeout as late:
-            return Page(url, begun, problem=str(late), late=True)
+            return Page(url, start, problem=str(late), late=True)
         except SourceError as error:
-            return Page(url, begun, problem=str(error))
+            return Page(url, start, problem=str(error))
         digest = sha256(fetched.body).digest()
         if known is not None and known.document is not None and known.digest == digest:
-            return known._replace(read=begun, problem="", late=False)
-        page = self.made(url, begun, fetched, await self.extracted(fetched, threads), polite)
+            return known._replace(read=start, problem="", late=False)
+        page = self.make_page(url, start, fetched, await self.extract(fetched, threads), polite)
         return page._replace(digest=digest)
 
-    async def extracted(self, fetched: Fetched, threads: Threads) -> Extracted:
+    async def extract(self, fetched: Fetched, threads: Threads) -> Extracted:
         """What a fetched page says."""
         text = await threads.run(page_text, fetched.body, fetched.content_type)
         kind = fetched.content_type.partition(";")[0].strip().lower()
@@ -85,63 +85,63 @@ class Reader:
             return await self.extractor.read(text, fetched.url)
         return self.extractor.plain(text)
 
-    def made(self, url: str, begun: float, fetched: Fetched, found: Extracted, polite: bool) -> Page:
+    def make_page(self, url: str, start: float, fetched: Fetched, extract: Extracted, polite: bool) -> Page:
         """The page of what was extracted."""
-        links = () if polite and found.nofollow else tuple(found.links)
-        shown = self.fetcher.masked(fetched.url)
-        if polite and found.noindex:
-            return Page(url, begun, links=links, skipped=f"{shown} does not want to be in an index.")
-        if not found.text:
-            return Page(url, begun, links=links, problem=f"{shown} has no text to read: {found.why}")
-        if found.linked > LINKED:
-            share = f"{found.linked:.0%}"
+        links = () if polite and extract.nofollow else tuple(extract.links)
+        address = self.fetcher.masked(fetched.url)
+        if polite and extract.noindex:
+            return Page(url, start, links=links, skipped=f"{address} does not want to be in an index.")
+        if not extract.text:
+            return Page(url, start, links=links, problem=f"{address} has no text to read: {extract.why}")
+        if extract.linked > LINKED:
+            share = f"{extract.linked:.0%}"
             return Page(
                 url,
-                begun,
+                start,
                 links=links,
-                skipped=f"{shown} is a list of other pages ({share} of its text are links).",
+                skipped=f"{address} is a list of other pages ({share} of its text are links).",
             )
-        whole = document_of(found, fetched.url, self._kind, markdown=found.how != "text")
-        return Page(url, begun, whole, passages_of(whole), links)
+        document = document_of(extract, fetched.url, self._kind, markdown=extract.how != "text")
+        return Page(url, start, document, passages_of(document), links)
 
 
-def document_of(found: Extracted, url: str, kind: str, *, markdown: bool = True) -> Document:
+def document_of(extract: Extracted, url: str, kind: str, *, markdown: bool = True) -> Document:
     """The whole text of a page as one document."""
     metadata = {
-        name: value for name in ("author", "site", "description", "date") if (value := getattr(found, name))
+        name: value for name in ("author", "site", "description", "date") if (value := getattr(extract, name))
     }
-    if found.hidden:
-        metadata["hidden_characters"] = found.hidden
-    if found.how not in ("strict", "loose", "text"):
-        metadata["extracted_by"] = found.how  # not the article, but what could be had instead of it
+    if extract.hidden:
+        metadata["hidden_characters"] = extract.hidden
+    if extract.how not in ("strict", "loose", "text"):
+        metadata["extracted_by"] = extract.how  # not the article, but what could be had instead of it
     return Document(
-        content=found.text,
+        content=extract.text,
         id=url,
         url=url,
-        title=found.title,
+        title=extract.title,
         kind=kind,
-        snippet=found.text[:SNIPPET_CHARACTERS],
+        snippet=extract.text[:SNIPPET_CHARACTERS],
         media_type="text/markdown" if markdown else "text/plain",
-        language=found.language or None,
-        updated_at=found.moment,
+        language=extract.language or None,
+        updated_at=extract.moment,
         synced_at=datetime.now(UTC),
         metadata=metadata,
         untrusted=True,
     )
 
 
-def passages_of(whole: Document) -> tuple[Document, ...]:
+def passages_of(document: Document) -> tuple[Document, ...]:
     """The passages of a page; each names the page as its parent."""
-    cut = markdown_passages if whole.media_type == "text/markdown" else text_passages
+    cut = markdown_passages if document.media_type == "text/markdown" else text_passages
     return tuple(
-        whole.replace(
+        document.replace(
             content=piece.text,
             path=piece.path,
-            id=f"{whole.id}#{number}",
-            parent=whole.id,
+            id=f"{document.id}#{number}",
+            parent=document.id,
             snippet=piece.text[:SNIPPET_CHARACTERS],
         )
-        for number, piece in enumerate(cut(whole.content, whole.title))
+        for number, piece in enumerate(cut(document.content, document.title))
     )
 
 
@@ -149,11 +149,11 @@ class Passages:
     """The passages of some pages, ready to be searched. Made and asked in threads."""
 
     def __init__(self, pages: Sequence[Page]) -> None:
-        known: dict[str, Document] = {}
+        passages: dict[str, Document] = {}
         for page in pages:
             for passage in page.passages:
-                known.setdefault(passage.id, passage)
-        self.all = tuple(known.values())
+                passages.setdefault(passage.id, passage)
+        self.all = tuple(passages.values())
         self._ranking = PassageIndex(
             [((p.title, TITLE), ("\n".join(p.path), HEADING), (p.content, BODY)) for p in self.all]
         )
@@ -162,18 +162,18 @@ class Passages:
         """The passages that match, best first, at most so many of each page. `phrases`: those of the question
         must occur.
         """
-        taken: dict[str | None, int] = {}
+        counts: dict[str | None, int] = {}
         hits: list[Hit] = []
-        asked = query_syntax.query_terms(query.text, required=query.required, excluded=query.excluded)
+        terms = query_syntax.query_terms(query.text, required=query.required, excluded=query.excluded)
         if not phrases:
-            asked = asked._replace(required=())
-        best = self._ranking.search(asked, len(self.all), lambda number: matches(self.all[number], query))
+            terms = terms._replace(required=())
+        best = self._ranking.search(terms, len(self.all), lambda number: matches(self.all[number], query))
         for number, score in best:
             passage = self.all[number]
             if len(hits) >= query.limit:
                 break
-            if taken.get(passage.parent, 0) < per_page:
-                taken[passage.parent] = taken.get(passage.parent, 0) + 1
+            if counts.get(passage.parent, 0) < per_page:
+                counts[passage.parent] = counts.get(passage.parent, 0) + 1
                 hits.append(Hit(document=passage, score=score))
         return hits
 
@@ -182,5 +182,5 @@ class Passages:
         common.
         """
         firsts = {passage.parent: passage for passage in reversed(self.all)}
-        listed = [firsts[parent] for parent in dict.fromkeys(passage.parent for passage in self.all)]
-        return [Hit(document=passage) for passage in listed if matches(passage, query)][: query.limit]
+        passages = [firsts[parent] for parent in dict.fromkeys(passage.parent for passage in self.all)]
+        return [Hit(document=passage) for passage in passages if matches(passage, query)][: query.limit]

@@ -125,8 +125,8 @@ class Rss(Connector):
         snapshots = await self._current(query.deadline)
         index = await threads.run(self._make_index, snapshots)
         hits = await threads.run(self._rank, index, query)
-        missing = [snapshot.error for snapshot in snapshots if snapshot.error]
-        return Partial(hits, " ".join(missing)) if missing else hits
+        errors = [snapshot.error for snapshot in snapshots if snapshot.error]
+        return Partial(hits, " ".join(errors)) if errors else hits
 
     def _open_fetcher(self) -> Threads:
         if self._threads is None:
@@ -171,8 +171,8 @@ class Rss(Connector):
             too_old = oldest and document.updated_at and document.updated_at < oldest
             return not too_old and matches(document, query)
 
-        asked = query_syntax.query_terms(query.text, required=query.required, excluded=query.excluded)
+        terms = query_syntax.query_terms(query.text, required=query.required, excluded=query.excluded)
         return [
             Hit(document=index.documents[number], score=score)
-            for number, score in index.ranking.search(asked, query.limit, keep)
+            for number, score in index.ranking.search(terms, query.limit, keep)
         ]

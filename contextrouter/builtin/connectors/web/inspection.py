@@ -58,7 +58,7 @@ async def inspect(reader: Reader, threads: Threads, url: str) -> AsyncIterator[t
 
 
 async def _page(reader: Reader, threads: Threads, fetched: Fetched) -> AsyncIterator[tuple[str, str]]:
-    extracted_page = await reader.extracted(fetched, threads)
+    extracted_page = await reader.extract(fetched, threads)
     if extracted_page.text:
         yield (
             "extract",
@@ -78,7 +78,7 @@ async def _page(reader: Reader, threads: Threads, fetched: Fetched) -> AsyncIter
             "its meta element says "
             + " and ".join(n for n in ("noindex", "nofollow") if getattr(extracted_page, n)),
         )
-    page = reader.made(fetched.url, monotonic(), fetched, extracted_page, False)
+    page = reader.make_page(fetched.url, monotonic(), fetched, extracted_page, False)
     if page.document is None:
         raise SourceError(page.problem or page.skipped)
     yield "passages", f"{len(page.passages)}"

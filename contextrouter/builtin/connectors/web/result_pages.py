@@ -1,4 +1,4 @@
-"""Web search: the pages behind the results of a search engine, each kept for a time."""
+"""Web search results: reads the pages behind the results of a search engine, with a cache."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ class ResultPages:
             problem = f"{self._reader.fetcher.masked(result.url)} was not read before the deadline."
             return Page(result.url, monotonic(), problem=problem, late=True)
         if page.document is not None and not page.document.title:
-            titled = tuple(passage.replace(title=result.title) for passage in page.passages)
-            page = page._replace(document=page.document.replace(title=result.title), passages=titled)
+            passages = tuple(passage.replace(title=result.title) for passage in page.passages)
+            page = page._replace(document=page.document.replace(title=result.title), passages=passages)
         if not page.problem:
             self._pages.put(result.url, page)
         return page

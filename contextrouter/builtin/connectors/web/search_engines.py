@@ -1,6 +1,4 @@
-"""Web search engine APIs (SearXNG, Google, Brave, Tavily): their requests and the results in their
-answers.
-"""
+"""Web search engine APIs (SearXNG, Google, Brave, Tavily): requests and result fields."""
 
 from __future__ import annotations
 
@@ -168,16 +166,16 @@ class SearchApi:
             answer = msgspec.json.decode(fetched.body.decode("utf-8-sig", "replace"))
         except (msgspec.DecodeError, RecursionError) as error:
             raise SourceError(f"{shown_url} answered with what is no JSON ({error}).") from None
-        listed = _value_at(answer, self._fields["results"])
-        if listed is None:
+        items = _value_at(answer, self._fields["results"])
+        if items is None:
             return []  # some engines leave the list out when there is none
-        if not isinstance(listed, list):
+        if not isinstance(items, list):
             at = self._fields["results"]
             raise SourceError(
                 f"{shown_url} has no list of results at {at!r}; say in `search_fields` where they stand."
             )
         results: dict[str, Result] = {}
-        for item in listed:
+        for item in items:
             url, title = _value_at(item, self._fields["url"]), _value_at(item, self._fields["title"])
             if isinstance(url, str) and self._usable(url):
                 results.setdefault(url, Result(url, title if isinstance(title, str) else ""))

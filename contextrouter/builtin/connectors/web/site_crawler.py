@@ -1,4 +1,4 @@
-"""Web crawler: reads given URLs, those of sitemaps, and the links behind them within bounds."""
+"""Web crawler: reads given URLs, URLs of sitemaps, and their links, within limits."""
 
 from __future__ import annotations
 
@@ -184,13 +184,13 @@ class Site:
             except (SourceError, ValueError) as error:
                 self._notes.append(f"Sitemap {error}")
                 continue
-            named = [urljoin(fetched.url, unescape(loc)) for loc in _LOC.findall(text)]
-            inside = [loc for loc in named if _INDEX.search(text[:2_000]) or self._inside(loc)]
+            urls = [urljoin(fetched.url, unescape(loc)) for loc in _LOC.findall(text)]
+            inside = [loc for loc in urls if _INDEX.search(text[:2_000]) or self._inside(loc)]
             if _INDEX.search(text[:2_000]):
                 waiting += [loc for loc in inside if urlsplit(loc).netloc.lower() in self._hosts]
             else:
                 urls_of_site |= dict.fromkeys(inside)
-            if not named:
+            if not urls:
                 self._notes.append(f"Sitemap {self._reader.fetcher.masked(url)} names no address.")
         return list(urls_of_site)
 

@@ -128,7 +128,7 @@ def first_indexes(size: int, target: Wanted) -> list[str]:
 
 async def changes(connection: Connection, target: Wanted, *, ranks: bool = False) -> list[Change]:
     """What should change for the present number of rows; `ranks`: pg_textsearch is there to be used."""
-    size = int(await schema.note(connection, "dimensions") or 0)
+    size = int(await schema.read_meta(connection, "dimensions") or 0)
     needed = []
     for leg in LEGS:
         rows = await connection.fetchval(f"SELECT count(*) FROM chunks WHERE {leg} IS NOT NULL")
@@ -156,7 +156,7 @@ async def apply(pool: Pool, needed: list[Change], target: Wanted) -> None:
     Raises SourceError when Postgres refuses; what it left half-built is taken for broken the next time.
     """
     async with pool.transaction() as connection:
-        size = int(await schema.note(connection, "dimensions") or 0)
+        size = int(await schema.read_meta(connection, "dimensions") or 0)
     async with pool.alone() as connection:
         for item in needed:
             for statement in _statements(pool, item, size, target.precision):

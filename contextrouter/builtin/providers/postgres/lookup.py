@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from contextrouter.builtin.providers.postgres.connection_pool import Connection
 
 
-async def fetch(connection: Connection, ids: Sequence[str], scope: Scope | None) -> list[Document]:
+async def fetch_documents(connection: Connection, ids: Sequence[str], scope: Scope | None) -> list[Document]:
     """Whole documents by id, or chunks by theirs, that may be seen, in the order asked."""
     values = Values()
     ids_sql = values.bound([clean(id) for id in dict.fromkeys(ids)], "text[]")

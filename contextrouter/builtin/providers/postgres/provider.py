@@ -131,7 +131,7 @@ class Postgres(Provider):
     async def ping(self) -> None:
         """Raise SourceError when there is no store to search."""
         async with self.pool.transaction() as connection:
-            await schema.note(connection, "store")
+            await schema.read_meta(connection, "store")
 
     async def embedded_by(self, model: str, dimensions: int) -> None:
         """Say which model's vectors this store is asked and filled with, and how long they are.
@@ -177,7 +177,9 @@ class Postgres(Provider):
     async def _by_words(self, connection: Connection, query: Query, web_query: QueryTerms) -> list[Any]:
         model = self._model[0] if self.embedder else None
         if self._ranks and (
-            rows := await text_leg.ranked(connection, query, web_query, self._words, self.pool.schema, model)
+            rows := await text_leg.search_index(
+                connection, query, web_query, self._words, self.pool.schema, model
+            )
         ):
             return rows
         return await text_leg.search(
@@ -202,7 +204,7 @@ class Postgres(Provider):
         await self._laid_out()
         async with self.pool.transaction(write=True) as connection:
             await schema.keep_note(connection, "text_search", self._words.note)
-            self._words.refuse_others(await schema.note(connection, "text_search"))
+            self._words.refuse_others(await schema.read_meta(connection, "text_search"))
             first = await write.note_dimensions(connection, rows, *self._model)
             if first:
                 for sql in index_tuning.first_indexes(first, self._wanted):
@@ -279,7 +281,7 @@ class Postgres(Provider):
     async def fetch(self, ids: Sequence[str], scope: Scope | None = None) -> Sequence[Document]:
         """Return whole documents, or chunks, by id, in the order asked."""
         async with self.pool.transaction(scope) as connection:
-            return await lookup.fetch(connection, ids, scope)
+            return await lookup.fetch_documents(connection, ids, scope)
 
     async def neighbours(self, ids: Sequence[str], limit: int, scope: Scope | None = None) -> Sequence[Hit]:
         """Return the first chunk of each document linked with `ids` (of documents or chunks), most links
@@ -298,7 +300,9 @@ class Postgres(Provider):
         where any suffices.
         """
         async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
-            self._words.refuse_others(await schema.note(connection, "text_search", default=self._words.note))
+            self._words.refuse_others(
+                await schema.read_meta(connection, "text_search", default=self._words.note)
+            )
             web_query = await self._words.query_terms(connection, query)
             return await lookup.facets(connection, query, web_query, dimensions)
 

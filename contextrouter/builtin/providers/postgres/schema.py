@@ -131,7 +131,7 @@ async def version(connection: Connection) -> int:
     """
     if await connection.fetchval("SELECT to_regclass('meta')") is None:
         return 0
-    version_number = int(await note(connection, "schema") or 0)
+    version_number = int(await read_meta(connection, "schema") or 0)
     if version_number > VERSION:
         raise SourceError(
             f"Store has schema version {version_number}, this contextrouter knows {VERSION}; upgrade contextrouter."
@@ -167,7 +167,7 @@ async def migrate(pool: Pool) -> list[int]:
     return applied
 
 
-async def note(connection: Connection, key: str, default: str = "") -> str:
+async def read_meta(connection: Connection, key: str, default: str = "") -> str:
     """A value from `meta`; `missing` where there is none yet."""
     value = await connection.fetchval("SELECT value FROM meta WHERE key = $1", key)
     return default if value is None else str(value)

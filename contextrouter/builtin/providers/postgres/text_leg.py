@@ -61,7 +61,7 @@ def _sent(model: str | None, values: Values) -> str:
     return f"CASE WHEN {named} = '' OR {known} IN ('', {named}) THEN vector_send(vector) END"
 
 
-async def ranked(
+async def search_index(
     connection: Connection,
     query: Query,
     web_query: QueryTerms,

@@ -267,14 +267,14 @@ async def note_dimensions(connection: Connection, rows: Sequence[Rows], model: s
         return 0
     size = every[0][0]
     await refuse_other_model(connection, model, size)
-    stored_dimensions = await schema.note(connection, "dimensions")
-    if stored_dimensions and (await schema.note(connection, "model") or not model):
+    stored_dimensions = await schema.read_meta(connection, "dimensions")
+    if stored_dimensions and (await schema.read_meta(connection, "model") or not model):
         return 0
     await connection.execute(
         "SELECT pg_advisory_xact_lock($1, hashtext(current_schema() || ':vectors'))", schema.LOCK
     )
     await refuse_other_model(connection, model, size)  # another process may have been first
-    stored_dimensions = await schema.note(connection, "dimensions")
+    stored_dimensions = await schema.read_meta(connection, "dimensions")
     await schema.set_note(connection, "dimensions", str(size))
     if model:
         await schema.set_note(connection, "model", model)

@@ -25,7 +25,7 @@ def texts(connection: sqlite3.Connection, numbers: Iterable[int]) -> list[Docume
     return [document(row[0]) for row in rows]
 
 
-def ranked(
+def rank(
     connection: sqlite3.Connection, best: Sequence[tuple[int, float]], limit: int
 ) -> list[tuple[int, float]]:
     """The `limit` best of (number, score): by score, ties by chunk id and tenant."""
@@ -38,7 +38,9 @@ def ranked(
     return [(number, -negative) for negative, _, _, number in sorted(named)[:limit]]
 
 
-def fetch(connection: sqlite3.Connection, ids: Sequence[str], scope: Scope | None) -> list[Document]:
+def fetch_documents(
+    connection: sqlite3.Connection, ids: Sequence[str], scope: Scope | None
+) -> list[Document]:
     """Whole documents by id, or chunks by theirs, that may be seen, in the order asked."""
     of_document, of_chunk = visible(scope, "d"), visible(scope, "c")
     rows = connection.execute(

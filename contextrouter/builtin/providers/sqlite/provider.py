@@ -195,7 +195,7 @@ class Sqlite(Provider):
 
     async def fetch(self, ids: Sequence[str], scope: Scope | None = None) -> Sequence[Document]:
         """Return whole documents, or chunks, by id, in the order asked."""
-        return await self._file.read(lambda c, _: lookup.fetch(c, ids, scope), missing=[])
+        return await self._file.read(lambda c, _: lookup.fetch_documents(c, ids, scope), missing=[])
 
     async def neighbours(self, ids: Sequence[str], limit: int, scope: Scope | None = None) -> Sequence[Hit]:
         """Return the first chunk of each document linked with `ids` (of documents or chunks), most links
@@ -291,7 +291,7 @@ def _hits(
     vectors: Mapping[int, Vector],
 ) -> list[Hit]:
     """The best as hits; equal scores in the order of ids, whatever the order of writing."""
-    ranked = lookup.ranked(connection, best, limit)
+    ranked = lookup.rank(connection, best, limit)
     documents = lookup.texts(connection, [number for number, _ in ranked])
     return [
         Hit(document=document, score=score, vector=vectors.get(number))

@@ -152,7 +152,7 @@ def version(connection: sqlite3.Connection) -> str:
     return f"{text(connection, 'store')}:{number(connection, 'generation')}"
 
 
-def note(connection: sqlite3.Connection, key: str, value: str | int) -> None:
+def write_meta(connection: sqlite3.Connection, key: str, value: str | int) -> None:
     """Set a value in `meta`."""
     connection.execute(
         "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value", (key, value)

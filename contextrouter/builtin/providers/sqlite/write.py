@@ -127,8 +127,8 @@ def clear(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT INTO terms (terms) VALUES ('delete-all')")
     connection.execute("DELETE FROM meta WHERE key IN ('model', 'dimensions')")
     connection.execute("UPDATE meta SET value = 0 WHERE key IN ('chunks', 'length', 'removed')")
-    schema.note(connection, "analysis", schema.ANALYSED_BY)
-    schema.note(connection, "store", uuid.uuid4().hex)  # nothing loaded before goes with what comes
+    schema.write_meta(connection, "analysis", schema.ANALYSED_BY)
+    schema.write_meta(connection, "store", uuid.uuid4().hex)  # nothing loaded before goes with what comes
     schema.add(connection, "generation", 1)
 
 
@@ -151,9 +151,9 @@ def reanalyse(connection: sqlite3.Connection) -> None:
     for number, subject, object in connection.execute("SELECT number, subject, object FROM facts").fetchall():
         keys = (name_key(subject), name_key(object), number)
         connection.execute("UPDATE facts SET subject_key = ?, object_key = ? WHERE number = ?", keys)
-    schema.note(connection, "length", total)
-    schema.note(connection, "analysis", schema.ANALYSED_BY)
-    schema.note(connection, "store", uuid.uuid4().hex)  # lengths loaded before are wrong now
+    schema.write_meta(connection, "length", total)
+    schema.write_meta(connection, "analysis", schema.ANALYSED_BY)
+    schema.write_meta(connection, "store", uuid.uuid4().hex)  # lengths loaded before are wrong now
 
 
 def refuse_other_model(connection: sqlite3.Connection, model: str, dimensions: int) -> None:
@@ -232,9 +232,9 @@ def _check_sizes(connection: sqlite3.Connection, rows: Rows, model: str, dimensi
                 raise IngestError(f"Document {rows.id!r} {message}.", document=rows.id)
             refuse_other_model(connection, model, size)
             if not schema.number(connection, "dimensions"):
-                schema.note(connection, "dimensions", size)
+                schema.write_meta(connection, "dimensions", size)
             if model and not schema.text(connection, "model"):
-                schema.note(connection, "model", model)
+                schema.write_meta(connection, "model", model)
 
 
 def _remove(connection: sqlite3.Connection, tenant: str, id: str) -> bool:
@@ -323,8 +323,8 @@ def _next(connection: sqlite3.Connection) -> None:
 
 def _cut(connection: sqlite3.Connection) -> None:
     connection.execute("DELETE FROM removed")
-    schema.note(connection, "log", schema.number(connection, "generation"))
-    schema.note(connection, "removed", 0)
+    schema.write_meta(connection, "log", schema.number(connection, "generation"))
+    schema.write_meta(connection, "removed", 0)
 
 
 def sweep(connection: sqlite3.Connection) -> None:

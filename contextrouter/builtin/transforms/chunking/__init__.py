@@ -1,4 +1,4 @@
-"""The chunkers: one document into pieces of a bounded size."""
+"""Chunking: cuts a document into chunks of limited size."""
 
 from contextrouter.builtin.transforms.chunking.strategies import (
     Chunk,

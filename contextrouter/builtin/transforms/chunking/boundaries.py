@@ -1,7 +1,7 @@
-"""Chunk boundaries and chunk overlap: cuts a long text at the end of a paragraph, a sentence, a line or a
-word, near a number of tokens.
+"""Chunk boundaries and chunk overlap: where one chunk ends, and how much of it the next one repeats.
 
-Positions are characters; nothing between the first and the last is left out. Pure functions.
+A long text is cut at the end of a paragraph, a sentence, a line or a word, near a number of tokens. Positions
+are characters. The slices cover the whole text. Pure functions.
 """
 
 from __future__ import annotations
@@ -18,34 +18,32 @@ PARAGRAPH = re.compile(rf"{_LINE_END}(?:[^\S\r\n]*{_LINE_END})+")
 _SENTENCE = re.compile(r"""[.!?…]+["'”’»)\]]*\s+|[。！？；｡।॥؟۔]+["”’」』）》]*\s*""")
 _LINE = re.compile(_LINE_END)
 _SPACE = re.compile(r"\s+")
-_BLOCK = 100_000  # characters whose tokens are looked for at once
+_BLOCK = 100_000  # characters that are tokenized at once
 
 
 class TokenizedText:
-    """A text with the places where its tokens start, so that the tokens of any slice are counted by looking
-    them up.
-    """
+    """A text and the start of each token. So the tokens of a slice are counted without a tokenizer."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.starts = _token_starts(text, 0, len(text))
 
     def count(self, start: int, end: int) -> int:
-        """How many tokens `text[start:end]` has by itself."""
+        """Return the number of tokens of `text[start:end]` alone."""
         if tokens.parts(self.text, start) and tokens.parts(self.text, end):
             return self.estimate(start, end)
         return tokens.count(self.text[start:end])
 
     def estimate(self, start: int, end: int) -> int:
-        """As `count`, but for words that are cut at either end: good enough to propose where to cut, and much
-        faster there.
+        """Return the number of tokens of `text[start:end]` in the text.
+
+        It differs from `count` if the slice cuts a word at an end. It is much faster, and exact enough to
+        propose a cut.
         """
         return bisect_left(self.starts, end) - bisect_left(self.starts, start)
 
     def pack(self, bounds: Sequence[int], limit: int) -> Iterator[tuple[int, int]]:
-        """Yield slices from one of `bounds` to another, each as long as `limit` tokens allow, and at least
-        one step long.
-        """
+        """Yield slices between `bounds`, each as long as `limit` tokens allow, but at least one step."""
         start = 0
         for index in range(1, len(bounds)):
             is_final = index == len(bounds) - 1
@@ -55,17 +53,13 @@ class TokenizedText:
 
 
 class Cutter:
-    """Cuts text into slices of about `target` tokens, never more than `maximum`, each repeating about
-    `overlap` of the last.
-    """
+    """Cuts text into slices of about `target` and at most `maximum` tokens. Each repeats about `overlap`."""
 
     def __init__(self, target: int, maximum: int, overlap: int) -> None:
         self.target, self.maximum, self.overlap = target, maximum, overlap
 
     def cut(self, tokenized: TokenizedText, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Yield (start, end) of slices that cover `text[start:end]` in order. Each begins after the one
-        before it began.
-        """
+        """Yield (start, end) of slices that cover `text[start:end]`. The starts increase."""
         text, starts = tokenized.text, tokenized.starts
         position, first_token, last_token = start, bisect_left(starts, start), bisect_left(starts, end)
         while True:
@@ -83,9 +77,9 @@ class Cutter:
             first_token = bisect_left(starts, position)
 
     def _excess(self, text: str, start: int, end: int, expected: int) -> int:
-        """How many tokens above `maximum` the slice has; `expected` is how many it has as part of `text`.
+        """Return how many tokens the slice has above `maximum`. `expected` is their number in the text.
 
-        A word cut in two can have more tokens than the whole.
+        Two parts of a word can have more tokens than the word.
         """
         aligned = tokens.parts(text, start) and tokens.parts(text, end)
         return max((expected if aligned else tokens.count(text[start:end])) - self.maximum, 0)
@@ -93,8 +87,8 @@ class Cutter:
     def _end(
         self, text: str, starts: array[int], first_token: int, position: int, end: int, last_token: int
     ) -> int:
-        """Where the slice from `position` ends: the last good place up to `target` tokens, or the next one up
-        to `maximum`.
+        """Return the end of the slice from `position`: the last boundary before `target` tokens, or else the
+        first one before `maximum`.
         """
 
         def token_start(index: int) -> int:
@@ -112,7 +106,7 @@ class Cutter:
         return self._shorten(text, starts, first_token, position, boundary or high)
 
     def _shorten(self, text: str, starts: array[int], first_token: int, start: int, stop: int) -> int:
-        """Cut tokens off until at most `maximum` are left."""
+        """Return an earlier end, so that the slice has at most `maximum` tokens."""
         while stop - start > 1:
             index = bisect_left(starts, stop)
             excess = self._excess(text, start, stop, index - first_token)
@@ -123,8 +117,8 @@ class Cutter:
         return stop
 
     def _restart(self, text: str, starts: array[int], position: int, stop: int) -> int:
-        """Where the next slice begins: `overlap` tokens before `stop`, moved on to the start of a sentence or
-        word.
+        """Return the start of the next slice: `overlap` tokens before `stop`, or the next start of a sentence
+        or word.
         """
         if not self.overlap:
             return stop
@@ -136,7 +130,7 @@ class Cutter:
 
 
 def _token_starts(text: str, start: int, end: int) -> array[int]:
-    """Where the tokens of `text[start:end]` start, in order."""
+    """Return the starts of the tokens in `text[start:end]`."""
     starts = array("q")
     while start < end:
         stop = min(start + _BLOCK, end)
@@ -149,7 +143,7 @@ def _token_starts(text: str, start: int, end: int) -> array[int]:
 
 
 def _last_match(text: str, low: int, high: int, patterns: tuple[re.Pattern[str], ...]) -> int | None:
-    """The last place in [low, high] just after a match of the first pattern that has one."""
+    """Return the last end of a match in [low, high], by the first pattern that matches."""
     for pattern in patterns:
         places = [m.end() for m in pattern.finditer(text, max(low - 1, 0), high) if low <= m.end()]
         if places:
@@ -158,7 +152,7 @@ def _last_match(text: str, low: int, high: int, patterns: tuple[re.Pattern[str],
 
 
 def _first_match(text: str, low: int, high: int, patterns: tuple[re.Pattern[str], ...]) -> int | None:
-    """The first place in (low, high] just after a match of the first pattern that has one."""
+    """Return the first end of a match in (low, high], by the first pattern that matches."""
     for pattern in patterns:
         match = pattern.search(text, low, high)
         if match is not None:
@@ -167,9 +161,7 @@ def _first_match(text: str, low: int, high: int, patterns: tuple[re.Pattern[str]
 
 
 def strip_blank(text: str, start: int, end: int) -> tuple[int, int]:
-    """`start` and `end` without the blank lines before and the white space after; equal when nothing is
-    left.
-    """
+    """Return `start` and `end` without blank lines before and space after. They are equal if all is blank."""
     content = text[start:end]
     end = start + len(content.rstrip())
     lead = len(content) - len(content.lstrip())

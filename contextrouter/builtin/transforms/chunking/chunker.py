@@ -1,4 +1,4 @@
-"""What all chunkers share: sizes, the hard maximum, the chunks themselves and their ids."""
+"""Base class of chunkers: chunk sizes in tokens, the maximum size, and the chunks with their ids."""
 
 from __future__ import annotations
 
@@ -16,25 +16,24 @@ from contextrouter.contracts import Transform
 from contextrouter.model import SEARCH_TEXT, Document
 from contextrouter.runtime.threads import Threads
 
-_SMALL = 20_000  # characters that are cut faster than a thread is woken
+_SMALL = 20_000  # characters; cutting fewer is faster than starting a thread
 _DOCUMENT_METADATA = (
     "facts",
     "problems",
     "page_starts",
     SEARCH_TEXT,
-)  # metadata that belongs to the document, not to each of its chunks
+)  # metadata of the document that its chunks do not all have
 
 
 class Chunker(Transform):
-    """One document -> its chunks, in order: slices of its content of about `target` tokens, none above
-    `maximum`.
+    """Cuts a document into chunks of about `target` and at most `maximum` tokens, in order.
 
-    A chunk has the document's fields, `parent` (the document's id), an id made of document, path, text and
-    occurrence (the same text gives the same id again, whatever changes elsewhere), and in its metadata
-    `start` and `end`: where it lies in the document's content, in characters. Where a table's header is
-    repeated above it, `header` is where that lies: the chunk's content is the one slice behind the other. Of
-    a document with pages it has the `page` on which it starts, from 1. Facts and problems in the metadata go
-    to the first chunk alone. A blank document has no chunks, unless it carries facts: it stays.
+    A chunk has the document's fields, and `parent`, the document's id. Its own id is made of document, path,
+    text and occurrence: the same text keeps its id if other parts of the document change. Its metadata has
+    `start` and `end`, its place in the document's content, in characters. If it repeats a table's header,
+    `header` is the place of that header, and the content is both slices in turn. In a document with pages,
+    `page` is the page where the chunk starts, from 1. Only the first chunk has the facts and problems of the
+    document. A blank document has no chunks, but a blank document with facts stays.
     """
 
     def __init__(self, *, target: int = 512, maximum: int = 1024, overlap: int = 50) -> None:
@@ -57,27 +56,23 @@ class Chunker(Transform):
         self._pool = self._pool or Threads(1, "chunk")
 
     async def aclose(self) -> None:
-        """Let go of the thread."""
+        """Stop the thread."""
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.close()
 
     async def transform(self, document: Document) -> Sequence[Document]:
-        """Return the chunks of `document`. Raises MissingDependency where a strategy needs a package that is
-        not installed.
-        """
+        """Return the chunks of `document`. Raises MissingDependency if a needed package is missing."""
         if self._pool is None or len(document.content) <= _SMALL:
             return self.cut(document)
         return await self._pool.run(self.cut, document)
 
     @abstractmethod
     def pieces(self, document: Document, tokenized: TokenizedText, problems: list[str]) -> Iterable[Piece]:
-        """Propose where to cut. Pieces are in order, cover the text, and may be too long: then they are cut
-        by length.
-        """
+        """Return pieces in order that cover the text. A piece that is too long is cut by length later."""
 
     def cut(self, document: Document) -> list[Document]:
-        """The chunks of `document`, without a thread."""
+        """Return the chunks of `document`, without a thread."""
         text = document.content
         if not text.strip():
             return [document] if document.metadata.get("facts") else []
@@ -98,8 +93,9 @@ class Chunker(Transform):
         return chunks
 
     def _fit(self, tokenized: TokenizedText, pieces: Iterable[Piece]) -> Iterator[Piece]:
-        """Pieces without blank space around them, those above the maximum cut; a header that takes half of it
-        is left out.
+        """Yield pieces of at most `maximum` tokens, without blank lines around them.
+
+        A header that takes more than half of `maximum` is left out.
         """
         for piece in pieces:
             header_tokens = tokenized.count(*piece.header) if piece.header else 0
@@ -122,12 +118,12 @@ class Chunker(Transform):
 
 
 def _common_metadata(document: Document) -> Mapping[str, Any]:
-    """The metadata that all chunks have."""
+    """Return the metadata that all chunks have."""
     return {key: value for key, value in document.metadata.items() if key not in _DOCUMENT_METADATA}
 
 
 def _first_chunk_metadata(document: Document, problems: Sequence[str]) -> dict[str, Any]:
-    """The metadata that the first chunk has for the document."""
+    """Return the metadata that only the first chunk has."""
     metadata = {key: document.metadata[key] for key in ("facts", "problems") if key in document.metadata}
     if problems:
         metadata["problems"] = (*metadata.get("problems", ()), *problems)

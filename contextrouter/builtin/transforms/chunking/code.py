@@ -1,4 +1,4 @@
-"""Source code cut at its functions and classes, by tree-sitter. Pure functions."""
+"""Source code chunking: cuts at functions and classes, with tree-sitter. Pure functions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GRAMMARS = {
     "text/x-c": ("tree_sitter_c", "language"),
     "text/x-c++": ("tree_sitter_cpp", "language"),
 }
-"""Media type -> the package of its grammar, and the grammar's name there."""
+"""Media type -> the package of its grammar, and the name of the grammar in it."""
 _DEFINITION = re.compile(
     r"(?:(?:generator_)?function|method|(?:abstract_)?class|struct|enum|interface|trait|impl|module|mod|namespace|constructor"
     r"|record|union|type|type_alias|annotation_type|macro)_(?:definition|declaration|item|specifier|statement)"
@@ -39,7 +39,7 @@ _HOLDS_OTHERS = re.compile(
 _NAMED_BY = ("name", "declarator", "definition", "declaration", "type")
 _WRAPS = ("definition", "declaration")
 _DEEPEST = 40
-# characters; what is longer, or has much longer lines than anyone reads, was not written by hand
+# characters; a longer text, or a text with much longer lines, is generated and cut by length
 _LONGEST = 1_000_000
 _LINE = 500
 
@@ -53,17 +53,17 @@ class _Unit(NamedTuple):
 
 
 def code(tokenized: TokenizedText, sizes: Sizes, media_type: str) -> Iterator[Piece]:
-    """Yield a piece per function or class, its name as path; a class that is too long by its members, a body
-    by its statements.
+    """Yield a piece for each function or class, with its name as path.
 
-    What stands before the first definition (imports) goes with it when both fit. Raises MissingDependency.
+    A class that is too long is cut at its members, and a body at its statements. Text before the first
+    definition, such as imports, joins it if both fit. Raises MissingDependency without the grammar.
     """
     text = tokenized.text
     by_hand = len(text) <= _LONGEST and len(text) <= _LINE * (text.count("\n") + 40)
     if media_type not in GRAMMARS or not by_hand:
         yield Piece(0, len(text))
         return
-    # Only the structure is read: with a letter for each character that is not ASCII, bytes are characters.
+    # Each character that is not ASCII becomes a letter, so that byte positions are character positions.
     tree = _parser(media_type).parse(re.sub(r"[^\x00-\x7f]", "x", text).encode("ascii"))
     yield from _cut_siblings(_CutContext(tokenized, sizes), tree.root_node.named_children, 0, len(text), ())
 
@@ -93,13 +93,13 @@ class _CutContext(NamedTuple):
 def _cut_siblings(
     cut: _CutContext, nodes: Sequence[Node], start: int, end: int, path: tuple[str, ...]
 ) -> Iterator[Piece]:
-    """Cut `text[start:end]`, which holds `nodes` and whatever stands between them."""
+    """Yield the pieces of `text[start:end]`, which holds `nodes` and the text between them."""
     units = _units(nodes, start)
     if not units or len(path) >= _DEEPEST:
         yield Piece(start, end, path)
         return
     stops = [*(unit.start for unit in units[1:]), end]
-    run = head = start  # what waits to be passed on begins here; `head` as long as no definition came
+    run = head = start  # the pending text starts here; `head` is -1 after the first definition
     for unit, stop in zip(units, stops, strict=True):
         if unit.defines:
             if run < unit.start and not (run == head and cut.size(run, stop) <= cut.sizes.target):
@@ -112,7 +112,7 @@ def _cut_siblings(
 
 
 def _units(nodes: Sequence[Node], start: int) -> list[_Unit]:
-    """The nodes with the comments that stand right before them."""
+    """Return the nodes, each with the comments directly before it."""
     units: list[_Unit] = []
     comment_start = -1
     for node in nodes:
@@ -121,7 +121,7 @@ def _units(nodes: Sequence[Node], start: int) -> list[_Unit]:
             continue
         unit_start = node.start_byte if comment_start < 0 else comment_start
         if node.type == "expression_statement" and node.named_child_count == 1:
-            node = node.named_children[0]  # as TypeScript has its namespaces
+            node = node.named_children[0]  # TypeScript wraps namespaces so
         units.append(_Unit(unit_start, node, bool(_DEFINITION.fullmatch(node.type))))
         comment_start = -1
     if units:
@@ -132,7 +132,7 @@ def _units(nodes: Sequence[Node], start: int) -> list[_Unit]:
 def _cut_definition(
     cut: _CutContext, node: Node, start: int, end: int, path: tuple[str, ...]
 ) -> Iterator[Piece]:
-    """A function or class, whole when it fits."""
+    """Yield a function or class: whole if it fits, else its parts."""
     inner = node
     while definition := next(filter(None, map(inner.child_by_field_name, _WRAPS)), None):
         inner = definition
@@ -149,7 +149,7 @@ def _cut_definition(
 def _cut_statements(
     cut: _CutContext, start: int, end: int, units: Sequence[_Unit], path: tuple[str, ...]
 ) -> Iterator[Piece]:
-    """Statements that follow each other, together up to the target; one that is too long by what is in it."""
+    """Yield statements, several together up to the target. Cut a statement that is too long at its parts."""
     inside = units[bisect_left(units, start, key=_unit_start) : bisect_left(units, end, key=_unit_start)]
     nodes = {unit.start: unit.node for unit in inside}
     for low, high in cut.tokenized.pack(
@@ -171,7 +171,7 @@ def _unit_start(unit: _Unit) -> int:
 
 
 def _members(node: Node) -> list[Node]:
-    """What the body of a node holds: down to where it parts into several."""
+    """Return the children of a node's body. Go deeper while one child is nearly the whole body."""
     while True:
         node = node.child_by_field_name("body") or node
         children = node.named_children
@@ -186,7 +186,7 @@ def _length(node: Node) -> int:
 
 
 def _definition_name(node: Node | None, text: str) -> str:
-    """The name a definition gives, found through declarators; "" for none."""
+    """Return the name of a definition, found through its declarators, or ""."""
     for _ in range(8):
         if node is None:
             break

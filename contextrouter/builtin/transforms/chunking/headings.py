@@ -1,6 +1,4 @@
-"""Markdown cut at its H1, H2 and H3 headings, as CommonMark reads them. Pure functions over
-markdown-it-py.
-"""
+"""Markdown chunking: cuts at H1, H2 and H3 headings, with a CommonMark parser. Pure functions."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
 _LINE_END = re.compile(r"\r\n|\n|\r")
-# Only at the very first character, and closed by a line of its own: a later "---" is a rule or a setext
+# Front matter starts at the first character, and a line closes it. A later "---" is a rule or a setext
 # heading.
 _FRONT_MATTER = re.compile(
     r"---[ \t]*(?:\r\n|\n|\r)"
@@ -26,7 +24,7 @@ _FRONT_MATTER = re.compile(
 
 
 class Heading(NamedTuple):
-    """A heading: its level (1 to 3), its text, and where its lines start and end (characters)."""
+    """A heading: its level (1 to 3), its text, and the start and end of its lines (characters)."""
 
     level: int
     text: str
@@ -35,7 +33,7 @@ class Heading(NamedTuple):
 
 
 class Section(NamedTuple):
-    """`text[start:end]` under the headings of `path`, outermost first."""
+    """The section `text[start:end]`. `path` has its headings, outermost first."""
 
     start: int
     end: int
@@ -43,10 +41,10 @@ class Section(NamedTuple):
 
 
 def headings(text: str) -> list[Heading]:
-    """The H1, H2 and H3 of a Markdown text, in order; not those inside code, quotes or lists.
+    """Return the H1, H2 and H3 of a Markdown text, in order. Headings in code, quotes and lists do not count.
 
-    A line of "=" or "-" under a paragraph makes all of that paragraph a heading, as CommonMark says. Raises
-    MissingDependency.
+    As in CommonMark, a line of "=" or "-" under a paragraph makes the whole paragraph a heading. Raises
+    MissingDependency without markdown-it-py.
     """
     if importlib.util.find_spec("markdown_it") is None:
         raise MissingDependency("markdown-it-py", "markdown", what="Cutting Markdown at its headings")
@@ -72,7 +70,7 @@ def headings(text: str) -> list[Heading]:
 
 
 def front_matter(text: str) -> int:
-    """How many characters of front matter `text` begins with."""
+    """Return the length of the front matter of `text`, in characters."""
     match = _FRONT_MATTER.match(text)
     return match.end() if match else 0
 
@@ -80,8 +78,8 @@ def front_matter(text: str) -> int:
 def sections(text: str, outline: Sequence[Heading]) -> Iterator[Section]:
     """Yield sections that cover `text`, with the headings of `outline`.
 
-    A heading with nothing under it, and front matter, go with the next section; at the end of the text with
-    the one before.
+    Front matter and a heading without text join the next section. At the end of the text they join the last
+    one.
     """
     path: list[tuple[int, str]] = []
     marks = [Heading(0, "", 0, front_matter(text)), *outline]
@@ -103,13 +101,13 @@ def sections(text: str, outline: Sequence[Heading]) -> Iterator[Section]:
 
 
 def _blocks(parser: MarkdownIt, text: str) -> list[Any]:
-    """The block tokens alone: what is inside paragraphs is not needed, and is most of the work."""
+    """Return the block tokens. Inline tokens are not parsed, because they take most of the time."""
     parser.core.ruler.enableOnly(["normalize", "block"])
     return parser.parse(text)
 
 
 def _heading_text(parser: MarkdownIt, source: str) -> str:
-    """A heading's text without its markup."""
+    """Return the text of a heading without markup."""
     parser.core.ruler.enableOnly(["normalize", "block", "inline", "text_join"])
     children = [child for token in parser.parseInline(source) for child in token.children or ()]
     return " ".join("".join(" " if c.type.endswith("break") else c.content for c in children).split())

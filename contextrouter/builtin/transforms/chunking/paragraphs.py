@@ -1,4 +1,4 @@
-"""Whole paragraphs, as many as the target allows. Pure functions."""
+"""Paragraph chunking: joins whole paragraphs up to the target size. Pure functions."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from contextrouter.builtin.transforms.chunking.pieces import Piece, Sizes
 
 
 def paragraphs(tokenized: TokenizedText, sizes: Sizes) -> Iterator[Piece]:
-    """Yield paragraphs together up to the target. The next piece repeats as many whole ones as the overlap
-    allows.
-    """
+    """Yield pieces of whole paragraphs up to the target. Each repeats whole paragraphs within the overlap."""
     text = tokenized.text
     bounds = [0, *(match.end() for match in PARAGRAPH.finditer(text) if match.end() < len(text)), len(text)]
     begin = 0
@@ -25,5 +23,5 @@ def paragraphs(tokenized: TokenizedText, sizes: Sizes) -> Iterator[Piece]:
         restart = end
         while restart - 1 > begin and tokenized.estimate(bounds[restart - 1], bounds[end]) <= sizes.overlap:
             restart -= 1
-        # What is repeated must leave room for the next paragraph, or nothing new would come of it.
+        # The repeated paragraphs must leave room for the next one, or the piece has nothing new.
         begin = restart if tokenized.estimate(bounds[restart], bounds[end + 1]) <= sizes.target else end

@@ -1,4 +1,4 @@
-"""A piece of a text as a strategy of cutting proposes it; how long it may be is seen to afterwards."""
+"""The piece type of chunking strategies, and the chunk sizes. The chunker cuts pieces that are too long."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 
 class Piece(NamedTuple):
-    """`text[start:end]` under `path`, outermost first; `header` is where the lines lie that are repeated
-    above it.
+    """The piece `text[start:end]`. `path` has its headings, outermost first. `header` is the place of a
+    repeated table header.
     """
 
     start: int
@@ -18,7 +18,7 @@ class Piece(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """How many tokens a chunk should have, may have at most, and shares with the one before."""
+    """Sizes of a chunk in tokens: the target, the maximum, and the overlap with the chunk before."""
 
     target: int
     maximum: int

@@ -1,6 +1,4 @@
-"""JSON cut at its records: array items, lines, and the members of an object that is too long. Pure
-functions.
-"""
+"""JSON chunking: cuts at records (array items, lines, or members of a long object). Pure functions."""
 
 from __future__ import annotations
 
@@ -15,14 +13,12 @@ from contextrouter.builtin.transforms.chunking.pieces import Piece, Sizes
 
 _SPACE = re.compile(r"[ \t\r\n\ufeff]*")
 _DEEPEST = 50
-# Numbers stay as they are written: they are not needed, and one of a million digits takes long to read.
+# Numbers stay texts, because a number of a million digits takes long to parse.
 _DECODER = json.JSONDecoder(strict=False, parse_int=str, parse_float=str, parse_constant=str)
 
 
 class _Child(NamedTuple):
-    """An item of an array, or a member of an object with its key: where it lies, and where its value
-    begins.
-    """
+    """An item of an array, or a member of an object with its key. `value` is where its value starts."""
 
     start: int
     end: int
@@ -32,7 +28,7 @@ class _Child(NamedTuple):
 
 
 def records(tokenized: TokenizedText, sizes: Sizes, *, lines: bool, problems: list[str]) -> Iterator[Piece]:
-    """Yield a piece per record; what is no JSON is one piece, and a problem."""
+    """Yield a piece for each record. A text that is no JSON is one piece, and adds a problem."""
     text = tokenized.text
     if lines:
         yield from _cut_lines(tokenized, sizes, problems)
@@ -43,7 +39,7 @@ def records(tokenized: TokenizedText, sizes: Sizes, *, lines: bool, problems: li
         if text[end:].strip():
             raise ValueError(f"more follows at character {end + 1}")
     except (ValueError, RecursionError) as error:
-        problems.append(f"is no JSON ({_error_text(error)}); it was cut as text.")
+        problems.append(f"is not JSON ({_error_text(error)}), so it was cut as text.")
         yield Piece(0, len(text))
         return
     if isinstance(decoded, list) or (
@@ -64,7 +60,7 @@ def _cut_lines(tokenized: TokenizedText, sizes: Sizes, problems: list[str]) -> I
         try:
             decoded = _DECODER.decode(line.strip("\ufeff \t\r\n"))
         except (ValueError, RecursionError) as error:
-            problems.append(f"line {number} is no JSON ({_error_text(error)}); it was cut as text.")
+            problems.append(f"line {number} is not JSON ({_error_text(error)}), so it was cut as text.")
             yield Piece(start, end)
             continue
         value = _SPACE.match(text, start).end()  # type: ignore[union-attr]  # the pattern matches no space too
@@ -74,7 +70,7 @@ def _cut_lines(tokenized: TokenizedText, sizes: Sizes, problems: list[str]) -> I
 def _cut_record(
     tokenized: TokenizedText, child: _Child, sizes: Sizes, path: tuple[str, ...]
 ) -> Iterator[Piece]:
-    """A record whole, or what is in it when it is too long."""
+    """Yield a whole record, or its parts if it is too long."""
     if (
         tokenized.estimate(child.start, child.end) > sizes.maximum
         and isinstance(child.decoded, dict | list)
@@ -88,10 +84,10 @@ def _cut_record(
 def _cut_container(
     tokenized: TokenizedText, container: _Child, sizes: Sizes, path: tuple[str, ...], *, top: bool = False
 ) -> Iterator[Piece]:
-    """The items or members of a container: records by themselves, others together up to the target.
+    """Yield the items or members of a container: one piece for each record, other values together up to the
+    target.
 
-    The first piece begins with the container, and the last ends with it, so that nothing but commas is left
-    out.
+    The first piece starts with the container, and the last one ends with it. So only commas are left out.
     """
     children = list(_read_children(tokenized.text, container.value))
     if not children:
@@ -114,9 +110,7 @@ def _cut_container(
 
 
 def _is_record(child: _Child, top: bool) -> bool:
-    """Whether a child is a record: at the top whatever is in an array, else an object in an array or at the
-    top.
-    """
+    """Whether a child is a record: any item of the top array, or an object in an array or at the top."""
     return (
         isinstance(child.decoded, dict)
         if child.key and top
@@ -130,9 +124,7 @@ def _merge(run: list[_Child], path: tuple[str, ...]) -> Piece:
 
 
 def _read_children(text: str, position: int) -> Iterator[_Child]:
-    """What the container that opens at `position` holds; it has been decoded before, so that its syntax is
-    right.
-    """
+    """Yield the children of the container that opens at `position`. Its syntax is already checked."""
     keyed = text[position] == "{"
     position = _skip_space(text, position + 1)
     while text[position] not in "]}":

@@ -1,4 +1,4 @@
-"""Cuts documents into chunks: one transform per strategy, and one that chooses the strategy by media type."""
+"""Chunking transforms: one for each strategy, and `chunk`, which chooses the strategy by media type."""
 
 from __future__ import annotations
 
@@ -26,35 +26,35 @@ BY_MEDIA_TYPE = {
     "text/tab-separated-values": "tables",
     **dict.fromkeys(GRAMMARS, "code"),
 }
-"""Which strategy cuts which media type; any other is cut by `fixed`."""
+"""Media type -> strategy. `fixed` cuts all other media types."""
 
 
 class Fixed(Chunker):
-    """Any text by length alone: at the last end of a paragraph, sentence, line or word near the target."""
+    """Cuts any text by length, at the last end of a paragraph, sentence, line or word near the target."""
 
     def pieces(self, document: Document, tokenized: TokenizedText, problems: list[str]) -> Iterable[Piece]:
-        """Slices of about `target` tokens that share about `overlap`."""
+        """Return slices of about `target` tokens, which share about `overlap`."""
         return (Piece(start, end) for start, end in self.cutter.cut(tokenized, 0, len(tokenized.text)))
 
 
 class Paragraphs(Chunker):
-    """Whole paragraphs, as many as `target` allows; one that is longer than `maximum` at its sentences."""
+    """Cuts at paragraphs, as many as `target` allows. Cuts a paragraph above `maximum` at its sentences."""
 
     def pieces(self, document: Document, tokenized: TokenizedText, problems: list[str]) -> Iterable[Piece]:
-        """Runs of paragraphs; each repeats the last ones of the run before, as far as `overlap` allows."""
+        """Return runs of paragraphs. Each repeats the last paragraphs of the run before, within `overlap`."""
         return paragraphs(tokenized, self.sizes)
 
 
 class Headings(Chunker):
-    """Markdown at its headings H1, H2, H3, which become the chunk's path; a section that is longer than
-    `target` is cut on.
+    """Cuts Markdown at its headings H1, H2 and H3, which become the path of the chunk.
 
-    Chunks of a document without a title have its first H1 for one. A table stays whole when it fits in a
-    chunk; else its header and separator stand above each of its pieces.
+    A section longer than `target` is cut by length. If the document has no title, its first H1 is the title
+    of its chunks. A table stays whole if it fits in a chunk. Else each piece repeats its header and
+    separator.
     """
 
     def pieces(self, document: Document, tokenized: TokenizedText, problems: list[str]) -> Iterable[Piece]:
-        """Sections, and what long ones are cut into. Raises MissingDependency without markdown-it-py."""
+        """Yield sections, and parts of long sections. Raises MissingDependency without markdown-it-py."""
         outline = headings(tokenized.text)
         title = document.title or next((heading.text for heading in outline if heading.level == 1), "")
         for section in sections(tokenized.text, outline):
@@ -66,14 +66,14 @@ class Headings(Chunker):
                 yield from (piece._replace(title=title) for piece in self._long(tokenized, section))
 
     def _long(self, tokenized: TokenizedText, section: Section) -> Iterator[Piece]:
-        """Text by length, tables by rows, in turns."""
+        """Cut the text of a long section by length, and its tables by rows."""
         position = section.start
         for table in markdown_tables(tokenized.text, section.start, section.end):
             prose = list(self._prose(tokenized, position, table[0], section.path))
             position = table[-1]
             joined = tokenized.estimate(prose[-1].start, position) if prose else 0
             if prose and (joined <= self.target or tokenized.estimate(*prose[-1][:2]) <= self.target // 4):
-                yield from prose[:-1]  # the last of it introduces the table and stays with it
+                yield from prose[:-1]  # the last part introduces the table and stays with it
                 yield from rows(tokenized, table, 2, self.sizes, section.path, prose[-1].start)
             else:
                 yield from prose
@@ -88,38 +88,37 @@ class Headings(Chunker):
 
 
 class Code(Chunker):
-    """Source code at its functions and classes, whose names become the chunk's path; imports stay with the
-    first chunk.
+    """Cuts source code at functions and classes. Their names become the path of the chunk.
 
-    Knows Python, JavaScript, TypeScript, Go, Rust, Java, C and C++ by their media types; any other is cut by
-    length.
+    Imports stay with the first chunk. It knows Python, JavaScript, TypeScript, Go, Rust, Java, C and C++ by
+    their media types. It cuts other texts by length.
     """
 
     def pieces(self, document: Document, tokenized: TokenizedText, problems: list[str]) -> Iterable[Piece]:
-        """Definitions, and what long ones are cut into. Raises MissingDependency without the extra `code`."""
+        """Return definitions, and parts of long ones. Raises MissingDependency without the extra `code`."""
         return code(tokenized, self.sizes, media_type(document))
 
 
 class Records(Chunker):
-    """JSON and JSON Lines: a chunk per item of the array or line. A record above `maximum` is cut between its
-    members.
+    """Cuts JSON and JSON Lines into a chunk for each record: an item of the array, or a line.
 
-    An object is one chunk up to `target`, else its members are records. The `title` of a record is its
-    chunk's.
+    A record above `maximum` is cut between its members. A single object is one chunk up to `target`. If it is
+    longer, its members are the records. The `title` of a record becomes the title of its chunk.
     """
 
     def pieces(self, document: Document, tokenized: TokenizedText, problems: list[str]) -> Iterable[Piece]:
-        """Records; what is no JSON is cut by length and reported."""
+        """Return records. A text that is no JSON is cut by length, and reported."""
         return records(tokenized, self.sizes, lines=media_type(document) in JSON_LINES, problems=problems)
 
 
 class Tables(Chunker):
-    """CSV and TSV: whole up to `maximum`, else rows together up to `target`, the first row of the table above
-    each piece.
+    """Cuts CSV and TSV between rows, up to `target`. Each chunk repeats the first row of the table.
+
+    A table of at most `maximum` tokens stays whole.
     """
 
     def pieces(self, document: Document, tokenized: TokenizedText, problems: list[str]) -> Iterable[Piece]:
-        """Runs of rows."""
+        """Return runs of rows."""
         return csv_table(tokenized, self.sizes, media_type(document))
 
 
@@ -134,12 +133,11 @@ STRATEGIES: dict[str, Callable[..., Chunker]] = {
 
 
 class Chunk(Chunker):
-    """Cuts each document by the strategy for its media type: `headings`, `code`, `paragraphs`, `fixed`,
-    `records` or `tables`.
+    """Cuts each document by the strategy for its media type.
 
-    `strategies` names another one for a media type, as in `{"text/plain": "paragraphs"}`; `"*"` stands for
-    media types without one of their own, which are cut by `fixed`. Sizes are in tokens of the shipped
-    tokenizer.
+    The strategies are `headings`, `code`, `paragraphs`, `fixed`, `records` and `tables`. `strategies` sets
+    the strategy of a media type, as in `{"text/plain": "paragraphs"}`. `"*"` stands for all media types
+    without a strategy; by default `fixed` cuts them. Sizes are in tokens of the shipped tokenizer.
     """
 
     def __init__(
@@ -166,14 +164,14 @@ class Chunk(Chunker):
         }
 
     def strategy(self, document: Document) -> Chunker:
-        """What cuts a document."""
+        """Return the chunker for a document."""
         return self._chunkers[self._by.get(media_type(document)) or self._by.get("*", "fixed")]
 
     def pieces(self, document: Document, tokenized: TokenizedText, problems: list[str]) -> Iterable[Piece]:
-        """As the strategy proposes."""
+        """Return the pieces of the document's strategy."""
         return self.strategy(document).pieces(document, tokenized, problems)
 
 
 def media_type(document: Document) -> str:
-    """The media type in small letters, without parameters."""
+    """Return the media type in small letters, without parameters."""
     return document.media_type.partition(";")[0].strip().lower()

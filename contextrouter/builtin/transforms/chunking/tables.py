@@ -1,4 +1,4 @@
-"""Tables: whole when they fit, else rows by rows with the header above each piece. Pure functions."""
+"""Table chunking: keeps a short table whole, cuts a long one between rows, repeats the header. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DELIMITERS = ",;\t|"
 
 
 def csv_table(tokenized: TokenizedText, sizes: Sizes, media_type: str) -> Iterator[Piece]:
-    """Cut CSV between its rows; the first is the header. A row may hold line ends in quotes."""
+    """Cut CSV between its rows. The first row is the header. A row may have line ends in quotes."""
     text = tokenized.text
     if "tab-separated" in media_type:
         delimiter = "\t"
@@ -26,7 +26,7 @@ def csv_table(tokenized: TokenizedText, sizes: Sizes, media_type: str) -> Iterat
 
 
 def _csv_bounds(text: str, delimiter: str) -> list[int]:
-    """Where each row starts, and the end; blank lines go with the row before."""
+    """Return the start of each row, and the end. Blank lines belong to the row before them."""
     position, bounds = 0, [0]
 
     def lines() -> Iterator[str]:
@@ -41,7 +41,7 @@ def _csv_bounds(text: str, delimiter: str) -> list[int]:
                 bounds.append(position)
             else:
                 bounds[-1] = position
-    except csv.Error:  # a field without end: lines are all that is left to go by
+    except csv.Error:  # a quoted field without end: cut at lines
         bounds = [0, *(match.end() for match in _LINE_END.finditer(text))]
     return bounds if bounds[-1] == len(text) else [*bounds, len(text)]
 
@@ -54,10 +54,10 @@ def rows(
     path: tuple[str, ...] = (),
     lead: int | None = None,
 ) -> Iterator[Piece]:
-    """Yield a table whose rows start at `bounds`, the last of which is its end; the first `header_rows` rows
-    are its header.
+    """Yield the pieces of a table. Its rows start at `bounds`, and the last bound is its end.
 
-    The first piece begins at `lead`, where the words before the table do.
+    The first `header_rows` rows are the header. The first piece starts at `lead`, the start of the words
+    before the table.
     """
     begin = bounds[0] if lead is None else lead
     if tokenized.estimate(begin, bounds[-1]) <= sizes.maximum or len(bounds) <= header_rows + 2:
@@ -73,7 +73,7 @@ def rows(
 
 
 def markdown_tables(text: str, start: int, end: int) -> list[list[int]]:
-    """Where the pipe tables of `text[start:end]` have their rows: for each the starts, and the end. Needs
+    """Return the starts of the rows and the end, for each pipe table of `text[start:end]`. Needs
     markdown-it-py.
     """
     if "|" not in text[start:end]:

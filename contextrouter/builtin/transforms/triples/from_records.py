@@ -1,4 +1,4 @@
-"""Facts from records of JSON, JSON Lines and CSV, by a mapping of their keys. Pure functions."""
+"""Facts from records: reads triples from JSON, JSON Lines and CSV, by a mapping of keys. Pure functions."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ FACT_KEYS = ("confidence", "valid_from", "valid_to", "tenant", "compartment", "s
 
 
 class Rule(NamedTuple):
-    """How a record becomes facts: the keys of subject and object, and the predicate, which is a word of its
-    own.
-    """
+    """How a record becomes facts. `subject` and `object` are keys of the record, `predicate` is a word."""
 
     subject: str
     predicate: str
@@ -27,7 +25,7 @@ class Rule(NamedTuple):
 
 
 def read_rules(mapping: Sequence[Mapping[str, str]]) -> tuple[Rule, ...]:
-    """The rules of a mapping. Raises ValueError for one that is none."""
+    """Return the rules of a mapping. Raises ValueError for an entry of another shape."""
     rules = []
     for number, entry in enumerate(mapping, 1):
         roles = ("subject", "predicate", "object")
@@ -38,16 +36,14 @@ def read_rules(mapping: Sequence[Mapping[str, str]]) -> tuple[Rule, ...]:
         ):
             shape = '{ subject = "name", predicate = "works at", object = "employer" }'
             raise ValueError(
-                f"mapping {number} is {entry!r}. Give one such as {shape}: keys, and a word between them."
+                f"mapping {number} is {entry!r}. Give one such as {shape}: two keys, and a word as predicate."
             )
         rules.append(Rule(*(entry[role] for role in roles)))
     return tuple(rules)
 
 
 def records(text: str, media_type: str) -> Iterator[tuple[int, Any]]:
-    """Yield what records a text has, with their numbers; what is no record comes as an exception in its
-    place.
-    """
+    """Yield the number and the value of each record. For a broken record the value is an exception."""
     text = text.removeprefix("\ufeff")
     if media_type in LINES:
         for number, line in enumerate(text.split("\n"), 1):
@@ -60,7 +56,7 @@ def records(text: str, media_type: str) -> Iterator[tuple[int, Any]]:
         try:
             data = json.loads(text, parse_constant=_no_number)
         except (ValueError, RecursionError) as error:
-            yield 1, ValueError(f"The text is no JSON ({error}).")
+            yield 1, ValueError(f"The text is not JSON ({error}).")
             return
         yield from enumerate(data if isinstance(data, list) else [data], 1)
     elif media_type in _TABLES:
@@ -71,18 +67,19 @@ def records(text: str, media_type: str) -> Iterator[tuple[int, Any]]:
 
 
 def is_structured(media_type: str) -> bool:
-    """Whether texts of this type have records."""
+    """Whether texts of this media type have records."""
     return media_type in LINES or media_type == "application/json" or media_type in _TABLES
 
 
-def map_record(parse_record: Mapping[str, Any], read_rules: Sequence[Rule]) -> Iterator[Fact]:
-    """The facts of one record: every pair of values that a rule's keys lead to; none where one leads nowhere.
+def map_record(record: Mapping[str, Any], rules: Sequence[Rule]) -> Iterator[Fact]:
+    """Yield the facts of one record: a fact for each pair of values at the keys of a rule.
 
-    A key with dots leads into objects, and through lists: `authors.name` is the name of each author.
+    A key without a value gives no fact. A key with dots goes into objects and through lists: `authors.name`
+    is the name of each author.
     """
-    for rule in read_rules:
-        for subject in _values(parse_record, rule.subject.split(".")):
-            for object_ in _values(parse_record, rule.object.split(".")):
+    for rule in rules:
+        for subject in _values(record, rule.subject.split(".")):
+            for object_ in _values(record, rule.object.split(".")):
                 yield Fact(subject=subject, predicate=rule.predicate, object=object_)
 
 
@@ -101,25 +98,21 @@ def _values(value: Any, keys: Sequence[str]) -> Iterator[str]:
         yield " ".join(str(value).split())
 
 
-def read_fact(parse_record: Mapping[str, Any], keys: Mapping[str, str]) -> Fact:
-    """The fact that a record is. Raises ValueError for what is wrong with it."""
-    subject, predicate, object_ = (_required_text(parse_record, key) for key in keys.values())
+def read_fact(record: Mapping[str, Any], keys: Mapping[str, str]) -> Fact:
+    """Return the fact of one record. Raises ValueError if a value is missing or wrong."""
+    subject, predicate, object_ = (_require_text(record, key) for key in keys.values())
     tenant, compartment, sensitivity = (
-        _label(parse_record, key) for key in ("tenant", "compartment", "sensitivity")
+        _label(record, key) for key in ("tenant", "compartment", "sensitivity")
     )
-    start, end = _instant(parse_record, "valid_from"), _instant(parse_record, "valid_to")
+    start, end = _instant(record, "valid_from"), _instant(record, "valid_to")
     if start and end and start > end:
-        raise ValueError(
-            f"valid_from {parse_record['valid_from']!r} is after valid_to {parse_record['valid_to']!r}."
-        )
-    attributes = {
-        key: value for key, value in parse_record.items() if key not in (*keys.values(), *FACT_KEYS)
-    }
+        raise ValueError(f"valid_from {record['valid_from']!r} is after valid_to {record['valid_to']!r}.")
+    attributes = {key: value for key, value in record.items() if key not in (*keys.values(), *FACT_KEYS)}
     return Fact(
         subject=subject,
         predicate=predicate,
         object=object_,
-        confidence=_confidence(parse_record),
+        confidence=_confidence(record),
         valid_from=start,
         valid_to=end,
         attributes=attributes,
@@ -130,45 +123,45 @@ def read_fact(parse_record: Mapping[str, Any], keys: Mapping[str, str]) -> Fact:
 
 
 def parse_record(line: str) -> Mapping[str, Any]:
-    """The record of one line. Raises ValueError."""
+    """Return the record of one line. Raises ValueError if the line is no JSON object."""
     try:
-        parse_record = json.loads(line, parse_constant=_no_number)
+        record = json.loads(line, parse_constant=_no_number)
     except RecursionError:
         raise ValueError("The record is nested too deeply.") from None
     except json.JSONDecodeError as error:
         raise ValueError(f"The line is not JSON ({error.msg} at character {error.colno}).") from None
-    if not isinstance(parse_record, dict):
-        raise ValueError(f"The record is a {type(parse_record).__name__}, not an object.")
-    return parse_record
+    if not isinstance(record, dict):
+        raise ValueError(f"The record is a {type(record).__name__}, not an object.")
+    return record
 
 
 def _no_number(name: str) -> float:
-    raise ValueError(f"The record holds {name}, which is no JSON number.")
+    raise ValueError(f"The record holds {name}, which is no JSON number. Give a finite number.")
 
 
-def _required_text(parse_record: Mapping[str, Any], key: str) -> str:
-    value = parse_record.get(key)
+def _require_text(record: Mapping[str, Any], key: str) -> str:
+    value = record.get(key)
     if isinstance(value, bool) or not isinstance(value, (str, int, float)) or not str(value).strip():
         raise ValueError(f"Key {key!r} is {'missing' if value is None else repr(value)[:80]}. Give a text.")
     return str(value).strip()
 
 
-def _label(parse_record: Mapping[str, Any], key: str) -> str | None:
-    value = parse_record.get(key)
+def _label(record: Mapping[str, Any], key: str) -> str | None:
+    value = record.get(key)
     if value is not None and not (isinstance(value, str) and value.strip()):
         raise ValueError(f"Key {key!r} is {value!r}. Give a name.")
     return value
 
 
-def _confidence(parse_record: Mapping[str, Any]) -> float:
-    value = parse_record.get("confidence", 1.0)
+def _confidence(record: Mapping[str, Any]) -> float:
+    value = record.get("confidence", 1.0)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0.0 <= value <= 1.0:
         raise ValueError(f"Key 'confidence' is {value!r}. Give a number from 0 to 1.")
     return float(value)
 
 
-def _instant(parse_record: Mapping[str, Any], key: str) -> datetime | None:
-    value = parse_record.get(key)
+def _instant(record: Mapping[str, Any], key: str) -> datetime | None:
+    value = record.get(key)
     if value is None or value == "":
         return None
     try:

@@ -1,6 +1,4 @@
-"""Facts from prose: by the grammar that a spaCy model sees in a sentence, or by what a generator reads in
-it.
-"""
+"""Fact extraction from prose, by the grammar of a spaCy model or by a generator."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ if TYPE_CHECKING:
     from spacy.tokens import Doc, Span, Token
 
 CERTAIN = 0.5
-"""Confidence of a fact that was read in prose: below one that was given."""
+"""Confidence of a fact from prose. A fact from a record has a higher one."""
 _SUBJECT, _OBJECT = ("nsubj", "nsubjpass", "csubj"), ("dobj", "obj", "attr", "oprd", "dative")
 _OUTSIDE_NAME = (
     "det",
@@ -34,7 +32,7 @@ _OUTSIDE_NAME = (
     "mark",
     "nummod",
 )
-_SENTENCE = 300  # characters of the sentence that are kept with a fact
+_SENTENCE = 300  # characters of the sentence in the attributes of a fact
 _PART = 6_000  # characters that a generator reads at once
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -66,10 +64,10 @@ _PROMPT = (
 
 
 def patterns(parts: Sequence[Doc]) -> Iterator[Fact]:
-    """Yield (subject, verb, object), (subject, verb + preposition, object), and what "is" and appositions
-    say, per sentence.
+    """Yield facts from the grammar of each sentence.
 
-    Only between names: phrases that hold an entity or a proper noun.
+    A fact is (subject, verb, object) or (subject, verb + preposition, object). "is" and appositions give
+    facts too. Subject and object are names: phrases with an entity or a proper noun.
     """
     for part in parts:
         if part.has_annotation("DEP"):
@@ -108,7 +106,7 @@ def _verb_facts(verb: Token) -> Iterator[Fact]:
 
 
 def _role_facts(subject: Token, noun: Token) -> Iterator[Fact]:
-    """Of "Ada, founder of Acme" the fact (Ada, founder of, Acme)."""
+    """Yield facts such as (Ada, founder of, Acme), from "Ada, founder of Acme"."""
     for child in noun.children:
         if child.dep_ == "prep":
             objects = _expand_conjuncts([token for token in child.children if token.dep_ == "pobj"])
@@ -116,7 +114,7 @@ def _role_facts(subject: Token, noun: Token) -> Iterator[Fact]:
 
 
 def _expand_conjuncts(tokens: Sequence[Token]) -> list[Token]:
-    """The heads, and what stands beside them after "and"."""
+    """Return the tokens, and those joined to them by "and"."""
     return [conjunct for token in tokens for conjunct in (token, *token.conjuncts)]
 
 
@@ -136,9 +134,7 @@ def _make_facts(subject: Token, predicate: str, objects: Sequence[Token]) -> Ite
 
 
 def _name_around(token: Token) -> str:
-    """The entity that a token stands in, or the proper nouns around it; "" for any other noun, and for
-    pronouns.
-    """
+    """Return the entity of a token, or the proper nouns around it. Other nouns and pronouns give ""."""
     entity: Span | None = next((ent for ent in token.doc.ents if ent.start <= token.i < ent.end), None)
     if entity is not None:
         words = [word.text for word in entity if word.dep_ not in ("det", "case")]
@@ -152,7 +148,7 @@ def _name_around(token: Token) -> str:
 
 
 def _is_in_name(token: Token, head: Token) -> bool:
-    """Whether only words that belong to the name lie between a word and its head."""
+    """Whether all words between a word and its head belong to the name."""
     while token != head:
         if token.dep_ in _OUTSIDE_NAME:
             return False
@@ -161,8 +157,9 @@ def _is_in_name(token: Token, head: Token) -> bool:
 
 
 async def generate(generator: Generator, text: str, relations: Sequence[str]) -> tuple[list[Fact], list[str]]:
-    """What a generator reads in a text, and what was wrong with its answers. Names that the text does not
-    hold are left out.
+    """Return the facts that a generator reads in a text, and problems of its answers.
+
+    Facts with names that are not in the text are left out.
     """
     facts: list[Fact] = []
     problems: list[str] = []
@@ -179,7 +176,7 @@ async def generate(generator: Generator, text: str, relations: Sequence[str]) ->
             completion = await generator.complete(messages, schema=SCHEMA)
             data = completion.data if completion.data is not None else json.loads(completion.text)
             facts += _read_triples(data["triples"], part)
-        except Exception as error:  # the rest of the document is stored all the same
+        except Exception as error:  # the document is stored without them
             problems.append(f"triples were not read: {type(error).__name__}: {error}")
     return facts, problems
 

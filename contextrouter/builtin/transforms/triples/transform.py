@@ -1,4 +1,4 @@
-"""Facts from documents: given line by line, mapped from records, or read in prose."""
+"""The transform `triples`: fact extraction from JSON Lines, from other records, or from prose."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from contextrouter.contracts import Generator, Transform
 from contextrouter.model import Document, Fact
 
 MEDIA_TYPES = from_records.LINES
-_MAX_PROBLEMS = 200  # problems listed one by one
+_MAX_PROBLEMS = 200  # at most so many problems are listed
 
 
 class Triples(ReadsWithSpacy, Transform):
-    """A document of JSON Lines -> one document without content whose facts are in `metadata["facts"]`.
+    """Extracts facts from a document into `metadata["facts"]`.
 
-    `subject`, `predicate` and `object` are the keys of a record that hold the triple. `confidence` (0 to 1),
-    `valid_from` and `valid_to` (ISO 8601; a date is its first instant in UTC, as `valid_to` its last; a time
-    without zone is UTC), `tenant`, `compartment` and `sensitivity` are the fact's own; a record's other keys
-    become its attributes. A record that is no fact is left out and listed in `metadata["problems"]` as "line
-    N: …".
+    A document of JSON Lines loses its content: each line is a fact. `subject`, `predicate` and `object` are
+    the keys of the triple. A line may also have `confidence` (0 to 1), `valid_from`, `valid_to` (ISO 8601),
+    `tenant`, `compartment` and `sensitivity`. A date as `valid_from` is its first instant in UTC, as
+    `valid_to` its last; a time without zone is UTC. Other keys become attributes. A broken line is left out
+    and listed in `metadata["problems"]` as "line N: …".
 
-    With `mapping` facts come from records of any shape, and the document keeps its content: each entry has
-    keys for `subject` and `object` (with dots into objects and lists) and the word that stands between them
-    as `predicate`. It is for JSON, JSON Lines, CSV and TSV.
+    With `mapping`, facts come from records of any shape in JSON, JSON Lines, CSV and TSV. The document keeps
+    its content. Each entry has the keys of `subject` and `object` (dots go into objects and lists), and a
+    word as `predicate`.
 
-    In documents of other types nothing is looked for, unless `model` names a spaCy model that is installed,
-    whose grammar of a sentence tells facts between names ("Ada Lovelace wrote …"), or a `generator` reads
-    them. Facts so found have a confidence of 0.5, and how they were found in their attributes. With
-    `relations` only these predicates are kept, whatever the facts come from.
+    Prose has facts only with `model` or `generator`. `model` is an installed spaCy model; its grammar gives
+    facts between names ("Ada Lovelace wrote …"). A `generator` reads facts in the text. Both kinds of facts
+    have a confidence of 0.5, and the method in their attributes. With `relations`, only these predicates are
+    kept, from any origin.
     """
 
     without_model = "no facts are read in sentences"
@@ -54,8 +54,8 @@ class Triples(ReadsWithSpacy, Transform):
                 )
         if len(set(self.keys.values())) < 3:
             raise ValueError(
-                f"Keys {tuple(self.keys.values())!r} are not distinct. Give subject, predicate and object one"
-                " each."
+                f"Keys {tuple(self.keys.values())!r} are not distinct. Give subject, predicate and object"
+                " different keys."
             )
         if isinstance(relations, str) or not all(
             isinstance(relation, str) and relation.strip() for relation in relations
@@ -69,10 +69,10 @@ class Triples(ReadsWithSpacy, Transform):
         self.mapping, self.generator = tuple(mapping), generator
         self.relations = tuple(relations)
         self._rules = from_records.read_rules(self.mapping)
-        self._allowed = {_fold(relation): relation for relation in self.relations}
+        self._allowed = {_normalize(relation): relation for relation in self.relations}
 
     async def transform(self, document: Document) -> Sequence[Document]:
-        """Return the document with its facts, or as it is where there are none to look for."""
+        """Return the document with its facts, or unchanged if it has none."""
         media_type = document.media_type.partition(";")[0].strip().lower()
         if self._rules and from_records.is_structured(media_type):
             return [self._add_facts(document, *self._map_records(document.content, media_type))]
@@ -90,7 +90,7 @@ class Triples(ReadsWithSpacy, Transform):
         return [self._add_facts(document, facts, problems) if facts or problems else document]
 
     def read(self, text: str) -> tuple[list[Fact], list[str]]:
-        """The facts of `text`, and what is wrong with the lines that are none. Blank lines are neither."""
+        """Return the facts of `text`, and a problem for each broken line. Blank lines are skipped."""
         facts, problems = [], []
         for number, record in from_records.records(text, MEDIA_TYPES[0]):
             try:
@@ -114,9 +114,9 @@ class Triples(ReadsWithSpacy, Transform):
         return facts, problems
 
     def _add_facts(self, document: Document, facts: Iterable[Fact], problems: Sequence[str]) -> Document:
-        """The document with the facts whose predicates are allowed, as they are written in `relations`."""
+        """Return the document with the facts of allowed predicates, in the spelling of `relations`."""
         if self._allowed:
-            renamed = ((fact, self._allowed.get(_fold(fact.predicate))) for fact in facts)
+            renamed = ((fact, self._allowed.get(_normalize(fact.predicate))) for fact in facts)
             facts = [fact.replace(predicate=predicate) for fact, predicate in renamed if predicate]
         metadata = {**document.metadata, "facts": (*document.metadata.get("facts", ()), *facts)}
         if problems:
@@ -127,5 +127,5 @@ class Triples(ReadsWithSpacy, Transform):
         return document.replace(metadata=metadata)
 
 
-def _fold(predicate: str) -> str:
+def _normalize(predicate: str) -> str:
     return " ".join(predicate.casefold().replace("_", " ").split())

@@ -1,3 +1,1 @@
-"""Document parsing: PDF, Word, Excel, PowerPoint, HTML and text files to plain text or Markdown; a broken
-file gives a reason.
-"""
+"""Document parsing: PDF, Word, Excel, PowerPoint, HTML and text files to plain text or Markdown."""

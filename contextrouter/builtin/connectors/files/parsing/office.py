@@ -1,4 +1,4 @@
-"""Word, PowerPoint and Excel to Markdown: headings, lists and tables stay what they are."""
+"""Word, PowerPoint and Excel to Markdown, with headings, lists and tables."""
 
 from __future__ import annotations
 

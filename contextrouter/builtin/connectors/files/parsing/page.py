@@ -5,16 +5,16 @@ from __future__ import annotations
 from contextrouter.builtin.connectors.files.parsing.media import MARKDOWN
 from contextrouter.builtin.connectors.files.parsing.parsed import Parsed, Unreadable, markdown_line
 from contextrouter.builtin.connectors.pages.charset import page_text
-from contextrouter.builtin.connectors.pages.extraction_worker import extracted
+from contextrouter.builtin.connectors.pages.extraction_worker import extract_page
 from contextrouter.builtin.connectors.pages.feed_parser import parse_feed
 
 
 def read_html(data: bytes) -> Parsed:
     """What a reader of a page sees of its main text, as Markdown. Raises Unreadable when there is none."""
     html = page_text(data, "")
-    page = extracted(html, "")
+    page = extract_page(html, "")
     if not page["text"] and html.strip():
-        page = extracted(f"<html><body>{html}</body></html>", "")  # a part of a page
+        page = extract_page(f"<html><body>{html}</body></html>", "")  # a part of a page
     if not page["text"]:
         raise Unreadable(page["why"])
     metadata = {name: page[name] for name in ("author", "site", "description", "date") if page[name]}

@@ -1,6 +1,4 @@
-"""Parses files in a process of its own, which is killed when it takes too long: a file costs its own time and
-nothing else.
-"""
+"""Parser process: parses files in a separate process, and kills it at a time limit."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The text of a file by the encoding it is said to have, its byte order mark, UTF-8, or what its bytes look
-like.
-"""
+"""Text decoding: finds the encoding of a text file by its byte order mark, UTF-8, or its bytes."""
 
 from __future__ import annotations
 

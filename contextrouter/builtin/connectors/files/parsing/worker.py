@@ -1,4 +1,4 @@
-"""The process that parses files: one file in, its text out. It may be killed at any moment.
+"""The parser process itself: one file in, its text out. It may be killed at any time.
 
 Messages on stdin and stdout: four bytes of length, JSON; on stdin the file's bytes follow.
 """
