@@ -15,6 +15,7 @@ from contextrouter.builtin.providers.sqlite.filter import EVERYTHING, Condition,
 from contextrouter.builtin.providers.sqlite.rows import numbers, numpy
 from contextrouter.model import Document
 from contextrouter.scope import SHARED, Scope
+from contextrouter.text.stemming import ENGLISH
 
 if TYPE_CHECKING:
     from contextrouter.builtin.providers.sqlite.rows import Numbers, Scores
@@ -93,6 +94,43 @@ class ChunkLengths(SnapshotCache[Lengths]):
         grown[: len(values)] = values
         grown[new - base] = lengths
         return Lengths(base, grown)
+
+
+class ChunksByLanguage(NamedTuple):
+    """The chunks that have the stems of a language other than English, ascending, by language."""
+
+    last: int  # the last chunk that was looked at
+    chunks: Mapping[str, Numbers]
+
+    def among(self, chunks: Numbers, languages: frozenset[str]) -> Numbers:
+        """Indexes into `chunks` of those in these languages."""
+        np = numpy()
+        english = ENGLISH in languages
+        named = [numbers for language, numbers in self.chunks.items() if (language in languages) != english]
+        found = np.isin(chunks, np.concatenate([np.zeros(0, np.int64), *named]))
+        return np.flatnonzero(found != english)  # type: ignore[no-any-return]  # numpy is loaded late, so its results have no types
+
+
+class ChunkLanguages(SnapshotCache[ChunksByLanguage]):
+    """The languages of all chunks. Numbers of chunks that are gone stay in it; nobody finds them any more."""
+
+    def first(self, connection: sqlite3.Connection) -> ChunksByLanguage:
+        """No chunk yet."""
+        return ChunksByLanguage(0, {})
+
+    def update(self, connection: sqlite3.Connection, value: ChunksByLanguage) -> ChunksByLanguage:
+        """Chunks behind the last known are added."""
+        highest = connection.execute("SELECT coalesce(max(number), 0) FROM chunks").fetchone()[0]
+        if value.last >= highest:
+            return value
+        chunks = dict(value.chunks)
+        sql = "SELECT group_concat(chunk) FROM filters WHERE value = ? AND chunk > ?"
+        held = "SELECT number, value FROM filter_values WHERE key = ?"
+        for number, language in connection.execute(held, (schema.STEMS,)).fetchall():
+            (new,) = numbers(connection, sql, (number, value.last))
+            before = chunks.get(language, new[:0])
+            chunks[language] = numpy().concatenate((before, new))
+        return ChunksByLanguage(highest, chunks)
 
 
 class VisibleChunks(NamedTuple):

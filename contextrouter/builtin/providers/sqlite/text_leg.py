@@ -13,10 +13,16 @@ from contextrouter.builtin.providers.sqlite import schema
 from contextrouter.builtin.providers.sqlite.file import Stop
 from contextrouter.builtin.providers.sqlite.filter import Condition, visible
 from contextrouter.builtin.providers.sqlite.rows import AdmittedChunks, best, numbers, numpy
-from contextrouter.builtin.providers.sqlite.snapshot_cache import ChunkLengths, LabelCounts, VisibleChunks
+from contextrouter.builtin.providers.sqlite.snapshot_cache import (
+    ChunkLanguages,
+    ChunkLengths,
+    LabelCounts,
+    VisibleChunks,
+)
 from contextrouter.contracts import TermStatistics
 from contextrouter.scope import Scope
-from contextrouter.text import analysis, bm25, query_syntax
+from contextrouter.text import bm25, query_syntax
+from contextrouter.text.languages import Languages, analyses
 
 if TYPE_CHECKING:
     from contextrouter.builtin.providers.sqlite.rows import Numbers, Scores
@@ -52,11 +58,12 @@ class TextIndex:
         self._weights = {ord(field[0]): weight for field, weight in weights.items()}
         self._admitted = admitted
         self._lengths, self._label_counts = ChunkLengths(), LabelCounts()
+        self._languages = ChunkLanguages()
 
     def search(
         self,
         connection: sqlite3.Connection,
-        terms: Sequence[str],
+        terms: Mapping[str, Languages],
         scope: Scope | None,
         condition: Condition,
         limit: int,
@@ -64,7 +71,7 @@ class TextIndex:
     ) -> list[tuple[int, float]]:
         """The `limit` best admitted chunks (number, score) and those tied with the last, best first.
 
-        `condition` holds what `scope` asks as well.
+        Each term is looked for in chunks in its languages. `condition` holds what `scope` asks as well.
         """
         np = numpy()
         with stop.finishing():
@@ -87,26 +94,30 @@ class TextIndex:
     def statistics(
         self, connection: sqlite3.Connection, terms: Sequence[str], scope: Scope | None, stop: Stop
     ) -> TermStatistics:
-        """Counts over the chunks that the scope shows; a term that is several words has the frequency of the
-        rarest of them.
+        """Counts over the chunks that the scope shows, each in its language; a term that is several words has
+        the frequency of the rarest of them.
         """
         with stop.finishing():
             shown = self._label_counts.visible(connection, scope)
-        analysed = {term: analysis.analyse(term) for term in terms}
-        words = list(dict.fromkeys(word for found in analysed.values() for word in found))
-        if shown.condition.sql:
-            store = schema.text(connection, "store")
-            counts = {
-                word: len(self._shown(connection, store, word, shown.condition, stop).chunks)
-                for word in words
-            }
-        else:
-            counts = frequencies(connection, words)
+        store, held = schema.text(connection, "store"), schema.languages(connection)
+        analysed = {term: analyses(term, held) for term in terms}
+        counts: dict[tuple[str, Languages], int] = {}
+        for found in analysed.values():
+            for word, languages in (
+                (word, languages) for words, languages in found.items() for word in words
+            ):
+                if (word, languages) in counts:
+                    continue
+                if shown.condition.sql or languages is not None:
+                    postings = self._shown(connection, store, word, languages, shown.condition, stop)
+                    counts[word, languages] = len(postings.chunks)
+                else:
+                    counts[word, languages] = frequencies(connection, [word]).get(word, 0)
         return TermStatistics(
             documents=shown.chunks,
             average_length=shown.average_length,
             frequencies={
-                term: min((counts.get(word, 0) for word in found), default=0)
+                term: sum([min(counts[word, given] for word in words) for words, given in found.items()])
                 for term, found in analysed.items()
             },
         )
@@ -115,31 +126,28 @@ class TextIndex:
         """Let go of everything."""
         self._lengths.forget()
         self._label_counts.forget()
+        self._languages.forget()
 
     def _read(
         self,
         connection: sqlite3.Connection,
         store: str,
-        terms: Sequence[str],
+        terms: Mapping[str, Languages],
         shown: VisibleChunks,
         stop: Stop,
     ) -> Iterator[Postings]:
         """The postings of the terms that are worth reading, of the chunks that are shown; none is empty."""
         if not shown.condition.sql:
-            for term in _worth_reading(connection, terms, shown.chunks):
-                stop.check()
-                if len((postings := self._postings(connection, term)).chunks):
+            for term in _worth_reading(connection, list(terms), shown.chunks):
+                postings = self._shown(connection, store, term, terms.get(term), shown.condition, stop)
+                if len(postings.chunks):
                     yield postings
             return
         # To count what is shown is to read it; which terms are left out must not hang on what is hidden.
         read: dict[str, Postings] = {}
-        for term in terms[:_MOST_TERMS]:
-            words = _begun(connection, term) if term.endswith(query_syntax.FURTHEST) else (term,)
-            found = ((word, self._shown(connection, store, word, shown.condition, stop)) for word in words)
-            read |= islice(
-                ((word, postings) for word, postings in found if len(postings.chunks)),
-                query_syntax.MOST_EXPANDED,
-            )
+        for term, languages in islice(terms.items(), _MOST_TERMS):
+            found = self._expanded(connection, store, term, languages, shown.condition, stop)
+            read |= islice(found, query_syntax.MOST_EXPANDED)
         counts = [(word, len(postings.chunks)) for word, postings in read.items()]
         budget = (
             sum([count for _, count in counts]) if len(counts) <= FEW else max(POSTINGS, FOLD * shown.chunks)
@@ -147,14 +155,42 @@ class TextIndex:
         for word in bm25.rarest(counts, budget):
             yield read[word]
 
+    def _expanded(
+        self,
+        connection: sqlite3.Connection,
+        store: str,
+        term: str,
+        languages: Languages,
+        condition: Condition,
+        stop: Stop,
+    ) -> Iterator[tuple[str, Postings]]:
+        """The postings of a term, or of the terms that it begins, that are shown; none is empty."""
+        for word in _begun(connection, term) if term.endswith(query_syntax.FURTHEST) else (term,):
+            postings = self._shown(connection, store, word, languages, condition, stop)
+            if len(postings.chunks):
+                yield word, postings
+
     def _shown(
-        self, connection: sqlite3.Connection, store: str, word: str, condition: Condition, stop: Stop
+        self,
+        connection: sqlite3.Connection,
+        store: str,
+        word: str,
+        languages: Languages,
+        condition: Condition,
+        stop: Stop,
     ) -> Postings:
+        """The postings of a term in chunks in `languages` that meet a condition."""
         stop.check()
         postings = self._postings(connection, word)
-        with stop.finishing():
-            kept = self._admitted.indexes(postings.chunks, connection, store, condition)
-        return Postings(postings.chunks[kept], postings.frequencies[kept])
+        if languages is not None:
+            with stop.finishing():
+                kept = self._languages.read_at(connection).among(postings.chunks, languages)
+            postings = Postings(postings.chunks[kept], postings.frequencies[kept])
+        if condition.sql:
+            with stop.finishing():
+                kept = self._admitted.indexes(postings.chunks, connection, store, condition)
+            postings = Postings(postings.chunks[kept], postings.frequencies[kept])
+        return postings
 
     def _postings(self, connection: sqlite3.Connection, term: str) -> Postings:
         np = numpy()
