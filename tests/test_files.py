@@ -96,6 +96,24 @@ def test_a_phrase_is_required_in_one_field() -> None:
     assert [n for n, _ in index.search(language_terms('"learning machine"'), 5)] == [1]
 
 
+def test_each_passage_has_the_stems_of_its_language() -> None:
+    texts = {"die alten Häuser": "de-AT", "New York": None, "news": "fr"}
+    index = PassageIndex([[(text, 1.0)] for text in texts], list(texts.values()))
+    assert index.languages == {"de", "en", "fr"}
+    for text, found in [
+        ("Haus", [0]),
+        ("news", [2]),
+        ("new", [1, 2]),
+        ('"alte Haus"', [0]),
+        ("Häuser York -Haus", [1]),
+        ("York new -news", [1]),
+    ]:
+        assert sorted(n for n, _ in index.search(language_terms(text, index.languages), 5)) == found, text
+    alone = PassageIndex([[("New York", 1.0)]]).search(language_terms("York news"), 5)
+    shown = index.search(language_terms("York news", index.languages), 5, among={1})
+    assert shown == [(1, score) for _, score in alone]
+
+
 def test_passages_out_of_sight_are_neither_found_nor_counted() -> None:
     texts = ["sun", "sun sun", "moon", "moon sun"]
     index = PassageIndex([[(text, 1.0)] for text in texts])
