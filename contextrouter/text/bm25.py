@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from math import log
 from typing import Any, TypeVar
 
 from contextrouter.text.analysis import analyse, length
-from contextrouter.text.languages import Languages, LanguageTerms
+from contextrouter.text.languages import Languages, LanguageTerms, Word
 from contextrouter.text.query_syntax import FURTHEST, MOST_EXPANDED
 from contextrouter.text.stemming import stem_language, stemmer
 
@@ -83,7 +83,7 @@ class PassageIndex:
 
     def search(
         self,
-        asked: LanguageTerms,
+        question: LanguageTerms,
         limit: int,
         admits: Callable[[int], bool] = lambda _: True,
         among: Collection[int] | None = None,
@@ -97,51 +97,56 @@ class PassageIndex:
         """
         if limit <= 0:
             return []
-        scores = self._scores(asked, among)
+        scores = self._scores(question, among)
         results: list[tuple[int, float]] = []
         for number, score in sorted(scores.items(), key=lambda pair: (-pair[1], pair[0])):
-            if admits(number) and self._obeys(number, asked):
+            if admits(number) and self._obeys(number, question):
                 results.append((number, score))
                 if len(results) == limit:
                     break
         return results
 
-    def _scores(self, asked: LanguageTerms, among: Collection[int] | None) -> dict[int, float]:
+    def _scores(self, question: LanguageTerms, among: Collection[int] | None) -> dict[int, float]:
         shown = range(len(self)) if among is None else among
         average = sum([self._lengths[number] for number in shown]) / len(shown) if shown else 0.0
         scores: dict[int, float] = {}
-        for term, languages in islice(asked.terms().items(), MOST_TERMS):
-            for postings in self._matching_postings(term, languages, among):
-                idf = weight(len(shown), len(postings))
-                for number, frequency in postings.items():
+        for word in question.words[:MOST_TERMS]:
+            for together in self._matching_postings(word, among):
+                idf = weight(len(shown), sum(map(len, together)))
+                for number, frequency in chain.from_iterable(postings.items() for postings in together):
                     relative = self._lengths[number] / (average or 1.0)
                     scores[number] = scores.get(number, 0.0) + idf * saturation(frequency, relative)
         return scores
 
     def _matching_postings(
-        self, term: str, languages: Languages, among: Collection[int] | None
-    ) -> Iterator[Mapping[int, float]]:
-        """Yield the postings of a term, or of those that begin with it, without those that are empty."""
+        self, word: Word, among: Collection[int] | None
+    ) -> Iterator[Sequence[Mapping[int, float]]]:
+        """Yield the postings of a word's terms together, or of each term that begins with its one term; none
+        without any.
+        """
+        (beginning, *_) = word
+        if beginning.endswith(FURTHEST):
+            names = sorted(name for name in self._postings if name.startswith(beginning[:-1]))
+            every = (self._visible(name, None, among) for name in names)
+            yield from ([postings] for postings in islice(filter(None, every), MOST_EXPANDED))
+        else:
+            yield [self._visible(name, languages, among) for name, languages in word.items()]
 
-        def visible(name: str) -> Mapping[int, float]:
-            postings = self._postings.get(name, {})
-            if among is None and languages is None:
-                return postings
-            return {
-                number: frequency
-                for number, frequency in postings.items()
-                if (among is None or number in among)
-                and (languages is None or self._languages[number] in languages)
-            }
+    def _visible(self, term: str, languages: Languages, among: Collection[int] | None) -> Mapping[int, float]:
+        """Return the frequency of a term in the passages that exist for the caller and are in `languages`."""
+        postings = self._postings.get(term, {})
+        if among is None and languages is None:
+            return postings
+        return {
+            number: frequency
+            for number, frequency in postings.items()
+            if (among is None or number in among)
+            and (languages is None or self._languages[number] in languages)
+        }
 
-        names = [term]
-        if term.endswith(FURTHEST):
-            names = sorted(name for name in self._postings if name.startswith(term[:-1]))
-        return islice(filter(None, map(visible, names)), MOST_EXPANDED)
-
-    def _obeys(self, number: int, asked: LanguageTerms) -> bool:
+    def _obeys(self, number: int, question: LanguageTerms) -> bool:
         """Whether a passage has a phrase of each required group, and no excluded one."""
-        return not asked.phrases() or asked.obeyed_by(self._analysed(number), self._languages[number])
+        return not question.phrases() or question.allows(self._analysed(number), self._languages[number])
 
     def _analysed(self, number: int) -> list[list[str]]:
         """Return the terms of a passage's fields."""

@@ -137,6 +137,15 @@ def query_terms(
     )
 
 
+def terms_of_words(text: str, stemmed: Stemmed | None = None) -> list[str]:
+    """Return the index terms of what is looked for, stop words and repetitions too, in order: as many and in
+    the same places for every stemmer that has no stop words of its own.
+    """
+    return [
+        term for part in parse(text).parts for each in part.alternatives for term in _phrase(each, stemmed)
+    ]
+
+
 def scored_words(texts: Iterable[str]) -> list[str]:
     """Return the words of queries that are scored, folded: what sources are asked statistics of."""
     asked: dict[str, None] = {}

@@ -5,9 +5,9 @@ measured against.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, NamedTuple, Self
 
 import msgspec
@@ -22,7 +22,7 @@ from contextrouter.scope import Scope
 from contextrouter.text import analysis, bm25, query_syntax
 from contextrouter.text.analysis import analyse
 from contextrouter.text.fields import fields
-from contextrouter.text.languages import Languages, LanguageTerms, analyses, language_terms
+from contextrouter.text.languages import Languages, LanguageTerms, Word, analyses, language_terms
 from contextrouter.text.stemming import stem_language, stemmer
 from contextrouter.vectors import cosine, unit
 
@@ -85,16 +85,18 @@ class Memory(Provider):
         """
         if query.leg not in self.legs:
             raise SourceError(f"Leg {query.leg!r} is not one of this store's legs: {', '.join(self.legs)}.")
-        asked = language_terms(query.text, self._languages, required=query.required, excluded=query.excluded)
+        question = language_terms(
+            query.text, self._languages, required=query.required, excluded=query.excluded
+        )
         if query.leg == "text":
-            scores = self._bm25(asked, query.scope)
+            scores = self._bm25(question, query.scope)
         else:
-            asked, scores = asked.without_phrases(), self._cosines(query)
+            question, scores = question.without_phrases(), self._cosines(query)
         found = [
             (score, key)
             for key, score in scores.items()
             if matches(self._chunks[key].document, query)
-            and asked.obeyed_by(self._chunks[key].fields, self._chunks[key].language)
+            and question.allows(self._chunks[key].fields, self._chunks[key].language)
         ]
         found.sort(key=lambda pair: (-pair[0], pair[1][2], pair[1]))
         best = [(score, self._chunks[key]) for score, key in found[: max(query.limit, 0)]]
@@ -174,24 +176,28 @@ class Memory(Provider):
             if key in shown and (languages is None or shown[key].language in languages)
         }
 
-    def _bm25(self, asked: LanguageTerms, scope: Scope | None) -> dict[_Key, float]:
+    def _bm25(self, question: LanguageTerms, scope: Scope | None) -> dict[_Key, float]:
         scores: defaultdict[_Key, float] = defaultdict(float)
         shown = self._shown(scope)
         average = _average(shown) or 1.0
-        for term, languages in asked.terms().items():
-            for found in self._begun(term, shown, languages):
-                idf = bm25.weight(len(shown), len(found))
-                for key, frequency in found.items():
+        for word in question.words:
+            for together in self._postings_of(word, shown):
+                idf = bm25.weight(len(shown), sum(map(len, together)))
+                for key, frequency in chain.from_iterable(postings.items() for postings in together):
                     scores[key] += idf * bm25.saturation(frequency, shown[key].length / average)
         return {key: round(score, 9) for key, score in scores.items()}
 
-    def _begun(
-        self, term: str, shown: Mapping[_Key, _Chunk], languages: Languages
-    ) -> list[Mapping[_Key, float]]:
-        if not term.endswith(query_syntax.FURTHEST):
-            return [found] if (found := self._found(term, shown, languages)) else []
-        begun = (self._found(word, shown) for word in sorted(self._postings) if word.startswith(term[:-1]))
-        return list(islice(filter(None, begun), query_syntax.MOST_EXPANDED))
+    def _postings_of(
+        self, word: Word, shown: Mapping[_Key, _Chunk]
+    ) -> Iterator[Sequence[Mapping[_Key, float]]]:
+        """The postings of a word's terms together, or of each term that begins with its one term."""
+        (beginning, *_) = word
+        if beginning.endswith(query_syntax.FURTHEST):
+            terms = [term for term in sorted(self._postings) if term.startswith(beginning[:-1])]
+            every = (self._found(term, shown) for term in terms)
+            yield from ([postings] for postings in islice(filter(None, every), query_syntax.MOST_EXPANDED))
+        else:
+            yield [self._found(term, shown, languages) for term, languages in word.items()]
 
     def _cosines(self, query: Query) -> dict[_Key, float]:
         if query.vector is None:

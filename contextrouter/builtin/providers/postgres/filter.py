@@ -31,14 +31,14 @@ class Values(list[Any]):
         return f"${len(self)}::{type}"
 
 
-def admitted(query: Query, asked: LanguageTerms, values: Values) -> str:
+def admitted(query: Query, question: LanguageTerms, values: Values) -> str:
     """Scope, period, labels, filters, phrases and exclusions of a query, as SQL; empty where all is let
     through.
     """
     parts = [
         visible(query.scope, "c", values),
         _period_condition(query.period, values),
-        *(_phrases(terms, languages, values) for languages, terms in asked.phrases()),
+        *(_phrases(terms, languages, values) for languages, terms in question.phrases()),
     ]
     parts += [_among("labels", query.labels, values)] if query.labels else []
     parts += [_among(key, value, values) for key, value in query.filters.items()]
@@ -96,14 +96,14 @@ def beginning(key: str) -> str:
     return clean(key) + _BETWEEN
 
 
-def _phrases(asked: QueryTerms, languages: Languages, values: Values) -> str:
+def _phrases(question: QueryTerms, languages: Languages, values: Values) -> str:
     """What must and what must not occur, as SQL; true for chunks in other languages."""
     parts = []
-    if asked.required:
-        groups = " & ".join(f"({any_of(group)})" for group in asked.required)
+    if question.required:
+        groups = " & ".join(f"({any_of(group)})" for group in question.required)
         parts.append(f"c.terms @@ {values.bound(groups, 'text')}::tsquery")
-    if asked.excluded:
-        parts.append(f"NOT c.terms @@ {values.bound(any_of(asked.excluded), 'text')}::tsquery")
+    if question.excluded:
+        parts.append(f"NOT c.terms @@ {values.bound(any_of(question.excluded), 'text')}::tsquery")
     condition = " AND ".join(parts)
     if languages is None:
         return condition

@@ -152,14 +152,14 @@ class Postgres(Provider):
         if query.limit < 1:
             return []
         async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
-            asked = await self._words.query_terms(connection, query)
+            question = await self._words.query_terms(connection, query)
             if query.leg == "text":
-                rows = await self._by_words(connection, query, asked)
+                rows = await self._by_words(connection, query, question)
             else:
                 rows = await vector_leg.search(
                     connection,
                     query,
-                    asked.without_phrases(),
+                    question.without_phrases(),
                     self._words,
                     self._model,
                     exact_below=self._exact_below,
@@ -175,14 +175,14 @@ class Postgres(Provider):
             for row in rows
         ]
 
-    async def _by_words(self, connection: Connection, query: Query, asked: LanguageTerms) -> list[Any]:
+    async def _by_words(self, connection: Connection, query: Query, question: LanguageTerms) -> list[Any]:
         model = self._model[0] if self.embedder else None
         if self._ranks and (
-            rows := await text_leg.ranked(connection, query, asked, self._words, self.pool.schema, model)
+            rows := await text_leg.ranked(connection, query, question, self._words, self.pool.schema, model)
         ):
             return rows
         return await text_leg.search(
-            connection, query, asked, self._words, self._weights, self._factor, model
+            connection, query, question, self._words, self._weights, self._factor, model
         )
 
     @property
@@ -300,8 +300,8 @@ class Postgres(Provider):
         """
         async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
             self._words.refuse_others(await schema.note(connection, "text_search", default=self._words.note))
-            asked = await self._words.query_terms(connection, query)
-            return await lookup.facets(connection, query, asked, dimensions)
+            question = await self._words.query_terms(connection, query)
+            return await lookup.facets(connection, query, question, dimensions)
 
     async def version(self) -> str:
         """A string that changes with every write, by whichever process; "" while there is no store."""

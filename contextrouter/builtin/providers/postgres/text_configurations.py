@@ -16,7 +16,7 @@ from contextrouter.text import analysis, query_syntax
 from contextrouter.text.analysis import Phrase, Stemmed
 from contextrouter.text.fields import fields
 from contextrouter.text.languages import Languages, LanguageTerms, analyses, language_terms
-from contextrouter.text.stemming import ALGORITHMS, ENGLISH, stem_language, stemmer
+from contextrouter.text.stemming import ALGORITHMS, stem_language, stemmer
 
 if TYPE_CHECKING:
     from contextrouter.builtin.providers.postgres.connection_pool import Connection
@@ -92,25 +92,25 @@ class Words:
     async def query_terms(self, connection: Connection, query: Query) -> LanguageTerms:
         """Return a question of a user in index terms, of every way in which chunks may be indexed."""
         if not self.configured:
-            held = await schema.languages(connection)
-            return language_terms(query.text, held, required=query.required, excluded=query.excluded)
+            languages = await schema.languages(connection)
+            return language_terms(query.text, languages, required=query.required, excluded=query.excluded)
         groups = [text for group in query.required for text in group]
         texts = [query.text[: analysis.LONGEST], *groups, *query.excluded]
-        asked = query_syntax.query_terms(
+        terms = query_syntax.query_terms(
             query.text,
             required=query.required,
             excluded=query.excluded,
             stemmers=await self.ways(connection, texts),
         )
-        return LanguageTerms({ENGLISH: asked})
+        return LanguageTerms.of_all(terms)
 
     async def analyses(
         self, connection: Connection, texts: Sequence[str]
     ) -> dict[str, dict[Phrase, Languages]]:
         """Return the index terms that each of these texts may have, and in chunks of which languages."""
         if not self.configured:
-            held = await schema.languages(connection)
-            return {text: analyses(text, held) for text in texts}
+            languages = await schema.languages(connection)
+            return {text: analyses(text, languages) for text in texts}
         ways = await self.ways(connection, texts)
         every = {text: [tuple(filter(None, analysis.analyse(text, way))) for way in ways] for text in texts}
         return {text: {terms: None for terms in found if terms} for text, found in every.items()}

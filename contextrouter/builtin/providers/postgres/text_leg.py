@@ -5,9 +5,10 @@ Postgres' own saturating rank.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from contextrouter.builtin.providers.postgres.filter import Values, admitted, lexeme, term_query, visible
 from contextrouter.builtin.providers.postgres.text_configurations import Words
@@ -41,6 +42,14 @@ _RANKS = (
 )
 
 
+class _Term(NamedTuple):
+    """A term of a question."""
+
+    tsquery: str  # finds the chunks in which it is looked for
+    term: str
+    word: int  # the word's place in the question
+
+
 def rank_weights(title: float, path: float, body: float) -> tuple[list[float], float]:
     """Weights of tsvector classes D, C, B, A whose ts_rank is, up to the factor returned, BM25's contribution
     per field.
@@ -65,7 +74,7 @@ def _sent(model: str | None, values: Values) -> str:
 async def ranked(
     connection: Connection,
     query: Query,
-    asked: LanguageTerms,
+    question: LanguageTerms,
     words: Words,
     schema: str,
     model: str | None = None,
@@ -76,9 +85,11 @@ async def ranked(
     chunks there are. So it is asked only in a scope that shows them all, by a role that row-level security
     lets pass, for terms that are the same in all languages of the store.
     """
-    terms = asked.terms()
+    terms = [term for word in question.words for term in word]
     if not terms or any(
-        term.endswith(query_syntax.FURTHEST) or languages is not None for term, languages in terms.items()
+        languages is not None or term.endswith(query_syntax.FURTHEST)
+        for word in question.words
+        for term, languages in word.items()
     ):
         return []
     values = Values()
@@ -88,7 +99,7 @@ async def ranked(
     ):
         return []
     values = Values()
-    condition = admitted(query, asked, values)
+    condition = admitted(query, question, values)
     hexadecimal = ("x" + term.encode().hex() for term in islice(terms, _MOST_COUNTED))
     words_sql = values.bound(" ".join(hexadecimal), "text")
     limit = values.bound(query.limit, "bigint")
@@ -106,7 +117,7 @@ async def ranked(
 async def search(
     connection: Connection,
     query: Query,
-    asked: LanguageTerms,
+    question: LanguageTerms,
     words: Words,
     weights: Sequence[float],
     factor: float,
@@ -115,31 +126,31 @@ async def search(
     """The best admitted chunks (payload, score, vector as bytes or None), best first, ties by id and tenant.
 
     There are none without a term to look for. Raises SourceError when the store was filled with other words
-    than those of `asked`.
+    than those of `question`.
     """
-    queries = {
-        term: term_query(term, languages) for term, languages in islice(asked.terms().items(), _MOST_COUNTED)
-    }
-    found_counts, total, average, filled = await counted(connection, list(queries.values()), query.scope)
-    frequencies = {term: found_counts[tsquery] for term, tsquery in queries.items()}
+    terms = [
+        _Term(term_query(term, languages), term, place)
+        for place, word in enumerate(question.words)
+        for term, languages in word.items()
+    ][:_MOST_COUNTED]
+    frequencies, total, average, filled = await counted(
+        connection, [term.tsquery for term in terms], query.scope
+    )
     words.refuse_others(filled)
     if not any(frequencies.values()):
         return []
     nominating = bm25.rarest(list(frequencies.items()), BUDGET)
     scored = bm25.rarest(list(frequencies.items()), sum(frequencies.values()))[:_MOST_SCORED]
     values = Values()
-    condition = admitted(query, asked, values)
-    any_term = values.bound(" | ".join(f"({queries[term]})" for term in nominating[:_MOST_SCORED]), "text")
+    condition = admitted(query, question, values)
+    any_term = values.bound(" | ".join(f"({tsquery})" for tsquery in nominating[:_MOST_SCORED]), "text")
     ranked = values.bound(list(weights), "real[]")
-    parts = []
-    for term in scored:
-        idf = values.bound(bm25.weight(total, frequencies[term]), "float8")
-        rank = f"ts_rank({ranked}, c.terms, {values.bound(lexeme(term), 'text')}::tsquery)"
-        if queries[term] != lexeme(term):  # in some languages only
-            rank = (
-                f"CASE WHEN c.terms @@ {values.bound(queries[term], 'text')}::tsquery THEN {rank} ELSE 0 END"
-            )
-        parts.append(f"{idf} * {rank}")
+    idf = _idf(terms, frequencies, total)
+    parts = [
+        f"{values.bound(idf[term.word], 'float8')} * {_rank(ranked, term, values)}"
+        for term in terms
+        if term.tsquery in scored
+    ]
     length = f"c.length / {values.bound(average or 1.0, 'float8')}"
     score = f"({' + '.join(parts)}) * {values.bound(factor, 'float8')} * {_share(length)}"
     found: list[Any] = await connection.fetch(
@@ -152,6 +163,22 @@ async def search(
         *values,
     )
     return found
+
+
+def _idf(terms: Sequence[_Term], frequencies: Mapping[str, int], total: int) -> dict[int, float]:
+    """How rare each word is: its terms count together, each in its languages."""
+    of_word: Counter[int] = Counter()
+    for term in terms:
+        of_word[term.word] += frequencies[term.tsquery]
+    return {word: bm25.weight(total, frequency) for word, frequency in of_word.items()}
+
+
+def _rank(weights: str, term: _Term, values: Values) -> str:
+    """What a term gives to the score of a chunk that its tsquery finds, before idf."""
+    rank = f"ts_rank({weights}, c.terms, {values.bound(lexeme(term.term), 'text')}::tsquery)"
+    if term.tsquery == lexeme(term.term):
+        return rank
+    return f"CASE WHEN c.terms @@ {values.bound(term.tsquery, 'text')}::tsquery THEN {rank} ELSE 0 END"
 
 
 def _share(length: str) -> str:

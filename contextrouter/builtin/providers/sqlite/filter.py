@@ -43,10 +43,10 @@ class Condition(NamedTuple):
 EVERYTHING = Condition()
 
 
-def admitted(query: Query, asked: LanguageTerms) -> Condition:
+def admitted(query: Query, question: LanguageTerms) -> Condition:
     """Scope, period, labels, filters, phrases and exclusions of a query."""
     condition = visible(query.scope, "c") & period_condition(query.period)
-    for languages, terms in asked.phrases():
+    for languages, terms in question.phrases():
         condition &= _in_languages(languages, phrase_condition(terms))
     if query.labels:
         condition &= metadata_condition({"labels": query.labels})

@@ -246,9 +246,9 @@ class Sqlite(Provider):
 
     def _text(self, connection: sqlite3.Connection, query: Query, stop: Stop) -> list[Hit]:
         schema.refuse_other_analysis(connection)
-        asked = _asked(connection, query)
-        condition = admitted(query, asked)
-        best = self._index.search(connection, asked.terms(), query.scope, condition, query.limit, stop)
+        question = _asked(connection, query)
+        condition = admitted(query, question)
+        best = self._index.search(connection, question.words, query.scope, condition, query.limit, stop)
         vectors: Mapping[int, Vector] = {}
         if "vector" in self._nearby and write.is_of_model(connection, self._model, self._dimensions):
             vectors = self._nearby["vector"].vectors_of(connection, [number for number, _ in best])
@@ -281,8 +281,8 @@ class Sqlite(Provider):
 
 
 def _asked(connection: sqlite3.Connection, query: Query) -> LanguageTerms:
-    held = schema.languages(connection)
-    return language_terms(query.text, held, required=query.required, excluded=query.excluded)
+    languages = schema.languages(connection)
+    return language_terms(query.text, languages, required=query.required, excluded=query.excluded)
 
 
 def _hits(

@@ -107,8 +107,8 @@ class ChunksByLanguage(NamedTuple):
         np = numpy()
         english = ENGLISH in languages
         named = [numbers for language, numbers in self.chunks.items() if (language in languages) != english]
-        found = np.isin(chunks, np.concatenate([np.zeros(0, np.int64), *named]))
-        return np.flatnonzero(found != english)  # type: ignore[no-any-return]  # numpy is loaded late, so its results have no types
+        matches = np.isin(chunks, np.concatenate([np.zeros(0, np.int64), *named]))
+        return np.flatnonzero(matches != english)  # type: ignore[no-any-return]  # numpy is loaded late, so its results have no types
 
 
 class ChunkLanguages(SnapshotCache[ChunksByLanguage]):
@@ -125,8 +125,8 @@ class ChunkLanguages(SnapshotCache[ChunksByLanguage]):
             return value
         chunks = dict(value.chunks)
         sql = "SELECT group_concat(chunk) FROM filters WHERE value = ? AND chunk > ?"
-        held = "SELECT number, value FROM filter_values WHERE key = ?"
-        for number, language in connection.execute(held, (schema.STEMS,)).fetchall():
+        languages = "SELECT number, value FROM filter_values WHERE key = ?"
+        for number, language in connection.execute(languages, (schema.STEMS,)).fetchall():
             (new,) = numbers(connection, sql, (number, value.last))
             before = chunks.get(language, new[:0])
             chunks[language] = numpy().concatenate((before, new))

@@ -5,7 +5,7 @@ idf.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,7 +22,7 @@ from contextrouter.builtin.providers.sqlite.snapshot_cache import (
 from contextrouter.contracts import TermStatistics
 from contextrouter.scope import Scope
 from contextrouter.text import bm25, query_syntax
-from contextrouter.text.languages import Languages, analyses
+from contextrouter.text.languages import Languages, Word, analyses
 
 if TYPE_CHECKING:
     from contextrouter.builtin.providers.sqlite.rows import Numbers, Scores
@@ -63,7 +63,7 @@ class TextIndex:
     def search(
         self,
         connection: sqlite3.Connection,
-        terms: Mapping[str, Languages],
+        words: Sequence[Word],
         scope: Scope | None,
         condition: Condition,
         limit: int,
@@ -71,7 +71,7 @@ class TextIndex:
     ) -> list[tuple[int, float]]:
         """The `limit` best admitted chunks (number, score) and those tied with the last, best first.
 
-        Each term is looked for in chunks in its languages. `condition` holds what `scope` asks as well.
+        `condition` holds what `scope` asks as well.
         """
         np = numpy()
         with stop.finishing():
@@ -79,10 +79,11 @@ class TextIndex:
             lengths = self._lengths.read_at(connection)
         store, average = schema.text(connection, "store"), shown.average_length or 1.0
         chunks, scores = [np.zeros(0, np.int64)], [np.zeros(0)]
-        for found, frequencies in self._read(connection, store, terms, shown, stop):
-            chunks.append(found)
-            saturated = bm25.saturation(frequencies, lengths.of(found) / average)
-            scores.append(bm25.weight(shown.chunks, len(found)) * saturated)
+        for word in self._read(connection, store, words, shown, stop):
+            idf = bm25.weight(shown.chunks, sum([len(postings.chunks) for postings in word]))
+            for found, frequencies in word:
+                chunks.append(found)
+                scores.append(idf * bm25.saturation(frequencies, lengths.of(found) / average))
         found, places = np.unique(np.concatenate(chunks), return_inverse=True)
         summed = np.bincount(places, weights=np.concatenate(scores), minlength=len(found))
         chosen = np.flatnonzero(summed > 0.0)
@@ -99,26 +100,24 @@ class TextIndex:
         """
         with stop.finishing():
             shown = self._label_counts.visible(connection, scope)
-        store, held = schema.text(connection, "store"), schema.languages(connection)
-        analysed = {term: analyses(term, held) for term in terms}
-        counts: dict[tuple[str, Languages], int] = {}
-        for found in analysed.values():
-            for word, languages in (
-                (word, languages) for words, languages in found.items() for word in words
-            ):
-                if (word, languages) in counts:
-                    continue
-                if shown.condition.sql or languages is not None:
-                    postings = self._shown(connection, store, word, languages, shown.condition, stop)
-                    counts[word, languages] = len(postings.chunks)
-                else:
-                    counts[word, languages] = frequencies(connection, [word]).get(word, 0)
+        store, languages = schema.text(connection, "store"), schema.languages(connection)
+
+        def count(term: str, languages: Languages) -> int:
+            if not shown.condition.sql and languages is None:
+                return frequencies(connection, [term]).get(term, 0)
+            return len(self._shown(connection, store, term, languages, shown.condition, stop).chunks)
+
         return TermStatistics(
             documents=shown.chunks,
             average_length=shown.average_length,
             frequencies={
-                term: sum([min(counts[word, given] for word in words) for words, given in found.items()])
-                for term, found in analysed.items()
+                text: sum(
+                    [
+                        min(count(term, group) for term in terms_of_text)
+                        for terms_of_text, group in analyses(text, languages).items()
+                    ]
+                )
+                for text in terms
             },
         )
 
@@ -132,43 +131,61 @@ class TextIndex:
         self,
         connection: sqlite3.Connection,
         store: str,
-        terms: Mapping[str, Languages],
+        words: Sequence[Word],
         shown: VisibleChunks,
         stop: Stop,
-    ) -> Iterator[Postings]:
-        """The postings of the terms that are worth reading, of the chunks that are shown; none is empty."""
-        if not shown.condition.sql:
-            for term in _worth_reading(connection, list(terms), shown.chunks):
-                postings = self._shown(connection, store, term, terms.get(term), shown.condition, stop)
-                if len(postings.chunks):
-                    yield postings
-            return
-        # To count what is shown is to read it; which terms are left out must not hang on what is hidden.
-        read: dict[str, Postings] = {}
-        for term, languages in islice(terms.items(), _MOST_TERMS):
-            found = self._expanded(connection, store, term, languages, shown.condition, stop)
-            read |= islice(found, query_syntax.MOST_EXPANDED)
-        counts = [(word, len(postings.chunks)) for word, postings in read.items()]
-        budget = (
-            sum([count for _, count in counts]) if len(counts) <= FEW else max(POSTINGS, FOLD * shown.chunks)
-        )
-        for word in bm25.rarest(counts, budget):
-            yield read[word]
+    ) -> Iterator[list[Postings]]:
+        """The postings of each word that are worth reading, one for each of its terms, of the chunks that are
+        shown; none is empty.
+        """
+        if shown.condition.sql:
+            # To count what is shown is to read it; which terms are left out must not hang on what is hidden.
+            read = self._find(connection, store, words[:_MOST_TERMS], None, shown, stop)
+            counts = [(key, len(postings.chunks)) for key, (_, postings) in read.items()]
+            few = len(counts) <= FEW
+            budget = sum([count for _, count in counts]) if few else max(POSTINGS, FOLD * shown.chunks)
+            read = {key: read[key] for key in bm25.rarest(counts, budget)}
+        else:
+            every = list(dict.fromkeys(term for word in words for term in word))
+            worth = dict.fromkeys(_worth_reading(connection, every, shown.chunks))
+            read = self._find(connection, store, words, worth, shown, stop)
+        together: dict[tuple[int, str], list[Postings]] = {}
+        for word, postings in read.values():
+            together.setdefault(word, []).append(postings)
+        yield from together.values()
 
-    def _expanded(
+    def _find(
         self,
         connection: sqlite3.Connection,
         store: str,
-        term: str,
-        languages: Languages,
-        condition: Condition,
+        words: Sequence[Word],
+        worth: Collection[str] | None,
+        shown: VisibleChunks,
         stop: Stop,
-    ) -> Iterator[tuple[str, Postings]]:
-        """The postings of a term, or of the terms that it begins, that are shown; none is empty."""
-        for word in _begun(connection, term) if term.endswith(query_syntax.FURTHEST) else (term,):
-            postings = self._shown(connection, store, word, languages, condition, stop)
-            if len(postings.chunks):
-                yield word, postings
+    ) -> dict[str, tuple[tuple[int, str], Postings]]:
+        """The postings of the words' terms that are worth reading (None: of all), each under a name of its
+        own, with the word that it is of; a beginning stands for a word for each term that it begins.
+        """
+        read: dict[str, tuple[tuple[int, str], Postings]] = {}
+        for place, term, languages in ((at, *each) for at, word in enumerate(words) for each in word.items()):
+            begins = term.endswith(query_syntax.FURTHEST)
+            names: Iterable[str] = (term,)
+            if begins:
+                names = (
+                    _begun(connection, term)
+                    if worth is None
+                    else [name for name in worth if name.startswith(term[:-1])]
+                )
+            every = (
+                (name, self._shown(connection, store, name, languages, shown.condition, stop))
+                for name in names
+                if worth is None or name in worth
+            )
+            filled = ((name, postings) for name, postings in every if len(postings.chunks))
+            for name, postings in islice(filled, query_syntax.MOST_EXPANDED):
+                key = " ".join((name, *sorted(languages or ())))
+                read.setdefault(key, ((place, name if begins else ""), postings))
+        return read
 
     def _shown(
         self,
