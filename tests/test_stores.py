@@ -379,6 +379,15 @@ async def test_statistics_count_each_text_in_its_language(store: Any) -> None:
     assert counts.frequencies == {"Haus": 1, "Häuser": 1, "house": 1, "news": 0, "new": 1, "alten Haus": 1}
 
 
+async def test_a_word_is_as_rare_as_all_its_stems_together(store: Any) -> None:
+    """The French stem of "states" is "stat", the English one "state": one French text makes none rare."""
+    await store.upsert([entry(f"en{n}", "states") for n in range(3)])
+    await store.upsert([entry("fr", "states", language="fr"), entry("sun", "sun")])
+    hits = await store.search(Query(text="states", leg="text"))
+    assert [hit.document.id for hit in hits] == ["en0", "en1", "en2", "fr"]
+    assert len({hit.score for hit in hits}) == 1
+
+
 async def test_no_score_tells_of_the_languages_that_a_scope_hides(store: Any) -> None:
     await store.upsert([entry(f"a{n}", text, tenant="a") for n, text in enumerate(["news", "new", "sun"])])
     asked = Query(text="news Haus sun", leg="text", scope=Scope(tenant="a"))
