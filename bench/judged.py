@@ -3,7 +3,8 @@
 A collection is a folder with `corpus.jsonl.gz` (lines of {"id", "title", "text"}, perhaps "source"),
 `queries.dev.jsonl` or `queries.jsonl` ({"id", "text"}, perhaps "answerable"; "conversation" in both is a
 tenant), and `qrels.dev.tsv` or `qrels.tsv` (query, document, grade; a head line). A folder with
-`sources.json` instead of a corpus names other collections as its sources, each with a prefix of ids.
+`sources.json` instead of a corpus names other collections as its sources, each with a prefix of ids. Where
+lines have a field "lang", `NAME-de` is the German part of the collection in the folder NAME.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import gzip
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -47,6 +48,7 @@ class Collection:
     sources: dict[str, list[Document]]
     questions: list[Question]
     grades: dict[str, dict[str, int]] = field(default_factory=dict)
+    language: str = ""  # of all documents and questions; "": not said
 
     @property
     def judged(self) -> list[Question]:
@@ -58,21 +60,31 @@ class Collection:
         ]
 
     @property
+    def unlabelled(self) -> Collection:
+        """The same documents, none of which says its language."""
+        sources = {name: [d.replace(language=None) for d in given] for name, given in self.sources.items()}
+        return replace(self, name=f"{self.name}-unlabelled", sources=sources)
+
+    @property
     def documents(self) -> list[Document]:
         """All documents, source by source."""
         return [document for documents in self.sources.values() for document in documents]
 
 
 def read(folder: Path) -> Collection:
-    """The collection in a folder; split by the field "source" when there are 10 to 100 of them that hold 10
+    """The collection in a folder, or the part of it in one language; split by the field "source" when there are 10 to 100 of them that hold 10
     documents or more.
     """
-    name, listed = folder.name, folder / "sources.json"
+    name, language = folder.name, ""
+    if not folder.is_dir():
+        whole, _, language = name.rpartition("-")
+        folder = folder.with_name(whole)
+    listed = folder / "sources.json"
     if listed.exists():
         rows = json.loads(listed.read_text(encoding="utf-8"))["sources"]
-        sources = {r["source"]: _documents(folder / r["corpus"], r["id_prefix"])[1] for r in rows}
+        sources = {r["source"]: _documents(folder / r["corpus"], r["id_prefix"], "")[1] for r in rows}
     else:
-        split, documents = _documents(folder / "corpus.jsonl.gz", "")
+        split, documents = _documents(folder / "corpus.jsonl.gz", "", language)
         sources = split if name == "kgpacks-faq" else {"docs": documents}
     questions = [
         Question(
@@ -86,23 +98,29 @@ def read(folder: Path) -> Collection:
             json.loads,
             _first(folder, "queries.dev.jsonl", "queries.jsonl").read_text(encoding="utf-8").splitlines(),
         )
+        if not language or r["lang"] == language
     ]
     grades: dict[str, dict[str, int]] = {}
     for line in _first(folder, "qrels.dev.tsv", "qrels.tsv").read_text(encoding="utf-8").splitlines()[1:]:
         question, document, grade = line.split("\t")
         grades.setdefault(question, {})[document] = int(float(grade))
-    return Collection(name, sources, questions, grades)
+    return Collection(name, sources, questions, grades, language)
 
 
-def _documents(path: Path, prefix: str) -> tuple[dict[str, list[Document]], list[Document]]:
-    """Documents by the field "source", and all of them."""
+def _documents(path: Path, prefix: str, language: str) -> tuple[dict[str, list[Document]], list[Document]]:
+    """Documents by the field "source", and all of them; those in one language, if one is named."""
     split: dict[str, list[Document]] = {}
     every = []
     with gzip.open(path, "rb") as lines:
         for row in map(msgspec.json.decode, lines):
+            if language and row["lang"] != language:
+                continue
             title = row.get("title") or ""
             text, tenant = row.get("text") or title, row.get("conversation")
-            made = Document(id=prefix + str(row["id"]), title=title, content=text, tenant=tenant)
+            spoken = row.get("lang")
+            made = Document(
+                id=prefix + str(row["id"]), title=title, content=text, tenant=tenant, language=spoken
+            )
             if made.content.strip():
                 every.append(made)
                 split.setdefault(_word(row.get("source") or "docs"), []).append(made)

@@ -16,6 +16,7 @@ from contextrouter import ContextRouter
 from contextrouter.builtin.embedders.minilm import MiniLM
 from contextrouter.builtin.embedders.static import Static
 from contextrouter.contracts import Embedder
+from contextrouter.text.stemming import ALGORITHMS
 
 DEPTH = 100
 K1, B, K = 0.9, 0.4, 60
@@ -50,7 +51,9 @@ class System:
 
 
 class MergedIndex(System):
-    """BM25 over one index of all documents, by bm25s: title and text, English stop words, Snowball stems."""
+    """BM25 over one index of all documents, by bm25s: title and text, English stop words, Snowball stems of
+    the collection's language.
+    """
 
     name = "bm25s merged"
 
@@ -60,7 +63,7 @@ class MergedIndex(System):
     async def open(self) -> None:
         documents = self.collection.documents
         self.ids = [document.id for document in documents]
-        self.stemmer = Stemmer.Stemmer("english")
+        self.stemmer = Stemmer.Stemmer(ALGORITHMS[self.collection.language or "en"])
         texts = [d.content if d.content == d.title else f"{d.title} {d.content}" for d in documents]
         self.index = bm25s.BM25(method="lucene", k1=K1, b=B)
         self.index.index(self._tokens(texts), show_progress=False)
@@ -145,6 +148,9 @@ def of_collection(collection: Collection, build: Path, *, minilm: bool) -> Itera
             yield Routed("calibrated text+minilm", collection, build, "minilm", both)
         return
     yield Routed("text leg", collection, build)
+    if collection.language:
+        yield Routed("text leg without language", collection.unlabelled, build)
+        return
     yield Routed("fused text+static", collection, build, "static", both)
     if minilm:
         yield Routed("minilm leg", collection, build, "minilm", ("vector",))

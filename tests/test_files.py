@@ -22,7 +22,7 @@ from contextrouter.errors import SourceError, SourceTimeout
 from contextrouter.model import Period, Query
 from contextrouter.scope import Scope
 from contextrouter.text.bm25 import PassageIndex
-from contextrouter.text.query_syntax import query_terms
+from contextrouter.text.languages import language_terms
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 QUESTION = "What books talk about machine learning for beginners?"
@@ -59,61 +59,79 @@ def test_bm25_scores_are_those_of_the_formula() -> None:
     """
     index = PassageIndex([[("black cat", 1.0)], [("a dog sees dogs", 1.0)]])
     norm = 0.9 * (0.6 + 0.4 * 2 / 2.5)
-    assert index.search(query_terms("cat"), 5) == [(0, pytest.approx(math.log(2) * 1.9 / (1 + norm)))]
+    assert index.search(language_terms("cat"), 5) == [(0, pytest.approx(math.log(2) * 1.9 / (1 + norm)))]
 
 
 def test_a_rare_term_outweighs_a_common_one() -> None:
     index = PassageIndex(
         [[("red apple", 1.0)], [("red pear", 1.0)], [("red plum", 1.0)], [("green kiwi", 1.0)]]
     )
-    assert [n for n, _ in index.search(query_terms("red kiwi"), 4)] == [3, 0, 1, 2]
+    assert [n for n, _ in index.search(language_terms("red kiwi"), 4)] == [3, 0, 1, 2]
 
 
 def test_equal_scores_keep_the_order_of_the_passages_and_the_limit_holds() -> None:
     index = PassageIndex([[("same words", 1.0)]] * 3)
-    assert [n for n, _ in index.search(query_terms("words"), 2)] == [0, 1]
-    assert index.search(query_terms("words"), 0) == []
+    assert [n for n, _ in index.search(language_terms("words"), 2)] == [0, 1]
+    assert index.search(language_terms("words"), 0) == []
 
 
 def test_scripts_without_spaces_are_found_by_pairs_and_by_one_character() -> None:
     index = PassageIndex([[("日本語の機械学習", 1.0)], [("料理の本", 1.0)]])
-    assert [n for n, _ in index.search(query_terms("機械"), 5)] == [0]
-    assert [n for n, _ in index.search(query_terms("本"), 5)] == [1, 0]
+    assert [n for n, _ in index.search(language_terms("機械"), 5)] == [0]
+    assert [n for n, _ in index.search(language_terms("本"), 5)] == [1, 0]
 
 
 def test_a_leading_minus_excludes_words_and_phrases() -> None:
     index = PassageIndex(
         [[("deep neural network", 1.0)], [("deep network, not neural", 1.0)], [("deep learning", 1.0)]]
     )
-    assert {n for n, _ in index.search(query_terms('deep -"neural network"'), 5)} == {1, 2}
-    assert {n for n, _ in index.search(query_terms("deep -learning"), 5)} == {0, 1}
-    assert index.search(query_terms("-learning"), 5) == []
+    assert {n for n, _ in index.search(language_terms('deep -"neural network"'), 5)} == {1, 2}
+    assert {n for n, _ in index.search(language_terms("deep -learning"), 5)} == {0, 1}
+    assert index.search(language_terms("-learning"), 5) == []
 
 
 def test_a_phrase_is_required_in_one_field() -> None:
     index = PassageIndex([[("machine", 3.0), ("learning", 1.0)], [("", 3.0), ("Learning machines", 1.0)]])
-    assert index.search(query_terms('"machine learning"'), 5) == []
-    assert [n for n, _ in index.search(query_terms('"learning machine"'), 5)] == [1]
+    assert index.search(language_terms('"machine learning"'), 5) == []
+    assert [n for n, _ in index.search(language_terms('"learning machine"'), 5)] == [1]
+
+
+def test_each_passage_has_the_stems_of_its_language() -> None:
+    texts = {"die alten Häuser": "de-AT", "New York": None, "news": "fr"}
+    index = PassageIndex([[(text, 1.0)] for text in texts], list(texts.values()))
+    assert index.languages == {"de", "en", "fr"}
+    for text, found in [
+        ("Haus", [0]),
+        ("news", [2]),
+        ("new", [1, 2]),
+        ('"alte Haus"', [0]),
+        ("Häuser York -Haus", [1]),
+        ("York new -news", [1]),
+    ]:
+        assert sorted(n for n, _ in index.search(language_terms(text, index.languages), 5)) == found, text
+    alone = PassageIndex([[("New York", 1.0)]]).search(language_terms("York news"), 5)
+    shown = index.search(language_terms("York news", index.languages), 5, among={1})
+    assert shown == [(1, score) for _, score in alone]
 
 
 def test_passages_out_of_sight_are_neither_found_nor_counted() -> None:
     texts = ["sun", "sun sun", "moon", "moon sun"]
     index = PassageIndex([[(text, 1.0)] for text in texts])
     alone = PassageIndex([[(text, 1.0)] for text in texts[:2]])
-    assert index.search(query_terms("sun"), 5, among={0, 1}) == alone.search(query_terms("sun"), 5)
+    assert index.search(language_terms("sun"), 5, among={0, 1}) == alone.search(language_terms("sun"), 5)
 
 
 @given(st.lists(st.text(max_size=40), max_size=6), st.text(max_size=60), st.integers(0, 8))
 def test_any_text_is_a_question(texts: list[str], question: str, limit: int) -> None:
     """Scores are positive and fall, no passage comes twice, the limit holds; asking again gives the same."""
     index = PassageIndex([[(text, 1.0)] for text in texts])
-    found = index.search(query_terms(question), limit)
+    found = index.search(language_terms(question), limit)
     scores = [score for _, score in found]
     assert len(found) <= limit
     assert len({n for n, _ in found}) == len(found)
     assert scores == sorted(scores, reverse=True)
     assert all(score > 0 for score in scores)
-    assert index.search(query_terms(question), limit) == found
+    assert index.search(language_terms(question), limit) == found
 
 
 # Markdown and front matter

@@ -66,8 +66,10 @@ def test_it_has_the_abilities_it_claims() -> None:
 
 # The same answers as in memory.
 
-WORDS = ["sun", "suns", "moon", "the", "東京都", "京都", "Café", "cafe", "O'Brien", "tide"]
+WORDS = ["sun", "suns", "moon", "the", "東京都", "京都", "Café", "cafe", "O'Brien", "tide", "Häuser", "Haus"]
+WORDS += ["news", "new"]
 QUESTIONS = ["sun moon", '"sun moon"', "moon -sun", '"東京" OR tide', "京", '-"京"', "sun -京", ""]
+QUESTIONS += ["moon -news", "moon -Häusern", '"the Haus"', '"news sun" OR Häusern', "new sun Häusern"]
 FILTERS: list[dict[str, Any]] = [
     {},
     {"year": 2024},
@@ -82,6 +84,7 @@ DOCUMENTS = st.builds(
     title=st.lists(st.sampled_from(WORDS), max_size=2).map(" ".join),
     path=st.lists(st.sampled_from(WORDS), max_size=2).map(tuple),
     kind=st.sampled_from(["book", "web"]),
+    language=st.sampled_from([None, "en", "de-AT", "fr", "tlh"]),
     tenant=st.sampled_from([None, "a", "b", SHARED, ""]),
     compartment=st.sampled_from([None, "hr", ""]),
     sensitivity=st.sampled_from([None, "public", "confidential", "secret"]),
@@ -312,6 +315,103 @@ async def test_statistics_count_chunks(store: Any) -> None:
     counts = await store.statistics(["moon", "Sun", "the moon", "rain", "??"])
     assert (counts.documents, counts.average_length) == (2, 1.5)
     assert counts.frequencies == {"moon": 2, "Sun": 1, "the moon": 1, "rain": 0, "??": 0}
+
+
+# Languages.
+
+
+async def test_a_text_has_the_stems_of_its_language(store: Any) -> None:
+    await store.upsert(
+        [
+            entry("de", "Die alten Häuser in Berlin", language="de-AT"),
+            entry("ru", "Старые дома", language="ru"),
+            entry("en", "old houses in Berlin", language="en"),
+            entry("none", "Häuser and houses"),
+        ]
+    )
+    for language in ("de", "en", "tlh", None):
+        for text, found in [
+            ("Haus", ["de"]),
+            ("hausern", ["de"]),
+            ("Häuser", ["de", "none"]),
+            ("house", ["en", "none"]),
+            ("Berlin", ["de", "en"]),
+            ("дом", ["ru"]),
+            ('"alte Haus"', ["de"]),
+            ('"Haus alte"', []),
+            ("Berlin Häuser -Haus", ["en", "none"]),
+            ("Berlin Häuser -Häusern", ["en", "none"]),
+            ("Berlin Häuser -house", ["de"]),
+        ]:
+            assert sorted(await ids(store, text, language=language)) == found, text
+
+
+async def test_the_stem_of_one_language_finds_nothing_in_another(store: Any) -> None:
+    """The French stem of "news" is "new"."""
+    await store.upsert(
+        [
+            entry("york", "New York", vector=[1.0, 0.0]),
+            entry("news", "news", vector=[1.0, 0.0]),
+            entry("fr", "news", language="fr", vector=[1.0, 0.0]),
+        ]
+    )
+    assert sorted(await ids(store, "news")) == ["fr", "news"]
+    assert sorted(await ids(store, '"news"')) == ["fr", "news"]
+    for leg in store.legs:
+        assert await ids(store, "York news -news", leg, **NEAR) == ["york"]
+
+
+async def test_statistics_count_each_text_in_its_language(store: Any) -> None:
+    """Of three chunks one has "haus", the German one as its stem; "hauser" is a term of the last."""
+    await store.upsert(
+        [
+            entry("de", "alte Häuser", language="de", tenant="a"),
+            entry("en", "new house", tenant="a"),
+            entry("none", "Häuser news", tenant="b"),
+            entry("fr", "news", language="fr", tenant="b"),
+        ]
+    )
+    words = ["Haus", "Häuser", "house", "news", "new", "alten Haus"]
+    counts = await store.statistics(words)
+    assert (counts.documents, counts.average_length) == (4, 1.75)
+    assert counts.frequencies == {"Haus": 1, "Häuser": 2, "house": 1, "news": 2, "new": 2, "alten Haus": 1}
+    counts = await store.statistics(words, Scope(tenant="a"))
+    assert counts.frequencies == {"Haus": 1, "Häuser": 1, "house": 1, "news": 0, "new": 1, "alten Haus": 1}
+
+
+async def test_a_word_is_as_rare_as_all_its_stems_together(store: Any) -> None:
+    """The French stem of "states" is "stat", the English one "state": one French text makes none rare."""
+    await store.upsert([entry(f"en{n}", "states") for n in range(3)])
+    await store.upsert([entry("fr", "states", language="fr"), entry("sun", "sun")])
+    hits = await store.search(Query(text="states", leg="text"))
+    assert [hit.document.id for hit in hits] == ["en0", "en1", "en2", "fr"]
+    assert len({hit.score for hit in hits}) == 1
+
+
+async def test_no_score_tells_of_the_languages_that_a_scope_hides(store: Any) -> None:
+    await store.upsert([entry(f"a{n}", text, tenant="a") for n, text in enumerate(["news", "new", "sun"])])
+    asked = Query(text="news Haus sun", leg="text", scope=Scope(tenant="a"))
+    before = [(hit.document.id, hit.score) for hit in await store.search(asked)]
+    await store.upsert([entry("b", "news des Hauses", tenant="b", language=code) for code in ("fr", "de")])
+    assert [(hit.document.id, hit.score) for hit in await store.search(asked)] == before
+
+
+async def test_a_text_whose_language_changes_has_other_stems(store: Any) -> None:
+    for language, found in (("de", ["d"]), (None, []), ("de", ["d"])):
+        await store.upsert([entry("d", "Häuser", language=language)])
+        assert await ids(store, "Haus") == found
+    await store.delete(["d"])
+    assert await ids(store, "Haus") == []
+    assert (await store.statistics(["Haus"])).frequencies == {"Haus": 0}
+
+
+async def test_a_chunk_without_a_language_has_that_of_its_document(store: Any) -> None:
+    document = Document(id="d", content="", language="de")
+    chunks = [Document(content="alte Häuser"), Document(content="les nouvelles", language="fr")]
+    await store.upsert([Entry(document=document, chunks=chunks)])
+    assert await ids(store, "Haus") == ["d#0"]
+    assert await ids(store, "nouvelle") == ["d#1"]
+    assert await ids(store, "alte nouvelle", filters={"language": "de"}) == ["d#0"]
 
 
 # Scope, period and filters come before the limit.

@@ -13,6 +13,7 @@ from contextrouter.model import Document, Period, Query
 from contextrouter.scope import Scope
 from contextrouter.text.analysis import analyse, atoms, words
 from contextrouter.text.bm25 import rarest, saturation, weight
+from contextrouter.text.languages import language_terms
 from contextrouter.text.query_syntax import (
     FURTHEST,
     QueryTerms,
@@ -23,7 +24,7 @@ from contextrouter.text.query_syntax import (
     query_terms,
     write_exclusions,
 )
-from contextrouter.text.stemming import begins, stem, stemmer
+from contextrouter.text.stemming import begins, stem, stem_language, stemmer
 
 
 @pytest.mark.parametrize(
@@ -283,6 +284,32 @@ def test_stems_are_those_of_a_language_and_of_english_without_one() -> None:
     assert {german(word) for word in ("haus", "hauser", "hausern")} == {"haus"}
     assert [stemmer(language) for language in (None, "", "en", "en-GB", "tlh")] == [None] * 5
     assert stem("connections", "tlh") == "connections"
+
+
+def test_a_question_has_the_stems_of_each_language_word_by_word() -> None:
+    """German stems: "haus" of both, "news"; French ones: "haus" of "hauser", "new"; English ones: no other."""
+    asked = language_terms("the news of Häuser Häusern -Haus", ["fr", "de"])
+    assert asked.words == [
+        {"news": {"en", "de"}, "new": {"fr"}},
+        {"hauser": {"en"}, "haus": {"de", "fr"}},
+        {"hausern": {"en", "fr"}},
+    ]
+    assert asked.phrases() == [(None, QueryTerms(excluded=(("haus",),)))]
+    asked = language_terms('"alte Häuser"', ["de"])
+    assert asked.phrases() == [
+        ({"en"}, QueryTerms(required=((("alt", "hauser"),),))),
+        ({"de"}, QueryTerms(required=((("alt", "haus"),),))),
+    ]
+    assert [
+        asked.allows([fields], language)
+        for fields, language in ([["alt", "haus"], "de"], [["alt", "haus"], "en"])
+    ] == [True, False]
+    assert asked.without_phrases().phrases() == []
+
+
+def test_a_language_is_that_of_its_stems() -> None:
+    codes = {"de-AT": "de", "PT_br": "pt", "en-GB": "en", "tlh": "en", "": "en", None: "en"}
+    assert {code: stem_language(code) for code in codes} == codes
 
 
 def test_threads_stem_at_the_same_time() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 
 from contextrouter.text.scripts import UNSPACED
-from contextrouter.text.stemming import stem
+from contextrouter.text.stemming import ENGLISH, stem, stemmer
 from contextrouter.text.stop_words import STOP_WORDS
 
 ANALYSIS = 2
@@ -125,6 +125,6 @@ def _pairs(run: str) -> list[str]:
 
 
 @cache
-def stop_terms() -> frozenset[str]:
-    """Return the index terms of the stop words."""
-    return frozenset(term for word in STOP_WORDS for term in analyse(word))
+def stop_terms(language: str = ENGLISH) -> frozenset[str]:
+    """Return the index terms that the English stop words have in texts of a language."""
+    return frozenset(term for word in STOP_WORDS for term in analyse(word, stemmer(language)))

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from math import log
 from typing import Any, TypeVar
 
 from contextrouter.text.analysis import analyse, length
-from contextrouter.text.query_syntax import FURTHEST, MOST_EXPANDED, QueryTerms, obeys
+from contextrouter.text.languages import Languages, LanguageTerms, Word
+from contextrouter.text.query_syntax import FURTHEST, MOST_EXPANDED
+from contextrouter.text.stemming import stem_language, stemmer
 
 K1, B = 0.9, 0.4
 """BM25's saturation and length normalisation, as in Anserini's defaults for passages (Lin et al. 2016)."""
@@ -53,15 +55,23 @@ def rarest(frequencies: Sequence[tuple[str, int]], budget: int) -> list[str]:
 class PassageIndex:
     """An index over a few thousand passages, each given as (text, weight) fields.
 
-    Built once, then only read: safe to share by threads.
+    `languages` are those of the passages, one for each; none at all: all passages are English. Built once,
+    then only read: safe to share by threads.
     """
 
-    def __init__(self, passages: Sequence[Sequence[tuple[str, float]]]) -> None:
+    def __init__(
+        self, passages: Sequence[Sequence[tuple[str, float]]], languages: Sequence[str | None] = ()
+    ) -> None:
         self._passages = passages
+        self._languages = [*map(stem_language, languages or [None] * len(passages))]
+        self.languages = frozenset(self._languages)
+        """The languages in which a question has to be asked."""
         self._postings: defaultdict[str, dict[int, float]] = defaultdict(dict)
         self._lengths: list[int] = []
         for number, fields in enumerate(passages):
-            analysed = [(analyse(text), weight) for text, weight in fields]
+            analysed = [
+                (terms, weight) for terms, (_, weight) in zip(self._analysed(number), fields, strict=True)
+            ]
             for terms, weight in analysed:
                 for term in terms:
                     postings = self._postings[term]
@@ -73,7 +83,7 @@ class PassageIndex:
 
     def search(
         self,
-        asked: QueryTerms,
+        question: LanguageTerms,
         limit: int,
         admits: Callable[[int], bool] = lambda _: True,
         among: Collection[int] | None = None,
@@ -87,44 +97,58 @@ class PassageIndex:
         """
         if limit <= 0:
             return []
-        scores = self._scores(asked, among)
+        scores = self._scores(question, among)
         results: list[tuple[int, float]] = []
         for number, score in sorted(scores.items(), key=lambda pair: (-pair[1], pair[0])):
-            if admits(number) and self._obeys(number, asked):
+            if admits(number) and self._obeys(number, question):
                 results.append((number, score))
                 if len(results) == limit:
                     break
         return results
 
-    def _scores(self, asked: QueryTerms, among: Collection[int] | None) -> dict[int, float]:
+    def _scores(self, question: LanguageTerms, among: Collection[int] | None) -> dict[int, float]:
         shown = range(len(self)) if among is None else among
         average = sum([self._lengths[number] for number in shown]) / len(shown) if shown else 0.0
         scores: dict[int, float] = {}
-        for term in asked.terms[:MOST_TERMS]:
-            for postings in self._matching_postings(term, among):
-                idf = weight(len(shown), len(postings))
-                for number, frequency in postings.items():
+        for word in question.words[:MOST_TERMS]:
+            for together in self._matching_postings(word, among):
+                idf = weight(len(shown), sum(map(len, together)))
+                for number, frequency in chain.from_iterable(postings.items() for postings in together):
                     relative = self._lengths[number] / (average or 1.0)
                     scores[number] = scores.get(number, 0.0) + idf * saturation(frequency, relative)
         return scores
 
-    def _matching_postings(self, term: str, among: Collection[int] | None) -> Iterator[Mapping[int, float]]:
-        """Yield the postings of a term, or of those that begin with it, without those that are empty."""
+    def _matching_postings(
+        self, word: Word, among: Collection[int] | None
+    ) -> Iterator[Sequence[Mapping[int, float]]]:
+        """Yield the postings of a word's terms together, or of each term that begins with its one term; none
+        without any.
+        """
+        (beginning, *_) = word
+        if beginning.endswith(FURTHEST):
+            names = sorted(name for name in self._postings if name.startswith(beginning[:-1]))
+            every = (self._visible(name, None, among) for name in names)
+            yield from ([postings] for postings in islice(filter(None, every), MOST_EXPANDED))
+        else:
+            yield [self._visible(name, languages, among) for name, languages in word.items()]
 
-        def visible(name: str) -> Mapping[int, float]:
-            postings = self._postings.get(name, {})
-            if among is None:
-                return postings
-            return {number: frequency for number, frequency in postings.items() if number in among}
+    def _visible(self, term: str, languages: Languages, among: Collection[int] | None) -> Mapping[int, float]:
+        """Return the frequency of a term in the passages that exist for the caller and are in `languages`."""
+        postings = self._postings.get(term, {})
+        if among is None and languages is None:
+            return postings
+        return {
+            number: frequency
+            for number, frequency in postings.items()
+            if (among is None or number in among)
+            and (languages is None or self._languages[number] in languages)
+        }
 
-        names = [term]
-        if term.endswith(FURTHEST):
-            names = sorted(name for name in self._postings if name.startswith(term[:-1]))
-        return islice(filter(None, map(visible, names)), MOST_EXPANDED)
-
-    def _obeys(self, number: int, asked: QueryTerms) -> bool:
+    def _obeys(self, number: int, question: LanguageTerms) -> bool:
         """Whether a passage has a phrase of each required group, and no excluded one."""
-        if not (asked.required or asked.excluded):
-            return True
-        fields = [analyse(text) for text, _ in self._passages[number]]
-        return obeys(asked, fields)
+        return not question.phrases() or question.allows(self._analysed(number), self._languages[number])
+
+    def _analysed(self, number: int) -> list[list[str]]:
+        """Return the terms of a passage's fields."""
+        stemmed = stemmer(self._languages[number])
+        return [analyse(text, stemmed) for text, _ in self._passages[number]]

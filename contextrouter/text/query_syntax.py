@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from contextrouter.text.analysis import LONGEST, Phrase, Stemmed, analyse, has_unspaced, stop_terms, words
-from contextrouter.text.stemming import stemmer
+from contextrouter.text.stemming import ENGLISH, stem_language, stemmer
 
 MOST_EXPANDED = 50  # terms that one beginning stands for
 FURTHEST = "\U0010ffff"
@@ -109,22 +109,41 @@ def query_terms(
     *,
     required: Iterable[Sequence[str]] = (),
     excluded: Iterable[str] = (),
-    stemmers: Sequence[Stemmed | None] = (None,),
+    language: str = ENGLISH,
+    stemmers: Sequence[Stemmed | None] = (),
 ) -> QueryTerms:
     """Return the index terms of a question. Words are alternatives, the rarer the weightier.
 
     `required` and `excluded` come on top of those in the text. Stop words are scored only where OR stands
-    beside them, or when nothing else is left. `stemmers` are those of `analyse` that a text may have been
-    indexed with: any of them may find it. A stemmer of its own has stop words of its own.
+    beside them, or when nothing else is left. The terms are those of texts in `language`; or, where there are
+    `stemmers`, of texts that were analysed with any of them (None: the English one). Those have stop words of
+    their own.
     """
     question = parse(text)
-    terms = dict.fromkeys(term for stemmed in stemmers for term in _scored(question.parts, stemmed))
+    own = stemmer(language)
+    stemmers = stemmers or (own,)
+    terms = dict.fromkeys(
+        term
+        for stemmed in stemmers
+        for term in _scored(
+            question.parts, stemmed, stop_terms(stem_language(language)) if stemmed is own else frozenset()
+        )
+    )
     groups = dict.fromkeys((*question.required, *map(tuple, required)))
     return QueryTerms(
         tuple(terms),
         tuple(dict.fromkeys(phrases for group in groups if (phrases := _phrases(group, stemmers)))),
         _phrases((*question.excluded, *excluded), stemmers),
     )
+
+
+def terms_of_words(text: str, stemmed: Stemmed | None = None) -> list[str]:
+    """Return the index terms of what is looked for, stop words and repetitions too, in order: as many and in
+    the same places for every stemmer that has no stop words of its own.
+    """
+    return [
+        term for part in parse(text).parts for each in part.alternatives for term in _phrase(each, stemmed)
+    ]
 
 
 def scored_words(texts: Iterable[str]) -> list[str]:
@@ -203,9 +222,8 @@ def _tokens(text: str) -> Iterator[_Token]:
         yield _Token(spelled, *match.span(), match["no"] is not None, quoted)
 
 
-def _scored(parts: Sequence[Part], stemmed: Stemmed | None) -> list[str]:
+def _scored(parts: Sequence[Part], stemmed: Stemmed | None, stops: frozenset[str]) -> list[str]:
     """Return the terms that one stemmer makes of a question, without stop words that tell nothing."""
-    stops = stop_terms() if stemmed is None else frozenset()
     tells: dict[str, bool] = {}
     for part in parts:
         chosen = len(part.alternatives) > 1

@@ -46,6 +46,10 @@ ALGORITHMS = {
     "yi": "yiddish",
 }
 """Language -> the Snowball algorithm that stems it."""
+ENGLISH = "en"
+"""The language of texts that name none, or one without stems."""
+STEMMED = frozenset(ALGORITHMS) - {ENGLISH}
+"""Languages other than English that have stems."""
 
 _local = threading.local()  # a stemmer holds the word it works on, so each thread has its own
 
@@ -61,12 +65,20 @@ def stem(word: str, language: str = "en") -> str:
     return stemmed
 
 
+def stem_language(language: str | None) -> str:
+    """Return the language whose stems the words of a language get: "de" for "de-AT"; "en" where there are no
+    others.
+    """
+    code = (language or "").lower().replace("_", "-").partition("-")[0]
+    return code if code in ALGORITHMS else ENGLISH
+
+
 def stemmer(language: str | None) -> Callable[[str], str] | None:
     """Return what stems the words of a language ("de", "de-AT"); None for English, and where there are no
     stems.
     """
-    code = (language or "").lower().replace("_", "-").partition("-")[0]
-    return partial(stem, language=code) if code in ALGORITHMS and code != "en" else None
+    code = stem_language(language)
+    return None if code == ENGLISH else partial(stem, language=code)
 
 
 def begins(term: str) -> str:

@@ -61,7 +61,8 @@ def moment(value: int | None) -> datetime | None:
 
 
 def labelled(document: Document, chunks: Sequence[Document]) -> list[Document]:
-    """The chunks with id, parent and the labels of access that they lack taken from their document.
+    """The chunks with id, parent, language and the labels of access that they lack taken from their
+    document.
 
     A chunk never has laxer labels by omission. Raises ValueError where two chunks have one id.
     """
@@ -75,6 +76,7 @@ def labelled(document: Document, chunks: Sequence[Document]) -> list[Document]:
                 tenant=chunk.tenant or document.tenant,
                 compartment=chunk.compartment or document.compartment,
                 sensitivity=chunk.sensitivity or document.sensitivity,
+                language=chunk.language or document.language,
             )
         )
     names = [chunk.id for chunk in done]

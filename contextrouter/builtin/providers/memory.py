@@ -4,10 +4,10 @@ measured against.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, NamedTuple, Self
 
 import msgspec
@@ -22,7 +22,8 @@ from contextrouter.scope import Scope
 from contextrouter.text import analysis, bm25, query_syntax
 from contextrouter.text.analysis import analyse
 from contextrouter.text.fields import fields
-from contextrouter.text.query_syntax import QueryTerms
+from contextrouter.text.languages import Languages, LanguageTerms, Word, analyses, language_terms
+from contextrouter.text.stemming import stem_language, stemmer
 from contextrouter.vectors import cosine, unit
 
 _Key = tuple[str, str, str]
@@ -31,6 +32,7 @@ _Key = tuple[str, str, str]
 
 class _Chunk(NamedTuple):
     document: Document
+    language: str  # whose stems its terms are
     frequencies: Mapping[str, float]  # term -> occurrences, weighted by field
     fields: tuple[tuple[str, ...], ...]  # terms of title, path and body in order, for phrases
     length: int  # terms that are no stop words
@@ -62,6 +64,7 @@ class Memory(Provider):
         self._stored: dict[tuple[str, str], _Stored] = {}
         self._postings: defaultdict[str, dict[_Key, float]] = defaultdict(dict)
         self._chunks: dict[_Key, _Chunk] = {}
+        self._languages: Counter[str] = Counter()  # stem language -> chunks
         self._dimensions: int | None = None
         self._generation = 0
         for number, table in enumerate(documents or []):
@@ -82,16 +85,18 @@ class Memory(Provider):
         """
         if query.leg not in self.legs:
             raise SourceError(f"Leg {query.leg!r} is not one of this store's legs: {', '.join(self.legs)}.")
-        web_query = query_syntax.query_terms(query.text, required=query.required, excluded=query.excluded)
+        question = language_terms(
+            query.text, self._languages, required=query.required, excluded=query.excluded
+        )
         if query.leg == "text":
-            scores = self._bm25(web_query, query.scope)
+            scores = self._bm25(question, query.scope)
         else:
-            web_query, scores = web_query._replace(required=()), self._cosines(query)
+            question, scores = question.without_phrases(), self._cosines(query)
         found = [
             (score, key)
             for key, score in scores.items()
             if matches(self._chunks[key].document, query)
-            and query_syntax.obeys(web_query, self._chunks[key].fields)
+            and question.allows(self._chunks[key].fields, self._chunks[key].language)
         ]
         found.sort(key=lambda pair: (-pair[0], pair[1][2], pair[1]))
         best = [(score, self._chunks[key]) for score, key in found[: max(query.limit, 0)]]
@@ -136,11 +141,19 @@ class Memory(Provider):
         return str(self._generation)
 
     async def statistics(self, terms: Sequence[str], scope: Scope | None = None) -> TermStatistics:
-        """Counts over the chunks that `scope` shows; a term that is several words has the frequency of the
-        rarest of them.
+        """Counts over the chunks that `scope` shows, each in its language; a term that is several words has
+        the frequency of the rarest of them.
         """
         shown = self._shown(scope)
-        counts = {t: min((len(self._found(a, shown)) for a in analyse(t)), default=0) for t in terms}
+        counts = {
+            term: sum(
+                [
+                    min(len(self._found(word, shown, languages)) for word in words)
+                    for words, languages in analyses(term, self._languages).items()
+                ]
+            )
+            for term in terms
+        }
         return TermStatistics(documents=len(shown), average_length=_average(shown), frequencies=counts)
 
     def _shown(self, scope: Scope | None) -> Mapping[_Key, _Chunk]:
@@ -148,29 +161,43 @@ class Memory(Provider):
             return self._chunks
         return {key: chunk for key, chunk in self._chunks.items() if scope.allows(chunk.document)}
 
-    def _found(self, word: str, shown: Mapping[_Key, _Chunk]) -> Mapping[_Key, float]:
-        """The frequency of a term in those chunks that are shown and have it: what is hidden is not counted
-        either.
+    def _found(
+        self, word: str, shown: Mapping[_Key, _Chunk], languages: Languages = None
+    ) -> Mapping[_Key, float]:
+        """The frequency of a term in those chunks in `languages` that are shown and have it: what is hidden
+        is not counted either.
         """
         found = self._postings.get(word, {})
-        return found if shown is self._chunks else {key: found[key] for key in found if key in shown}
+        if shown is self._chunks and languages is None:
+            return found
+        return {
+            key: found[key]
+            for key in found
+            if key in shown and (languages is None or shown[key].language in languages)
+        }
 
-    def _bm25(self, web_query: QueryTerms, scope: Scope | None) -> dict[_Key, float]:
+    def _bm25(self, question: LanguageTerms, scope: Scope | None) -> dict[_Key, float]:
         scores: defaultdict[_Key, float] = defaultdict(float)
         shown = self._shown(scope)
         average = _average(shown) or 1.0
-        for term in web_query.terms:
-            for found in self._begun(term, shown):
-                idf = bm25.weight(len(shown), len(found))
-                for key, frequency in found.items():
+        for word in question.words:
+            for together in self._postings_of(word, shown):
+                idf = bm25.weight(len(shown), sum(map(len, together)))
+                for key, frequency in chain.from_iterable(postings.items() for postings in together):
                     scores[key] += idf * bm25.saturation(frequency, shown[key].length / average)
         return {key: round(score, 9) for key, score in scores.items()}
 
-    def _begun(self, term: str, shown: Mapping[_Key, _Chunk]) -> list[Mapping[_Key, float]]:
-        if not term.endswith(query_syntax.FURTHEST):
-            return [found] if (found := self._found(term, shown)) else []
-        begun = (self._found(word, shown) for word in sorted(self._postings) if word.startswith(term[:-1]))
-        return list(islice(filter(None, begun), query_syntax.MOST_EXPANDED))
+    def _postings_of(
+        self, word: Word, shown: Mapping[_Key, _Chunk]
+    ) -> Iterator[Sequence[Mapping[_Key, float]]]:
+        """The postings of a word's terms together, or of each term that begins with its one term."""
+        (beginning, *_) = word
+        if beginning.endswith(query_syntax.FURTHEST):
+            terms = [term for term in sorted(self._postings) if term.startswith(beginning[:-1])]
+            every = (self._found(term, shown) for term in terms)
+            yield from ([postings] for postings in islice(filter(None, every), query_syntax.MOST_EXPANDED))
+        else:
+            yield [self._found(term, shown, languages) for term, languages in word.items()]
 
     def _cosines(self, query: Query) -> dict[_Key, float]:
         if query.vector is None:
@@ -240,6 +267,7 @@ class Memory(Provider):
         for chunk in ready.chunks:
             place = (*key, chunk.document.id)
             self._chunks[place] = chunk
+            self._languages[chunk.language] += 1
             for term, frequency in chunk.frequencies.items():
                 self._postings[term][place] = frequency
 
@@ -251,6 +279,7 @@ class Memory(Provider):
         for chunk in stored.chunks:
             place = (*key, chunk.document.id)
             del self._chunks[place]
+            self._languages[chunk.language] -= 1
             for term in chunk.frequencies:
                 del self._postings[term][place]
                 if not self._postings[term]:
@@ -277,12 +306,14 @@ def _document(number: int, table: Any) -> Document:
 
 
 def _chunk(document: Document, vectors: Mapping[str, tuple[float, ...]]) -> _Chunk:
-    analysed = tuple(tuple(analyse(text)) for text in fields(document))
+    stemmed = stemmer(document.language)
+    analysed = tuple(tuple(analyse(text, stemmed)) for text in fields(document))
     frequencies: defaultdict[str, float] = defaultdict(float)
     for weight, terms in zip(USUAL, analysed, strict=True):
         for term in terms:
             frequencies[term] += weight
-    return _Chunk(document, frequencies, analysed, analysis.length(analysed), vectors)
+    language = stem_language(document.language)
+    return _Chunk(document, language, frequencies, analysed, analysis.length(analysed), vectors)
 
 
 def _average(chunks: Mapping[_Key, _Chunk]) -> float:

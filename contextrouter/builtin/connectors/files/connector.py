@@ -25,8 +25,8 @@ from contextrouter.errors import SourceError, SourceTimeout
 from contextrouter.model import Document, Hit, Query
 from contextrouter.runtime.threads import Threads
 from contextrouter.scope import Scope
-from contextrouter.text import query_syntax
 from contextrouter.text.bm25 import PassageIndex
+from contextrouter.text.languages import language_terms
 
 PARSED_BY = 1
 """Goes up when a file of the same bytes becomes another text."""
@@ -251,9 +251,10 @@ class Files(Connector):
                 new = old._replace(scan_start=start, listing=listing)
             else:
                 passages = tuple(passage for file in files.values() for passage in file.passages)
-                new = _Snapshot(
-                    start, listing, files, passages, PassageIndex([_fields(passage) for passage in passages])
+                ranking = PassageIndex(
+                    [_fields(passage) for passage in passages], [passage.language for passage in passages]
                 )
+                new = _Snapshot(start, listing, files, passages, ranking)
             self._snapshot = new
             self.problems = [
                 *listing.problems,
@@ -325,7 +326,9 @@ def _rank(snapshot: _Snapshot, query: Query) -> list[Hit]:
         if query.scope is None
         else {n for n, passage in enumerate(passages) if visible(passage, query.scope)}
     )
-    terms = query_syntax.query_terms(query.text, required=query.required, excluded=query.excluded)
+    terms = language_terms(
+        query.text, snapshot.ranking.languages, required=query.required, excluded=query.excluded
+    )
     best = snapshot.ranking.search(
         terms, query.limit, lambda number: matches(passages[number], query), allowed
     )

@@ -17,8 +17,8 @@ from contextrouter.errors import SourceError, SourceTimeout
 from contextrouter.fetch import PAGES, Fetched, Fetcher, FetchFailed
 from contextrouter.model import Document, Hit, Query
 from contextrouter.runtime.threads import Threads
-from contextrouter.text import query_syntax
 from contextrouter.text.bm25 import PassageIndex
+from contextrouter.text.languages import language_terms
 
 TITLE, HEADING, BODY = 3.0, 2.0, 1.0
 SNIPPET_CHARACTERS = 200
@@ -155,7 +155,8 @@ class Passages:
                 passages.setdefault(passage.id, passage)
         self.all = tuple(passages.values())
         self._ranking = PassageIndex(
-            [((p.title, TITLE), ("\n".join(p.path), HEADING), (p.content, BODY)) for p in self.all]
+            [((p.title, TITLE), ("\n".join(p.path), HEADING), (p.content, BODY)) for p in self.all],
+            [passage.language for passage in self.all],
         )
 
     def best(self, query: Query, per_page: int, *, phrases: bool = True) -> list[Hit]:
@@ -164,9 +165,11 @@ class Passages:
         """
         counts: dict[str | None, int] = {}
         hits: list[Hit] = []
-        terms = query_syntax.query_terms(query.text, required=query.required, excluded=query.excluded)
+        terms = language_terms(
+            query.text, self._ranking.languages, required=query.required, excluded=query.excluded
+        )
         if not phrases:
-            terms = terms._replace(required=())
+            terms = terms.without_phrases()
         best = self._ranking.search(terms, len(self.all), lambda number: matches(self.all[number], query))
         for number, score in best:
             passage = self.all[number]

@@ -20,8 +20,8 @@ from contextrouter.errors import MissingDependency, SourceError, SourceTimeout
 from contextrouter.fetch import Fetcher, FetchKeys, FetchOptions, check_url
 from contextrouter.model import Document, Hit, Query
 from contextrouter.runtime.threads import Threads
-from contextrouter.text import query_syntax
 from contextrouter.text.bm25 import PassageIndex
+from contextrouter.text.languages import language_terms
 
 EXTRACT_SECONDS = 5.0
 """The most that reading the page of one item may take."""
@@ -159,7 +159,9 @@ class Rss(Connector):
         newest = newest_first(items)[: self._max_items]
         self._pages.keep_only({document.url for document in newest})
         texts = tuple(text for document in newest for text in self._pages.texts(document))
-        ranking = PassageIndex([((text.title, TITLE), (text.content, BODY)) for text in texts])
+        ranking = PassageIndex(
+            [((text.title, TITLE), (text.content, BODY)) for text in texts], [text.language for text in texts]
+        )
         self._index = _Index(version, texts, ranking)
         return self._index
 
@@ -171,7 +173,9 @@ class Rss(Connector):
             too_old = oldest and document.updated_at and document.updated_at < oldest
             return not too_old and matches(document, query)
 
-        terms = query_syntax.query_terms(query.text, required=query.required, excluded=query.excluded)
+        terms = language_terms(
+            query.text, index.ranking.languages, required=query.required, excluded=query.excluded
+        )
         return [
             Hit(document=index.documents[number], score=score)
             for number, score in index.ranking.search(terms, query.limit, keep)

@@ -13,9 +13,12 @@ from contextrouter.filters import forms
 from contextrouter.model import Period, Query
 from contextrouter.scope import SHARED, Scope
 from contextrouter.text.analysis import Phrase
+from contextrouter.text.languages import Languages, LanguageTerms, others
 from contextrouter.text.query_syntax import FURTHEST, QueryTerms
+from contextrouter.text.stemming import ENGLISH
 
 _BETWEEN = "\x1d"
+_MARK = "\x1f"  # begins the lexeme that names a chunk's language; no term has such a character
 _LONGEST = 500  # characters of a term that are indexed; Postgres allows 2046 bytes
 
 
@@ -28,14 +31,14 @@ class Values(list[Any]):
         return f"${len(self)}::{type}"
 
 
-def admitted(query: Query, web_query: QueryTerms, values: Values) -> str:
+def admitted(query: Query, question: LanguageTerms, values: Values) -> str:
     """Scope, period, labels, filters, phrases and exclusions of a query, as SQL; empty where all is let
     through.
     """
     parts = [
         visible(query.scope, "c", values),
         _period_condition(query.period, values),
-        *_phrases(web_query, values),
+        *(_phrases(terms, languages, values) for languages, terms in question.phrases()),
     ]
     parts += [_among("labels", query.labels, values)] if query.labels else []
     parts += [_among(key, value, values) for key, value in query.filters.items()]
@@ -93,14 +96,35 @@ def beginning(key: str) -> str:
     return clean(key) + _BETWEEN
 
 
-def _phrases(web_query: QueryTerms, values: Values) -> list[str]:
+def _phrases(question: QueryTerms, languages: Languages, values: Values) -> str:
+    """What must and what must not occur, as SQL; true for chunks in other languages."""
     parts = []
-    if web_query.required:
-        groups = " & ".join(f"({any_of(group)})" for group in web_query.required)
+    if question.required:
+        groups = " & ".join(f"({any_of(group)})" for group in question.required)
         parts.append(f"c.terms @@ {values.bound(groups, 'text')}::tsquery")
-    if web_query.excluded:
-        parts.append(f"NOT c.terms @@ {values.bound(any_of(web_query.excluded), 'text')}::tsquery")
-    return parts
+    if question.excluded:
+        parts.append(f"NOT c.terms @@ {values.bound(any_of(question.excluded), 'text')}::tsquery")
+    condition = " AND ".join(parts)
+    if languages is None:
+        return condition
+    return f"(NOT c.terms @@ {values.bound(in_languages(languages), 'text')}::tsquery OR ({condition}))"
+
+
+def mark(language: str) -> str:
+    """The lexeme of chunks that have the stems of this language; English ones have none."""
+    return f"'{_MARK}{language}'"
+
+
+def in_languages(languages: frozenset[str]) -> str:
+    """A tsquery for chunks in these languages."""
+    if ENGLISH in languages:
+        return f"!({' | '.join(map(mark, others(languages)))})"
+    return " | ".join(map(mark, sorted(languages)))
+
+
+def term_query(term: str, languages: Languages) -> str:
+    """A tsquery for chunks in these languages that have a term."""
+    return lexeme(term) if languages is None else f"{lexeme(term)} & ({in_languages(languages)})"
 
 
 def any_of(phrases: Sequence[Phrase]) -> str:

@@ -13,7 +13,7 @@ from contextrouter.builtin.providers.postgres.filter import Values, admitted, be
 from contextrouter.builtin.providers.sqlite.write import document
 from contextrouter.model import Document, Facet, Hit, Query, Vector
 from contextrouter.scope import SHARED, Scope
-from contextrouter.text.query_syntax import QueryTerms
+from contextrouter.text.languages import LanguageTerms
 
 if TYPE_CHECKING:
     from contextrouter.builtin.providers.postgres.connection_pool import Connection
@@ -84,7 +84,7 @@ async def neighbours(
 
 
 async def facets(
-    connection: Connection, query: Query, web_query: QueryTerms, dimensions: Sequence[str]
+    connection: Connection, query: Query, question: LanguageTerms, dimensions: Sequence[str]
 ) -> list[Facet]:
     """How many admitted documents have each value of each dimension, most first."""
     facets: list[Facet] = []
@@ -94,7 +94,7 @@ async def facets(
         start = "" if column else values.bound(beginning(dimension), "text")
         source = f"(SELECT c.{dimension} AS value)" if column else "unnest(c.filters)"
         rule = "f.value <> ''" if column else f"starts_with(f.value, {start})"
-        condition = admitted(query, web_query, values)
+        condition = admitted(query, question, values)
         rows = await connection.fetch(
             "SELECT f.value, count(DISTINCT (c.owner, c.document)) AS many FROM chunks c CROSS JOIN LATERAL"
             f" {source} f (value) WHERE {rule}{' AND ' + condition if condition else ''} GROUP BY f.value",

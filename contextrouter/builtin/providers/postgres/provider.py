@@ -15,14 +15,14 @@ from contextrouter.builtin.providers.postgres import index_tuning, lookup, schem
 from contextrouter.builtin.providers.postgres.connection_pool import Pool, Session, clean
 from contextrouter.builtin.providers.postgres.embedded import PREFIX, example_folder
 from contextrouter.builtin.providers.postgres.ingest_lock import IngestLock
-from contextrouter.builtin.providers.postgres.text_configurations import Words
+from contextrouter.builtin.providers.postgres.text_configurations import Words, of_all_stores
 from contextrouter.builtin.providers.postgres.vector_leg import Index, Precision
 from contextrouter.builtin.providers.sqlite.write import document
 from contextrouter.contracts import Entry, Provider, TermStatistics
 from contextrouter.errors import SourceError
 from contextrouter.model import Document, Facet, Hit, Query, Vector
 from contextrouter.scope import Scope
-from contextrouter.text.query_syntax import QueryTerms
+from contextrouter.text.languages import LanguageTerms
 
 if TYPE_CHECKING:
     from contextrouter.builtin.providers.postgres.connection_pool import Connection
@@ -37,8 +37,9 @@ class Postgres(Provider):
     `dsn` is a connection string; empty: `DATABASE_URL`, else the `PG*` variables; `embedded:FOLDER` starts a
     server of one's own, for trying out. `embedder` names the embedder of its vectors ("": text only).
     `title_weight`, `path_weight` and `body_weight` say how often a term counts in each field. `text_search`
-    names a text-search configuration of Postgres ("german") whose stems and stop words hold for all ("":
-    those of all stores, English stems); `languages` (["de", "fr"]) those of chunks whose `language` they are.
+    names a text-search configuration of Postgres ("german") whose stems and stop words hold for all;
+    `languages` (["de", "fr"]) are those of chunks with the stems and stop words of Postgres, where all others
+    have English stems. Neither: each chunk has the stems of its `language`, as in all stores.
     `index` is the vectors' approximate index, of `precision`, with HNSW's `m` and `ef_construction`; a search
     looks at `ef_search` candidates at least, and measures all when no more than `exact_below` are admitted.
     `pool_size` connections at most serve a process; a search waits `pool_timeout` seconds for one, and
@@ -151,14 +152,14 @@ class Postgres(Provider):
         if query.limit < 1:
             return []
         async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
-            web_query = await self._words.query_terms(connection, query)
+            question = await self._words.query_terms(connection, query)
             if query.leg == "text":
-                rows = await self._by_words(connection, query, web_query)
+                rows = await self._by_words(connection, query, question)
             else:
                 rows = await vector_leg.search(
                     connection,
                     query,
-                    web_query._replace(required=()),
+                    question.without_phrases(),
                     self._words,
                     self._model,
                     exact_below=self._exact_below,
@@ -174,16 +175,16 @@ class Postgres(Provider):
             for row in rows
         ]
 
-    async def _by_words(self, connection: Connection, query: Query, web_query: QueryTerms) -> list[Any]:
+    async def _by_words(self, connection: Connection, query: Query, question: LanguageTerms) -> list[Any]:
         model = self._model[0] if self.embedder else None
         if self._ranks and (
             rows := await text_leg.search_index(
-                connection, query, web_query, self._words, self.pool.schema, model
+                connection, query, question, self._words, self.pool.schema, model
             )
         ):
             return rows
         return await text_leg.search(
-            connection, query, web_query, self._words, self._weights, self._factor, model
+            connection, query, question, self._words, self._weights, self._factor, model
         )
 
     @property
@@ -199,7 +200,7 @@ class Postgres(Provider):
         """
         if not entries:
             return
-        words = await self._words_of(entries) if self._words.configured else None
+        words = await self._words_of(entries) if self._words.configured else of_all_stores
         rows = [write.prepare(entry, self.vector_legs, words) for entry in entries]
         await self._laid_out()
         async with self.pool.transaction(write=True) as connection:
@@ -303,8 +304,8 @@ class Postgres(Provider):
             self._words.refuse_others(
                 await schema.read_meta(connection, "text_search", default=self._words.note)
             )
-            web_query = await self._words.query_terms(connection, query)
-            return await lookup.facets(connection, query, web_query, dimensions)
+            question = await self._words.query_terms(connection, query)
+            return await lookup.facets(connection, query, question, dimensions)
 
     async def version(self) -> str:
         """A string that changes with every write, by whichever process; "" while there is no store."""
@@ -315,9 +316,8 @@ class Postgres(Provider):
         20,000 at most.
         """
         async with self.pool.transaction(scope) as connection:
-            return await text_leg.statistics(
-                connection, terms, scope, await self._words.ways(connection, terms)
-            )
+            analysed = await self._words.analyses(connection, terms)
+            return await text_leg.statistics(connection, analysed, scope)
 
     async def stats(self) -> Mapping[str, int | str]:
         """Counts of documents, chunks, vectors, links and facts; generation, dimensions, model; and bytes on

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from contextrouter.errors import SourceError
@@ -14,6 +15,7 @@ LOCK = 0x63_74_78_72  # "ctxr": the first half of the advisory locks
 REBUILD = "`contextrouter ingest --rebuild`"
 LABELLED = ("documents", "chunks", "facts", "counts")
 """Tables whose rows bear tenant, compartment and sensitivity."""
+_LANGUAGE = "language "
 
 _FIRST = """
 CREATE TABLE meta (key text PRIMARY KEY, value text NOT NULL);
@@ -183,6 +185,25 @@ async def set_note(connection: Connection, key: str, value: str) -> None:
     await connection.execute(
         "INSERT INTO meta VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value", key, value
     )
+
+
+async def note_languages(connection: Connection, languages: Iterable[str]) -> None:
+    """Note languages whose stems chunks have, each in a row of its own, so that writers do not wait for one
+    another.
+    """
+    for language in sorted(languages):
+        await keep_note(connection, _LANGUAGE + language, language)
+
+
+async def languages(connection: Connection) -> list[str]:
+    """The languages other than English whose stems chunks have, and perhaps some whose chunks are gone."""
+    rows = await connection.fetch("SELECT value FROM meta WHERE starts_with(key, $1) ORDER BY key", _LANGUAGE)
+    return [row["value"] for row in rows]
+
+
+async def forget_languages(connection: Connection) -> None:
+    """Note that no chunk has stems other than English."""
+    await connection.execute("DELETE FROM meta WHERE starts_with(key, $1)", _LANGUAGE)
 
 
 async def content_version(connection: Connection) -> str:

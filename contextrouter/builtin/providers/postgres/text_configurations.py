@@ -8,49 +8,24 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from contextrouter.builtin.providers.postgres import schema
 from contextrouter.builtin.providers.postgres.schema import REBUILD
 from contextrouter.errors import SourceError
 from contextrouter.model import Document, Query
 from contextrouter.text import analysis, query_syntax
-from contextrouter.text.analysis import Stemmed
+from contextrouter.text.analysis import Phrase, Stemmed
 from contextrouter.text.fields import fields
-from contextrouter.text.query_syntax import QueryTerms
+from contextrouter.text.languages import Languages, LanguageTerms, analyses, language_terms
+from contextrouter.text.stemming import ALGORITHMS, stem_language, stemmer
 
 if TYPE_CHECKING:
     from contextrouter.builtin.providers.postgres.connection_pool import Connection
 
-CONFIGURATIONS = {
-    "ar": "arabic",
-    "ca": "catalan",
-    "da": "danish",
-    "de": "german",
-    "el": "greek",
-    "es": "spanish",
-    "eu": "basque",
-    "fi": "finnish",
-    "fr": "french",
-    "ga": "irish",
-    "hi": "hindi",
-    "hu": "hungarian",
-    "hy": "armenian",
-    "id": "indonesian",
-    "it": "italian",
-    "lt": "lithuanian",
-    "nb": "norwegian",
-    "ne": "nepali",
-    "nl": "dutch",
-    "nn": "norwegian",
-    "no": "norwegian",
-    "pt": "portuguese",
-    "ro": "romanian",
-    "ru": "russian",
-    "sr": "serbian",
-    "sv": "swedish",
-    "ta": "tamil",
-    "tr": "turkish",
-    "yi": "yiddish",
-}
-"""Language -> the configuration that Postgres has for it. English has the stems of all stores."""
+_UNKNOWN = ("cs", "en", "et", "pl")
+CONFIGURATIONS = {code: name for code, name in ALGORITHMS.items() if code not in _UNKNOWN}
+"""Language -> the configuration that Postgres has for it: the Snowball algorithm of the same name, and stop
+words. English has the stems of all stores.
+"""
 _CONFIGURATION = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)?")
 _OF = "\x1f"  # between a term and the language it is of, so that no chunk of another one has it
 _VERSION = f"{analysis.ANALYSIS}:"  # of the analysis; stores of version 1 have none in their note
@@ -66,7 +41,7 @@ class Words:
     """Stems, and stop words: of a configuration of Postgres for all chunks, or of `languages` for those in
     one of them.
 
-    Neither: contextrouter's own, for all. What Postgres has told is kept. Raises ValueError for a language
+    Neither: those of all stores. What Postgres has told is kept. Raises ValueError for a language
     without configuration.
     """
 
@@ -92,8 +67,8 @@ class Words:
         self._known: dict[str, dict[str, str]] = {}
 
     async def ways(self, connection: Connection, texts: Sequence[str]) -> list[Stemmed | None]:
-        """How the words of these texts may be indexed; None: in the way of all stores. Asks Postgres for
-        words that are new.
+        """How the words of these texts may be indexed; None: with English stems. Asks Postgres for words that
+        are new.
         """
         if self.configuration:
             return [await self._of(connection, self.configuration, texts)]
@@ -108,21 +83,37 @@ class Words:
             way = await self._of(connection, self.configuration, texts)
             return lambda chunk: way
         by_language: dict[str, Stemmed] = {}
-        for language in {language_of(chunk) for chunk in chunks}.intersection(self.languages):
-            texts = [text for chunk in chunks if language_of(chunk) == language for text in fields(chunk)]
+        for language in {stem_language(chunk.language) for chunk in chunks}.intersection(self.languages):
+            of_language = [chunk for chunk in chunks if stem_language(chunk.language) == language]
+            texts = [text for chunk in of_language for text in fields(chunk)]
             by_language[language] = await self._tagged(connection, language, texts)
-        return lambda chunk: by_language.get(language_of(chunk))
+        return lambda chunk: by_language.get(stem_language(chunk.language))
 
-    async def query_terms(self, connection: Connection, query: Query) -> QueryTerms:
+    async def query_terms(self, connection: Connection, query: Query) -> LanguageTerms:
         """Return a question of a user in index terms, of every way in which chunks may be indexed."""
-        stemmers: Sequence[Stemmed | None] = (None,)
-        if self.configured:
-            groups = [text for group in query.required for text in group]
-            texts = [query.text[: analysis.LONGEST], *groups, *query.excluded]
-            stemmers = await self.ways(connection, texts)
-        return query_syntax.query_terms(
-            query.text, required=query.required, excluded=query.excluded, stemmers=stemmers
+        if not self.configured:
+            languages = await schema.languages(connection)
+            return language_terms(query.text, languages, required=query.required, excluded=query.excluded)
+        groups = [text for group in query.required for text in group]
+        texts = [query.text[: analysis.LONGEST], *groups, *query.excluded]
+        terms = query_syntax.query_terms(
+            query.text,
+            required=query.required,
+            excluded=query.excluded,
+            stemmers=await self.ways(connection, texts),
         )
+        return LanguageTerms.of_all(terms)
+
+    async def analyses(
+        self, connection: Connection, texts: Sequence[str]
+    ) -> dict[str, dict[Phrase, Languages]]:
+        """Return the index terms that each of these texts may have, and in chunks of which languages."""
+        if not self.configured:
+            languages = await schema.languages(connection)
+            return {text: analyses(text, languages) for text in texts}
+        ways = await self.ways(connection, texts)
+        every = {text: [tuple(filter(None, analysis.analyse(text, way))) for way in ways] for text in texts}
+        return {text: {terms: None for terms in found if terms} for text, found in every.items()}
 
     def refuse_others(self, known: str | None) -> None:
         """Raise SourceError when the store was filled with other words than these (None: it is empty)."""
@@ -158,9 +149,11 @@ class Words:
         return lambda word: terms.get(word, word)
 
 
-def language_of(document: Document) -> str:
-    """The language of a document without its region, in lower case."""
-    return (document.language or "").lower().replace("_", "-").partition("-")[0]
+def of_all_stores(chunk: Document) -> Stemmed | None:
+    """How the words of a chunk are indexed where the settings name nothing: with the stems of its
+    language.
+    """
+    return stemmer(chunk.language)
 
 
 def _described(note: str) -> str:

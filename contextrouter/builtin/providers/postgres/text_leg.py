@@ -5,17 +5,19 @@ Postgres' own saturating rank.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from contextrouter.builtin.providers.postgres.filter import Values, admitted, lexeme, visible
+from contextrouter.builtin.providers.postgres.filter import Values, admitted, lexeme, term_query, visible
 from contextrouter.builtin.providers.postgres.text_configurations import Words
 from contextrouter.contracts import TermStatistics
 from contextrouter.model import Query
 from contextrouter.scope import Scope
-from contextrouter.text import analysis, bm25, query_syntax
-from contextrouter.text.analysis import Stemmed
-from contextrouter.text.query_syntax import QueryTerms
+from contextrouter.text import bm25, query_syntax
+from contextrouter.text.analysis import Phrase
+from contextrouter.text.languages import Languages, LanguageTerms
 
 if TYPE_CHECKING:
     from contextrouter.builtin.providers.postgres.connection_pool import Connection
@@ -38,6 +40,14 @@ _RANKS = (
     " AND (SELECT coalesce(sum(chunks) = sum(chunks) FILTER (WHERE {}), false) FROM counts c)"
     " AND set_config('enable_sort', 'off', true) = 'off'"
 )
+
+
+class _Term(NamedTuple):
+    """A term of a question."""
+
+    tsquery: str  # finds the chunks in which it is looked for
+    term: str
+    word: int  # the word's place in the question
 
 
 def rank_weights(title: float, path: float, body: float) -> tuple[list[float], float]:
@@ -64,17 +74,23 @@ def _sent(model: str | None, values: Values) -> str:
 async def search_index(
     connection: Connection,
     query: Query,
-    web_query: QueryTerms,
+    question: LanguageTerms,
     words: Words,
     schema: str,
     model: str | None = None,
 ) -> list[Any]:
     """As `search()`, by the index of pg_textsearch; nothing where it cannot fill the limit.
 
-    That index reads what scores best, whoever may see it, and weighs terms by all chunks there are. So it is
-    asked only in a scope that shows them all, by a role that row-level security lets pass.
+    That index reads what scores best, whoever may see it and in whichever language, and weighs terms by all
+    chunks there are. So it is asked only in a scope that shows them all, by a role that row-level security
+    lets pass, for terms that are the same in all languages of the store.
     """
-    if not web_query.terms or any(term.endswith(query_syntax.FURTHEST) for term in web_query.terms):
+    terms = [term for word in question.words for term in word]
+    if not terms or any(
+        languages is not None or term.endswith(query_syntax.FURTHEST)
+        for word in question.words
+        for term, languages in word.items()
+    ):
         return []
     values = Values()
     filled = values.bound(words.note, "text")
@@ -83,12 +99,11 @@ async def search_index(
     ):
         return []
     values = Values()
-    condition = admitted(query, web_query, values)
-    terms = values.bound(
-        " ".join("x" + term.encode().hex() for term in web_query.terms[:_MOST_COUNTED]), "text"
-    )
+    condition = admitted(query, question, values)
+    hexadecimal = ("x" + term.encode().hex() for term in islice(terms, _MOST_COUNTED))
+    words_sql = values.bound(" ".join(hexadecimal), "text")
     limit = values.bound(query.limit, "bigint")
-    distance = f"c.words <@> to_bm25query({terms}, '{schema}.chunks_words')"
+    distance = f"c.words <@> to_bm25query({words_sql}, '{schema}.chunks_words')"
     found: list[Any] = await connection.fetch(
         f"SELECT payload, score, {_sent(model, values)} AS sent FROM (SELECT c.id, c.tenant, c.payload,"
         f" c.vector, round((-({distance}))::numeric, 6)::float8 AS score FROM chunks"
@@ -102,7 +117,7 @@ async def search_index(
 async def search(
     connection: Connection,
     query: Query,
-    web_query: QueryTerms,
+    question: LanguageTerms,
     words: Words,
     weights: Sequence[float],
     factor: float,
@@ -111,10 +126,15 @@ async def search(
     """The best admitted chunks (payload, score, vector as bytes or None), best first, ties by id and tenant.
 
     There are none without a term to look for. Raises SourceError when the store was filled with other words
-    than those of `web_query`.
+    than those of `question`.
     """
+    terms = [
+        _Term(term_query(term, languages), term, place)
+        for place, word in enumerate(question.words)
+        for term, languages in word.items()
+    ][:_MOST_COUNTED]
     frequencies, total, average, filled = await counted(
-        connection, web_query.terms[:_MOST_COUNTED], query.scope
+        connection, [term.tsquery for term in terms], query.scope
     )
     words.refuse_others(filled)
     if not any(frequencies.values()):
@@ -122,13 +142,15 @@ async def search(
     nominating = bm25.rarest(list(frequencies.items()), BUDGET)
     scored = bm25.rarest(list(frequencies.items()), sum(frequencies.values()))[:_MOST_SCORED]
     values = Values()
-    condition = admitted(query, web_query, values)
-    any_term = values.bound(" | ".join(lexeme(term) for term in nominating[:_MOST_SCORED]), "text")
+    condition = admitted(query, question, values)
+    any_term = values.bound(" | ".join(f"({tsquery})" for tsquery in nominating[:_MOST_SCORED]), "text")
     ranked = values.bound(list(weights), "real[]")
-    parts = []
-    for term in scored:
-        idf = values.bound(bm25.weight(total, frequencies[term]), "float8")
-        parts.append(f"{idf} * ts_rank({ranked}, c.terms, {values.bound(lexeme(term), 'text')}::tsquery)")
+    idf = _idf(terms, frequencies, total)
+    parts = [
+        f"{values.bound(idf[term.word], 'float8')} * {_rank(ranked, term, values)}"
+        for term in terms
+        if term.tsquery in scored
+    ]
     length = f"c.length / {values.bound(average or 1.0, 'float8')}"
     score = f"({' + '.join(parts)}) * {values.bound(factor, 'float8')} * {_share(length)}"
     found: list[Any] = await connection.fetch(
@@ -143,6 +165,22 @@ async def search(
     return found
 
 
+def _idf(terms: Sequence[_Term], frequencies: Mapping[str, int], total: int) -> dict[int, float]:
+    """How rare each word is: its terms count together, each in its languages."""
+    of_word: Counter[int] = Counter()
+    for term in terms:
+        of_word[term.word] += frequencies[term.tsquery]
+    return {word: bm25.weight(total, frequency) for word, frequency in of_word.items()}
+
+
+def _rank(weights: str, term: _Term, values: Values) -> str:
+    """What a term gives to the score of a chunk that its tsquery finds, before idf."""
+    rank = f"ts_rank({weights}, c.terms, {values.bound(lexeme(term.term), 'text')}::tsquery)"
+    if term.tsquery == lexeme(term.term):
+        return rank
+    return f"CASE WHEN c.terms @@ {values.bound(term.tsquery, 'text')}::tsquery THEN {rank} ELSE 0 END"
+
+
 def _share(length: str) -> str:
     """What a chunk's length leaves of a term that occurs once: 1 at the average length."""
     k1, b = bm25.K1, bm25.B
@@ -150,16 +188,16 @@ def _share(length: str) -> str:
 
 
 async def counted(
-    connection: Connection, terms: Sequence[str], scope: Scope | None
+    connection: Connection, queries: Sequence[str], scope: Scope | None
 ) -> tuple[dict[str, int], int, float, str | None]:
-    """In how many chunks that the scope shows each term occurs, how many it shows, and how many terms they
+    """How many chunks that the scope shows each tsquery finds, how many it shows, and how many terms they
     have on average.
 
     And with which words the store was filled. Counted no further than `BUDGET`, within the scope: rarity is
     no hint at what others have.
     """
     values = Values()
-    given = values.bound([lexeme(term) for term in terms], "text[]")
+    given = values.bound(list(queries), "text[]")
     shown = visible(scope, "c", values)
     row = await connection.fetchrow(
         "SELECT ARRAY(SELECT (SELECT count(*) FROM (SELECT FROM chunks c WHERE c.terms @@ t.term::tsquery"
@@ -173,28 +211,26 @@ async def counted(
     assert row is not None
     chunks = row["chunks"]
     average = row["length"] / chunks if chunks else 0.0
-    return dict(zip(terms, row["many"], strict=True)), chunks, average, row["filled"]
+    return dict(zip(queries, row["many"], strict=True)), chunks, average, row["filled"]
 
 
 async def statistics(
-    connection: Connection,
-    terms: Sequence[str],
-    scope: Scope | None,
-    ways: Sequence[Stemmed | None] = (None,),
+    connection: Connection, analysed: Mapping[str, Mapping[Phrase, Languages]], scope: Scope | None
 ) -> TermStatistics:
-    """Counts over the chunks that the scope shows; a term that is several words has the frequency of the
-    rarest of them.
+    """Counts over the chunks that the scope shows, each in its language; a term that is several words has the
+    frequency of the rarest of them. `analysed` has the index terms of each term, and in which languages.
     """
-    analysed = {
-        term: [[*filter(None, analysis.analyse(term, stemmed))] for stemmed in ways] for term in terms
+    queries = {
+        term: [[term_query(word, languages) for word in words] for words, languages in found.items()]
+        for term, found in analysed.items()
     }
-    words = list(dict.fromkeys(word for ways in analysed.values() for found in ways for word in found))
-    counts, total, average, _ = await counted(connection, words, scope)
+    words = dict.fromkeys(query for found in queries.values() for each in found for query in each)
+    counts, total, average, _ = await counted(connection, list(words), scope)
     return TermStatistics(
         documents=total,
         average_length=average,
         frequencies={
-            term: sum(min((counts.get(word, 0) for word in found), default=0) for found in ways)
-            for term, ways in analysed.items()
+            term: sum([min(counts[query] for query in each) for each in found])
+            for term, found in queries.items()
         },
     )

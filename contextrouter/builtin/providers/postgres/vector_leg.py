@@ -16,7 +16,7 @@ from contextrouter.builtin.providers.postgres.text_configurations import Words
 from contextrouter.builtin.providers.postgres.write import LEGS, refuse
 from contextrouter.errors import SourceError
 from contextrouter.model import Query
-from contextrouter.text.query_syntax import QueryTerms
+from contextrouter.text.languages import LanguageTerms
 from contextrouter.vectors import unit
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _MOST_SEARCH = 1_000  # what hnsw.ef_search may be at most
 async def search(
     connection: Connection,
     query: Query,
-    web_query: QueryTerms,
+    question: LanguageTerms,
     words: Words,
     model: tuple[str, int],
     *,
@@ -48,10 +48,10 @@ async def search(
             f"Leg {query.leg!r} needs a query vector and got none; set `embedder` to a defined embedder."
         )
     stored_model, size, definition, few, filled = await _prepare(
-        connection, query, web_query, exact_below, max(ef_search, query.limit)
+        connection, query, question, exact_below, max(ef_search, query.limit)
     )
     refuse(stored_model, size, *model)
-    if web_query.excluded:
+    if question.phrases():
         words.refuse_others(filled)
     try:
         vector = unit(query.vector)
@@ -65,10 +65,10 @@ async def search(
             f"use the embedder the store was filled with, or build it again with {REBUILD}."
         )
     if few:
-        return await _exact(connection, query, web_query, vector)
+        return await _exact(connection, query, question, vector)
     precision = "halfvec" if "halfvec_cosine_ops" in definition else "vector"
-    rows = await _near(connection, query, web_query, vector, precision, size)
-    return rows if len(rows) >= query.limit else await _exact(connection, query, web_query, vector)
+    rows = await _near(connection, query, question, vector, precision, size)
+    return rows if len(rows) >= query.limit else await _exact(connection, query, question, vector)
 
 
 def values_of(sent: bytes) -> Sequence[float]:
@@ -104,7 +104,7 @@ def index_sql(
 
 
 async def _prepare(
-    connection: Connection, query: Query, web_query: QueryTerms, maximum: int, ef_search: int
+    connection: Connection, query: Query, question: LanguageTerms, maximum: int, ef_search: int
 ) -> tuple[str, int, str, bool, str | None]:
     """Model and length of the vectors stored, the leg's index ("": none), whether to measure all, and the
     store's words.
@@ -115,7 +115,7 @@ async def _prepare(
     """
     values = Values()
     name = values.bound(f"chunks_{query.leg}_near", "text")
-    condition = admitted(query, web_query, values)
+    condition = admitted(query, question, values)
     few = "(SELECT coalesce(sum(chunks), 0) <= {0} FROM counts)"
     if condition:
         few = f"(SELECT count(*) <= {{0}} FROM (SELECT FROM chunks c WHERE {condition} LIMIT {{0}} + 1) s)"
@@ -139,10 +139,10 @@ async def _prepare(
 
 
 async def _exact(
-    connection: Connection, query: Query, web_query: QueryTerms, vector: Sequence[float]
+    connection: Connection, query: Query, question: LanguageTerms, vector: Sequence[float]
 ) -> list[Any]:
     values = Values()
-    condition = admitted(query, web_query, values)
+    condition = admitted(query, question, values)
     column = _column(query.leg)
     rows: list[Any] = await connection.fetch(
         f"SELECT payload, {_SCORE}, vector_send({column}) AS sent FROM (SELECT c.id, c.tenant, c.payload,"
@@ -157,7 +157,7 @@ async def _exact(
 async def _near(
     connection: Connection,
     query: Query,
-    web_query: QueryTerms,
+    question: LanguageTerms,
     vector: Sequence[float],
     precision: str,
     size: int,
@@ -166,7 +166,7 @@ async def _near(
     vectors themselves.
     """
     values = Values()
-    condition = admitted(query, web_query, values)
+    condition = admitted(query, question, values)
     column = _column(query.leg)
     near = values.bound(vector, "real[]")
     limit = values.bound(query.limit, "bigint")

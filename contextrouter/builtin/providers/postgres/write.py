@@ -14,7 +14,8 @@ import msgspec
 from contextrouter.builtin.providers.filtering import aligned, indexed, labelled, microseconds
 from contextrouter.builtin.providers.postgres import schema
 from contextrouter.builtin.providers.postgres.connection_pool import clean
-from contextrouter.builtin.providers.postgres.filter import entries, lexeme
+from contextrouter.builtin.providers.postgres.filter import entries, lexeme, mark
+from contextrouter.builtin.providers.postgres.text_configurations import of_all_stores
 from contextrouter.builtin.providers.sqlite.write import name_key, payload
 from contextrouter.contracts import Entry
 from contextrouter.errors import IngestError, SourceError
@@ -22,6 +23,7 @@ from contextrouter.model import Document, Fact, Vector
 from contextrouter.text import analysis
 from contextrouter.text.analysis import Stemmed
 from contextrouter.text.fields import fields
+from contextrouter.text.stemming import ENGLISH, stem_language
 from contextrouter.vectors import unit
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
 LEGS = ("vector", "keywords")
 Way: TypeAlias = Callable[[Document], Stemmed | None]
-"""A chunk -> how its words are stemmed; None: in the way of all stores."""
+"""A chunk -> how its words are stemmed; None: with English stems."""
 _Counts: TypeAlias = dict[tuple[str, str, str], list[int]]
 """(tenant, compartment, sensitivity) -> chunks and length, more or less."""
 _GAP = 16  # positions between fields, so that no phrase reaches from one into the next
@@ -70,9 +72,10 @@ class Rows(NamedTuple):
     links: tuple[tuple[str, str, str], ...]
     facts: tuple[tuple[Any, ...], ...]
     dimensions: tuple[int, ...]  # of the vectors in it, each length once
+    languages: frozenset[str]  # whose stems its chunks have, but English
 
 
-def prepare(entry: Entry, legs: Sequence[str], words: Way | None = None) -> Rows:
+def prepare(entry: Entry, legs: Sequence[str], words: Way = of_all_stores) -> Rows:
     """Turn an entry into rows. Raises IngestError that names the document and what is wrong with it."""
     document = entry.document
     if not document.id:
@@ -86,7 +89,7 @@ def prepare(entry: Entry, legs: Sequence[str], words: Way | None = None) -> Rows
         raise IngestError(f"Document {document.id!r} {error}.", document=document.id) from error
 
 
-def _prepare_one(entry: Entry, legs: Sequence[str], words: Way | None) -> Rows:
+def _prepare_one(entry: Entry, legs: Sequence[str], words: Way) -> Rows:
     document = entry.document
     chunks = labelled(document, entry.chunks)
     aligned(entry, legs)
@@ -114,15 +117,13 @@ def _prepare_one(entry: Entry, legs: Sequence[str], words: Way | None) -> Rows:
             clean(entry.fingerprint),
             "" if chunks == [document] else payload(document),
         ),
-        chunks=tuple(
-            (*owner, n, *_chunk(chunk, vectors[n], words(chunk) if words else None))
-            for n, chunk in enumerate(chunks)
-        ),
+        chunks=tuple((*owner, n, *_chunk(chunk, vectors[n], words)) for n, chunk in enumerate(chunks)),
         links=tuple((*owner, clean(link)) for link in dict.fromkeys(document.links) if link),
         facts=tuple((*owner, n, *_fact(fact, document)) for n, fact in enumerate(entry.facts)),
         dimensions=tuple(
             {len(v) for vectors_of_leg in vectors for v in vectors_of_leg.values() if v is not None}
         ),
+        languages=frozenset(filter(None, (_marked(chunk, words) for chunk in chunks))),
     )
 
 
@@ -130,8 +131,18 @@ def _unit_or_null(vector: Vector | None) -> list[float] | None:
     return None if vector is None else unit(vector)
 
 
-def index_terms(chunk: Document, stemmed: Stemmed | None = None) -> tuple[str, int]:
-    """A chunk as a weighted tsvector, written out, and how many of its terms are no stop words."""
+def _marked(chunk: Document, words: Way) -> str:
+    """The language whose stems a chunk has, where those are not English and no configuration made them."""
+    language = stem_language(chunk.language)
+    return language if words is of_all_stores and language != ENGLISH else ""
+
+
+def index_terms(chunk: Document, words: Way = of_all_stores) -> tuple[str, int]:
+    """A chunk as a weighted tsvector, written out, and how many of its terms are no stop words.
+
+    A language other than English is a lexeme without a place, so that no phrase and no count has it.
+    """
+    stemmed = words(chunk)
     places: dict[str, list[str]] = {}
     analysed = [analysis.analyse(text, stemmed) for text in fields(chunk)]
     position = 0
@@ -148,13 +159,13 @@ def index_terms(chunk: Document, stemmed: Stemmed | None = None) -> tuple[str, i
         if size > _MOST_BYTES:
             break
         parts.append(f"{term}:{','.join(positions[:_MOST_PLACES])}")
+    if language := _marked(chunk, words):
+        parts.append(mark(language))
     return " ".join(parts), analysis.length(analysed)
 
 
-def _chunk(
-    chunk: Document, vectors: Mapping[str, list[float] | None], stemmed: Stemmed | None
-) -> tuple[Any, ...]:
-    terms, length = index_terms(chunk, stemmed)
+def _chunk(chunk: Document, vectors: Mapping[str, list[float] | None], words: Way) -> tuple[Any, ...]:
+    terms, length = index_terms(chunk, words)
     legs = (vectors.get(leg) for leg in LEGS)
     labels = (chunk.tenant or "", chunk.compartment or "", chunk.sensitivity or "")
     return (
@@ -201,6 +212,7 @@ async def upsert(connection: Connection, entries: Iterable[Rows]) -> None:
     )  # locked in order: no deadlock
     counts = await _remove_parts(connection, [entry.tenant for entry in rows], [entry.id for entry in rows])
     chunks = [chunk for entry in rows for chunk in entry.chunks]
+    await schema.note_languages(connection, frozenset().union(*(entry.languages for entry in rows)))
     await connection.executemany(_CHUNK, chunks)
     await connection.executemany(_LINK, [link for entry in rows for link in entry.links])
     await connection.executemany(_FACT, [fact for entry in rows for fact in entry.facts])
@@ -230,6 +242,7 @@ async def clear(connection: Connection, store: str) -> None:
     await connection.execute("TRUNCATE documents, chunks, links, facts")
     await connection.execute("UPDATE counts SET chunks = 0, length = 0, generation = generation + 1")
     await connection.execute("DELETE FROM meta WHERE key IN ('model', 'dimensions', 'text_search')")
+    await schema.forget_languages(connection)
     for leg in LEGS:
         await connection.execute(f"DROP INDEX IF EXISTS chunks_{leg}_near")
     await schema.set_note(connection, "store", store)

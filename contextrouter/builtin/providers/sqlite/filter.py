@@ -11,11 +11,14 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from contextrouter.builtin.providers.filtering import COLUMNS, microseconds, names
+from contextrouter.builtin.providers.sqlite.schema import STEMS
 from contextrouter.filters import forms
 from contextrouter.model import Period, Query
 from contextrouter.scope import SHARED, Scope
 from contextrouter.text.analysis import Phrase
+from contextrouter.text.languages import LanguageTerms, others
 from contextrouter.text.query_syntax import FURTHEST, QueryTerms
+from contextrouter.text.stemming import ENGLISH
 
 
 class Condition(NamedTuple):
@@ -40,9 +43,11 @@ class Condition(NamedTuple):
 EVERYTHING = Condition()
 
 
-def admitted(query: Query, web_query: QueryTerms) -> Condition:
+def admitted(query: Query, question: LanguageTerms) -> Condition:
     """Scope, period, labels, filters, phrases and exclusions of a query."""
-    condition = visible(query.scope, "c") & period_condition(query.period) & phrase_condition(web_query)
+    condition = visible(query.scope, "c") & period_condition(query.period)
+    for languages, terms in question.phrases():
+        condition &= _in_languages(languages, phrase_condition(terms))
     if query.labels:
         condition &= metadata_condition({"labels": query.labels})
     return condition & metadata_condition(query.filters)
@@ -83,11 +88,28 @@ def metadata_condition(filters: Mapping[str, Any]) -> Condition:
             )
             continue
         condition &= Condition(
-            "c.number IN (SELECT f.chunk FROM filters f JOIN filter_values v ON v.number = f.value"
-            " WHERE v.key = ? AND v.value IN (SELECT value FROM json_each(?)))",
+            f"c.number IN {_WITH_VALUE}",
             (str(key).encode("utf-8", "replace").decode(), json.dumps(forms(value))),
         )
     return condition
+
+
+_WITH_VALUE = (
+    "(SELECT f.chunk FROM filters f JOIN filter_values v ON v.number = f.value"
+    " WHERE v.key = ? AND v.value IN (SELECT value FROM json_each(?)))"
+)
+
+
+def _in_languages(languages: frozenset[str] | None, condition: Condition) -> Condition:
+    """A condition that holds for chunks in some languages, and leaves those in others alone."""
+    if languages is None:
+        return condition
+    english = ENGLISH in languages
+    values = others(languages) if english else sorted(languages)
+    return Condition(
+        f"(c.number {'IN' if english else 'NOT IN'} {_WITH_VALUE} OR ({condition.sql}))",
+        (STEMS, json.dumps(values), *condition.values),
+    )
 
 
 def phrase_condition(web_query: QueryTerms) -> Condition:

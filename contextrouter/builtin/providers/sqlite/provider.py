@@ -24,8 +24,7 @@ from contextrouter.contracts import Entry, FilePath, Provider, TermStatistics
 from contextrouter.errors import SourceError
 from contextrouter.model import Document, Facet, Hit, Query, Vector
 from contextrouter.scope import Scope
-from contextrouter.text import query_syntax
-from contextrouter.text.query_syntax import QueryTerms
+from contextrouter.text.languages import LanguageTerms, language_terms
 from contextrouter.vectors import unit_array
 
 
@@ -212,9 +211,10 @@ class Sqlite(Provider):
         Scope, period, filters, labels, phrases and exclusions narrow; plain words do not, as in a search,
         where any suffices.
         """
-        condition = admitted(query, _terms(query))
         return await self._file.read(
-            lambda c, _: lookup.facets(c, condition, dimensions), missing=[], deadline=query.deadline
+            lambda c, _: lookup.facets(c, admitted(query, _asked(c, query)), dimensions),
+            missing=[],
+            deadline=query.deadline,
         )
 
     async def version(self) -> str:
@@ -222,8 +222,8 @@ class Sqlite(Provider):
         return await self._file.read(lambda c, _: schema.version(c), missing="", must_exist=False)
 
     async def statistics(self, terms: Sequence[str], scope: Scope | None = None) -> TermStatistics:
-        """Counts over the chunks that `scope` shows; a term that is several words has the frequency of the
-        rarest of them.
+        """Counts over the chunks that `scope` shows, each in its language; a term that is several words has
+        the frequency of the rarest of them.
         """
         nothing = TermStatistics(documents=0, average_length=0.0, frequencies=dict.fromkeys(terms, 0))
         return await self._file.read(
@@ -246,9 +246,9 @@ class Sqlite(Provider):
 
     def _text(self, connection: sqlite3.Connection, query: Query, stop: Stop) -> list[Hit]:
         schema.refuse_other_analysis(connection)
-        web_query = _terms(query)
-        condition = admitted(query, web_query)
-        best = self._index.search(connection, web_query.terms, query.scope, condition, query.limit, stop)
+        question = _asked(connection, query)
+        condition = admitted(query, question)
+        best = self._index.search(connection, question.words, query.scope, condition, query.limit, stop)
         vectors: Mapping[int, Vector] = {}
         if "vector" in self._nearby and write.is_of_model(connection, self._model, self._dimensions):
             vectors = self._nearby["vector"].vectors_of(connection, [number for number, _ in best])
@@ -266,9 +266,9 @@ class Sqlite(Provider):
             raise SourceError(f"Query on the leg {query.leg!r} {error}.") from error
         if vector is None:
             return []
-        condition = admitted(query, _terms(query)._replace(required=()))
         while True:
             stop.check()
+            condition = admitted(query, _asked(connection, query).without_phrases())
             try:
                 near = self._nearby[query.leg].search(connection, vector, condition, query.limit, stop)
                 return _hits(connection, near.ranked, query.limit, near.vectors)
@@ -280,8 +280,9 @@ class Sqlite(Provider):
         write.refuse_other_model(connection, self._model, self._dimensions)
 
 
-def _terms(query: Query) -> QueryTerms:
-    return query_syntax.query_terms(query.text, required=query.required, excluded=query.excluded)
+def _asked(connection: sqlite3.Connection, query: Query) -> LanguageTerms:
+    languages = schema.languages(connection)
+    return language_terms(query.text, languages, required=query.required, excluded=query.excluded)
 
 
 def _hits(

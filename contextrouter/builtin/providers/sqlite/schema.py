@@ -72,6 +72,9 @@ CREATE VIRTUAL TABLE postings USING fts5vocab (terms, instance);
 CREATE VIRTUAL TABLE vocabulary USING fts5vocab (terms, row);
 """
 
+STEMS = "\x1fstems"
+"""The key in `filter_values` under which a chunk has the language of its stems, where that is not English."""
+
 EMPTIED = (
     "documents",
     "chunks",
@@ -124,6 +127,12 @@ def is_filled(connection: sqlite3.Connection, path: str) -> bool:
             f"File {path!r} is a SQLite database, but no contextrouter store; choose another `path`."
         )
     return False
+
+
+def languages(connection: sqlite3.Connection) -> list[str]:
+    """The languages other than English whose stems chunks have, and perhaps some whose chunks are gone."""
+    rows = connection.execute("SELECT value FROM filter_values WHERE key = ? ORDER BY value", (STEMS,))
+    return [row[0] for row in rows]
 
 
 def refuse_other_analysis(connection: sqlite3.Connection) -> None:

@@ -15,8 +15,12 @@ from contextrouter.builtin.providers.sqlite.filter import EVERYTHING, Condition,
 from contextrouter.builtin.providers.sqlite.rows import numbers, numpy
 from contextrouter.model import Document
 from contextrouter.scope import SHARED, Scope
+from contextrouter.text.stemming import ENGLISH, STEMMED
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from contextrouter.builtin.providers.sqlite.rows import Numbers, Scores
 
 S = TypeVar("S")
@@ -93,6 +97,51 @@ class ChunkLengths(SnapshotCache[Lengths]):
         grown[: len(values)] = values
         grown[new - base] = lengths
         return Lengths(base, grown)
+
+
+class LanguageCodes(NamedTuple):
+    """The language of the stems of each chunk, as its code in `CODES`: that of the chunk `base` first."""
+
+    base: int
+    codes: NDArray[np.int8]
+
+    def among(self, chunks: Numbers, languages: frozenset[str]) -> Numbers:
+        """Indexes into `chunks` of those in these languages."""
+        np = numpy()
+        among = np.zeros(len(CODES), bool)
+        among[[CODES[language] for language in languages if language in CODES]] = True
+        return np.flatnonzero(among[self.codes[chunks - self.base]])  # type: ignore[no-any-return]  # numpy is loaded late, so its results have no types
+
+
+CODES = {language: code for code, language in enumerate((ENGLISH, *sorted(STEMMED)))}
+"""Language -> what stands for it in memory."""
+
+
+class ChunkLanguages(SnapshotCache[LanguageCodes]):
+    """The languages of all chunks."""
+
+    def first(self, connection: sqlite3.Connection) -> LanguageCodes:
+        """No language yet."""
+        return LanguageCodes(0, numpy().zeros(0, numpy().int8))
+
+    def update(self, connection: sqlite3.Connection, value: LanguageCodes) -> LanguageCodes:
+        """The languages of chunks behind the last known are added."""
+        base, codes = value
+        lowest, highest = connection.execute(
+            "SELECT coalesce(min(number), 0), coalesce(max(number), -1) FROM chunks"
+        ).fetchone()
+        if not len(codes) or 0 < lowest < base:  # nothing is read, or only of a snapshot after this one
+            base, codes = lowest, codes[:0]
+        if highest < base + len(codes):
+            return LanguageCodes(base, codes)
+        grown = numpy().zeros(highest + 1 - base, numpy().int8)
+        grown[: len(codes)] = codes
+        sql = "SELECT group_concat(chunk) FROM filters WHERE value = ? AND chunk >= ?"
+        languages = "SELECT number, value FROM filter_values WHERE key = ?"
+        for number, language in connection.execute(languages, (schema.STEMS,)).fetchall():
+            (new,) = numbers(connection, sql, (number, base + len(codes)))
+            grown[new - base] = CODES.get(language, CODES[ENGLISH])
+        return LanguageCodes(base, grown)
 
 
 class VisibleChunks(NamedTuple):

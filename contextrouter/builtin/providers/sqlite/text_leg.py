@@ -5,7 +5,7 @@ idf.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,10 +13,16 @@ from contextrouter.builtin.providers.sqlite import schema
 from contextrouter.builtin.providers.sqlite.file import Stop
 from contextrouter.builtin.providers.sqlite.filter import Condition, visible
 from contextrouter.builtin.providers.sqlite.rows import AdmittedChunks, best, numbers, numpy
-from contextrouter.builtin.providers.sqlite.snapshot_cache import ChunkLengths, LabelCounts, VisibleChunks
+from contextrouter.builtin.providers.sqlite.snapshot_cache import (
+    ChunkLanguages,
+    ChunkLengths,
+    LabelCounts,
+    VisibleChunks,
+)
 from contextrouter.contracts import TermStatistics
 from contextrouter.scope import Scope
-from contextrouter.text import analysis, bm25, query_syntax
+from contextrouter.text import bm25, query_syntax
+from contextrouter.text.languages import Languages, Word, analyses
 
 if TYPE_CHECKING:
     from contextrouter.builtin.providers.sqlite.rows import Numbers, Scores
@@ -52,11 +58,12 @@ class TextIndex:
         self._weights = {ord(field[0]): weight for field, weight in weights.items()}
         self._admitted = admitted
         self._lengths, self._label_counts = ChunkLengths(), LabelCounts()
+        self._languages = ChunkLanguages()
 
     def search(
         self,
         connection: sqlite3.Connection,
-        terms: Sequence[str],
+        words: Sequence[Word],
         scope: Scope | None,
         condition: Condition,
         limit: int,
@@ -72,10 +79,11 @@ class TextIndex:
             lengths = self._lengths.read_at(connection)
         store, average = schema.text(connection, "store"), shown.average_length or 1.0
         chunks, scores = [np.zeros(0, np.int64)], [np.zeros(0)]
-        for found, frequencies in self._read(connection, store, terms, shown, stop):
-            chunks.append(found)
-            saturated = bm25.saturation(frequencies, lengths.of(found) / average)
-            scores.append(bm25.weight(shown.chunks, len(found)) * saturated)
+        for word in self._read(connection, store, words, shown, stop):
+            idf = bm25.weight(shown.chunks, sum([len(postings.chunks) for postings in word]))
+            for found, frequencies in word:
+                chunks.append(found)
+                scores.append(idf * bm25.saturation(frequencies, lengths.of(found) / average))
         found, places = np.unique(np.concatenate(chunks), return_inverse=True)
         summed = np.bincount(places, weights=np.concatenate(scores), minlength=len(found))
         chosen = np.flatnonzero(summed > 0.0)
@@ -87,27 +95,29 @@ class TextIndex:
     def statistics(
         self, connection: sqlite3.Connection, terms: Sequence[str], scope: Scope | None, stop: Stop
     ) -> TermStatistics:
-        """Counts over the chunks that the scope shows; a term that is several words has the frequency of the
-        rarest of them.
+        """Counts over the chunks that the scope shows, each in its language; a term that is several words has
+        the frequency of the rarest of them.
         """
         with stop.finishing():
             shown = self._label_counts.visible(connection, scope)
-        analysed = {term: analysis.analyse(term) for term in terms}
-        words = list(dict.fromkeys(word for found in analysed.values() for word in found))
-        if shown.condition.sql:
-            store = schema.text(connection, "store")
-            counts = {
-                word: len(self._shown(connection, store, word, shown.condition, stop).chunks)
-                for word in words
-            }
-        else:
-            counts = frequencies(connection, words)
+        store, languages = schema.text(connection, "store"), schema.languages(connection)
+
+        def count(term: str, languages: Languages) -> int:
+            if not shown.condition.sql and languages is None:
+                return frequencies(connection, [term]).get(term, 0)
+            return len(self._shown(connection, store, term, languages, shown.condition, stop).chunks)
+
         return TermStatistics(
             documents=shown.chunks,
             average_length=shown.average_length,
             frequencies={
-                term: min((counts.get(word, 0) for word in found), default=0)
-                for term, found in analysed.items()
+                text: sum(
+                    [
+                        min(count(term, group) for term in terms_of_text)
+                        for terms_of_text, group in analyses(text, languages).items()
+                    ]
+                )
+                for text in terms
             },
         )
 
@@ -115,46 +125,89 @@ class TextIndex:
         """Let go of everything."""
         self._lengths.forget()
         self._label_counts.forget()
+        self._languages.forget()
 
     def _read(
         self,
         connection: sqlite3.Connection,
         store: str,
-        terms: Sequence[str],
+        words: Sequence[Word],
         shown: VisibleChunks,
         stop: Stop,
-    ) -> Iterator[Postings]:
-        """The postings of the terms that are worth reading, of the chunks that are shown; none is empty."""
-        if not shown.condition.sql:
-            for term in _worth_reading(connection, terms, shown.chunks):
-                stop.check()
-                if len((postings := self._postings(connection, term)).chunks):
-                    yield postings
-            return
-        # To count what is shown is to read it; which terms are left out must not hang on what is hidden.
-        read: dict[str, Postings] = {}
-        for term in terms[:_MOST_TERMS]:
-            words = _begun(connection, term) if term.endswith(query_syntax.FURTHEST) else (term,)
-            found = ((word, self._shown(connection, store, word, shown.condition, stop)) for word in words)
-            read |= islice(
-                ((word, postings) for word, postings in found if len(postings.chunks)),
-                query_syntax.MOST_EXPANDED,
+    ) -> Iterator[list[Postings]]:
+        """The postings of each word that are worth reading, one for each of its terms, of the chunks that are
+        shown; none is empty.
+        """
+        if shown.condition.sql:
+            # To count what is shown is to read it; which terms are left out must not hang on what is hidden.
+            read = self._find(connection, store, words[:_MOST_TERMS], None, shown, stop)
+            counts = [(key, len(postings.chunks)) for key, (_, postings) in read.items()]
+            few = len(counts) <= FEW
+            budget = sum([count for _, count in counts]) if few else max(POSTINGS, FOLD * shown.chunks)
+            read = {key: read[key] for key in bm25.rarest(counts, budget)}
+        else:
+            every = list(dict.fromkeys(term for word in words for term in word))
+            worth = dict.fromkeys(_worth_reading(connection, every, shown.chunks))
+            read = self._find(connection, store, words, worth, shown, stop)
+        together: dict[tuple[int, str], list[Postings]] = {}
+        for word, postings in read.values():
+            together.setdefault(word, []).append(postings)
+        yield from together.values()
+
+    def _find(
+        self,
+        connection: sqlite3.Connection,
+        store: str,
+        words: Sequence[Word],
+        worth: Collection[str] | None,
+        shown: VisibleChunks,
+        stop: Stop,
+    ) -> dict[str, tuple[tuple[int, str], Postings]]:
+        """The postings of the words' terms that are worth reading (None: of all), each under a name of its
+        own, with the word that it is of; a beginning stands for a word for each term that it begins.
+        """
+        read: dict[str, tuple[tuple[int, str], Postings]] = {}
+        for place, term, languages in ((at, *each) for at, word in enumerate(words) for each in word.items()):
+            begins = term.endswith(query_syntax.FURTHEST)
+            names: Iterable[str] = (term,)
+            if begins:
+                names = (
+                    _begun(connection, term)
+                    if worth is None
+                    else [name for name in worth if name.startswith(term[:-1])]
+                )
+            every = (
+                (name, self._shown(connection, store, name, languages, shown.condition, stop))
+                for name in names
+                if worth is None or name in worth
             )
-        counts = [(word, len(postings.chunks)) for word, postings in read.items()]
-        budget = (
-            sum([count for _, count in counts]) if len(counts) <= FEW else max(POSTINGS, FOLD * shown.chunks)
-        )
-        for word in bm25.rarest(counts, budget):
-            yield read[word]
+            filled = ((name, postings) for name, postings in every if len(postings.chunks))
+            for name, postings in islice(filled, query_syntax.MOST_EXPANDED):
+                key = " ".join((name, *sorted(languages or ())))
+                read.setdefault(key, ((place, name if begins else ""), postings))
+        return read
 
     def _shown(
-        self, connection: sqlite3.Connection, store: str, word: str, condition: Condition, stop: Stop
+        self,
+        connection: sqlite3.Connection,
+        store: str,
+        word: str,
+        languages: Languages,
+        condition: Condition,
+        stop: Stop,
     ) -> Postings:
+        """The postings of a term in chunks in `languages` that meet a condition."""
         stop.check()
         postings = self._postings(connection, word)
-        with stop.finishing():
-            kept = self._admitted.indexes(postings.chunks, connection, store, condition)
-        return Postings(postings.chunks[kept], postings.frequencies[kept])
+        if languages is not None:
+            with stop.finishing():
+                kept = self._languages.read_at(connection).among(postings.chunks, languages)
+            postings = Postings(postings.chunks[kept], postings.frequencies[kept])
+        if condition.sql:
+            with stop.finishing():
+                kept = self._admitted.indexes(postings.chunks, connection, store, condition)
+            postings = Postings(postings.chunks[kept], postings.frequencies[kept])
+        return postings
 
     def _postings(self, connection: sqlite3.Connection, term: str) -> Postings:
         np = numpy()

@@ -22,6 +22,7 @@ from contextrouter.errors import IngestError, SourceError
 from contextrouter.model import Document, Fact, Vector
 from contextrouter.text import analysis
 from contextrouter.text.fields import fields
+from contextrouter.text.stemming import ENGLISH, stem_language, stemmer
 from contextrouter.vectors import unit_array
 
 LOGGED = 10_000  # removed chunks, at least, before their log is cut
@@ -92,7 +93,8 @@ def document(stored: str) -> Document:
 
 def terms(chunk: Document) -> tuple[str, str, str]:
     """What the text index is given of a chunk: the terms of its three fields, parted by spaces."""
-    title, path, body = (" ".join(analysis.analyse(text)) for text in fields(chunk))
+    stemmed = stemmer(chunk.language)
+    title, path, body = (" ".join(analysis.analyse(text, stemmed)) for text in fields(chunk))
     return title, path, body
 
 
@@ -190,9 +192,14 @@ def _vectors(entry: Entry, number: int) -> dict[str, tuple[bytes, bytes]]:
 def _chunk(chunk: Document, vectors: Mapping[str, tuple[bytes, bytes]]) -> ChunkRows:
     indexed_terms = terms(chunk)
     length = analysis.length(field.split() for field in indexed_terms)
-    clean = (
-        (_clean(key), _clean(value)) for key, values in indexed(chunk).items() for value in sorted(values)
-    )
+    clean = [
+        (_clean(key), _clean(value))
+        for key, values in indexed(chunk).items()
+        for value in sorted(values)
+        if key != schema.STEMS
+    ]
+    if (language := stem_language(chunk.language)) != ENGLISH:
+        clean.append((schema.STEMS, language))
     labels = (chunk.tenant or "", chunk.compartment or "", chunk.sensitivity or "")
     row = (chunk.id, *labels, microseconds(chunk.updated_at), length)
     return ChunkRows(row, payload(chunk), indexed_terms, vectors, tuple(dict.fromkeys(clean)))
