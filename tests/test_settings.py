@@ -182,6 +182,21 @@ def test_nested_tables_and_lists_can_be_set_from_the_environment(tmp_path: Path)
     assert settings.rag.leg_weights == {"text": 2.0}
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "limit"),
+    [("", "2", 2), ("", "{ notes = 2 }", {"notes": 2}), ("__NOTES", "2", {"news": 1, "notes": 2})],
+)
+@pytest.mark.case("CFG-07")
+def test_a_number_or_a_table_can_be_set_from_the_environment(
+    tmp_path: Path, variable: str, value: str, limit: object
+):
+    connectors = "".join(f'[connectors.{name}]\nuse = "files"\npath = "x"\n' for name in ("news", "notes"))
+    before = "max_per_source = { news = 1 }\n" if variable else ""
+    path = write(tmp_path, f"[rag]\n{before}{connectors}")
+    settings = read(path, {f"CONTEXTROUTER_RAG__MAX_PER_SOURCE{variable}": value})
+    assert settings.rag.max_per_source == limit
+
+
 def test_a_number_in_a_text_setting_stays_a_text(tmp_path: Path):
     """A value from the environment may look like a number."""
     path = write(tmp_path, '[connectors.notes]\nuse = "files"\npath = "x"\n')

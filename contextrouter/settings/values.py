@@ -70,6 +70,7 @@ class Rag(msgspec.Struct, frozen=True, kw_only=True):
     max_qa: Count = 5
     max_web: Count = 3
     quotas: Mapping[str, Count] = _NONE
+    max_per_source: Positive | Mapping[str, Positive] = _NONE  # of every source, or by name; {}: any number
     # Facts.
     graph_facts_enabled: bool = True
     max_graph_facts: Count = 50
@@ -114,9 +115,8 @@ class Cache(msgspec.Struct, frozen=True, kw_only=True):
     tier: Literal["memory", "disk", "redis"] = "memory"
     max_bytes: Positive = 64_000_000  # of memory, for results and embeddings together
     version_seconds: Annotated[float, Meta(ge=0)] = 1.0  # how long a source's version is taken to hold
-    namespace: Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")] = (
-        "default"  # shared only within
-    )
+    # Shared only within.
+    namespace: Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")] = "default"
     secret: str = ""  # signs entries outside memory; those signed with another are not read
     # Embeddings of questions.
     embeddings: bool = True
@@ -165,9 +165,7 @@ class Serve(msgspec.Struct, frozen=True, kw_only=True):
     max_body_bytes: Positive = 1_000_000
     body_seconds: Seconds = 10.0  # for a body to arrive
     max_requests: Positive = 256  # at once, those in line included; more are refused with 503
-    max_running: Positive = (
-        32  # questions looked up at once; the next wait in line, and their time does not run yet
-    )
+    max_running: Positive = 32  # questions looked up at once; the time of those in line does not run yet
     rate_per_minute: Count = 0  # of one caller; more are refused with 429. 0: any number
     max_deadline_seconds: Seconds = 60.0  # the longest a request may ask for
     drain_seconds: Seconds = 10.0  # how long requests in flight have when the server is stopped
@@ -218,9 +216,8 @@ class AccessKey(msgspec.Struct, frozen=True, kw_only=True):
     unrestricted: bool = False  # sees everything, of every tenant
     tenant: str | None = None
     compartments: tuple[str, ...] = ()
-    ceiling: Literal["public", "internal", "confidential", "restricted"] | None = (
-        None  # needed unless unrestricted
-    )
+    # Needed unless unrestricted.
+    ceiling: Literal["public", "internal", "confidential", "restricted"] | None = None
     sources: tuple[str, ...] | None = None  # the only ones it may ask
     generator: str | None = None  # writes this caller's answers, whatever else is set
     rate_per_minute: Count | None = None  # instead of [serve] rate_per_minute
@@ -320,6 +317,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     general_retrieval_enabled: bool | None = None
     general_retrieval_final_count: Positive | None = None
     quotas: Mapping[str, Count] | None = None
+    max_per_source: Positive | Mapping[str, Positive] | None = None
     max_graph_facts: Count | None = None
     token_budget: Count | None = None
     fallback: str | None = None  # the route to take when this one finds nothing
