@@ -99,14 +99,18 @@ class ContextRouter:
         self.engine: Engine
 
     def _make_caches(self) -> None:
-        """Make the caches of answers, scores and vectors. Instances made by hand are shared with no other
-        router.
+        """Make the caches of answers, scores and vectors. What instances made by hand give is shared with no
+        other router, unless their model identifies them.
         """
         settings, token = self.settings, secrets.token_hex(16)
         digest = router_digest(settings, self.instances.given, version=VERSION, token=token)
         ttl = settings.rag.cache_ttl_seconds
         self._results = ResultCache(self.cache, router=digest, ttl=ttl)
-        self._scores = ScoreCache(self.cache, router=digest, ttl=ttl) if settings.rag.cache_enabled else None
+        self._scores = (
+            ScoreCache(self.cache, settings, self.instances.given, version=VERSION, token=token)
+            if settings.rag.cache_enabled
+            else None
+        )
         self._embeddings = EmbeddingCache.from_settings(self.cache, settings, self.instances.given, token)
         self._zone = ZoneInfo(settings.rag.timezone)
 

@@ -105,6 +105,24 @@ def written(folder: Path, text: str) -> Path:
             ),
         ),
         (
+            MEMORY + "[rag.max_per_source]\ndosc = 3\n",
+            (
+                "settings.toml:4: rag.max_per_source.dosc: 'dosc' names no provider or connector. Did you mean"
+                " 'docs'? Defined: docs."
+            ),
+        ),
+        (
+            MEMORY + "[routes.x]\nmax_per_source = { dosc = 3 }\n",
+            (
+                "settings.toml:4: routes.x.max_per_source.dosc: 'dosc' names no provider or connector. Did you"
+                " mean 'docs'? Defined: docs."
+            ),
+        ),
+        (
+            '[rag]\nmax_per_source = "many"\n',
+            "settings.toml:2: rag.max_per_source: expected `int | table`, got `str`, not 'many'.",
+        ),
+        (
             '[routes.x]\nfallback = "x"\n',
             "settings.toml:2: routes.x.fallback: a route cannot fall back to itself. Name another route, or remove the"
             " key.",

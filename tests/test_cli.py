@@ -65,6 +65,7 @@ def test_route_shows_context_citations_facts_and_coverage(cli: CommandLine, exam
 
 
 def test_explain_adds_plan_scores_steps_and_every_lost_document(cli: CommandLine, example: Path):
+    cli.monkeypatch.setenv("CONTEXTROUTER_RAG__STAGES", '["freshness"]')
     ran = cli("route", QUESTION, "--explain", cwd=example)
     words = (
         "Plan",

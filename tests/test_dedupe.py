@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextrouter import Document, Hit, RankedList
+from contextrouter import ContextRouter, Document, Hit, RankedList
 from contextrouter.pipeline.deduplication import dedupe
-from contextrouter.testing import doc, hits, ranked
+from contextrouter.testing import Fixed, doc, hits, ranked
 
 
 def _list(
@@ -72,6 +72,63 @@ def test_within_a_source_the_id_decides_though_the_text_differs():
     assert len(dedupe(lists)) == 2
 
 
+def _together(lists: list[RankedList], identity: str = "exact") -> list[str]:
+    """What is one document, as the source and id of each of its hits."""
+    by_place = {(r.source, r.leg, n): h.document.id for r in lists for n, h in enumerate(r.hits, 1)}
+    return [
+        " ".join(p.source + by_place[p.source, p.leg, p.rank] for p in envelope.provenance)
+        for envelope in dedupe(lists, identity)
+    ]
+
+
+@pytest.mark.parametrize("identity", ["exact", "content", "url", "title"])
+@pytest.mark.case("DED-01")
+def test_two_ids_of_one_source_are_two_documents_with_one_text(identity: str):
+    def same(*ids: str) -> list[Document]:
+        return [Document(id=id, url="https://u", title="T", content="x") for id in ids]
+
+    assert _together([_list("a", *same("1", "2"))], identity) == ["a1", "a2"]
+    legs = [_list("a", *same("1", "2"), leg="l"), _list("a", *same("2", "3"), leg="m")]
+    assert _together(legs, identity) == ["a1", "a2 a2", "a3"]
+    sources = [_list("b", *same("7", "8", "9")), _list("a", *same("1", "2"))]
+    assert _together(sources, identity) == ["a1 b7", "a2 b8", "b9"]
+
+
+@pytest.mark.parametrize("identity", ["content", "url", "title"])
+@pytest.mark.case("DED-01")
+def test_identity_by_a_field_says_nothing_of_two_documents_of_one_source(identity: str):
+    """Without an id, too: those are known by their text."""
+    chunks = [Document(id=id, url="https://u", title="T", snippet=id, content="x") for id in "12"]
+    assert _together([_list("a", *chunks)], identity) == ["a1", "a2"]
+    blank = [chunk.replace(id="") for chunk in chunks]
+    assert _together([_list("a", *blank)], identity) == ["a", "a"]
+    assert _together([_list("a", *blank[::-1]), _list("b", *chunks)], identity) == ["a b1", "a b2"]
+
+
+@pytest.mark.case("DED-01")
+def test_without_an_id_the_text_decides():
+    ones = [Document(id=id, content="x") for id in ("", "1", "", "2")]
+    assert _together([_list("a", *ones)]) == ["a", "a2"]  # each list counts once, at its best rank
+    assert _together([_list("a", *ones, leg="l"), _list("a", ones[1], leg="m")]) == ["a a1", "a2"]
+    assert _together([_list("a", *ones[1:], leg="l"), _list("a", ones[0], leg="m")]) == ["a1 a", "a2"]
+
+
+@pytest.mark.case("DED-01")
+async def test_a_router_hands_back_both_documents_of_one_source_with_one_text():
+    """The second of source b stands for itself: a has but one of these."""
+    found = {
+        name: Fixed([Hit(document=Document(id=id, url="https://u", content="x")) for id in ids])
+        for name, ids in {"a": ["1"], "b": ["2", "3"]}.items()
+    }
+    async with ContextRouter(connectors=found) as router:
+        context = await router.route("q")
+    assert [(e.document.id, [p.source for p in e.provenance]) for e in context.envelopes] == [
+        ("1", ["a", "b"]),
+        ("3", ["b"]),
+    ]
+    assert len(context.citations) == 2
+
+
 def test_one_id_in_two_tenants_is_two_documents():
     """As stores keep them; a caller whom no scope confines sees both."""
     ours, theirs = (Document(id="1", content=f"of {tenant}", tenant=tenant) for tenant in ("ours", "theirs"))
@@ -109,10 +166,8 @@ def test_a_worse_duplicate_does_not_overwrite_the_better_score():
 
 @pytest.mark.case("FUS-04")
 def test_several_copies_in_one_list_count_once_at_their_best_rank():
-    chunks = [Document(id=str(i), url="https://x", content=f"chunk {i}") for i in range(3)]
-    found = dedupe(
-        [_list("a", *chunks), _list("b", Document(id="9", url="https://y", content="chunk"))], "url"
-    )
+    copies = [Document(id=id, url="https://x", content="chunk") for id in ("1", "1", "")]
+    found = dedupe([_list("a", *copies), _list("b", Document(id="9", url="https://y", content="chunk"))])
     assert [[p.rank for p in e.provenance] for e in found] == [[1], [1]]
 
 
@@ -248,28 +303,39 @@ def test_nothing_is_lost_and_nothing_invented(lists: list[tuple[str, str, list[s
 
 _some = st.sampled_from(["", "u"])
 _texts = st.tuples(
-    _some, _some, _some, st.sampled_from("uv")
+    st.sampled_from(["", "u", "v", "w"]), _some, _some, st.sampled_from("uv")
 )  # id, url, snippet, content: so few that all ways of meeting occur
 
 
 def _by_hand(lists: list[RankedList]) -> set[frozenset[tuple[str, str, int]]]:
-    """The same in the plainest way: what a source calls by one id is one, known by its first copy; across,
-    what says the same.
+    """The same in the plainest way: document after document, which stands where no other id of its source
+    does.
     """
     ordered = sorted(lists, key=lambda r: (r.source, r.leg, r.query))
-    copies: dict[object, Document] = {}
-    hits_of: dict[object, list[tuple[str, str, int]]] = {}
+    said: list[tuple[str, str, str]] = []  # of each document, what its first copy says
+    ids: list[dict[str, str]] = []  # of each document, the id that a source gives it
+    hits_of: list[list[tuple[str, str, int]]] = []
     for ranked_list in ordered:
+        source = ranked_list.source
         for rank, hit in enumerate(ranked_list.hits, 1):
             d = hit.document
-            mine = (ranked_list.source, d.id) if d.id else (ranked_list.source, ranked_list.leg, rank)
-            copies.setdefault(mine, d)
-            hits_of.setdefault(mine, []).append((ranked_list.source, ranked_list.leg, rank))
-    groups: dict[tuple[str, str, str], list[tuple[str, str, int]]] = {}
-    for mine, d in copies.items():
-        groups.setdefault((d.url, d.snippet, d.content), []).extend(hits_of[mine])
+            text = (d.url, d.snippet, d.content)
+            known = [n for n, given_ids in enumerate(ids) if d.id and given_ids.get(source) == d.id]
+            free = [
+                n
+                for n, given_ids in enumerate(ids)
+                if said[n] == text and (not d.id or not given_ids.get(source))
+            ]
+            number = [*known, *free, len(said)][0]
+            if number == len(said):
+                said.append(text)
+                ids.append({})
+                hits_of.append([])
+            if d.id:
+                ids[number][source] = d.id
+            hits_of[number].append((source, ranked_list.leg, rank))
     best: set[frozenset[tuple[str, str, int]]] = set()
-    for places in groups.values():  # each list once, at its best rank
+    for places in hits_of:  # each list once, at its best rank
         best.add(
             frozenset((s, leg, min(r for t, g, r in places if (t, g) == (s, leg))) for s, leg, _ in places)
         )

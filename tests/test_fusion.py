@@ -229,7 +229,7 @@ def test_ties_are_broken_by_best_rank_then_source_order_then_name_of_the_list():
 
 
 @pytest.mark.parametrize(
-    "again", [Document(id="a", content="a"), Document(id="a", content="other"), Document(id="b", content="a")]
+    "again", [Document(id="a", content="a"), Document(id="a", content="other"), Document(content="a")]
 )
 @pytest.mark.case("FUS-04")
 def test_a_document_that_stands_twice_in_a_list_is_given_its_best_rank_once(again: Document):

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from time import process_time
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextrouter import Document, Envelope, Fact, Provenance, Rag
+from contextrouter import Context, ContextRouter, Document, Envelope, Fact, Hit, Provenance, Rag, Request
 from contextrouter.pipeline.answerability import judged
 from contextrouter.pipeline.assembly import CUT, OVER, assemble
 from contextrouter.pipeline.selection import select
+from contextrouter.testing import Fixed, hits
 
 
 def env(name: str, kind: str = "document", content: str = "", **fields: object) -> Envelope:
@@ -70,6 +72,101 @@ def test_per_kind_selection_has_quotas_and_keeps_the_order():
 def test_what_exceeds_a_quota_says_which():
     result = select([env("a", "book"), env("b", "book")], Rag(general_retrieval_enabled=False, max_books=1))
     assert result[1].dropped == "selection: quota of 1 for 'book' is used up"
+
+
+async def asked(mode: str = "default", **settings: Any) -> Context:
+    """Source a has five documents, b two and c two; the fused order is a1 b1 c1 a2 b2 c2 a3 a4 a5."""
+    found = {"a": "book book web web web", "b": "book web", "c": "web book"}
+    sources = {
+        name: Fixed(
+            [
+                Hit(document=Document(id=f"{name}{n}", content=f"{name} {n}", kind=kind))
+                for n, kind in enumerate(kinds.split(), 1)
+            ]
+        )
+        for name, kinds in found.items()
+    }
+    rag = {"calibrate": False, "interpreters": [], **settings.pop("rag", {})}
+    async with ContextRouter({"rag": rag, **settings}, connectors=sources) as router:
+        return await router.route(Request(question="q", mode=mode))
+
+
+def ids(context: Context) -> str:
+    return " ".join(e.document.id for e in context.envelopes)
+
+
+@pytest.mark.parametrize(
+    ("rag", "found"),
+    [
+        ({}, "a1 b1 c1 a2 b2 c2"),
+        ({"max_per_source": 1}, "a1 b1 c1"),
+        ({"max_per_source": {"b": 1}}, "a1 b1 c1 a2 c2 a3"),
+        ({"max_per_source": {"b": 1, "c": 1}}, "a1 b1 c1 a2 a3 a4"),
+        ({"max_per_source": {"a": 9}}, "a1 b1 c1 a2 b2 c2"),
+        ({"max_per_source": {}}, "a1 b1 c1 a2 b2 c2"),
+    ],
+)
+@pytest.mark.case("SEL-01")
+async def test_of_a_source_so_many_go_on_and_the_next_best_take_the_places(rag: dict[str, Any], found: str):
+    """Of the best six overall."""
+    context = await asked(rag={"general_retrieval_final_count": 6, **rag})
+    assert ids(context) == found
+    assert len(context.citations) == len(found.split())
+
+
+@pytest.mark.parametrize(
+    ("limit", "found"),
+    [({}, "a1 b1 c1 a2 b2"), (1, "a1 b1 c1"), ({"a": 1}, "a1 b1 c1 b2 c2"), ({"b": 1}, "a1 b1 c1 a2 a3")],
+)
+@pytest.mark.case("SEL-01")
+async def test_the_limit_of_a_source_holds_beside_quotas(limit: object, found: str):
+    """Of books at most three, of pages at most two: one that its source keeps out takes no place of its
+    kind.
+    """
+    rag = {"general_retrieval_enabled": False, "max_books": 3, "max_web": 2, "max_per_source": limit}
+    assert ids(await asked(rag=rag)) == found
+
+
+@pytest.mark.case("SEL-01")
+async def test_what_the_limit_of_a_source_drops_says_so():
+    context = await asked(rag={"general_retrieval_final_count": 3, "max_per_source": {"a": 1, "b": 1}})
+    assert ids(context) == "a1 b1 c1"
+    step = next(step for step in context.trace.steps if step.name == "select")
+    assert {e.document.id: e.dropped for e in step.lost} == {
+        "a2": "selection: max_per_source of 1 for 'a' is used up",
+        "b2": "selection: max_per_source of 1 for 'b' is used up",
+        "a3": "selection: max_per_source of 1 for 'a' is used up",
+        "a4": "selection: max_per_source of 1 for 'a' is used up",
+        "a5": "selection: max_per_source of 1 for 'a' is used up",
+        "c2": "selection: not among the best 3",
+    }
+
+
+@pytest.mark.case("SEL-01")
+async def test_a_route_has_limits_of_its_own():
+    settings: dict[str, Any] = {
+        "rag": {"max_per_source": 1},
+        "routes": {"many": {"max_per_source": {}}, "of_a": {"max_per_source": {"a": 2}}},
+    }
+    assert ids(await asked(**settings)) == "a1 b1 c1"
+    assert ids(await asked("many", **settings)) == "a1 b1 c1 a2 b2 c2 a3 a4 a5"
+    assert ids(await asked("of_a", **settings)) == "a1 b1 c1 a2 b2 c2"
+
+
+@pytest.mark.case("SEL-01")
+async def test_a_document_of_several_sources_counts_for_the_one_its_citation_names():
+    """Source b ranks it better than a, which has three others."""
+    shared = Hit(document=Document(id="s", content="shared"))
+    sources = {"a": Fixed([*hits("x y z"), shared]), "b": Fixed([shared, *hits("v")])}
+    rag = {"calibrate": False, "max_per_source": 2}
+    async with ContextRouter({"rag": rag}, connectors=sources) as router:
+        context = await router.route("q")
+    assert {(c.title, c.source) for c in context.citations} == {
+        ("s", "b"),
+        ("V", "b"),
+        ("X", "a"),
+        ("Y", "a"),
+    }
 
 
 @given(

@@ -9,7 +9,7 @@ import tomli
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextrouter import ContextRouter, MissingDependency, PluginNotFound, SettingsError
+from contextrouter import ContextRouter, MissingDependency, PluginNotFound, Rag, SettingsError
 from contextrouter.runtime.registry import Registry
 from contextrouter.settings import Settings, load
 from contextrouter.settings.toml_locations import locate
@@ -180,6 +180,28 @@ def test_nested_tables_and_lists_can_be_set_from_the_environment(tmp_path: Path)
     assert settings.rag.stages == ("freshness",)
     assert settings.stages["freshness"].options == {"weight": 0.5}
     assert settings.rag.leg_weights == {"text": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "limit"),
+    [("", "2", 2), ("", "{ notes = 2 }", {"notes": 2}), ("__NOTES", "2", {"news": 1, "notes": 2})],
+)
+@pytest.mark.case("CFG-07")
+def test_a_number_or_a_table_can_be_set_from_the_environment(
+    tmp_path: Path, variable: str, value: str, limit: object
+):
+    connectors = "".join(f'[connectors.{name}]\nuse = "files"\npath = "x"\n' for name in ("news", "notes"))
+    before = "max_per_source = { news = 1 }\n" if variable else ""
+    path = write(tmp_path, f"[rag]\n{before}{connectors}")
+    settings = read(path, {f"CONTEXTROUTER_RAG__MAX_PER_SOURCE{variable}": value})
+    assert settings.rag.max_per_source == limit
+
+
+@pytest.mark.parametrize("file", ["settings.toml", "contextrouter/cli/starter/settings.toml"])
+async def test_neither_the_default_nor_a_file_to_begin_with_ranks_by_age(file: str):
+    router = ContextRouter.from_toml(Path(__file__).parents[1] / file)
+    assert router.settings.rag.stages == Rag().stages == ()
+    assert [route.stages for route in router.settings.routes.values() if route.stages] == []
 
 
 def test_a_number_in_a_text_setting_stays_a_text(tmp_path: Path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
 
 import pytest
@@ -18,7 +19,7 @@ from contextrouter.builtin.stages.hydrate import Hydrate
 from contextrouter.builtin.stages.neighbours import Neighbours
 from contextrouter.builtin.stages.profile import Profile
 from contextrouter.builtin.stages.quality import Quality
-from contextrouter.testing import Fixed, doc, envelope, hit, stage_context
+from contextrouter.testing import Fixed, Legs, doc, envelope, hit, hits, stage_context
 
 ASKED = "What is entanglement?"
 
@@ -123,12 +124,56 @@ def test_the_floor_is_on_the_normalised_score_and_0_is_off():
 
 @pytest.mark.case("C19")
 def test_blend_is_the_weighted_mean_and_what_is_missing_is_0():
-    """0.6 × 0.9 + 0.1 × 1 = 0.64; 0.3 × 1 + 0.1 × 0.5 = 0.35."""
-    one = found("one", normalized=0.9, signals={"freshness": 1.0})
-    two = found("two", leg="text", normalized=1.0, signals={"freshness": 0.5})
+    """0.6 × 0.9 ÷ 0.9 + 0.1 × 1 = 0.7; 0.3 × 7 ÷ 7 + 0.1 × 0.5 = 0.35."""
+    one = found("one", score=0.9, signals={"freshness": 1.0})
+    two = found("two", leg="text", score=7.0, signals={"freshness": 0.5})
     result = apply(Blend(), [two, one])
-    assert [(e.document.id, round(e.score, 9)) for e in result] == [("one", 0.64), ("two", 0.35)]
+    assert [(e.document.id, round(e.score, 9)) for e in result] == [("one", 0.7), ("two", 0.35)]
     assert result[1].signals == {"freshness": 0.5, "vector": 0.0, "text": 1.0, "blend": pytest.approx(0.35)}
+
+
+@pytest.mark.parametrize(
+    ("scores", "values"),
+    [
+        ([0.8, 0.4, 0.2], [1.0, 0.5, 0.25]),
+        ([0.5, 0.0, -0.5], [1.0, 0.5, 0.0]),
+        ([-0.1, -0.2], [1.0, 0.0]),
+        ([0.4, 0.4], [1.0, 1.0]),
+        ([0.0, 0.0], [1.0, 1.0]),
+        ([4.0, None, 1.0], [1.0, 6 / 7, 0.25]),
+        ([None, None, None], [1.0, 6 / 7, 6 / 8]),
+        ([math.nan, 4.0, math.inf], [1.0, 1.0, 6 / 8]),
+        ([10**400, 4.0], [1.0, 1.0]),
+        ([1.7e308, -1.7e308, 0.0], [1.0, 0.0, 0.5]),
+    ],
+)
+@pytest.mark.case("C19")
+def test_a_leg_s_scores_are_divided_by_the_highest_or_go_by_rank(
+    scores: list[float | None], values: list[float]
+):
+    """The zero point is 0, or the lowest score where one is negative."""
+    seals = [
+        Provenance(source="docs", leg="vector", query="q", rank=rank, score=score, normalized=0.3)
+        for rank, score in enumerate(scores, 1)
+    ]
+    given = [Envelope(document=doc(str(n)), provenance=(seal,)) for n, seal in enumerate(seals)]
+    result = apply(Blend(weights={"vector": 1.0}), given)
+    assert [e.signals["vector"] for e in sorted(result, key=lambda e: e.document.id)] == pytest.approx(values)
+
+
+@pytest.mark.case("C19")
+async def test_blend_normalises_over_all_sources_together():
+    """Vector ÷ 0.9, text ÷ 12. a1: 0.6 + 0.3 × 3 ÷ 12; a2: 0.6 × 6 ÷ 9 + 0.3; b1: 0.6 × 3 ÷ 9;
+    b2: 0.6 ÷ 2 + 0.3 × 4 ÷ 12. In its own lists b2 is the best of both legs.
+    """
+    a = Legs({"vector": hits("a1 a2", [0.9, 0.6]), "text": hits("a2 a1", [12.0, 3.0])})
+    b = Legs({"vector": hits("b2 b1", [0.45, 0.3]), "text": hits("b2", [4.0])})
+    rag = {"stages": ["blend"], "interpreters": []}
+    async with ContextRouter({"rag": rag}, providers={"a": a, "b": b}) as router:
+        context = await router.route("q")
+    scores = {e.document.id: e.score for e in context.envelopes}
+    assert list(scores) == ["a2", "a1", "b2", "b1"]
+    assert list(scores.values()) == pytest.approx([0.7, 0.675, 0.4, 0.2])
 
 
 @pytest.mark.case("C20")
@@ -185,6 +230,8 @@ def test_without_vectors_texts_of_any_script_are_compared(texts: tuple[str, str]
         (Gate, {"threshold": float("nan")}),
         (Floor, {"minimum": -0.1}),
         (Blend, {"weights": {"text": 0.0}}),
+        (Blend, {"weights": {}}),
+        (Blend, {"weights": {"text": 1.0, "vector": -0.1}}),
         (Blend, {"tie": 2.0}),
         (Diversity, {"relevance": 1.5}),
         (Diversity, {"shingle": 0}),

@@ -17,7 +17,7 @@ from uuid import UUID
 
 import msgspec
 
-from contextrouter.contracts import Embedder, Plugin
+from contextrouter.contracts import Embedder, Plugin, Reranker
 from contextrouter.model import Document, Request
 from contextrouter.scope import Scope
 from contextrouter.settings import Instance, Settings
@@ -133,15 +133,41 @@ def embedder_digest(embedder: Embedder, instance: Instance | None, *, namespace:
     return sha256(_encode((FORMAT, namespace, origin, embedder.model, embedder.dimensions))).digest()
 
 
-def scores_key(
-    router: bytes, stage: str, model: str, scope: Scope | None, query: str, documents: Sequence[Document]
-) -> bytes:
-    """Return the key of the scores of one stage for a list of documents."""
-    digest = sha256(_encode((stage, model, None if scope is None else _scope_key(scope), len(documents))))
+def instance_origin(
+    settings: Settings, by_hand: Mapping[tuple[str, str], Plugin], kind: str, name: str, token: str
+) -> Any:
+    """Return what identifies an instance in any router: its plugin, its options and the origins of the
+    instances that they name. Raises TypeError for options without an exact encoding.
+    """
+    plugin = by_hand.get((kind, name))
+    if plugin is not None:
+        return identity(plugin, f"{token} {name}")
+    instance = settings.instances(kind).get(name)
+    if instance is None:
+        return [kind, name]
+    options = {
+        option: value for option, value in instance.options.items() if option not in instance.references
+    }
+    named = [
+        (option, instance_origin(settings, by_hand, other, instance.options[option], token))
+        for option, other in sorted(instance.references.items())
+    ]
+    folder = "" if settings.path else os.getcwd()  # relative paths in settings without a file
+    return [instance.use, canonical(options), named, folder]
+
+
+def reranker_digest(reranker: Reranker, origin: Any, *, version: str, namespace: str) -> bytes:
+    """Return a digest of all that decides the scores of a reranker, beside question and documents."""
+    return sha256(_encode((FORMAT, version, namespace, origin, reranker.model))).digest()
+
+
+def scores_key(reranker: bytes, scope: Scope | None, query: str, documents: Sequence[Document]) -> bytes:
+    """Return the key of the scores that a reranker gives a list of documents."""
+    digest = sha256(_encode((None if scope is None else _scope_key(scope), len(documents))))
     for part in (query, *[text for document in documents for text in (document.title, document.content)]):
         data = part.encode("utf-8", "surrogatepass")
         digest.update(b"%d:" % len(data) + data)
-    return b"r" + router + digest.digest()
+    return b"r" + reranker + digest.digest()
 
 
 def text_key(embedder: bytes, text: str, *, query: bool) -> bytes:

@@ -4,23 +4,42 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Any
 
 from contextrouter.cache import keys
 from contextrouter.cache.tiers import Tiers
-from contextrouter.contracts import Reranker
+from contextrouter.contracts import Plugin, Reranker
 from contextrouter.model import Document
 from contextrouter.scope import Scope
+from contextrouter.settings import Settings
 
 
 class ScoreCache:
-    """Scores by router, stage, model, scope, question and documents, in `tiers`, for `ttl` seconds.
+    """Scores by reranker, scope, question and documents, in `tiers`, for `[rag] cache_ttl_seconds`.
 
-    `router` is the digest of everything that all answers of the router depend on.
+    Every router and process that has the same reranker shares them. A reranker is the same when its plugin,
+    options and `model` are; one made by hand, when its type and `model` are. One made by hand that names no
+    model has scores of its own: `token` is unique to the router.
+
+    A pointwise reranker gives a document the same score whatever it stands beside, so each of its scores is
+    an entry, and one new candidate costs one score. All others may compare the documents of a list with each
+    other, as a language model does: the entry is that of the whole list.
     """
 
-    def __init__(self, tiers: Tiers, *, router: bytes, ttl: float) -> None:
-        self._tiers, self._router, self._ttl = tiers, router, ttl
+    def __init__(
+        self,
+        tiers: Tiers,
+        settings: Settings,
+        by_hand: Mapping[tuple[str, str], Plugin],
+        *,
+        version: str,
+        token: str,
+    ) -> None:
+        self._tiers, self._settings, self._by_hand = tiers, settings, by_hand
+        self._version, self._token, self._ttl = version, token, settings.rag.cache_ttl_seconds
+        self._origins: dict[str, Any] = {}
 
     async def score(
         self, name: str, scope: Scope | None, reranker: Reranker, query: str, documents: Sequence[Document]
@@ -28,25 +47,58 @@ class ScoreCache:
         """Return the scores of `reranker` (the stage `name`), cached or new. Raises the errors of
         `score()`.
         """
-        key = keys.scores_key(self._router, name, reranker.model, scope, query, documents)
-        count = len(documents)
+        digest = self._digest(name, reranker)
+        parts = [[document] for document in documents] if reranker.pointwise else [documents]
+        part_keys = [keys.scores_key(digest, scope, query, part) for part in parts]
+        found = [await self._read(key, len(part)) for key, part in zip(part_keys, parts, strict=True)]
+        absent = [index for index, values in enumerate(found) if values is None]
+        if absent:
+            wanted = [document for index in absent for document in parts[index]]
+            scores = await reranker.score(query, wanted)
+            if len(scores) != len(wanted):
+                return scores  # whoever gets it says so
+            fresh = iter(scores)
+            for index in absent:
+                found[index] = self._store(part_keys[index], list(islice(fresh, len(parts[index]))))
+        return [score for values in found for score in values or ()]
+
+    def _digest(self, name: str, reranker: Reranker) -> bytes:
+        if name not in self._origins:
+            self._origins[name] = self._origin(name)
+        origin = self._origins[name]
+        if origin is None:
+            kind = type(reranker)
+            unique = "" if reranker.model else f"{self._token} {name}"
+            origin = [f"{kind.__module__}.{kind.__qualname__}", unique]
+        namespace = self._settings.cache.namespace
+        return keys.reranker_digest(reranker, origin, version=self._version, namespace=namespace)
+
+    def _origin(self, name: str) -> Any:
+        """What the settings say of a stage; None where it was made by hand."""
+        if ("stage", name) in self._by_hand:
+            return None
+        try:
+            return keys.instance_origin(self._settings, self._by_hand, "stage", name, self._token)
+        except TypeError:  # options of a program, without an exact encoding
+            return [self._token, name]
+
+    async def _read(self, key: bytes, count: int) -> list[float] | None:
         packed: bytes | None = self._tiers.memory.get(key)
-        if (
-            packed is None
-            and (hit := await self._tiers.fetch(key, lambda body: _check_floats(bytes(body), count)))
-            is not None
-        ):
+        if packed is None:
+            hit = await self._tiers.fetch(key, lambda body: _check_floats(bytes(body), count))
+            if hit is None:
+                return None
             packed, remaining = hit
             self._tiers.memory.put(key, packed, size=len(packed), ttl=min(remaining, self._ttl))
-        if packed is not None:
-            return array("d", packed).tolist()
-        scores = await reranker.score(query, documents)
+        return array("d", packed).tolist()
+
+    def _store(self, key: bytes, scores: list[float]) -> list[float]:
         try:
-            computed = _check_floats(array("d", scores).tobytes(), count)
+            packed = _check_floats(array("d", scores).tobytes(), len(scores))
         except (TypeError, ValueError, OverflowError):
             return scores  # not what a reranker should give: whoever gets it says so
-        self._tiers.memory.put(key, computed, size=len(computed), ttl=self._ttl)
-        self._tiers.keep(key, lambda: computed, self._ttl)
+        self._tiers.memory.put(key, packed, size=len(packed), ttl=self._ttl)
+        self._tiers.keep(key, lambda: packed, self._ttl)
         return scores
 
 

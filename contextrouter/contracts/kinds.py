@@ -143,11 +143,14 @@ class Stage(Plugin):
 
 
 class Reranker(Stage):
-    """A stage that scores documents against the question; `apply` is given, and scores are kept for the next
-    equal list.
+    """A stage that scores documents against the question; `apply` is given, and scores are kept.
+
+    Kept scores are shared by all rerankers of one type and `model`, so `model` names whatever else decides
+    a score. "": nothing is shared.
     """
 
-    model: str = ""  # name and version of what scores; kept scores are those of this one
+    model: str = ""  # name and version of what scores
+    pointwise: bool = False  # whether a document has the same score whatever it stands beside
 
     @abstractmethod
     async def score(self, query: str, documents: Sequence[Document]) -> Sequence[float]:

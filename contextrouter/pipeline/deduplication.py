@@ -1,8 +1,9 @@
 """Deduplication (step 6): one candidate for each distinct document, from all lists. Pure.
 
-Within a source a document is known by its tenant and id, whatever its copies say. Across sources it is known
-by what its first copy says: url, snippet and content all equal, which is what the SHA-256 fingerprint stands
-for. Comparing the texts of documents that share a url decides the same question without hashing them.
+Within a source a document is known by its tenant and id alone, whatever its copies say: two ids are two
+documents, even with one text. A document without an id is known by its text. Across sources a document is
+known by what its first copy says: url, snippet and content all equal, which is what the SHA-256 fingerprint
+stands for. Comparing the texts of documents that share a url decides the same question without hashing them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def dedupe(lists: Sequence[RankedList], identity: str = "exact") -> Candidates:
 
     `identity` says when documents of different sources are one: "exact" (url, snippet, content), "content",
     "url", "id" or "title". A document that lacks the field, or whose url is not absolute, is compared
-    exactly.
+    exactly. It never joins two documents of one source that have different ids.
     """
     ordered = sorted(lists, key=attrgetter("source", "leg", "query"))
     index = _Index(identity)
@@ -36,15 +37,21 @@ class _Index:
     def __init__(self, identity: str) -> None:
         self.documents: list[Document] = []
         self._key_of = _KEYS.get(identity)
-        self._source = ""
-        self._by_id: dict[str | tuple[str, str], int] = {}
         self._by_text: dict[Any, int] = {}
+        self._same: dict[Any, list[int]] = {}  # key -> numbers, where a key has several
+        self._start_source("")
+
+    def _start_source(self, source: str) -> None:
+        self._source, self._first = source, len(self.documents)
+        self._by_id: dict[str | tuple[str, str], int] = {}
+        self._claims: dict[int, Document] = {}  # number -> the source's document that joined it
 
     def row(self, ranked: RankedList) -> list[int]:
         """Return the numbers of a list's documents. The lists of a source follow one another."""
         if ranked.source != self._source:
-            self._source, self._by_id = ranked.source, {}
+            self._start_source(ranked.source)
         by_id, by_text, documents, key_of = self._by_id, self._by_text, self.documents, self._key_of
+        first, claims = self._first, self._claims
         row = []
         for hit in ranked.hits:
             document = hit.document
@@ -56,15 +63,34 @@ class _Index:
                 if key is not None:
                     number = by_text.setdefault(key, new)
                 else:  # few documents share a url: comparing those costs less than hashing all texts
-                    number = by_text.setdefault(document.url or (document.snippet or document.content,), new)
+                    key = document.url or (document.snippet or document.content,)
+                    number = by_text.setdefault(key, new)
                     if number != new and _text(documents[number]) != _text(document):
-                        number = by_text.setdefault(_text(document), new)
+                        key = _text(document)
+                        number = by_text.setdefault(key, new)
+                if number < first and number not in claims:
+                    claims[number] = document
+                elif number != new:
+                    number = self._next_number(document, key, number)
                 if number == new:
                     documents.append(document)
                 if document.id:  # a blank id names nothing
                     by_id[name] = number
             row.append(number)
         return row
+
+    def _next_number(self, document: Document, key: Any, first: int) -> int:
+        """Return the number of a document whose source has claimed the `first` number of its key: the next
+        one that no other document of the source has.
+        """
+        numbers = self._same.setdefault(key, [first])
+        for number in numbers:
+            own = self._claims.get(number) or (self.documents[number] if number >= self._first else None)
+            if own is None or (not (own.id and document.id) and _text(own) == _text(document)):
+                self._claims[number] = document if document.id or own is None else own
+                return number
+        numbers.append(len(self.documents))
+        return numbers[-1]
 
 
 def _text(document: Document) -> tuple[str, str, str]:

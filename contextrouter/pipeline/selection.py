@@ -1,7 +1,8 @@
-"""Selection (step 9): keeps the top documents, or a quota of each kind. Pure."""
+"""Selection (step 9): keeps the top documents, or a quota of each kind, and of each source. Pure."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from contextrouter.model import Envelope
@@ -16,21 +17,40 @@ def select(ranked: Sequence[Envelope], rag: Rag) -> Ranking:
 
     With `general_retrieval_enabled` the best `general_retrieval_final_count` go on. Without, each kind has
     its quota: `max_books`, `max_videos`, `max_qa`, `max_web`, those in `quotas`, and one that all other kinds
-    share, `quotas.other`.
+    share, `quotas.other`. Either way at most `max_per_source` of a source go on, and the next best documents
+    take the places that it frees.
     """
     live, dropped = split(ranked)
-    if rag.general_retrieval_enabled:
-        count = rag.general_retrieval_final_count
-        beyond, reason = live[count:], f"selection: not among the best {count}"
-        cut = beyond.dropped(reason) if isinstance(beyond, ScoredCandidates) else Dropped(beyond, reason)
+    general, count = rag.general_retrieval_enabled, rag.general_retrieval_final_count
+    not_among = f"selection: not among the best {count}"
+    if general and not rag.max_per_source:
+        beyond = live[count:]
+        cut = (
+            beyond.dropped(not_among) if isinstance(beyond, ScoredCandidates) else Dropped(beyond, not_among)
+        )
         return Ranking(live[:count], [*cut, *dropped] if dropped else cut)
-    taken: dict[str, int] = {}
+    of_source: Counter[str] = Counter()
+    of_kind: Counter[str] = Counter()
     selected, over = [], []
     for envelope in live:
-        name, quota = rag.quota(envelope.document.kind)
-        if taken.get(name, 0) < quota:
-            taken[name] = taken.get(name, 0) + 1
-            selected.append(envelope)
+        source, limit = _source_limit(envelope, rag)
+        kind, quota = ("", count) if general else rag.quota(envelope.document.kind)
+        if limit is not None and of_source[source] >= limit:
+            over.append(envelope.drop(f"selection: max_per_source of {limit} for {source!r} is used up"))
+        elif of_kind[kind] >= quota:
+            reason = not_among if general else f"selection: quota of {quota} for {kind!r} is used up"
+            over.append(envelope.drop(reason))
         else:
-            over.append(envelope.drop(f"selection: quota of {quota} for {name!r} is used up"))
+            of_source[source] += 1
+            of_kind[kind] += 1
+            selected.append(envelope)
     return Ranking(selected, [*over, *dropped])
+
+
+def _source_limit(envelope: Envelope, rag: Rag) -> tuple[str, int | None]:
+    """The source that a citation of the document names, and how many of its documents may go on (None: any
+    number).
+    """
+    source = envelope.provenance[0].source if envelope.provenance else ""
+    limit = rag.max_per_source
+    return source, limit if isinstance(limit, int) else limit.get(source)

@@ -1,7 +1,8 @@
 """Plugin lifecycle of one router: builds plugins from settings, opens them together, closes them in reverse.
 
 A plugin that cannot be opened because of the outside world (a server that is down) does not stop the start.
-It is tried again when a request needs it. Errors of the installation or of the settings stop the start.
+It is tried again when a request needs it. Errors of the installation or of the settings stop the start,
+except those of rerankers: answers go on without them, in the order before, and say so.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from contextrouter.contracts import (
     Generator,
     Interpreter,
     Plugin,
+    Reranker,
     Source,
     Stage,
     SupportsModel,
@@ -195,7 +197,8 @@ class Instances:
     async def open(self) -> None:
         """Open all plugins concurrently, dependencies first, in at most `[rag] timeout_seconds`.
 
-        A slower plugin goes on opening, and requests that need it wait. Raises errors of the installation.
+        A slower plugin goes on opening, and requests that need it wait. Raises errors of the installation,
+        but not for a missing package that nothing but rerankers needs.
         """
         self._opened.clear()
         self._states.update(dict.fromkeys(self.all, PluginState.CLOSED))
@@ -210,11 +213,29 @@ class Instances:
                     log.warning("%s %r is still being opened; who needs it waits for it.", *key)
                     continue
                 error = task.exception()
-                if isinstance(error, MissingDependency | SettingsError | ContractError):
+                if isinstance(error, SettingsError | ContractError):
+                    raise error
+                if isinstance(error, MissingDependency) and not self._only_reranks(key):
                     raise error
                 if error is not None:  # the outside world: tried again when needed
                     reason = mask(f"{type(error).__name__}: {error}", self.settings.secrets)
                     log.warning("%s %r cannot be opened yet: %s", key[0], key[1], reason)
+
+    def _only_reranks(self, key: Key) -> bool:
+        """Whether a plugin is a reranker that may be skipped, or nothing but such rerankers reference it."""
+        kind, name = key
+        instance = self.settings.instances(kind).get(name)
+        if isinstance(self.all[key], Reranker):
+            return instance is None or instance.keys.on_error == "skip"
+        if key in self.given or (kind == "generator" and name in _chat_generators(self.settings)):
+            return False
+        users = [
+            other
+            for other, plugin in self.all.items()
+            if key in self._dependencies(other)
+            or (kind == "embedder" and getattr(plugin, "embedder", None) == name)
+        ]
+        return bool(users) and all(map(self._only_reranks, users))
 
     async def ready(self, kind: str, name: str) -> None:
         """Open one plugin and its dependencies, if they are not open. Raises the errors of its `open()`.
@@ -270,6 +291,8 @@ class Instances:
             try:
                 await self.ready(*dependency)
             except Exception as error:  # a plugin that cannot work without it raises by itself
+                if isinstance(self.all[key], Reranker) and key not in self.given:
+                    raise
                 reason = mask(repr(error), self.settings.secrets)
                 log.debug("%s %r is opened without %s %r: %s", *key, *dependency, reason)
         if self._states[key] is PluginState.CLOSED:
@@ -321,6 +344,12 @@ class Instances:
                 errors.append(f"{key[0]} {key[1]!r}: {error!r}")
         if errors:
             raise PluginError("Closing failed: " + mask("; ".join(errors), self.settings.secrets))
+
+
+def _chat_generators(settings: Settings) -> set[str]:
+    """The names of the generators that write answers."""
+    chat, own = settings.chat, [key.generator for key in settings.keys.values() if key.generator]
+    return {chat.synthesis_model, *chat.models, *chat.compartment_generators.values(), *own}
 
 
 def query_embedders(

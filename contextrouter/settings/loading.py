@@ -21,6 +21,7 @@ from contextrouter.settings.references import (
     check_access_key_names,
     check_chat,
     check_disabled_sources,
+    check_max_per_source,
     check_references,
 )
 from contextrouter.settings.routes import check_routes, check_source_legs
@@ -104,6 +105,7 @@ def _cross_check(settings: Settings, declared: Declared, problems: Problems) -> 
     check_source_legs(settings, problems)
     check_references(settings, declared, problems)
     check_routes(settings, declared, problems)
+    check_max_per_source(settings, declared, problems)
     check_repeated(settings, problems)
     check_rag(settings, declared, problems)
     check_disabled_sources(settings, problems)

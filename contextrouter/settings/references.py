@@ -24,6 +24,18 @@ def check_source(key: Key, name: str, declared: Declared, problems: Problems) ->
         problems.add(key, unknown(f"{name!r} is no defined source", name, names, "Defined sources"))
 
 
+def check_max_per_source(settings: Settings, declared: Declared, problems: Problems) -> None:
+    """Sources that `max_per_source` names, in `[rag]` and on routes: those that return documents."""
+    limits: dict[Key, int | Mapping[str, int] | None] = {("rag",): settings.rag.max_per_source}
+    limits |= {("routes", name): route.max_per_source for name, route in settings.routes.items()}
+    names = sorted({*declared["provider"], *declared["connector"]})
+    for key, limit in limits.items():
+        for name in limit if isinstance(limit, Mapping) else ():
+            if name not in names:
+                message = unknown(f"{name!r} names no provider or connector", name, names, "Defined")
+                problems.add((*key, "max_per_source", name), message)
+
+
 def check_references(settings: Settings, declared: Declared, problems: Problems) -> None:
     """Report names of undefined instances: in options of plugins, and stores in ingestion jobs."""
     for table, kind in TABLES.items():

@@ -147,7 +147,7 @@ def convert(value: Any, field: Field) -> Any:
     try:
         return msgspec.convert(value, field.type)
     except msgspec.ValidationError as error:
-        message = str(error).replace(" - at `$", " at `").replace(" `$`", "")
+        message = str(error).replace(" - at `$", " at `").replace(" `$`", "").replace("| object`", "| table`")
         allowed = choices(field.type)
         if allowed:
             hint = did_you_mean(value, map(str, allowed)) if isinstance(value, str) else ""

@@ -67,6 +67,7 @@ class Rag(msgspec.Struct, frozen=True, kw_only=True):
     max_qa: Count = 5
     max_web: Count = 3
     quotas: Mapping[str, Count] = _NONE
+    max_per_source: Positive | Mapping[str, Positive] = _NONE  # of every source, or by name; {}: any number
     # Facts.
     graph_facts_enabled: bool = True
     max_graph_facts: Count = 50
@@ -305,6 +306,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     general_retrieval_enabled: bool | None = None
     general_retrieval_final_count: Positive | None = None
     quotas: Mapping[str, Count] | None = None
+    max_per_source: Positive | Mapping[str, Positive] | None = None
     max_graph_facts: Count | None = None
     token_budget: Count | None = None
     fallback: str | None = None  # the route to try if this one finds nothing

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import socket
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from time import monotonic
 
 import pytest
 
-from contextrouter import ContextRouter
+from contextrouter import ContextRouter, Document, Reranker
 from contextrouter.cache import Tiers
 from contextrouter.cache.keys import address
 from contextrouter.cache.redis import BATCH, RedisTier
+from contextrouter.testing import Fixed
 
 SETTINGS = """
 [cache]
@@ -103,6 +104,30 @@ async def test_two_routers_share_an_answer(server: Server, tmp_path: Path):
         async with ContextRouter.from_toml(path) as router:
             found.append((await router.route("q")).usage.cache)
     assert found == ["", "redis"]
+
+
+class Lengths(Reranker):
+    """Scores by the length of the text, and counts its calls."""
+
+    model, calls = "lengths", 0
+
+    async def score(self, query: str, documents: Sequence[Document]) -> Sequence[float]:
+        self.calls += 1
+        return [float(len(document.content)) for document in documents]
+
+
+async def test_two_routers_share_the_scores_of_a_reranker(server: Server):
+    settings = {
+        "rag": {"stages": ["longest"]},
+        "cache": {"tier": "redis", "url": server.url, "timeout_seconds": 2.0},
+    }
+    calls = []
+    for _ in range(2):
+        stage, source = Lengths(), Fixed("a bb")
+        async with ContextRouter(settings, connectors={"docs": source}, stages={"longest": stage}) as router:
+            assert [e.document.id for e in (await router.route("q")).envelopes] == ["bb", "a"]
+        calls.append(stage.calls)
+    assert calls == [1, 0]
 
 
 async def test_a_server_that_dies_and_comes_back_is_a_miss_and_then_a_hit(server: Server):

@@ -87,7 +87,9 @@ class Api(Reranker):
             environment_proxies=environment_proxies,
         )
         options.check("Api")
-        self._url, self.model, self._extra, self._max_characters = url, model, dict(extra), max_characters
+        self._url, self._model, self._extra, self._max_characters = url, model, dict(extra), max_characters
+        # What a service of no named model scores by is not known.
+        self.model = f"{model} {url} {max_characters} {extra!r} {self._fields!r}" if model else ""
         self._fetcher = Fetcher(options, extra="http")
         self._server: RerankServer | None = None
 
@@ -127,8 +129,8 @@ class Api(Reranker):
             self._fields.documents: [_replace_surrogates(text[: self._max_characters]) for text in texts],
             **self._extra,
         }
-        if self.model:
-            request["model"] = self.model
+        if self._model:
+            request["model"] = self._model
         headers = {"Content-Type": "application/json"}
         answer = await self._fetcher.post(
             self._url, msgspec.json.encode(request), accept=JSON, headers=headers

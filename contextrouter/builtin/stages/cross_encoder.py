@@ -37,6 +37,7 @@ class CrossEncoder(ModelInThreads[tuple[Any, Any]], Reranker):
     """
 
     switch = "enable_cross_encoder"
+    pointwise = True
     label, extra = "Stage 'cross_encoder'", "cross-encoder"
     packages: Mapping[str, str] = {"onnxruntime": "onnxruntime", "tokenizers": "tokenizers", "numpy": "numpy"}
 

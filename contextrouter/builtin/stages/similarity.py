@@ -37,7 +37,8 @@ class Similarity(Reranker):
 
     async def open(self) -> None:
         """Note which model the embedder, which is open by now, has."""
-        self.model = self._embedder.model
+        model = self._embedder.model
+        self.model = f"{model} {self._weight!r}" if model else ""
 
     async def score(self, query: str, documents: Sequence[Document]) -> Sequence[float]:
         """One score in [0, 1] per document."""
