@@ -8,7 +8,8 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
-PEOPLE, NOTES = 700, 40
+PEOPLE, SHARED, NOTES = 700, 40, 40
+"""People, last names that two of them have, and notes."""
 FIRST = (
     "Adam Agnes Ahmed Alice Amir Ana Anders Anna Antonio Astrid Ayla Beatriz Benjamin Carla Carlos Chen Clara Daniel"
     " David Diego Dmitri Elena Elif Emil Emma Erik Eva Fatima Felix Fiona Francesca Gabriel Georg Grace Hana Hannah"
@@ -72,18 +73,19 @@ class Person(NamedTuple):
 
 
 def people(seed: int = 11) -> list[Person]:
-    """People with names of their own; first and last names occur more than once."""
+    """People with names of their own; all first names occur often, some last names twice."""
     chance = random.Random(seed)
-    last = sorted({chance.choice(HEADS) + chance.choice(TAILS) for _ in range(600)})
+    every = sorted({head + tail for head in HEADS for tail in TAILS})
+    last = chance.sample(every, PEOPLE - SHARED)
+    last += last[:SHARED]
+    found: list[Person] = []
     names: set[str] = set()
-    found = []
-    while len(found) < PEOPLE:
-        name = f"{chance.choice(FIRST)} {chance.choice(last)}"
-        if name in names:
-            continue
-        names.add(name)
+    for family in last:
+        first = chance.choice([name for name in FIRST if f"{name} {family}" not in names])
+        names.add(f"{first} {family}")
         born = date(1940, 1, 1) + timedelta(days=chance.randrange(24_000))
-        found.append(Person(name, born.isoformat(), f"{chance.gauss(1.74, 0.09):.2f}"))
+        found.append(Person(f"{first} {family}", born.isoformat(), f"{chance.gauss(1.74, 0.09):.2f}"))
+    chance.shuffle(found)
     return found
 
 

@@ -54,10 +54,10 @@ async def measure(part: str, sets: list[str], asked: argparse.Namespace) -> bool
 
 def chosen(words: list[str]) -> dict[str, list[str]]:
     """Part -> its sets: those named, or all of a part that is named itself."""
-    words = list(PARTS) if words == ["all"] else words
+    words = [*PARTS, *words] if "all" in words else words
     parts = {part: list(NEEDS[part]) for part in PARTS if part in words}
     for word in words:
-        if word not in PARTS:
+        if word not in (*PARTS, "all"):
             sets = parts.setdefault("several" if word in SEVERAL else "single", [])
             sets += [word] if word not in sets else []
     return parts
