@@ -52,7 +52,7 @@ docs: $(VENV)/test ## run every example in README.md and docs/
 bench: $(VENV)/test ## measure; bench/README.md says what
 	$(BIN)/python bench
 
-bench-quality: $(VENV)/quality ## the quality of ranking: SET=name, a folder in BENCH_DATA
+bench-quality: $(VENV)/quality ## the quality of ranking: all, or SET=part or collection in BENCH_DATA
 	$(BIN)/python bench/quality.py $(SET)
 
 clean: ## remove what was made here

@@ -12,7 +12,7 @@ from __future__ import annotations
 import gzip
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -21,6 +21,7 @@ import msgspec
 import numpy as np
 
 from contextrouter.builtin.providers.sqlite import Sqlite
+from contextrouter.builtin.transforms.keywords import Keywords
 from contextrouter.contracts import Embedder, Entry
 from contextrouter.ingest.preparation import leg_text
 from contextrouter.model import Document, Vector
@@ -58,6 +59,10 @@ class Collection:
             for q in self.questions
             if q.answerable and any(g > 0 for g in self.grades.get(q.id, {}).values())
         ]
+
+    def asked(self, questions: Sequence[Question]) -> Collection:
+        """The same documents, and only these questions."""
+        return replace(self, questions=list(questions))
 
     @property
     def unlabelled(self) -> Collection:
@@ -173,33 +178,46 @@ class Kept(Embedder):
         return [found[key] for key in keys]
 
 
-async def stores(collection: Collection, folder: Path, embedder: Embedder | None) -> dict[str, Sqlite]:
-    """One open store for each source, filled on the first time."""
-    made: dict[str, Sqlite] = {}
-    for name, documents in collection.sources.items():
-        store = made[name] = Sqlite(path=str(folder / f"{name}.db"), embedder="default" if embedder else None)
-        await store.open()
-        if embedder is not None:
-            await store.embedded_by(embedder.model, embedder.dimensions)
-        if await store.tenants():
-            continue
-        for start in range(0, len(documents), BATCH):
-            await store.upsert(await entries_of(documents[start : start + BATCH], embedder))
-    return made
+async def stores(
+    collection: Collection, folder: Path, embedder: Embedder | None, legs: Sequence[str] = ("vector",)
+) -> dict[str, Sqlite]:
+    """One open store for each source, filled on the first time; `legs` are those that have vectors."""
+    return {
+        name: await filled(folder / f"{name}.db", documents, embedder, legs)
+        for name, documents in collection.sources.items()
+    }
 
 
-async def entries_of(documents: Sequence[Document], embedder: Embedder | None) -> list[Entry]:
-    vectors: Mapping[int, Vector] = {}
+async def filled(
+    path: Path, documents: Sequence[Document], embedder: Embedder | None, legs: Sequence[str] = ("vector",)
+) -> Sqlite:
+    """An open store, filled on the first time."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    store = Sqlite(path=str(path), embedder="default" if embedder else None)
+    await store.open()
     if embedder is not None:
-        vectors = dict(
-            enumerate(await embedder.embed([leg_text("vector", document) or "" for document in documents]))
-        )
+        await store.embedded_by(embedder.model, embedder.dimensions)
+    if not await store.tenants():
+        for start in range(0, len(documents), BATCH):
+            await store.upsert(await entries_of(documents[start : start + BATCH], embedder, legs))
+    return store
+
+
+async def entries_of(
+    documents: Sequence[Document], embedder: Embedder | None, legs: Sequence[str] = ("vector",)
+) -> list[Entry]:
+    """Documents as they are stored, each in one piece, with vectors for these legs."""
+    if embedder is not None and "keywords" in legs:
+        keywords = Keywords()
+        documents = [made for document in documents for made in await keywords.transform(document)]
+    vectors: list[dict[str, list[Vector | None]]] = [{} for _ in documents]
+    for leg in legs if embedder is not None else ():
+        assert embedder is not None
+        texts = [leg_text(leg, document) or "" for document in documents]
+        made = iter(await embedder.embed([text for text in texts if text]))
+        for found, text in zip(vectors, texts, strict=True):
+            found[leg] = [next(made) if text else None]
     return [
-        Entry(
-            document=d,
-            chunks=[d],
-            vectors={"vector": [vectors[n]]} if vectors else {},
-            fingerprint=d.fingerprint,
-        )
-        for n, d in enumerate(documents)
+        Entry(document=d, chunks=[d], vectors=found, fingerprint=d.fingerprint)
+        for d, found in zip(documents, vectors, strict=True)
     ]

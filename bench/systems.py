@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Container, Sequence
 from pathlib import Path
 from time import perf_counter
 from types import TracebackType
@@ -10,16 +10,24 @@ from typing import Any, Self
 
 import bm25s
 import Stemmer
-from judged import Collection, Kept, Question, stores
+from judged import Collection, Kept, Question, filled
 
-from contextrouter import ContextRouter
+from contextrouter import Context, ContextRouter, Document
 from contextrouter.builtin.embedders.minilm import MiniLM
 from contextrouter.builtin.embedders.static import Static
+from contextrouter.builtin.providers.sqlite import Sqlite
 from contextrouter.contracts import Embedder
 from contextrouter.text.stemming import ALGORITHMS
 
 DEPTH = 100
-K1, B, K = 0.9, 0.4, 60
+K1, B = 0.9, 0.4
+EMBEDDERS: dict[str, type[Embedder]] = {"static": Static, "minilm": MiniLM}
+LEGS: dict[str, tuple[str, ...]] = {
+    "": ("text",),
+    "static": ("text", "vector", "keywords"),
+    "minilm": ("text", "vector"),
+}
+"""Embedder -> the legs that are asked; those with vectors are stored."""
 
 Answer = tuple[list[tuple[str, float]], float]
 """Documents with scores, best first; and seconds."""
@@ -85,7 +93,11 @@ class MergedIndex(System):
 
 
 class Routed(System):
-    """The router over one SQLite store for each source."""
+    """The router over one SQLite store for each source: of words alone, or with vectors of an embedder.
+
+    `without` names sources whose stores have no vectors although others do. `ask` says which sources a
+    question is put to; without it, to all.
+    """
 
     def __init__(
         self,
@@ -93,66 +105,54 @@ class Routed(System):
         collection: Collection,
         build: Path,
         embedder: str = "",
-        legs: tuple[str, ...] = ("text",),
+        *,
+        legs: Sequence[str] | None = None,
+        without: Container[str] = (),
+        ask: Callable[[Question], Sequence[str]] | None = None,
         **rag: Any,
     ) -> None:
-        self.name, self.collection, self.build, self.legs, self.rag = name, collection, build, legs, rag
-        self.embedder_name = embedder
+        self.name, self.collection, self.build, self.embedder_name = name, collection, build, embedder
+        self.legs = legs or LEGS[embedder]
+        self.without, self.ask = without, ask
+        self.rag = {"cache_enabled": False, "token_budget": 0, "timeout_seconds": 60.0, **rag}
 
     def embedder(self) -> Embedder | None:
         """The one that fills the stores and embeds the questions."""
-        inner: dict[str, type[Embedder]] = {"static": Static, "minilm": MiniLM}
         if not self.embedder_name:
             return None
-        return Kept(inner[self.embedder_name](), self.build / f"{self.embedder_name}.db")
+        return Kept(EMBEDDERS[self.embedder_name](), self.build / f"{self.embedder_name}.db")
 
     async def open(self) -> None:
         embedder = self.embedder()
         if embedder is not None:
             await embedder.open()
-        folder = self.build / self.collection.name / (self.embedder_name or "text")
-        folder.mkdir(parents=True, exist_ok=True)
-        self.stores = await stores(self.collection, folder, embedder)
-        rag = {
-            "cache_enabled": False,
-            "token_budget": 0,
-            "candidates": DEPTH,
-            "general_retrieval_final_count": DEPTH,
-            "timeout_seconds": 60.0,
-            **self.rag,
+        self.stores = {
+            source: await self._store(source, documents, None if source in self.without else embedder)
+            for source, documents in self.collection.sources.items()
         }
         given = {"default": embedder} if embedder is not None else {}
-        self.router = ContextRouter({"rag": rag}, providers=self.stores, embedders=given)
+        self.router = ContextRouter({"rag": self.rag}, providers=self.stores, embedders=given)
         await self.router.open()
+
+    async def _store(self, source: str, documents: Sequence[Document], embedder: Embedder | None) -> Sqlite:
+        vectors = [leg for leg in LEGS[self.embedder_name] if leg != "text"] if embedder is not None else []
+        folder = "-".join((self.embedder_name, *vectors)) if vectors else "text"
+        return await filled(
+            self.build / self.collection.name / folder / f"{source}.db", documents, embedder, vectors
+        )
 
     async def aclose(self) -> None:
         await self.router.aclose()
 
     async def answer(self, question: Question) -> Answer:
-        started = perf_counter()
-        context = await self.router.route(question.text, legs=self.legs, scope=question.scope)
-        took = perf_counter() - started
+        context, took = await self.context(question)
         return [(e.document.id, 1.0 / rank) for rank, e in enumerate(context.envelopes, 1)], took
 
-
-def of_collection(collection: Collection, build: Path, *, minilm: bool) -> Iterator[System]:
-    """The systems that are compared on a collection; the first is what the others are held against."""
-    both = ("text", "vector")
-    plain = {"leg_weights": {"text": 1.0, "vector": 1.0}, "calibrate": False}
-    yield MergedIndex(collection)
-    if len(collection.sources) > 1:
-        yield Routed("RRF of the sources, text", collection, build, calibrate=False)
-        yield Routed("calibrated text", collection, build)
-        if minilm:
-            yield Routed("RRF of the sources, text+minilm", collection, build, "minilm", both, **plain)
-            yield Routed("calibrated text+minilm", collection, build, "minilm", both)
-        return
-    yield Routed("text leg", collection, build)
-    if collection.language:
-        yield Routed("text leg without language", collection.unlabelled, build)
-        return
-    yield Routed("fused text+static", collection, build, "static", both)
-    if minilm:
-        yield Routed("minilm leg", collection, build, "minilm", ("vector",))
-        yield Routed("RRF text+minilm", collection, build, "minilm", both, **plain)
-        yield Routed("fused text+minilm", collection, build, "minilm", both)
+    async def context(self, question: Question) -> tuple[Context, float]:
+        """What the router answers, and the seconds it took."""
+        started = perf_counter()
+        sources = self.ask(question) if self.ask else None
+        context = await self.router.route(
+            question.text, legs=self.legs, scope=question.scope, sources=sources
+        )
+        return context, perf_counter() - started
