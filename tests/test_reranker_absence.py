@@ -63,6 +63,15 @@ def written(folder: Path, use: str, options: str) -> Path:
     return path
 
 
+def uninstall(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a module look as if it were not installed; "": none."""
+    if module:
+        monkeypatch.setitem(sys.modules, module, None)
+        monkeypatch.delitem(
+            sys.modules, "contextrouter.fetch.http_session", raising=False
+        )  # has aiohttp already
+
+
 async def found(router: ContextRouter) -> tuple[str, bool, str]:
     """Ask it of a source that finds a, b and c: ids of the answer, degraded, note of the stage."""
     source: Any = router.instances.sources["memory"]
@@ -81,8 +90,7 @@ async def test_a_reranker_that_is_not_there_is_skipped_and_the_result_says_why(
 ):
     """The fused order stands, with the same cut, for every question."""
     use, options, module, said = ABSENT[what]
-    if module:
-        monkeypatch.setitem(sys.modules, module, None)
+    uninstall(module, monkeypatch)
     with caplog.at_level(logging.WARNING, "contextrouter"):
         async with ContextRouter.from_toml(written(tmp_path, use, options)) as router:
             for _ in range(2):
@@ -100,8 +108,7 @@ def test_check_says_which_reranker_is_not_there(
 ):
     use, options, module, said = ABSENT[what]
     written(tmp_path, use, options)
-    if module:
-        monkeypatch.setitem(sys.modules, module, None)
+    uninstall(module, monkeypatch)
     ran = CommandLine(monkeypatch, capsys)("check", "--json", cwd=tmp_path)
     assert ran.code == 1
     failed = {item["name"]: item["detail"] for item in json.loads(ran.out) if item["status"] == "failed"}
@@ -148,6 +155,6 @@ async def test_a_missing_package_that_others_need_still_stops_the_start(
     use: str, options: str, module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """A reranker with `on_error = "raise"`, a store's vectors, the answers of a chat."""
-    monkeypatch.setitem(sys.modules, module, None)
+    uninstall(module, monkeypatch)
     with pytest.raises(MissingDependency):
         await ContextRouter.from_toml(written(tmp_path, use, options)).open()
