@@ -20,7 +20,7 @@ from corpora import generated
 
 from contextrouter import Document, Hit, Provider, Query, Rag, RankedList
 from contextrouter.contracts import TermStatistics
-from contextrouter.pipeline.calibration import calibrate
+from contextrouter.pipeline.calibration.calibrated_values import calibrate
 from contextrouter.pipeline.deadline import Deadline
 from contextrouter.pipeline.deduplication import dedupe
 from contextrouter.pipeline.engine import Engine, OpenPlugins

@@ -24,9 +24,7 @@ Vector = Sequence[float]
 
 Status = Literal["ok", "partial", "timeout", "error", "skipped", "open"]
 TRUSTS = ("authoritative", "reference", "volatile")  # highest first
-SEARCH_TEXT = (
-    "search_text"  # key of a document's metadata: what is searched instead of its content, where that differs
-)
+SEARCH_TEXT = "search_text"  # key of a document's metadata: what is searched instead of its content
 _NONE: Mapping[str, Any] = {}
 
 
@@ -262,9 +260,7 @@ class Query(Noun, frozen=True, kw_only=True, gc=False):
     leg: str = "default"
     limit: int = 30
     required: tuple[tuple[str, ...], ...] = ()  # phrases of `text`, on legs that they bind: one of each group
-    excluded: tuple[
-        str, ...
-    ] = ()  # words and phrases after "-", of `text` and of the question; bind every leg
+    excluded: tuple[str, ...] = ()  # words and phrases after "-", of `text` and the question; bind all legs
     vector: Vector | None = None
     deadline: float | None = None
     concepts: tuple[str, ...] = ()

@@ -163,7 +163,7 @@ class ContextRouter:
                 await asyncio.to_thread(tokens.count, "")  # load the tokenizer before a question waits for it
             if self.settings.rag.calibrate:
                 await asyncio.to_thread(
-                    import_module, "contextrouter.pipeline.calibration"
+                    import_module, "contextrouter.pipeline.calibration.calibrated_values"
                 )  # or the first one would load it
             await self.instances.open()
             self._open_in = self._loop

@@ -16,12 +16,12 @@ from support.engines import engine_of
 
 from contextrouter import ContextRouter, Document, Hit, Rag, RankedList, Scope, Source
 from contextrouter.contracts import Embedder, TermStatistics
-from contextrouter.pipeline import pooled_bm25
-from contextrouter.pipeline.calibration import Calibration, calibrate, several_sources
+from contextrouter.pipeline.calibration import pooled_bm25
+from contextrouter.pipeline.calibration.calibrated_values import Calibration, calibrate, several_sources
 from contextrouter.pipeline.deadline import Deadline
 from contextrouter.pipeline.deduplication import dedupe
-from contextrouter.pipeline.leg_weights import Profiles
-from contextrouter.pipeline.source_order import Asked
+from contextrouter.pipeline.fusion.leg_weights import Profiles
+from contextrouter.pipeline.fusion.source_order import Queries
 from contextrouter.pipeline.term_statistics import StatisticsCache
 from contextrouter.testing import Fixed, Legs
 from contextrouter.text import analysis, query_syntax
@@ -55,8 +55,10 @@ def calibrated(
     """Return the note, and the values by content, highest first. `vectors` are the question's by embedder."""
     candidates = dedupe(lists)
     profiles = Profiles(sources or {ranked.source: Fixed([]) for ranked in lists})
-    asked = Asked("moon tides", vectors={(name, "moon tides"): vector for name, vector in vectors.items()})
-    calibration = Calibration(candidates, Rag(**rag), profiles, said, asked=asked)  # type: ignore[arg-type]  # settings of many types
+    queries = Queries(
+        "moon tides", vectors={(name, "moon tides"): vector for name, vector in vectors.items()}
+    )
+    calibration = Calibration(candidates, Rag(**rag), profiles, said, queries=queries)  # type: ignore[arg-type]  # settings of many types
     values, note = calibration.values()
     ordered = sorted(values, key=lambda number: -values[number])
     return note, {candidates.documents[number].content: values[number] for number in ordered}
@@ -221,8 +223,8 @@ async def test_the_best_candidates_without_a_vector_are_embedded_on_request(most
     sources = {"a": Legs({"text": [], "vector": []}, embedder="e"), "feed": Fixed([])}
     embedder, rag = Counting(broken=broken), Rag(calibrate_embed=most)
     engine = engine_of(sources, embedders={"e": embedder})
-    asked = Asked("moon tides", vectors={("e", "moon tides"): [1.0, 0.0]})
-    note, _ = await calibrate(pool, rag, engine, asked=asked)
+    queries = Queries("moon tides", vectors={("e", "moon tides"): [1.0, 0.0]})
+    note, _ = await calibrate(pool, rag, engine, queries=queries)
     assert embedder.texts[:1] == ([] if broken else ["Page\nPart\nmoon moon"][:most])
     assert len(embedder.texts) == (0 if broken else min(most, 3))
     assert note.startswith("by text+vector" if most == 40 and not broken else "by text;")
@@ -304,7 +306,7 @@ def test_a_word_begins_as_its_stem_says(word: str):
 
 @given(
     words=st.lists(_WRITTEN, max_size=9),
-    asked=st.lists(_WRITTEN, max_size=4),
+    queries=st.lists(_WRITTEN, max_size=4),
     joint=st.sampled_from([" ", "\n", ". "]),
 )
 def test_terms_are_counted_as_analysis_finds_them(words: list[str], asked: list[str], joint: str):
@@ -331,11 +333,11 @@ class Told(Fixed):
 
     def __init__(self, hits: Sequence[Hit] | str, frequency: int = 1, wait: float = 0.0) -> None:
         super().__init__(hits)
-        self.asked: list[Sequence[str]] = []
+        self.queries: list[Sequence[str]] = []
         self.frequency, self.wait = frequency, wait
 
     async def statistics(self, terms: Sequence[str], scope: Scope | None = None) -> TermStatistics:
-        self.asked.append(tuple(terms))
+        self.queries.append(tuple(terms))
         await asyncio.sleep(self.wait)
         if self.frequency < 0:
             raise RuntimeError("no statistics today")

@@ -27,7 +27,7 @@ from contextrouter.evaluation import (
     tune,
 )
 from contextrouter.evaluation.retrieval import OVERRIDES, name_of
-from contextrouter.evaluation.tuning import Case, Trial, undo_later_steps
+from contextrouter.evaluation.tuning import Trial, collect
 from contextrouter.pipeline import explanation
 from contextrouter.testing import Fixed, Legs, Ones, doc, envelope, hits
 
@@ -204,32 +204,47 @@ async def tuned_of(legs: dict[str, list[Hit]], count: int, **rag: Any) -> Any:
     judged = [Judged(id=str(n), question=f"q{n}", relevant={"good": 1}) for n in range(count)]
     made = ContextRouter(settings, providers={"docs": Legs(legs, embedder="e")}, embedders={"e": Ones()})
     async with made as router:
-        return tune(router, await ask(router, judged, whole=True), "RR")
+        return tune(router.settings.rag, await collect(router, judged), "RR")
+
+
+def scored(names: str) -> list[Hit]:
+    """Hits with the scores 1, 1/2, 1/3, …"""
+    return hits(names, [1 / rank for rank in range(1, len(names.split()) + 1)])
 
 
 async def test_tuning_finds_that_a_leg_misleads_and_checks_it_on_other_questions():
-    """Text has good at 1, the vector leg not at all, but x and y, which text has behind it: 1/62 + 1/65 is
-    more than 1/61.
+    """Text: good 1, x .5, y .33. Vector, weight .7: x 1, y .5. So good has 1 + .7 × .45, x 1.2 and y less:
+    x + .7 leads with a weight of 1.
     """
-    legs = {"text": hits("good x y"), "vector": hits("b1 b2 b3 y x")}
-    found = await tuned_of(legs, 12)
-    assert found.before < 1.0
-    changed = dict((key, after) for key, _, after in found.changes)
+    legs = {"text": scored("good x y"), "vector": scored("x y")}
+    result = await tuned_of(legs, 12, leg_weights={"vector": 1.0})
+    assert result.before == 0.5
+    changed = {key: after for key, _, after in result.changes}
     assert changed["leg_weights"]["vector"] < 1.0
-    assert found.gain.mean == pytest.approx(1.0 - found.before)
-    assert found.gain.low > 0
+    assert result.gain.mean == pytest.approx(0.5)
+    assert result.gain.low > 0
+
+
+async def test_tuning_finds_a_mode():
+    """By ranks good has 1/62 + 1/62, x 1/61. By scores x has 1, good .02: the text leg tells how far behind it is."""
+    legs = {"text": hits("x good", [9.0, 0.2]), "vector": hits("y good", [0.9, 0.01])}
+    result = await tuned_of(legs, 12)
+    assert {key: after for key, _, after in result.changes} == {"hybrid_fusion": "rrf"}
+    assert (result.before, result.gain.mean) == (1 / 3, pytest.approx(2 / 3))
 
 
 async def test_tuning_keeps_what_is_as_good_and_promises_nothing_on_few_questions():
-    found = await tuned_of({"text": hits("good x"), "vector": hits("good y")}, 12)
-    assert (found.before, found.changes, found.gain.mean) == (1.0, (), 0.0)
-    few = await tuned_of({"text": hits("good x y"), "vector": hits("b1 b2 b3 y x")}, 9)
+    result = await tuned_of({"text": scored("good x"), "vector": scored("good y")}, 12)
+    assert (result.before, result.changes, result.gain.mean) == (1.0, (), 0.0)
+    legs = {"text": scored("good x y"), "vector": scored("x y")}
+    few = await tuned_of(legs, 9, leg_weights={"vector": 1.0})
     assert few.gain.mean == 0.0
 
 
 async def test_the_cut_off_keeps_the_relevant_documents():
-    found = await tuned_of({"text": hits("x good"), "vector": hits("x z good")}, 3)
-    assert found.minimum == int((1 / 62 + 1 / 63) / (2 / 61) * 100) / 100
+    """good: text .5, vector .33; (.5 + .7 × .33) ÷ 1.7 = .43."""
+    result = await tuned_of({"text": scored("x good"), "vector": scored("x z good")}, 3)
+    assert result.minimum == 0.43
 
 
 # Commands.
@@ -334,13 +349,13 @@ async def test_fusing_again_gives_the_order_of_the_router():
         for q in ("What are the tides of the moon?", "rock and sea", "moon")
     ]
     async with ContextRouter(settings) as router:
-        answers = await ask(router, judged, whole=True)
-        names = frozenset({"one1"})
-        cases = [Case(answer=undo_later_steps(answer), names=names) for answer in answers]
-        trial = Trial(router, cases, "RR")
-    for answer, case in zip(answers, trial.cases, strict=True):
-        assert case.rank(trial.base, trial.profiles, trial.sources).ranked == answer.ranked
-    plain = Rag(calibrate_weight=0.0, leg_weights=trial.base.leg_weights)
-    orders = [case.rank(plain, trial.profiles, trial.sources).ranked for case in trial.cases]
-    assert orders != [answer.ranked for answer in answers]
-    assert "calibrate_weight" in trial.keys
+        answers = await ask(router, judged)
+        cases = await collect(router, judged)
+        rag = router.settings.rag
+
+    def orders(rag: Rag) -> list[tuple[str, ...]]:
+        return [tuple(e.document.id for e in case.fuse(rag).live) for case in cases]
+
+    assert orders(rag) == [answer.ranked for answer in answers]
+    assert orders(Rag(calibrate=False)) != orders(rag)
+    assert Trial(rag, cases, "RR").several_sources

@@ -17,8 +17,8 @@ from support.engines import profiles_of
 from contextrouter import Document, Hit, Rag, RankedList
 from contextrouter.pipeline.deduplication import dedupe
 from contextrouter.pipeline.fusion import NO_WEIGHT, fuse
-from contextrouter.pipeline.leg_weights import Profile
-from contextrouter.pipeline.source_order import Asked
+from contextrouter.pipeline.fusion.leg_weights import Profile
+from contextrouter.pipeline.fusion.source_order import Queries
 from contextrouter.testing import hits, ranked
 
 RRF = Rag(hybrid_fusion="rrf")
@@ -368,8 +368,8 @@ def test_a_cut_off_on_one_leg_takes_nothing_from_another():
 
 def test_queries_made_by_rules_weigh_little_beside_the_question_and_a_model_s_in_full():
     lists = [ranked("s", "a b", query="q"), ranked("s", "c a", query="part")]
-    by_rules = Asked("q", frozenset({"part"}))
-    results = {e.document.id: e for e in fuse(dedupe(lists), RRF, asked=by_rules)}
+    by_rules = Queries("q", frozenset({"part"}))
+    results = {e.document.id: e for e in fuse(dedupe(lists), RRF, queries=by_rules)}
     whole = 1.01  # the leg's weight of 1 is parted in 1 and 0.01
     assert list(results) == ["a", "b", "c"]
     assert results["a"].score == pytest.approx((1 / 61 + 0.01 / 62) / whole)
@@ -378,15 +378,15 @@ def test_queries_made_by_rules_weigh_little_beside_the_question_and_a_model_s_in
     assert results["c"].normalized == pytest.approx(0.01 / whole)
     for weight, order in ((1.0, "acb"), (0.5, "abc")):
         rag = Rag(hybrid_fusion="rrf", derived_query_weight=weight)
-        assert "".join(e.document.id for e in fuse(dedupe(lists), rag, asked=Asked("q"))) == order
+        assert "".join(e.document.id for e in fuse(dedupe(lists), rag, queries=Queries("q"))) == order
 
 
 def test_generated_queries_alone_have_the_whole_weight_of_the_leg():
     """They do so where the question itself got no answer."""
     lists = [ranked("s", "a", query="part"), ranked("s", "b", query="other")]
-    assert [e.score for e in fuse(dedupe(lists), RRF, asked=Asked("q"))] == [pytest.approx(0.5 / 61)] * 2
+    assert [e.score for e in fuse(dedupe(lists), RRF, queries=Queries("q"))] == [pytest.approx(0.5 / 61)] * 2
     nothing = Rag(hybrid_fusion="rrf", derived_query_weight=0.0)
-    assert [e.dropped for e in fuse(dedupe(lists), nothing, asked=Asked("q"))] == [NO_WEIGHT] * 2
+    assert [e.dropped for e in fuse(dedupe(lists), nothing, queries=Queries("q"))] == [NO_WEIGHT] * 2
 
 
 @pytest.mark.case("FUS-22")
@@ -394,7 +394,7 @@ def test_provenance_has_the_weight_that_acted():
     """Source 2 × leg 0.2 × query: 0.4 for the question, 0.004 for one of rules, 0.2 for a caller's of 0.5."""
     lists = [ranked("s", "a", leg="vector", query=query, weight=2.0) for query in ("q", "rule", "caller")]
     rag = Rag(hybrid_fusion="rrf", leg_weights={"vector": 0.2}, derived_query_weight=0.5)
-    (envelope,) = fuse(dedupe(lists), rag, asked=Asked("q", frozenset({"rule"})))
+    (envelope,) = fuse(dedupe(lists), rag, queries=Queries("q", frozenset({"rule"})))
     weights = {p.query: p.weight for p in envelope.provenance}
     assert weights == {"q": pytest.approx(0.4), "rule": pytest.approx(0.004), "caller": pytest.approx(0.2)}
     (envelope,) = fuse(dedupe(lists), Rag(hybrid_fusion="rrf", leg_weights={"vector": 0.0}))

@@ -15,8 +15,8 @@ from support.engines import profiles_of
 from contextrouter import Document, Envelope, Hit, Rag, RankedList
 from contextrouter.pipeline.deduplication import dedupe
 from contextrouter.pipeline.fusion import NO_WEIGHT, fuse
-from contextrouter.pipeline.leg_weights import Profile
-from contextrouter.pipeline.source_order import Asked
+from contextrouter.pipeline.fusion.leg_weights import Profile
+from contextrouter.pipeline.fusion.source_order import Queries
 
 STORE = Profile(embedder="e", vector_legs=frozenset({"vector", "keywords"}))
 """An embedder that names no weights: vector 0.7, keywords 0.1."""
@@ -39,13 +39,13 @@ def listed(
 
 
 def by_scores(
-    lists: Sequence[RankedList], asked: Asked | None = None, profile: Profile = STORE, **rag: object
+    lists: Sequence[RankedList], queries: Queries | None = None, profile: Profile = STORE, **rag: object
 ) -> dict[str, Envelope]:
     """Return the live documents of sources with this profile, best first."""
     profiles = profiles_of(
         **{ranked.source: profile._replace(position=n) for n, ranked in reversed([*enumerate(lists)])}
     )
-    ranking = fuse(dedupe(lists), Rag(**rag), asked=asked or Asked("q"), profiles=profiles)  # type: ignore[arg-type]  # settings of many types
+    ranking = fuse(dedupe(lists), Rag(**rag), queries=queries or Queries("q"), profiles=profiles)  # type: ignore[arg-type]  # settings of many types
     return {e.document.id: e for e in ranking.live}
 
 
@@ -83,10 +83,10 @@ def test_a_full_list_may_hide_documents_that_have_a_word():
 def test_vectors_that_text_hits_bring_along_are_compared_exactly():
     """b's vector has the cosine .45 with the question: .45 ÷ .6 = .75 instead of 0.9 of the lowest."""
     text = listed("s", "text", {"a": 8.0, "b": 4.0, "c": 2.0}, vectors={"b": [0.45, math.sqrt(1 - 0.45**2)]})
-    asked = Asked("q", vectors={("e", "q"): [1.0, 0.0]})
-    result = by_scores([text, VECTOR], asked)
+    queries = Queries("q", vectors={("e", "q"): [1.0, 0.0]})
+    result = by_scores([text, VECTOR], queries)
     assert scores_of(result) == {"a": 1.315, "b": 0.5 + 0.7 * 0.75, "c": 0.95, "d": 0.35}
-    unrelated = by_scores([text, VECTOR], asked, STORE._replace(unrelated=0.2))  # (.45 − .2) ÷ (.6 − .2)
+    unrelated = by_scores([text, VECTOR], queries, STORE._replace(unrelated=0.2))  # (.45 − .2) ÷ (.6 − .2)
     assert unrelated["b"].score == pytest.approx(0.5 + 0.7 * 0.625)
     assert unrelated["d"].score == pytest.approx(0.7 * 0.25)
 
@@ -106,11 +106,11 @@ def test_what_rules_made_of_the_question_stands_behind_what_the_question_found()
     others stand in for it.
     """
     derived = listed("s", "text", {"c": 3.0, "b": 2.0, "d": 1.5}, query="part")
-    asked = Asked("q", frozenset({"part"}))
-    result = by_scores([listed("s", "text", {"a": 8.0, "b": 4.0}), derived], asked)
+    queries = Queries("q", frozenset({"part"}))
+    result = by_scores([listed("s", "text", {"a": 8.0, "b": 4.0}), derived], queries)
     assert scores_of(result) == {"a": 1.0, "b": 0.5, "c": 0.45, "d": 0.225}
     assert [p.weight for p in result["c"].provenance] == [pytest.approx(0.45)]
-    alone = by_scores([listed("s", "text", {}), derived], asked)
+    alone = by_scores([listed("s", "text", {}), derived], queries)
     assert scores_of(alone) == {"c": 1.0, "b": 2 / 3, "d": 0.5}
 
 
@@ -165,7 +165,7 @@ def test_a_leg_of_weight_0_is_in_no_sum_and_what_it_alone_found_is_dropped():
     ranking = fuse(
         dedupe([TEXT, VECTOR]),
         Rag(leg_weights={"vector": 0.0}),
-        asked=Asked("q"),
+        queries=Queries("q"),
         profiles=profiles_of(s=STORE),
     )
     assert [(e.document.id, e.score) for e in ranking.live] == [("a", 1.0), ("b", 0.5), ("c", 0.25)]
@@ -185,7 +185,7 @@ def merged(lists: Sequence[RankedList], own: dict[str, float], **rag: object) ->
     candidates = dedupe(lists)
     values = {n: own[document.id] for n, document in enumerate(candidates.documents) if document.id in own}
     profiles = profiles_of(**{ranked.source: Profile(n) for n, ranked in enumerate(lists)})
-    ranking = fuse(candidates, Rag(**rag), asked=Asked("q"), profiles=profiles, calibrated=values)  # type: ignore[arg-type]  # settings of many types
+    ranking = fuse(candidates, Rag(**rag), queries=Queries("q"), profiles=profiles, calibrated=values)  # type: ignore[arg-type]  # settings of many types
     return {e.document.id: e for e in ranking.live}
 
 
@@ -243,9 +243,9 @@ _LISTS = st.lists(
 @given(raw=_LISTS, values=st.dictionaries(st.integers(0, 8), st.floats(0, 9)))
 def test_with_one_source_the_merge_changes_nothing(raw: list, values: dict[int, float]):
     candidates = dedupe([listed("s", leg, scores, query=query) for leg, query, scores in raw])
-    asked, profiles = Asked("q", frozenset({"part"})), profiles_of(s=STORE)
-    alone = fuse(candidates, Rag(), asked=asked, profiles=profiles)
-    beside = fuse(candidates, Rag(), asked=asked, profiles=profiles, calibrated=values)
+    queries, profiles = Queries("q", frozenset({"part"})), profiles_of(s=STORE)
+    alone = fuse(candidates, Rag(), queries=queries, profiles=profiles)
+    beside = fuse(candidates, Rag(), queries=queries, profiles=profiles, calibrated=values)
     assert [(e.id, e.score) for e in alone] == [(e.id, e.score) for e in beside]
     assert all(0.0 <= e.normalized <= 1.0 for e in alone)
     assert sorted(e.id for e in alone) == sorted(e.id for e in candidates)

@@ -258,6 +258,8 @@ def _show_tuning(path: str, result: Tuned) -> None:
             f"Expected gain {gain.mean:+.3f}, {interval}, on questions that took no part in the choice."
             f"{doubt}"
         )
+    if 2 * FOLDS <= result.questions < FEW:
+        terminal.say((f"With fewer than {FEW} questions most differences are chance.", "yellow"))
     if result.minimum > 0:
         terminal.say(
             f"99 % of the relevant documents found reach a normalised score of {result.minimum:g}:"

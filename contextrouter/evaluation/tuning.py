@@ -15,14 +15,14 @@ from contextrouter.evaluation.judgements import Judged
 from contextrouter.evaluation.measures import Compared, compare, measure
 from contextrouter.evaluation.retrieval import Asked, name_of
 from contextrouter.model import Request
-from contextrouter.pipeline.calibration import Calibration, several_sources
+from contextrouter.pipeline.calibration.calibrated_values import Calibration, several_sources
 from contextrouter.pipeline.candidates import Candidates
 from contextrouter.pipeline.deadline import Deadline
 from contextrouter.pipeline.envelopes import Ranking
 from contextrouter.pipeline.fusion import fuse
-from contextrouter.pipeline.leg_weights import Profiles
+from contextrouter.pipeline.fusion.leg_weights import Profiles
+from contextrouter.pipeline.fusion.source_order import Queries
 from contextrouter.pipeline.run import Run
-from contextrouter.pipeline.source_order import Asked as Queries
 from contextrouter.router import ContextRouter
 from contextrouter.settings import Rag
 from contextrouter.text.query_syntax import scored_words
@@ -73,7 +73,7 @@ class Case:
     def fuse(self, rag: Rag) -> Ranking:
         """Return the order that other settings would give, before stages."""
         calibrated = self._calibrate(rag) if rag.calibrate else {}
-        return fuse(self.candidates, rag, asked=self.queries, profiles=self.profiles, calibrated=calibrated)
+        return fuse(self.candidates, rag, queries=self.queries, profiles=self.profiles, calibrated=calibrated)
 
     def _calibrate(self, rag: Rag) -> Mapping[int, float]:
         if rag.levels == 1 or not several_sources(self.candidates):
@@ -81,7 +81,7 @@ class Case:
         key = (*[rag.leg_weights.get(leg, -1.0) for leg in self.legs], MODES.index(rag.hybrid_fusion))
         if key not in self._calibrated:
             calibration = Calibration(
-                self.candidates, rag, self.profiles, self.statistics, asked=self.queries
+                self.candidates, rag, self.profiles, self.statistics, queries=self.queries
             )
             self._calibrated[key], _ = calibration.values()
         return self._calibrated[key]
@@ -116,7 +116,7 @@ async def collect(
             statistics = await router.engine.statistics.statistics(
                 [*dict.fromkeys(names)], words, request.scope, deadline
             )
-            cases.append(Case(question, candidates, run.asked, statistics, router.engine.profiles))
+            cases.append(Case(question, candidates, run.queries, statistics, router.engine.profiles))
         progress(number)
     return cases
 
@@ -220,10 +220,8 @@ class Trial:
             values = GRID["rrf_k"] if rag.hybrid_fusion == "rrf" else ()
             return (msgspec.structs.replace(rag, rrf_k=value) for value in values)
 
-        variations = [*map(vary_leg, self.tuned_legs)]
-        if self.rag.levels == 2:
-            variations.append(vary_key("hybrid_fusion", MODES))
-        variations.append(vary_k)
+        variations = [vary_key("hybrid_fusion", MODES)] if self.rag.levels == 2 else []
+        variations += [*map(vary_leg, self.tuned_legs), vary_k]
         if self.several_queries:
             variations.append(vary_key("derived_query_weight", GRID["derived_query_weight"]))
         if self.several_sources and self.rag.calibrate:

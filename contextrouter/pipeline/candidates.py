@@ -67,9 +67,9 @@ class Candidates(LazyEnvelopes):
         return self.seal(range(len(self)), [0.0] * len(self), {}, FusionNotes(self.lists))
 
     def vectors(
-        self, lists: Iterable[int], other_legs: Collection[str], known: Collection[int] = ()
+        self, lists: Iterable[int], other_legs: Collection[str], without: Collection[int] = ()
     ) -> dict[int, Vector]:
-        """Return the vectors that documents brought along in these lists, without those `known`.
+        """Return the vectors that documents brought along in these lists, without the documents in `without`.
 
         `other_legs` have vectors of something else than the text, such as its keywords.
         """
@@ -77,7 +77,7 @@ class Candidates(LazyEnvelopes):
         for n in lists:
             if self.lists[n].leg not in other_legs:
                 for number, hit in zip(self.rows[n], self.lists[n].hits, strict=True):
-                    if hit.vector is not None and number not in vectors and number not in known:
+                    if hit.vector is not None and number not in vectors and number not in without:
                         vectors[number] = hit.vector
         return vectors
 
@@ -85,30 +85,30 @@ class Candidates(LazyEnvelopes):
         self,
         numbers: Sequence[int],
         scores: Sequence[float],
-        most: Mapping[str, float] | float,
+        maximum: Mapping[str, float] | float,
         notes: FusionNotes,
     ) -> list[Envelope]:
-        """Return the envelopes of these documents with these scores. `most` is the highest score possible, or
-        what each source can give at best.
+        """Return the envelopes of these documents with these scores. `maximum` is the highest score possible,
+        or what each source can give at best.
         """
         ranks = self._ranks(numbers)
         envelopes = []
         for number, score in zip(numbers, scores, strict=True):
-            own = sorted(ranks[number], key=itemgetter(1)) if len(ranks[number]) > 1 else ranks[number]
-            possible = most if isinstance(most, float) else self._possible(own, most)
+            places = sorted(ranks[number], key=itemgetter(1)) if len(ranks[number]) > 1 else ranks[number]
+            possible = maximum if isinstance(maximum, float) else self._possible(places, maximum)
             normalized = min(1.0, score / possible) if possible else 0.0
             signals = {"fused": score}
             if number in notes.calibrated:
                 signals["calibrated"] = notes.calibrated[number]
-            stamps = tuple([self._stamp(number, rank, notes) for rank in own])
+            stamps = tuple([self._stamp(number, rank, notes) for rank in places])
             envelope = Envelope(
-                document=self._hit(own[0]).document,
+                document=self._hit(places[0]).document,
                 provenance=stamps,
                 score=score,
                 normalized=normalized,
                 signals=signals,
-                highlights=self._highlights(own),
-                vector=next((hit.vector for hit in map(self._hit, own) if hit.vector is not None), None),
+                highlights=self._highlights(places),
+                vector=next((hit.vector for hit in map(self._hit, places) if hit.vector is not None), None),
             )
             envelopes.append(envelope)
         return envelopes
@@ -126,18 +126,18 @@ class Candidates(LazyEnvelopes):
         n, index = rank
         return self.lists[n].hits[index]
 
-    def _possible(self, ranks: Sequence[Rank], most: Mapping[str, float]) -> float:
+    def _possible(self, ranks: Sequence[Rank], maximum: Mapping[str, float]) -> float:
         """Return the highest score that the sources of these lists could give together."""
         if len(ranks) == 1:
-            return most.get(self.lists[ranks[0][0]].source, 0.0)
+            return maximum.get(self.lists[ranks[0][0]].source, 0.0)
         sources = sorted({self.lists[n].source for n, _ in ranks})
-        return sum([most.get(source, 0.0) for source in sources])
+        return sum([maximum.get(source, 0.0) for source in sources])
 
     def _highlights(self, ranks: Sequence[Rank]) -> tuple[str, ...]:
         highlights: tuple[str, ...] = ()
         for rank in ranks:
-            if own := self._hit(rank).highlights:
-                highlights = tuple(dict.fromkeys((*highlights, *own)))
+            if excerpts := self._hit(rank).highlights:
+                highlights = tuple(dict.fromkeys((*highlights, *excerpts)))
         return highlights
 
     def _stamp(self, number: int, rank: Rank, notes: FusionNotes) -> Provenance:
@@ -166,12 +166,12 @@ class ScoredCandidates(LazyEnvelopes):
         candidates: Candidates,
         numbers: Sequence[int],
         scores: Mapping[int, float],
-        most: Mapping[str, float] | float,
+        maximum: Mapping[str, float] | float,
         notes: FusionNotes,
         reason: str = "",
     ) -> None:
         self.numbers = numbers
-        self._candidates, self._scores, self._most = candidates, scores, most
+        self._candidates, self._scores, self._most = candidates, scores, maximum
         self._notes, self._reason = notes, reason
 
     def __len__(self) -> int:

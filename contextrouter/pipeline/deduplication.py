@@ -45,6 +45,7 @@ class _Index:
         self._source, self._first = source, len(self.documents)
         self._by_id: dict[str | tuple[str, str], int] = {}
         self._claims: dict[int, Document] = {}  # number -> the source's document that joined it
+        self._taken: dict[Any, int] = {}  # key -> how many of its first numbers the source has ids for
 
     def row(self, ranked: RankedList) -> list[int]:
         """Return the numbers of a list's documents. The lists of a source follow one another."""
@@ -84,13 +85,19 @@ class _Index:
         one that no other document of the source has.
         """
         numbers = self._same.setdefault(key, [first])
-        for number in numbers:
+        start = self._taken.get(key, 0) if document.id else 0
+        for place in range(start, len(numbers)):
+            number = numbers[place]
             own = self._claims.get(number) or (self.documents[number] if number >= self._first else None)
             if own is None or (not (own.id and document.id) and _text(own) == _text(document)):
                 self._claims[number] = document if document.id or own is None else own
-                return number
-        numbers.append(len(self.documents))
-        return numbers[-1]
+                break
+        else:
+            place, number = len(numbers), len(self.documents)
+            numbers.append(number)
+        if document.id:
+            self._taken[key] = place + 1
+        return number
 
 
 def _text(document: Document) -> tuple[str, str, str]:

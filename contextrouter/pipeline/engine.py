@@ -12,7 +12,7 @@ from contextrouter.cache import EmbeddingCache, ScoreCache
 from contextrouter.contracts import Embedder, FactSource, Interpreter, Provider, Source, Stage
 from contextrouter.pipeline.circuit_breaker import CircuitBreaker
 from contextrouter.pipeline.deadline import Deadline
-from contextrouter.pipeline.leg_weights import Profiles
+from contextrouter.pipeline.fusion.leg_weights import Profiles
 from contextrouter.pipeline.slots import Slots
 from contextrouter.pipeline.term_statistics import StatisticsCache
 from contextrouter.settings import FactKeys, InterpreterKeys, Rag, Settings, SourceKeys, StageKeys

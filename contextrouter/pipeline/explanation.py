@@ -29,11 +29,11 @@ def _explain_source(source: str, legs: dict[str, Provenance]) -> str:
         score = f"rank {seal.rank}" if seal.score is None else _number(seal.score)
         share = "" if seal.normalized is None else f", {_number(seal.normalized)} of its best"
         parts.append(f"{leg} {score}{share}, × {_number(seal.weight)}")
-    first = next(iter(legs.values()))
-    if first.calibrated is not None:
-        parts.append(f"place given {_number(first.calibrated)}")
-    place = "" if first.place is None else f"place {first.place} in "
-    return f"{place}{source}: {'; '.join(parts)}"
+    seal = next(iter(legs.values()))
+    if seal.calibrated is not None:
+        parts.append(f"place given {_number(seal.calibrated)}")
+    position = "" if seal.place is None else f"place {seal.place} in "
+    return f"{position}{source}: {'; '.join(parts)}"
 
 
 def explain_order(upper: Envelope, lower: Envelope) -> str:
@@ -47,7 +47,7 @@ def explain_order(upper: Envelope, lower: Envelope) -> str:
     behind: list[str] = []
     places = {(seal.source, seal.leg): None for envelope in (upper, lower) for seal in envelope.provenance}
     for source, leg in places:
-        rank, lower_rank = _rank(upper, source, leg), _rank(lower, source, leg)
+        rank, lower_rank = _rank_of(upper, source, leg), _rank_of(lower, source, leg)
         if rank != lower_rank:
             line = f"{source} {leg} {rank or '–'} against {lower_rank or '–'}"
             (ahead if lower_rank is None or (rank is not None and rank < lower_rank) else behind).append(line)
@@ -67,7 +67,7 @@ def explain_order(upper: Envelope, lower: Envelope) -> str:
     return "; ".join(part for part in parts if part)
 
 
-def _rank(envelope: Envelope, source: str, leg: str) -> int | None:
+def _rank_of(envelope: Envelope, source: str, leg: str) -> int | None:
     return min(
         [seal.rank for seal in envelope.provenance if (seal.source, seal.leg) == (source, leg)], default=None
     )

@@ -16,11 +16,11 @@ from contextrouter.pipeline.engine import Engine
 from contextrouter.pipeline.envelopes import Ranking, split
 from contextrouter.pipeline.fan_out import fan_out
 from contextrouter.pipeline.fusion import fuse
+from contextrouter.pipeline.fusion.source_order import Queries
 from contextrouter.pipeline.interpretation import failures, interpret
 from contextrouter.pipeline.planning import make_plan
 from contextrouter.pipeline.ranking import Stages, rank
 from contextrouter.pipeline.selection import select
-from contextrouter.pipeline.source_order import Asked
 from contextrouter.pipeline.stage_context import stage_context
 from contextrouter.pipeline.trace import TraceBuilder
 from contextrouter.settings import Rag
@@ -113,13 +113,15 @@ class Run:
         """Put the documents of several sources on one scale. Return their values by number."""
         if not self.rag.calibrate or self.rag.levels == 1 or len(self.harvest.lists) < 2:
             return {}
-        from contextrouter.pipeline.calibration import calibrate  # loaded only when it is used
+        from contextrouter.pipeline.calibration.calibrated_values import (
+            calibrate,
+        )  # loaded only when it is used
 
         note, values = await calibrate(
             candidates,
             self.rag,
             self.engine,
-            asked=self.asked,
+            queries=self.queries,
             scope=self.request.scope,
             deadline=self.deadline,
         )
@@ -130,15 +132,15 @@ class Run:
     def fuse(self, candidates: Candidates, calibrated: Mapping[int, float]) -> Ranking:
         """Make one order out of all lists."""
         fused = fuse(
-            candidates, self.rag, asked=self.asked, profiles=self.engine.profiles, calibrated=calibrated
+            candidates, self.rag, queries=self.queries, profiles=self.engine.profiles, calibrated=calibrated
         )
         return self.trace.add_ranking("fuse", fused)
 
     @property
-    def asked(self) -> Asked:
+    def queries(self) -> Queries:
         """The queries as the fusion sees them."""
         intent = self.plan.intent
-        return Asked(intent.question, frozenset(intent.derived), self.embedding.vectors)
+        return Queries(intent.question, frozenset(intent.derived), self.embedding.vectors)
 
     async def rank(self, fused: Ranking) -> Ranking:
         """Let the stages rerank or drop documents."""

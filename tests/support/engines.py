@@ -9,7 +9,7 @@ from contextrouter import Embedder, Envelope, FactSource, Interpreter, Source, S
 from contextrouter.pipeline.deadline import Deadline
 from contextrouter.pipeline.engine import Engine, OpenPlugins, kind_of
 from contextrouter.pipeline.envelopes import Ranking
-from contextrouter.pipeline.leg_weights import Profile, Profiles
+from contextrouter.pipeline.fusion.leg_weights import Profile, Profiles
 from contextrouter.pipeline.ranking import rank
 from contextrouter.pipeline.trace import TraceBuilder
 from contextrouter.settings import Instance, Rag, Settings

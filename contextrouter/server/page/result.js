@@ -57,8 +57,12 @@ export function whyAbove(upper, lower) {
 
 function provenance(envelope) {
   const rows = envelope.provenance.map((seal) => [
-    seal.source, seal.leg, foreign(seal.query), String(seal.rank), number(seal.score), number(seal.normalized), number(seal.weight)]);
-  return table("Every list that has it", ["source", "leg", "query", ["rank"], ["score"], ["of 1"], ["weight"]], rows);
+    seal.source, seal.leg, foreign(seal.query), String(seal.rank), number(seal.score), number(seal.normalized), number(seal.weight),
+    seal.place === null ? "" : String(seal.place), seal.calibrated === null ? "" : number(seal.calibrated)]);
+  return h("div", {},
+    h("p", { class: "dim" }, "Score: what the source gave. Share: of the leg's best, 0 to 1; times the weight it adds to the score within the source. ",
+      "Place: in the order of its source. Given: the value of that place beside other sources, which decides between them."),
+    table("Every list that has it", ["source", "leg", "query", ["rank"], ["score"], ["share"], ["weight"], ["place"], ["given"]], rows));
 }
 
 function hit(envelope, at, envelopes, colours) {

@@ -63,16 +63,16 @@ def score_leg(
     """
     above = [_above(entry.hits, zero) for entry in lists]
     highest = max([entry[0] for entry in above if entry], default=0.0) if vectors else None
-    given = [_scale(entry, values, highest) for entry, values in zip(lists, above, strict=True)]
+    scaled = [_scale(entry, values, highest) for entry, values in zip(lists, above, strict=True)]
     scores: dict[int, float] = {}
-    for entry, values in zip(lists, given, strict=True):
+    for entry, values in zip(lists, scaled, strict=True):
         _take_highest(scores, entry.row, values, entry.weight)
     lowest = min(scores.values(), default=0.0)
     behind = BEHIND * lowest
     late: dict[int, float] = {}
     for entry in derived:
         values = _scale(entry, _above(entry.hits, zero), None)
-        given.append(values)
+        scaled.append(values)
         _take_highest(late, entry.row, values, behind)
     for number, cosine in (cosines or {}).items():
         if number not in scores and highest:
@@ -81,7 +81,7 @@ def score_leg(
         scores.setdefault(number, value)
         lowest = min(lowest, value)
     absent = BEHIND * lowest if vectors or any(entry.full for entry in lists) else 0.0
-    return LegScores(scores, absent, given, behind)
+    return LegScores(scores, absent, scaled, behind)
 
 
 def _above(hits: Sequence[Hit], zero: float | None) -> list[float] | None:

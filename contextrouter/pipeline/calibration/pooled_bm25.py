@@ -32,7 +32,8 @@ def score_texts(
         for query in queries
     ]
     positions = {
-        term: position for position, term in enumerate(dict.fromkeys(t for own in terms for t in own))
+        term: position
+        for position, term in enumerate(dict.fromkeys(term for group in terms for term in group))
     }
     if not positions:
         return {}
@@ -44,9 +45,9 @@ def score_texts(
         counts[number] = counter.count(documents[number])
     idf = _idf(positions, found_by, counts, statistics)
     average = sum([length for _, length in counts.values()]) / len(counts) or 1.0
-    sets = [{positions[term] for term in own} for own in terms]
-    whole = [
-        sorted(own) for own in sets if not any(own < other for other in sets)
+    sets = [{positions[term] for term in group} for group in terms]
+    groups = [
+        sorted(group) for group in sets if not any(group < larger for larger in sets)
     ]  # a part never scores higher
     scores: dict[int, float] = {}
     for number, (times, length) in counts.items():
@@ -54,7 +55,7 @@ def score_texts(
             position: idf[position] * bm25.saturation(count, length / average)
             for position, count in times.items()
         }
-        score = max([sum([parts[position] for position in own if position in parts]) for own in whole])
+        score = max([sum([parts[position] for position in group if position in parts]) for group in groups])
         if score > 0:
             scores[number] = score
     return scores
@@ -70,12 +71,12 @@ def _idf(
     total = sum([report.documents for report in statistics.values()])
     frequencies = [0] * len(positions)
     for report in statistics.values():
-        own: dict[int, int] = {}  # a term may come of several words: the commonest has most of it
+        counted: dict[int, int] = {}  # a term may come of several words: the commonest has most of it
         for word, frequency in report.frequencies.items():
             for term in analysis.analyse(word):
                 if term in positions:
-                    own[positions[term]] = max(own.get(positions[term], 0), frequency)
-        for position, frequency in own.items():
+                    counted[positions[term]] = max(counted.get(positions[term], 0), frequency)
+        for position, frequency in counted.items():
             frequencies[position] += frequency
     for number, (times, _) in counts.items():
         silent = len(found_by[number] - statistics.keys())

@@ -16,12 +16,12 @@ from functools import cached_property
 
 from contextrouter.contracts import Embedder, TermStatistics
 from contextrouter.model import RankedList, Vector
+from contextrouter.pipeline.calibration.pooled_bm25 import score_texts
 from contextrouter.pipeline.candidates import Candidates
 from contextrouter.pipeline.deadline import Deadline
 from contextrouter.pipeline.engine import Engine
-from contextrouter.pipeline.leg_weights import UNMEASURED, Profiles
-from contextrouter.pipeline.pooled_bm25 import score_texts
-from contextrouter.pipeline.source_order import NOT_ASKED, Asked
+from contextrouter.pipeline.fusion.leg_weights import UNMEASURED, Profiles
+from contextrouter.pipeline.fusion.source_order import NO_QUERIES, Queries
 from contextrouter.scope import Scope
 from contextrouter.settings import Rag
 from contextrouter.text import query_syntax
@@ -43,7 +43,7 @@ async def calibrate(
     rag: Rag,
     engine: Engine,
     *,
-    asked: Asked = NOT_ASKED,
+    queries: Queries = NO_QUERIES,
     scope: Scope | None = None,
     deadline: Deadline | None = None,
 ) -> tuple[str, Mapping[int, float]]:
@@ -59,7 +59,9 @@ async def calibrate(
     names = list(dict.fromkeys(ranked.source for ranked in candidates.lists if ranked.hits))
     words = query_syntax.scored_words({ranked.query: None for ranked in candidates.lists})
     statistics = await engine.statistics.statistics(names, words, scope, deadline)
-    calibration = Calibration(candidates, rag, engine.profiles, statistics, asked=asked, deadline=deadline)
+    calibration = Calibration(
+        candidates, rag, engine.profiles, statistics, queries=queries, deadline=deadline
+    )
     try:
         if sum([min(len(document.content), READ) for document in candidates.documents]) > INLINE:
             await asyncio.to_thread(lambda: calibration.texts)
@@ -89,11 +91,11 @@ class Calibration:
         profiles: Profiles,
         statistics: Mapping[str, TermStatistics],
         *,
-        asked: Asked = NOT_ASKED,
+        queries: Queries = NO_QUERIES,
         deadline: Deadline | None = None,
     ) -> None:
         self.candidates, self.rag, self.profiles, self.statistics = candidates, rag, profiles, statistics
-        self.asked, self.deadline = asked, deadline or Deadline()
+        self.queries, self.deadline = queries, deadline or Deadline()
         self.embedded: dict[int, Vector] = {}
         self.positions = [
             n for n, ranked in enumerate(candidates.lists) if ranked.hits and self._counts(ranked)
@@ -104,7 +106,7 @@ class Calibration:
         if rag.calibrate_embed:  # then what has no vector gets one
             embedders -= {None}
         self.embedder = embedders.pop() if len(embedders) == 1 else None
-        self.question_vector = asked.vectors.get((self.embedder or "", asked.question))
+        self.question_vector = queries.vectors.get((self.embedder or "", queries.question))
 
     def _counts(self, ranked: RankedList) -> bool:
         profile = self.profiles[ranked.source]

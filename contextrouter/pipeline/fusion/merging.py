@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 
 from contextrouter.pipeline.candidates import Candidates, FusionNotes, ScoredCandidates
 from contextrouter.pipeline.envelopes import Ranking
-from contextrouter.pipeline.leg_weights import Profiles
-from contextrouter.pipeline.source_order import (
-    NOT_ASKED,
-    Asked,
+from contextrouter.pipeline.fusion.leg_weights import Profiles
+from contextrouter.pipeline.fusion.source_order import (
+    NO_QUERIES,
+    Queries,
     SourceLists,
     SourceOrder,
     by_best_rank,
@@ -35,7 +35,7 @@ def fuse(
     candidates: Candidates,
     rag: Rag,
     *,
-    asked: Asked = NOT_ASKED,
+    queries: Queries = NO_QUERIES,
     profiles: Profiles | None = None,
     calibrated: Mapping[int, float] | None = None,
 ) -> Ranking:
@@ -48,28 +48,30 @@ def fuse(
     by_source = lists_by_source(candidates)
     sources = sorted(by_source, key=lambda name: (profiles[name].position, name))
     notes = FusionNotes(candidates.lists)
-    found = [SourceLists(candidates, by_source[name], profiles[name], notes) for name in sources]
-    if rag.levels == 1 and len(found) > 1:
-        return _ranking(candidates, notes, *_flat(found, rag, asked))
+    source_lists = [SourceLists(candidates, by_source[name], profiles[name], notes) for name in sources]
+    if rag.levels == 1 and len(source_lists) > 1:
+        return _ranking(candidates, notes, *_flat(source_lists, rag, queries))
     orders = {}
-    for lists in found:
-        order = lists.order(rag, asked)
+    for lists in source_lists:
+        order = lists.order(rag, queries)
         if lists.source_weight > 0 and order.numbers:
             orders[lists.source] = order
     notes.orders = orders
     if len(orders) == 1:
         ((name, only),) = orders.items()
-        return _ranking(candidates, notes, only.numbers, only.scores, {name: only.most})
-    most: Mapping[str, float] | float
+        return _ranking(candidates, notes, only.numbers, only.scores, {name: only.maximum})
+    maximum: Mapping[str, float] | float
     if calibrated:
         notes.calibrated = calibrated
         scores = _hand_out(orders, rag.keep_order, calibrated)
-        most = max(scores.values(), default=0.0)
+        maximum = max(scores.values(), default=0.0)
     else:
-        weights = {lists.source: lists.source_weight for lists in found}
-        scores, most = _by_rank(orders, weights, rag)
+        weights = {lists.source: lists.source_weight for lists in source_lists}
+        scores, maximum = _by_rank(orders, weights, rag)
     by_place = by_best_rank([order.numbers for order in orders.values()])
-    return _ranking(candidates, notes, sorted(by_place, key=scores.__getitem__, reverse=True), scores, most)
+    return _ranking(
+        candidates, notes, sorted(by_place, key=scores.__getitem__, reverse=True), scores, maximum
+    )
 
 
 def _ranking(
@@ -77,14 +79,14 @@ def _ranking(
     notes: FusionNotes,
     numbers: Sequence[int],
     scores: Mapping[int, float],
-    most: Mapping[str, float] | float,
+    maximum: Mapping[str, float] | float,
 ) -> Ranking:
     unranked: list[int] = []
     if len(numbers) < len(candidates):
         ranked = set(numbers)
         unranked = [number for number in range(len(candidates)) if number not in ranked]
     dropped = ScoredCandidates(candidates, unranked, {}, {}, notes, NO_WEIGHT)
-    return Ranking(ScoredCandidates(candidates, numbers, scores, most, notes), dropped)
+    return Ranking(ScoredCandidates(candidates, numbers, scores, maximum, notes), dropped)
 
 
 def _hand_out(
@@ -93,15 +95,15 @@ def _hand_out(
     """Merge sources by calibrated values: the values of a source's documents go to its places, best first.
 
     With a `keep_order` below 1 a document keeps that much less of what its place is given, and the more of
-    its own value. Of several sources the one that gives most counts.
+    its own value. Of several sources the highest one counts.
     """
     scores: dict[int, float] = {}
     for order in orders.values():
-        own = [calibrated.get(number, 0.0) for number in order.numbers]
-        handed_out = sorted(own, reverse=True)
+        values = [calibrated.get(number, 0.0) for number in order.numbers]
+        handed_out = sorted(values, reverse=True)
         if keep_order < 1:
-            pairs = zip(own, handed_out, strict=True)
-            handed_out = [(1 - keep_order) * value + keep_order * given for value, given in pairs]
+            pairs = zip(values, handed_out, strict=True)
+            handed_out = [(1 - keep_order) * value + keep_order * place_value for value, place_value in pairs]
         order.values = dict(zip(order.numbers, handed_out, strict=True))
         for number, value in order.values.items():
             if value > scores.get(number, -1.0):
@@ -115,21 +117,21 @@ def _by_rank(
     """Merge sources by rank; in mode "weighted" by their scores. Documents with equal scores share a rank."""
     k = RANK_CONSTANT if rag.hybrid_fusion == "scores" else rag.rrf_k
     scores: dict[int, float] = {}
-    most = {}
+    maximum = {}
     for name, order in orders.items():
         weight = weights[name]
         if rag.hybrid_fusion == "weighted":
-            most[name] = weight
-            given = [weight * order.scores[number] / order.most for number in order.numbers]
+            maximum[name] = weight
+            shares = [weight * order.scores[number] / order.maximum for number in order.numbers]
         else:
-            most[name] = weight / (k + 1)
-            given = [weight / (k + rank) for rank in _shared_ranks(order)]
-        for number, value in zip(order.numbers, given, strict=True):
+            maximum[name] = weight / (k + 1)
+            shares = [weight / (k + rank) for rank in _ranks_with_ties(order)]
+        for number, value in zip(order.numbers, shares, strict=True):
             scores[number] = scores.get(number, 0.0) + value
-    return scores, most
+    return scores, maximum
 
 
-def _shared_ranks(order: SourceOrder) -> list[int]:
+def _ranks_with_ties(order: SourceOrder) -> list[int]:
     ranks: list[int] = []
     previous = None
     for position, number in enumerate(order.numbers, 1):
@@ -140,18 +142,18 @@ def _shared_ranks(order: SourceOrder) -> list[int]:
 
 
 def _flat(
-    found: Sequence[SourceLists], rag: Rag, asked: Asked
+    source_lists: Sequence[SourceLists], rag: Rag, queries: Queries
 ) -> tuple[list[int], dict[int, float], dict[str, float]]:
     """Add up all lists of all sources."""
     scores: dict[int, float] = {}
-    most: dict[str, float] = {}
+    maximum: dict[str, float] = {}
     rows: list[Sequence[int]] = []
     best = 1.0 / (rag.rrf_k + 1) if rag.hybrid_fusion == "rrf" else 1.0
-    for lists in found:
-        counting, own = lists.add_up(rag, asked)
+    for lists in source_lists:
+        counting, sums = lists.add_up(rag, queries)
         if lists.source_weight > 0 and counting:
-            most[lists.source] = lists.source_weight * best * sum([weight for _, weight in counting])
+            maximum[lists.source] = lists.source_weight * best * sum([weight for _, weight in counting])
             rows += [lists.rows[n] for n, _ in counting]
-            for number, value in own.items():
+            for number, value in sums.items():
                 scores[number] = scores.get(number, 0.0) + lists.source_weight * value
-    return sorted(by_best_rank(rows), key=scores.__getitem__, reverse=True), scores, most
+    return sorted(by_best_rank(rows), key=scores.__getitem__, reverse=True), scores, maximum

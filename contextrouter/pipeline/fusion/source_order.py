@@ -1,4 +1,4 @@
-"""The order within one source: its legs and queries fused, by scores, by ranks (RRF) or by weighted scores.
+"""The order within one source: its legs fused by scores, reciprocal rank fusion (RRF) or weighted scores.
 
 Scores: each leg's scores from 0 to 1, times the weight of the leg (`leg_scores`). Reciprocal rank fusion
 (Cormack, Clarke and Büttcher 2009): a list of weight w gives w / (k + rank). Weighted: w times the score
@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from contextrouter.model import RankedList, Vector
 from contextrouter.pipeline.candidates import Candidates, FusionNotes
-from contextrouter.pipeline.leg_scores import LegList, score_leg
-from contextrouter.pipeline.leg_weights import Profile
+from contextrouter.pipeline.fusion.leg_scores import LegList, score_leg
+from contextrouter.pipeline.fusion.leg_weights import Profile
 from contextrouter.settings import Rag
 from contextrouter.vectors import Near, can_compare
 
@@ -25,7 +25,7 @@ DERIVED = 0.01
 """
 
 
-class Asked(NamedTuple):
+class Queries(NamedTuple):
     """The queries of a request. Without a question all queries weigh alike."""
 
     question: str = ""
@@ -39,14 +39,14 @@ class Asked(NamedTuple):
         return DERIVED if query in self.derived else rag.derived_query_weight
 
 
-NOT_ASKED = Asked()
+NO_QUERIES = Queries()
 
 
 class SourceOrder:
-    """The documents of a source, best first, with their `scores`, and `most`: the highest score possible."""
+    """The documents of a source, best first, with their `scores`; `maximum` is the highest score possible."""
 
-    def __init__(self, numbers: Sequence[int], scores: Mapping[int, float], most: float) -> None:
-        self.numbers, self.scores, self.most = numbers, scores, most
+    def __init__(self, numbers: Sequence[int], scores: Mapping[int, float], maximum: float) -> None:
+        self.numbers, self.scores, self.maximum = numbers, scores, maximum
         self.values: Mapping[int, float] = {}  # beside other sources: the calibrated values, by number
 
     @cached_property
@@ -67,46 +67,46 @@ class SourceLists:
         self.source = self.ranked[0].source
         self.source_weight = self.ranked[0].weight
 
-    def order(self, rag: Rag, asked: Asked) -> SourceOrder:
+    def order(self, rag: Rag, queries: Queries) -> SourceOrder:
         """Fuse the lists, and note what each was multiplied by."""
         if rag.hybrid_fusion == "scores":
-            return self._by_scores(rag, asked)
-        counting, scores = self.add_up(rag, asked)
+            return self._by_scores(rag, queries)
+        counting, scores = self.add_up(rag, queries)
         total = sum([weight for _, weight in counting])
         numbers = _best_first([self.rows[n] for n, _ in counting], scores)
         return SourceOrder(numbers, scores, total / (rag.rrf_k + 1) if rag.hybrid_fusion == "rrf" else total)
 
-    def add_up(self, rag: Rag, asked: Asked) -> tuple[list[tuple[int, float]], dict[int, float]]:
+    def add_up(self, rag: Rag, queries: Queries) -> tuple[list[tuple[int, float]], dict[int, float]]:
         """Return the lists that count with their weights, and the sum for each document: by ranks or weighted
         scores.
         """
-        counting = [(n, weight) for n, weight in enumerate(self._weights(rag, asked)) if weight > 0]
+        counting = [(n, weight) for n, weight in enumerate(self._weights(rag, queries)) if weight > 0]
         scores: dict[int, float] = defaultdict(float)
         for n, weight in counting:
             row = self.rows[n]
             if rag.hybrid_fusion == "rrf":
-                given: Sequence[float] = _reciprocal(weight, rag.rrf_k, len(row))
+                shares: Sequence[float] = _reciprocal(weight, rag.rrf_k, len(row))
             else:
-                given = [weight * value for value in self.notes.normalized(self.positions[n])]
+                shares = [weight * value for value in self.notes.normalized(self.positions[n])]
             if len({*row}) < len(row):  # several copies of a document count once, at their best rank
-                firsts = dict(zip(reversed(row), reversed(given[: len(row)]), strict=True))
+                firsts = dict(zip(reversed(row), reversed(shares[: len(row)]), strict=True))
                 for number, value in firsts.items():
                     scores[number] += value
             else:
-                for number, value in zip(row, given, strict=False):
+                for number, value in zip(row, shares, strict=False):
                     scores[number] += value
         return counting, scores
 
-    def _weights(self, rag: Rag, asked: Asked) -> list[float]:
+    def _weights(self, rag: Rag, queries: Queries) -> list[float]:
         """Return the weight of each list within the source: its leg's, shared by the queries asked on the
         leg.
         """
-        own = [asked.weight(ranked.query, rag) for ranked in self.ranked]
+        query_weights = [queries.weight(ranked.query, rag) for ranked in self.ranked]
         totals: dict[str, float] = {}
-        for ranked, weight in zip(self.ranked, own, strict=True):
+        for ranked, weight in zip(self.ranked, query_weights, strict=True):
             totals[ranked.leg] = totals.get(ranked.leg, 0.0) + weight
         weights = []
-        for n, (ranked, weight) in enumerate(zip(self.ranked, own, strict=True)):
+        for n, (ranked, weight) in enumerate(zip(self.ranked, query_weights, strict=True)):
             leg_weight = self.profile.leg_weight(self.source, ranked.leg, rag)
             self._note(n, weight * leg_weight)
             weights.append(weight * leg_weight / (totals[ranked.leg] or 1.0))
@@ -115,55 +115,55 @@ class SourceLists:
     def _note(self, n: int, weight: float) -> None:
         self.notes.weights[self.positions[n]] = weight * self.source_weight
 
-    def _by_scores(self, rag: Rag, asked: Asked) -> SourceOrder:
+    def _by_scores(self, rag: Rag, queries: Queries) -> SourceOrder:
         legs: dict[str, list[int]] = {}
         for n, ranked in enumerate(self.ranked):
             legs.setdefault(ranked.leg, []).append(n)
-        given: list[tuple[float, Mapping[int, float], float]] = []
+        leg_scores: list[tuple[float, Mapping[int, float], float]] = []
         rows: list[Sequence[int]] = []
         for leg, lists in legs.items():
             weight = self.profile.leg_weight(self.source, leg, rag)
             if weight > 0:
-                scores, absent = self._score_leg(lists, weight, rag, asked)
-                given.append((weight, scores, absent))
+                scores, absent = self._score_leg(lists, weight, rag, queries)
+                leg_scores.append((weight, scores, absent))
                 rows += [self.rows[n] for n in lists if self.notes.weights[self.positions[n]] > 0]
             else:
                 for n in lists:
                     self._note(n, 0.0)
         numbers = dict.fromkeys(chain.from_iterable(rows))
         total = {
-            number: sum([weight * scores.get(number, absent) for weight, scores, absent in given])
+            number: sum([weight * scores.get(number, absent) for weight, scores, absent in leg_scores])
             for number in numbers
         }
-        return SourceOrder(_best_first(rows, total), total, sum([weight for weight, _, _ in given]))
+        return SourceOrder(_best_first(rows, total), total, sum([weight for weight, _, _ in leg_scores]))
 
     def _score_leg(
-        self, lists: Sequence[int], weight: float, rag: Rag, asked: Asked
+        self, lists: Sequence[int], weight: float, rag: Rag, queries: Queries
     ) -> tuple[Mapping[int, float], float]:
         ahead, derived = [], []  # the lists that count in full, with their weights, and those behind
         for n in lists:
             query = self.ranked[n].query
-            if query in asked.derived and query != asked.question:
+            if query in queries.derived and query != queries.question:
                 derived.append(n)
-            elif (own := asked.weight(query, rag)) > 0:
-                ahead.append((n, own))
+            elif (query_weight := queries.weight(query, rag)) > 0:
+                ahead.append((n, query_weight))
             else:
                 self._note(n, 0.0)
         if not any(self.rows[n] for n, _ in ahead):  # where the question found nothing, the others stand in
             ahead, derived = [(n, 1.0) for n in derived], []
-        first = self.ranked[lists[0]]
-        vectors = first.leg in self.profile.vector_legs
+        ranked = self.ranked[lists[0]]
+        vectors = ranked.leg in self.profile.vector_legs
         leg = score_leg(
-            [self._leg_list(n, own) for n, own in ahead],
+            [self._leg_list(n, query_weight) for n, query_weight in ahead],
             [self._leg_list(n) for n in derived],
-            self.profile.unrelated if vectors else first.score_range and first.score_range[0],
+            self.profile.unrelated if vectors else ranked.score_range and ranked.score_range[0],
             vectors=vectors,
-            cosines=self._cosines([n for n, _ in ahead], asked)
-            if first.leg == "vector" and vectors
+            cosines=self._cosines([n for n, _ in ahead], queries)
+            if ranked.leg == "vector" and vectors
             else None,
         )
-        for n, own in ahead:
-            self._note(n, weight * own)
+        for n, query_weight in ahead:
+            self._note(n, weight * query_weight)
         for n in derived:
             self._note(n, weight * leg.behind)
         for n, values in zip([*[n for n, _ in ahead], *derived], leg.lists, strict=True):
@@ -174,13 +174,13 @@ class SourceLists:
         ranked = self.ranked[n]
         return LegList(self.rows[n], ranked.hits, weight, ranked.full)
 
-    def _cosines(self, ahead: Sequence[int], asked: Asked) -> dict[int, float]:
+    def _cosines(self, ahead: Sequence[int], queries: Queries) -> dict[int, float]:
         """Return the exact cosines of documents that the leg "vector" did not return, where a hit brought the
         vector along.
         """
         embedder = self.profile.embedder or ""
         texts = [self.ranked[n].query for n in ahead]
-        questions = [asked.vectors[embedder, text] for text in texts if (embedder, text) in asked.vectors]
+        questions = [queries.vectors[embedder, text] for text in texts if (embedder, text) in queries.vectors]
         if not questions:
             return {}
         returned = {number for n in ahead for number in self.rows[n]}
@@ -203,7 +203,9 @@ def lists_by_source(candidates: Candidates) -> dict[str, list[int]]:
     lists: Sequence[RankedList] = candidates.lists
     for n, ranked in enumerate(lists):
         by_source.setdefault(ranked.source, []).append(n)
-    return {source: own for source, own in by_source.items() if any(lists[n].hits for n in own)}
+    return {
+        source: positions for source, positions in by_source.items() if any(lists[n].hits for n in positions)
+    }
 
 
 def by_best_rank(rows: Iterable[Sequence[int]]) -> list[int]:

@@ -1,0 +1,1 @@
+"""Score calibration (step 7): the scores of all sources on one scale."""
