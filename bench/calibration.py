@@ -24,6 +24,7 @@ from contextrouter.pipeline.calibration.calibrated_values import calibrate
 from contextrouter.pipeline.deadline import Deadline
 from contextrouter.pipeline.deduplication import dedupe
 from contextrouter.pipeline.engine import Engine, OpenPlugins
+from contextrouter.pipeline.fusion.source_order import Queries
 
 SOURCES, EACH, LIMIT = 6, 50, 15.0
 DIMENSIONS = 384
@@ -88,7 +89,8 @@ async def measure(rounds: int) -> tuple[float, float]:
         for text in texts:
             text.lower().split()
         read = process_time()
-        note, _ = await calibrate(pool, Rag(), engine, vectors={"default": [0.05] * DIMENSIONS})
+        queries = Queries(question, vectors={("default", question): [0.05] * DIMENSIONS})
+        note, _ = await calibrate(pool, Rag(), engine, queries=queries)
         rows.append(((read - started) * 1000, (process_time() - read) * 1000))
         assert turn or note == "by text+vector", note
     return statistics.median([row[0] for row in rows[1:]]), statistics.median([row[1] for row in rows[1:]])

@@ -206,6 +206,7 @@ class Ours(Gather):
         rag = {
             "cache_enabled": False,
             "calibrate": False,
+            "hybrid_fusion": "rrf",
             "token_budget": 0,
             "candidates": 1000,
             "max_retrieval_queries": self.queries,

@@ -306,7 +306,7 @@ def test_a_word_begins_as_its_stem_says(word: str):
 
 @given(
     words=st.lists(_WRITTEN, max_size=9),
-    queries=st.lists(_WRITTEN, max_size=4),
+    asked=st.lists(_WRITTEN, max_size=4),
     joint=st.sampled_from([" ", "\n", ". "]),
 )
 def test_terms_are_counted_as_analysis_finds_them(words: list[str], asked: list[str], joint: str):
@@ -333,11 +333,11 @@ class Told(Fixed):
 
     def __init__(self, hits: Sequence[Hit] | str, frequency: int = 1, wait: float = 0.0) -> None:
         super().__init__(hits)
-        self.queries: list[Sequence[str]] = []
+        self.asked: list[Sequence[str]] = []
         self.frequency, self.wait = frequency, wait
 
     async def statistics(self, terms: Sequence[str], scope: Scope | None = None) -> TermStatistics:
-        self.queries.append(tuple(terms))
+        self.asked.append(tuple(terms))
         await asyncio.sleep(self.wait)
         if self.frequency < 0:
             raise RuntimeError("no statistics today")

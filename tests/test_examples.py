@@ -57,7 +57,7 @@ def test_the_answer_holds_pieces_of_every_source_with_full_provenance(answer: Co
     seals = [seal for envelope in answer.envelopes for seal in envelope.provenance]
     found = {(seal.source, seal.leg) for seal in seals}
     assert {("library", leg) for leg in ("vector", "text", "keywords")} <= found
-    assert {source for source, _ in found} == {"library", "notes", "news", "glossary", "calibrated"}
+    assert {source for source, _ in found} == {"library", "notes", "news", "glossary"}
     assert all(
         seal.rank >= 1 and seal.query in answer.intent.queries and seal.retrieved_at is not None
         for seal in seals

@@ -366,7 +366,7 @@ def test_a_cut_off_on_one_leg_takes_nothing_from_another():
     assert fused(lists, hybrid_fusion="weighted") == [("exact", pytest.approx(0.3))]
 
 
-def test_queries_made_by_rules_weigh_little_beside_the_question_and_a_model_s_in_full():
+def test_queries_of_rules_weigh_little_and_those_of_a_model_in_full():
     lists = [ranked("s", "a b", query="q"), ranked("s", "c a", query="part")]
     by_rules = Queries("q", frozenset({"part"}))
     results = {e.document.id: e for e in fuse(dedupe(lists), RRF, queries=by_rules)}

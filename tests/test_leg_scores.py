@@ -161,7 +161,7 @@ def test_cosines_at_or_below_zero_count_for_nothing_and_keep_their_order():
 
 
 @pytest.mark.case("B02")
-def test_a_leg_of_weight_0_is_in_no_sum_and_what_it_alone_found_is_dropped():
+def test_a_leg_of_weight_0_adds_nothing_and_what_it_alone_found_goes():
     ranking = fuse(
         dedupe([TEXT, VECTOR]),
         Rag(leg_weights={"vector": 0.0}),

@@ -135,7 +135,7 @@ async def test_a_stage_may_replace_a_document_s_text_and_rescore_it():
         "full",
         9.0,
         0.5,
-        {"depth": 1.0},
+        {"fused": 1.0, "depth": 1.0},
     )
 
 

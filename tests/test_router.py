@@ -74,7 +74,8 @@ async def test_provenance_reaches_the_caller():
     async with ContextRouter(ONE, providers={"docs": Legs({"text": hits("a b", [9.0, 5.0])})}) as router:
         context = await router.route("q")
     (p,) = context.envelopes[1].provenance
-    assert (p.source, p.leg, p.query, p.rank, p.score, p.normalized) == ("docs", "text", "q", 2, 5.0, 0.0)
+    assert (p.source, p.leg, p.query, p.rank, p.score) == ("docs", "text", "q", 2, 5.0)
+    assert (p.normalized, p.weight, p.place) == (pytest.approx(5 / 9), 1.0, 2)
     assert p.retrieved_at is not None
     assert before <= p.retrieved_at <= datetime.now(UTC)
 
@@ -367,16 +368,19 @@ def test_weights_that_are_all_0_stop_the_start():
 
 
 async def test_the_embedder_s_profile_sets_the_weights_of_its_legs():
+    """Scores: t has 1, and 0.9 of what the vector leg gave v, which weighs 0.5. Ranks: 1/61 and 0.25/61."""
+
     class Weak(Ones):
+        score_weights: ClassVar = {"vector": 0.5}
         leg_weights: ClassVar = {"vector": 0.25}
 
     docs = Legs({"vector": hits("v"), "text": hits("t")}, embedder="e")
-    async with ContextRouter(ONE, providers={"docs": docs}, embedders={"e": Weak()}) as router:
-        context = await router.route("q")
-    assert {e.document.id: e.score for e in context.envelopes} == {
-        "t": pytest.approx(1 / 61),
-        "v": pytest.approx(0.25 / 61),
-    }
+    for mode, t, v in (("scores", 1.45, 0.5), ("rrf", 1 / 61, 0.25 / 61)):
+        settings = {"rag": {**ONE["rag"], "hybrid_fusion": mode}}
+        async with ContextRouter(settings, providers={"docs": docs}, embedders={"e": Weak()}) as router:
+            context = await router.route("q")
+        scores = {e.document.id: e.score for e in context.envelopes}
+        assert scores == {"t": pytest.approx(t), "v": pytest.approx(v)}
 
 
 @pytest.mark.case("M08")

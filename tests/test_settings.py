@@ -85,7 +85,7 @@ pth = "notes"
     assert (
         found[1]
         == "settings.toml:3: rag.hybrid_fusion: 'weigthed' is not allowed. Did you mean 'weighted'? Allowed"
-        " values: 'rrf', 'weighted'."
+        " values: 'scores', 'rrf', 'weighted'."
     )
     assert found[2].startswith("settings.toml:4: rag.max_books: expected `int`")
     assert found[3].startswith("settings.toml:6: provider: unknown table. Did you mean `providers`?")

@@ -42,9 +42,9 @@ from contextrouter.pipeline.admission import Admission
 from contextrouter.pipeline.circuit_breaker import CircuitBreaker
 from contextrouter.pipeline.deadline import Deadline
 from contextrouter.pipeline.engine import Engine
+from contextrouter.pipeline.phrases import Phrases
 from contextrouter.pipeline.slots import Overloaded
 from contextrouter.runtime.masking import mask
-from contextrouter.text.query_syntax import loosen
 
 MARGIN = 0.05
 """Share of the time left that a source is told not to use, at most 50 ms, so that it can hand over what it
@@ -100,6 +100,7 @@ class _FanOut:
         self.vectors: dict[str, asyncio.Task[Mapping[str, Vector]]] = {}
         self.ending = False
         self._queries: dict[int, Query] = {}
+        self.phrases = Phrases(plan)
 
     async def harvest(self) -> Harvest:
         skipped = [_skipped(name, why, self.plan.intent) for name, why in self.plan.excluded.items()]
@@ -130,6 +131,12 @@ class _FanOut:
         for call, outcome in pairs:
             if outcome.report is None:
                 self._cut_off(call, outcome)
+        successful = [
+            call for call, outcome in pairs if outcome.ranked and outcome.ranked.hits and not outcome.note
+        ]
+        for call, outcome in pairs:
+            if outcome.ranked is not None and self.phrases.is_outdone(call, successful):
+                outcome.ranked = outcome.ranked.replace(hits=())
 
     async def _cancel(self, tasks: set[asyncio.Task[Any]]) -> None:
         """Cancel and wait a little. The embedding ends as well: nobody waits for it any more."""
@@ -259,9 +266,8 @@ class _FanOut:
         answer = await source.search(query)
         if answer or not query.required:
             return answer
-        phrases = " and ".join(" or ".join(f'"{text}"' for text in group) for group in query.required)
-        outcome.note = f"phrase {phrases} found nothing; its words were searched"
-        return await source.search(query.replace(text=loosen(query.text), required=()))
+        fallback, outcome.note = self.phrases.fallback(call, query)
+        return answer if fallback is None else await source.search(fallback)
 
     async def _vector(self, call: Call) -> Vector | None:
         embedder = self._embedder_of(call)

@@ -21,7 +21,7 @@ def check_rag(settings: Settings, declared: Declared, problems: Problems) -> Non
             for own, default in zip(weights, (rag.hybrid_vector_weight, rag.hybrid_text_weight), strict=True)
         ]
         if not any([*weights, *rag.leg_weights.values()]):
-            message = "it and hybrid_text_weight are both 0, so no score is left. Give one more than 0."
+            message = "it and hybrid_text_weight are both 0, so every score is 0. Give one of them a weight above 0."
             problems.add(("rag", "hybrid_vector_weight"), message)
     elif weights == [0, 0] and not any(rag.leg_weights.values()):
         message = "all legs have the weight 0, so no score is left. Give one of them a weight above 0."
@@ -40,10 +40,12 @@ def check_rag(settings: Settings, declared: Declared, problems: Problems) -> Non
     for key, acts in _without_effect(rag):
         if f"rag.{key}" in problems.origins:
             problems.warn(f"[rag] {key} has no effect: it acts only {acts}.")
-    if rag.hybrid_fusion == "weighted" and _embeds_with_static(settings, declared):
+    vector = rag.leg_weights.get("vector", rag.hybrid_vector_weight)
+    text = rag.leg_weights.get("text", rag.hybrid_text_weight)
+    if rag.hybrid_fusion == "weighted" and vector > text and _embeds_with_static(settings, declared):
         problems.warn(
             '[rag] hybrid_fusion = "weighted" with the embedder `static` ranks names badly: its vectors know'
-            ' few names, and weigh 0.7. Use "scores", or give hybrid_vector_weight a low value.'
+            ' few names, and weigh most. Use "scores", or give hybrid_vector_weight a low value.'
         )
 
 

@@ -6,7 +6,7 @@ import time
 from collections import UserList
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from breaking import breaks
 
@@ -113,6 +113,11 @@ class NoName(Hashing):
     def __init__(self) -> None:
         super().__init__()
         self.model = ""
+
+
+@breaks("weights_are_numbers")
+class HeavyText(Hashing):
+    score_weights: ClassVar = {"vector": "much"}
 
 
 @breaks("one_vector_per_text")

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from contextrouter.contracts import Interpreter
 from contextrouter.model import Intent, Period
-from contextrouter.text.query_syntax import Question, drop_exclusions, parse, write_exclusions
+from contextrouter.text.query_syntax import drop_exclusions, parse, write_exclusions
 from contextrouter.text.stop_words import REQUEST_WORDS
 
 _WORD = re.compile(r"\w+(?:[-'’.&+#]\w+)*[+#]*")
@@ -74,23 +74,29 @@ def aspects(question: str) -> list[str]:
     """Queries beside the question itself: its parts where it has several; else its content words, then its
     longest phrase.
 
-    Each has the question's exclusions and phrases. A question with phrases is not taken apart.
+    Each has the question's exclusions, and the phrases of its part: the router lets a part without them count
+    only where the question's phrases found nothing.
     """
     question = question[:_READ]
     parsed = parse(question)
-    queries = _keep_phrases(parsed) if parsed.required else _plain_aspects(drop_exclusions(question))
+    plain = drop_exclusions(question)
+    queries = _keep_phrases(plain) if parsed.required else _plain_aspects(plain)
     return [" ".join(filter(None, (query, write_exclusions(parsed.excluded)))) for query in queries]
 
 
-def _keep_phrases(parsed: Question) -> list[str]:
-    """Return the content words of a question with its phrases; nothing where OR offers a choice."""
-    if any(len(part.alternatives) > 1 for part in parsed.parts):
+def _keep_phrases(question: str) -> list[str]:
+    """Return the content words and the phrases of each part; nothing where OR offers a choice."""
+    if any(len(part.alternatives) > 1 for part in parse(question).parts):
         return []
-    texts = []
-    for part in parsed.parts:
-        (text,) = part.alternatives
-        texts.append(f'"{text}"' if part.required else " ".join(_content(text)))
-    return [" ".join(filter(None, texts))]
+    parts = _parts(question)
+    if any(part.count('"') % 2 for part in parts):  # an end of a sentence within a phrase
+        parts = [question]
+    queries = []
+    for part in parts:
+        texts = [(entry.alternatives[0], entry.required) for entry in parse(part).parts]
+        words = [f'"{text}"' if required else " ".join(_content(text)) for text, required in texts]
+        queries.append(" ".join(filter(None, words)))
+    return [query for query in queries if query]
 
 
 def _plain_aspects(question: str) -> list[str]:

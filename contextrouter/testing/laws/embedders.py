@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from contextrouter.testing import texts
@@ -26,6 +27,30 @@ async def model_is_named(subject: Subject) -> None:
             raise Broken(f"model is {plugin.model!r}")
         if not (isinstance(plugin.dimensions, int) and plugin.dimensions > 0):
             raise Broken(f"dimensions is {plugin.dimensions!r}")
+
+
+@law
+async def weights_are_numbers(subject: Subject) -> None:
+    """`score_weights` and `leg_weights` map legs to finite numbers, 0 or more; `unrelated` is a cosine below
+    1.
+    """
+    async with subject.open_plugin() as plugin:
+        for name in ("score_weights", "leg_weights"):
+            weights = getattr(plugin, name)
+            if not isinstance(weights, Mapping) or not all(map(_is_weight, weights.items())):
+                raise Broken(f"{name} is {shorten(weights)}; give a mapping such as {{'vector': 0.7}}")
+        unrelated = plugin.unrelated
+        if not _is_number(unrelated) or not -1 <= unrelated < 1:
+            raise Broken(f"unrelated is {shorten(unrelated)}, not a number from -1 to below 1")
+
+
+def _is_weight(item: tuple[Any, Any]) -> bool:
+    leg, weight = item
+    return isinstance(leg, str) and _is_number(weight) and weight >= 0
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 @law
@@ -110,6 +135,7 @@ async def blank_texts_are_no_errors(subject: Subject) -> None:
 
 LAWS: tuple[Law, ...] = (
     model_is_named,
+    weights_are_numbers,
     one_vector_per_text,
     vectors_have_the_dimensions,
     vectors_have_length_one,
