@@ -26,15 +26,15 @@ async def several(data: Path, build: Path, name: str, *, minilm: bool) -> bool:
     collection = read(data / name)
     if name == PACKS:
         collection = collection.asked(collection.questions[::2])
-    systems: list[System] = [
-        MergedIndex(collection),
-        Routed(TEXT, collection, build, **HUNDRED),
-        Routed(STATIC, collection, build, "static", **HUNDRED),
-    ]
-    if minilm:
-        systems.append(Routed(MINILM, collection, build, "minilm", **HUNDRED))
+    embedders = {TEXT: "", STATIC: "static", MINILM: "minilm"}
+    systems: list[System] = [MergedIndex(collection)]
     if name == FEDERATED:
-        systems.insert(1, Routed("rank fusion of sources, text", collection, build, **HUNDRED, **PLAIN))
+        systems.append(Routed("rank fusion of sources, text", collection, build, **HUNDRED, **PLAIN))
+    systems += [
+        Routed(system, collection, build, embedders[system], **HUNDRED)
+        for system in LEAST[name]
+        if minilm or system != MINILM
+    ]
     runs = [await made(system, collection, build / name / "runs") for system in systems]
     means = table(runs, collection, METRICS, TEXT)
     return all(
