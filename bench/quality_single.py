@@ -25,7 +25,8 @@ async def single(data: Path, build: Path, sets: Sequence[str], *, minilm: bool) 
     found = {name: await measured(data / name, build, minilm=minilm) for name in sets}
     if not set(TEN) <= set(found):
         return True
-    mean = {system: float(np.mean([found[name][system][NDCG] for name in TEN])) for system in found[TEN[0]]}
+    systems = (TEXT, STATIC, MINILM) if minilm else (TEXT, STATIC)
+    mean = {system: float(np.mean([found[name][system][NDCG] for name in TEN])) for system in systems}
     print("\nmean nDCG@10 over the ten collections: " + ", ".join(f"{s} {m:.4f}" for s, m in mean.items()))
     good = [
         at_least(f"{system}, mean", mean[system], least) for system, least in LEAST.items() if system in mean
