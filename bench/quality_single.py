@@ -50,7 +50,7 @@ async def measured(folder: Path, build: Path, *, minilm: bool) -> dict[str, dict
     ]
     if minilm:
         systems.append(Routed(MINILM, collection, build, "minilm", ask=ask))
-    runs = [await made(system, collection, build / collection.name / "runs") for system in systems]
+    runs = [await made(system, collection, build / collection.name / "runs" / "single") for system in systems]
     means = table(runs, collection, (NDCG, FIRST), TEXT)
     if not all(question.answerable for question in collection.questions):
         await abstaining(Routed(TEXT, collection, build, ask=ask), collection)
