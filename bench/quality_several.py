@@ -26,16 +26,16 @@ async def several(data: Path, build: Path, name: str, *, minilm: bool) -> bool:
     collection = read(data / name)
     if name == PACKS:
         collection = collection.asked(collection.questions[::2])
-    systems: list[System] = [
-        MergedIndex(collection),
-        Routed(TEXT, collection, build, **HUNDRED),
-        Routed(STATIC, collection, build, "static", **HUNDRED),
-    ]
-    if minilm:
-        systems.append(Routed(MINILM, collection, build, "minilm", **HUNDRED))
+    embedders = {TEXT: "", STATIC: "static", MINILM: "minilm"}
+    systems: list[System] = [MergedIndex(collection)]
     if name == FEDERATED:
-        systems.insert(1, Routed("rank fusion of sources, text", collection, build, **HUNDRED, **PLAIN))
-    runs = [await made(system, collection, build / name / "runs") for system in systems]
+        systems.append(Routed("rank fusion of sources, text", collection, build, **HUNDRED, **PLAIN))
+    systems += [
+        Routed(system, collection, build, embedders[system], **HUNDRED)
+        for system in LEAST[name]
+        if minilm or system != MINILM
+    ]
+    runs = [await made(system, collection, build / name / "runs" / "several") for system in systems]
     means = table(runs, collection, METRICS, TEXT)
     return all(
         [
@@ -55,7 +55,7 @@ async def mixed(data: Path, build: Path) -> bool:
         await made(
             Routed(name, collection, build, "minilm", without=without, **HUNDRED),
             collection,
-            build / FEDERATED / "runs",
+            build / FEDERATED / "runs" / "mixed",
         )
         for name, without in WITHOUT.items()
     ]
@@ -64,7 +64,7 @@ async def mixed(data: Path, build: Path) -> bool:
     beside: dict[str, Any] = {"without": (FEED,), "ask": right_and_feed, **HUNDRED}
     known = Routed("the right store alone", fed, build, "minilm", ask=right, **HUNDRED)
     feed = Routed("feed beside the right store", fed, build, "minilm", **beside)
-    runs = [await made(system, fed, build / FEDERATED / "runs") for system in (known, feed)]
+    runs = [await made(system, fed, build / FEDERATED / "runs" / "mixed") for system in (known, feed)]
     table(runs, fed, METRICS, known.name)
     return True
 

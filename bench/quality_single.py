@@ -25,7 +25,8 @@ async def single(data: Path, build: Path, sets: Sequence[str], *, minilm: bool) 
     found = {name: await measured(data / name, build, minilm=minilm) for name in sets}
     if not set(TEN) <= set(found):
         return True
-    mean = {system: float(np.mean([found[name][system][NDCG] for name in TEN])) for system in found[TEN[0]]}
+    systems = (TEXT, STATIC, MINILM) if minilm else (TEXT, STATIC)
+    mean = {system: float(np.mean([found[name][system][NDCG] for name in TEN])) for system in systems}
     print("\nmean nDCG@10 over the ten collections: " + ", ".join(f"{s} {m:.4f}" for s, m in mean.items()))
     good = [
         at_least(f"{system}, mean", mean[system], least) for system, least in LEAST.items() if system in mean
@@ -49,7 +50,7 @@ async def measured(folder: Path, build: Path, *, minilm: bool) -> dict[str, dict
     ]
     if minilm:
         systems.append(Routed(MINILM, collection, build, "minilm", ask=ask))
-    runs = [await made(system, collection, build / collection.name / "runs") for system in systems]
+    runs = [await made(system, collection, build / collection.name / "runs" / "single") for system in systems]
     means = table(runs, collection, (NDCG, FIRST), TEXT)
     if not all(question.answerable for question in collection.questions):
         await abstaining(Routed(TEXT, collection, build, ask=ask), collection)
