@@ -23,6 +23,7 @@ ORDER = (
     "concurrency",
     "stagger",
     "calibration",
+    "fusion",
     "cache",
     "store",
     "postgres",

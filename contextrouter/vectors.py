@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -70,19 +71,24 @@ def cosine(u: Sequence[float], v: Sequence[float]) -> float:
 
 class Near:
     """Cosines of `vectors` with the vector of a question, by number. Vectors of another length are left out;
-    a zero vector has the cosine 0. Needs numpy.
+    a zero vector, and one with values that are not finite, has the cosine 0. Needs numpy.
     """
 
     def __init__(self, question: Vector, vectors: Mapping[int, Vector]) -> None:
         import numpy as np
 
-        self._question = _units(np.asarray([question], np.float64))[0]
-        comparable = {number: vector for number, vector in vectors.items() if len(vector) == len(question)}
+        size = len(question)
+        comparable = {number: vector for number, vector in vectors.items() if len(vector) == size}
         self.numbers = list(comparable)
-        self._rows = _units(
-            np.asarray(list(comparable.values()), np.float64).reshape(len(comparable), len(question))
-        )
-        self._row_of = {number: row for row, number in enumerate(self.numbers)}
+        rows = [question, *comparable.values()]
+        with np.errstate(all="ignore"):
+            self._rows = np.asarray(rows, np.float32).reshape(len(rows), size)
+            self._lengths = np.sqrt(np.einsum("ij,ij->i", self._rows, self._rows))
+        unusable = ~((self._lengths > 0) & np.isfinite(self._lengths))
+        if unusable.any():
+            self._rows[unusable], self._lengths[unusable] = 0.0, 1.0
+        self._question = self._rows[0] / self._lengths[0]
+        self._row_of = {number: row for row, number in enumerate(self.numbers, 1)}
 
     def cosines(self, examples: Collection[int] = ()) -> dict[int, float]:
         """Return cosine by number. With `examples`, the query is the mean of the question and of their mean
@@ -90,18 +96,15 @@ class Near:
         """
         target = self._question
         if examples:
-            mean = self._rows[[self._row_of[number] for number in examples]].mean(axis=0)
-            target = _units((target + mean)[None])[0]
-        return dict(zip(self.numbers, (self._rows @ target).tolist(), strict=True))
+            rows = [self._row_of[number] for number in examples]
+            mean = (self._rows[rows] / self._lengths[rows, None]).mean(axis=0)
+            target = target + mean
+            target = target / (math.sqrt(float(target @ target)) or 1.0)
+        cosines = self._rows[1:] @ target / self._lengths[1:]
+        return dict(zip(self.numbers, cosines.tolist(), strict=True))
 
 
+@cache
 def can_compare() -> bool:
     """Whether numpy is installed."""
     return find_spec("numpy") is not None
-
-
-def _units(rows: Any) -> Any:
-    import numpy as np
-
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.divide(rows, lengths, out=np.zeros_like(rows), where=(lengths > 0) & np.isfinite(lengths))

@@ -74,7 +74,7 @@ def written(folder: Path, text: str) -> Path:
             '[rag]\nhybrid_fusion = "weighted"\nhybrid_vector_weight = 0.0\nhybrid_text_weight = 0\n',
             (
                 "settings.toml:3: rag.hybrid_vector_weight: it and hybrid_text_weight are both 0, so every"
-                " score is 0. Give one of them a weight above 0."
+                " score is 0. Give one a weight above 0."
             ),
         ),
         ("[rag]\nrrf_k = inf\n", "settings.toml:2: rag.rrf_k: a finite number is expected, not inf or nan."),

@@ -21,7 +21,7 @@ def check_rag(settings: Settings, declared: Declared, problems: Problems) -> Non
             for own, default in zip(weights, (rag.hybrid_vector_weight, rag.hybrid_text_weight), strict=True)
         ]
         if not any([*weights, *rag.leg_weights.values()]):
-            message = "it and hybrid_text_weight are both 0, so every score is 0. Give one of them a weight above 0."
+            message = "it and hybrid_text_weight are both 0, so every score is 0. Give one a weight above 0."
             problems.add(("rag", "hybrid_vector_weight"), message)
     elif weights == [0, 0] and not any(rag.leg_weights.values()):
         message = "all legs have the weight 0, so no score is left. Give one of them a weight above 0."

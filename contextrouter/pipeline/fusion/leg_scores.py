@@ -8,8 +8,8 @@ low end of a declared `score_range` for others. Formulas and measurements are in
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from math import isfinite
+from operator import ge
 from typing import Any, NamedTuple
 
 from contextrouter.model import Hit
@@ -73,13 +73,17 @@ def score_leg(
     for entry in derived:
         values = _scale(entry, _above(entry.hits, zero), None)
         scaled.append(values)
-        _take_highest(late, entry.row, values, behind)
-    for number, cosine in (cosines or {}).items():
-        if number not in scores and highest:
-            scores[number] = min(1.0, max(0.0, cosine - (zero or 0.0)) / highest)
+        for number, value in zip(entry.row, values, strict=True):
+            if number not in scores and value >= late.get(number, 0.0):
+                late[number] = value
+    if late:
+        lowest = behind * min(late.values())
+    if highest:
+        for number, cosine in (cosines or {}).items():
+            if number not in scores:
+                scores[number] = min(1.0, max(0.0, cosine - (zero or 0.0)) / highest)
     for number, value in late.items():
-        scores.setdefault(number, value)
-        lowest = min(lowest, value)
+        scores.setdefault(number, behind * value)
     absent = BEHIND * lowest if vectors or any(entry.full for entry in lists) else 0.0
     return LegScores(scores, absent, scaled, behind)
 
@@ -92,13 +96,17 @@ def _above(hits: Sequence[Hit], zero: float | None) -> list[float] | None:
     if not scores:
         return []
     try:
-        if not all([higher >= lower for higher, lower in pairwise(scores)]):
+        if not all(map(ge, scores, scores[1:])):
             return None
-        low = min(0.0, float(scores[-1])) if zero is None else zero
-        above = [float(score) - low if score > low else 0.0 for score in scores]
+        highest, lowest = float(scores[0]), float(scores[-1])
+        low = min(0.0, lowest) if zero is None else zero
+        if not (isfinite(highest - low) and isfinite(lowest)):
+            return None
+        if low == 0.0 <= lowest:
+            return scores
+        return [float(score) - low if score > low else 0.0 for score in scores]
     except (TypeError, OverflowError):
         return None
-    return above if isfinite(above[0]) and isfinite(scores[-1]) else None
 
 
 def _scale(entry: LegList, above: Sequence[float] | None, highest: float | None) -> list[float]:
@@ -112,6 +120,9 @@ def _scale(entry: LegList, above: Sequence[float] | None, highest: float | None)
 def _take_highest(
     scores: dict[int, float], row: Sequence[int], values: Sequence[float], weight: float
 ) -> None:
+    if not scores and weight == 1.0 and len({*row}) == len(row):
+        scores.update(zip(row, values, strict=True))
+        return
     for number, value in zip(row, values, strict=True):
         value *= weight
         if value > scores.get(number, -1.0):

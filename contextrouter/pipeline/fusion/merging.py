@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from contextrouter.pipeline.candidates import Candidates, FusionNotes, ScoredCandidates
 from contextrouter.pipeline.envelopes import Ranking
+from contextrouter.pipeline.fusion.exact_cosines import add_cosines
 from contextrouter.pipeline.fusion.leg_weights import Profiles
 from contextrouter.pipeline.fusion.source_order import (
     NO_QUERIES,
@@ -51,6 +52,8 @@ def fuse(
     source_lists = [SourceLists(candidates, by_source[name], profiles[name], notes) for name in sources]
     if rag.levels == 1 and len(source_lists) > 1:
         return _ranking(candidates, notes, *_flat(source_lists, rag, queries))
+    if rag.hybrid_fusion == "scores":
+        add_cosines(source_lists, queries)
     orders = {}
     for lists in source_lists:
         order = lists.order(rag, queries)

@@ -15,10 +15,9 @@ from typing import NamedTuple
 
 from contextrouter.model import RankedList, Vector
 from contextrouter.pipeline.candidates import Candidates, FusionNotes
-from contextrouter.pipeline.fusion.leg_scores import LegList, score_leg
+from contextrouter.pipeline.fusion.leg_scores import LegList, LegScores, score_leg
 from contextrouter.pipeline.fusion.leg_weights import Profile
 from contextrouter.settings import Rag
-from contextrouter.vectors import Near, can_compare
 
 DERIVED = 0.01
 """Weight of a query that rules made of the question, where ranks are fused: it only adds behind the question.
@@ -66,6 +65,7 @@ class SourceLists:
         self.rows = [candidates.rows[n] for n in positions]
         self.source = self.ranked[0].source
         self.source_weight = self.ranked[0].weight
+        self.cosines: Mapping[int, float] = {}  # of documents that the leg "vector" did not return
 
     def order(self, rag: Rag, queries: Queries) -> SourceOrder:
         """Fuse the lists, and note what each was multiplied by."""
@@ -119,79 +119,66 @@ class SourceLists:
         legs: dict[str, list[int]] = {}
         for n, ranked in enumerate(self.ranked):
             legs.setdefault(ranked.leg, []).append(n)
-        leg_scores: list[tuple[float, Mapping[int, float], float]] = []
+            self._note(n, 0.0)  # until it counts
+        scored_legs: list[tuple[float, LegScores]] = []
         rows: list[Sequence[int]] = []
         for leg, lists in legs.items():
             weight = self.profile.leg_weight(self.source, leg, rag)
             if weight > 0:
-                scores, absent = self._score_leg(lists, weight, rag, queries)
-                leg_scores.append((weight, scores, absent))
-                rows += [self.rows[n] for n in lists if self.notes.weights[self.positions[n]] > 0]
-            else:
-                for n in lists:
-                    self._note(n, 0.0)
-        numbers = dict.fromkeys(chain.from_iterable(rows))
-        total = {
-            number: sum([weight * scores.get(number, absent) for weight, scores, absent in leg_scores])
-            for number in numbers
-        }
-        return SourceOrder(_best_first(rows, total), total, sum([weight for weight, _, _ in leg_scores]))
+                ahead, derived = self._roles(lists, rag, queries)
+                scored_legs.append((weight, self._score_leg(weight, ahead, derived, queries)))
+                rows += [self.rows[n] for n in sorted([*ahead, *derived])]
+        # With one leg no document is absent. With several, what each gives to the absent is added up once.
+        several = len(scored_legs) > 1
+        total = dict.fromkeys(by_best_rank(rows), sum([w * leg.absent for w, leg in scored_legs]) * several)
+        for weight, scores in scored_legs:
+            absent = scores.absent * several
+            for number, score in scores.scores.items():
+                total[number] += weight * (score - absent)
+        numbers = sorted(total, key=total.__getitem__, reverse=True)
+        return SourceOrder(numbers, total, sum([weight for weight, _ in scored_legs]))
 
-    def _score_leg(
-        self, lists: Sequence[int], weight: float, rag: Rag, queries: Queries
-    ) -> tuple[Mapping[int, float], float]:
-        ahead, derived = [], []  # the lists that count in full, with their weights, and those behind
+    def _roles(
+        self, lists: Sequence[int], rag: Rag, queries: Queries
+    ) -> tuple[dict[int, float], Sequence[int]]:
+        """Return the lists of a leg that count in full, with their queries' weights, and those behind."""
+        ahead: dict[int, float] = {}
+        derived = []
         for n in lists:
             query = self.ranked[n].query
             if query in queries.derived and query != queries.question:
                 derived.append(n)
-            elif (query_weight := queries.weight(query, rag)) > 0:
-                ahead.append((n, query_weight))
-            else:
-                self._note(n, 0.0)
-        if not any(self.rows[n] for n, _ in ahead):  # where the question found nothing, the others stand in
-            ahead, derived = [(n, 1.0) for n in derived], []
-        ranked = self.ranked[lists[0]]
+            elif (weight := queries.weight(query, rag)) > 0:
+                ahead[n] = weight
+        if any(self.rows[n] for n in ahead):
+            return ahead, derived
+        return dict.fromkeys(derived, 1.0), ()  # where the question found nothing, the others stand in
+
+    def _score_leg(
+        self, weight: float, ahead: Mapping[int, float], derived: Sequence[int], queries: Queries
+    ) -> LegScores:
+        if not ahead:
+            return LegScores({}, 0.0, ())
+        ranked = self.ranked[next(iter(ahead))]
         vectors = ranked.leg in self.profile.vector_legs
         leg = score_leg(
-            [self._leg_list(n, query_weight) for n, query_weight in ahead],
+            [self._leg_list(n, query_weight) for n, query_weight in ahead.items()],
             [self._leg_list(n) for n in derived],
             self.profile.unrelated if vectors else ranked.score_range and ranked.score_range[0],
             vectors=vectors,
-            cosines=self._cosines([n for n, _ in ahead], queries)
-            if ranked.leg == "vector" and vectors
-            else None,
+            cosines=self.cosines if vectors and ranked.leg == "vector" else None,
         )
-        for n, query_weight in ahead:
+        for n, query_weight in ahead.items():
             self._note(n, weight * query_weight)
         for n in derived:
             self._note(n, weight * leg.behind)
-        for n, values in zip([*[n for n, _ in ahead], *derived], leg.lists, strict=True):
+        for n, values in zip([*ahead, *derived], leg.lists, strict=True):
             self.notes.scaled[self.positions[n]] = values
-        return leg.scores, leg.absent
+        return leg
 
     def _leg_list(self, n: int, weight: float = 1.0) -> LegList:
         ranked = self.ranked[n]
         return LegList(self.rows[n], ranked.hits, weight, ranked.full)
-
-    def _cosines(self, ahead: Sequence[int], queries: Queries) -> dict[int, float]:
-        """Return the exact cosines of documents that the leg "vector" did not return, where a hit brought the
-        vector along.
-        """
-        embedder = self.profile.embedder or ""
-        texts = [self.ranked[n].query for n in ahead]
-        questions = [queries.vectors[embedder, text] for text in texts if (embedder, text) in queries.vectors]
-        if not questions:
-            return {}
-        returned = {number for n in ahead for number in self.rows[n]}
-        vectors = self.candidates.vectors(self.positions, self.profile.vector_legs - {"vector"}, returned)
-        if not vectors or not can_compare():
-            return {}
-        cosines: dict[int, float] = {}
-        for question in questions:
-            for number, cosine in Near(question, vectors).cosines().items():
-                cosines[number] = max(cosine, cosines.get(number, cosine))
-        return cosines
 
 
 def lists_by_source(candidates: Candidates) -> dict[str, list[int]]:
