@@ -114,6 +114,17 @@ def test_what_rules_made_of_the_question_stands_behind_what_the_question_found()
     assert scores_of(alone) == {"c": 1.0, "b": 2 / 3, "d": 0.5}
 
 
+def test_several_parts_that_stand_in_are_added_up_by_rank():
+    """c: 6/6 + 6/8, b: 6/7 + 6/6, d: 6/7; the highest is b with 13/7."""
+    lists = [
+        listed("s", "text", {}),
+        listed("s", "text", {"c": 3.0, "b": 2.0}, query="part"),
+        listed("s", "text", {"b": 90.0, "d": 80.0, "c": 70.0}, query="other"),
+    ]
+    result = by_scores(lists, Queries("q", frozenset({"part", "other"})))
+    assert scores_of(result) == {"b": 1.0, "c": 1.75 * 7 / 13, "d": 6 / 13}
+
+
 def test_queries_of_a_model_or_a_caller_count_in_full():
     """On a text leg each list has its own highest score; on a vector leg all are one scale."""
     text = [

@@ -88,6 +88,21 @@ def score_leg(
     return LegScores(scores, absent, scaled, behind)
 
 
+def score_parts(lists: Sequence[LegList], *, vectors: bool = False) -> LegScores:
+    """Return what a leg gives where several parts of a question stand in for it: by rank, as lists without
+    scores, and added up, so that a document which fits several parts comes first.
+    """
+    scaled = [_scale(entry, None, None) for entry in lists]
+    scores: dict[int, float] = {}
+    for entry, values in zip(lists, scaled, strict=True):
+        for number, value in dict(zip(reversed(entry.row), reversed(values), strict=True)).items():
+            scores[number] = scores.get(number, 0.0) + value
+    highest = max(scores.values(), default=1.0)
+    shares = {number: value / highest for number, value in scores.items()}
+    full = vectors or any(entry.full for entry in lists)
+    return LegScores(shares, BEHIND * min(shares.values(), default=0.0) if full else 0.0, scaled)
+
+
 def _above(hits: Sequence[Hit], zero: float | None) -> list[float] | None:
     """Return how far each score is above zero; None where they are no numbers in falling order, so that only
     the ranks tell.

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from contextrouter.model import RankedList, Vector
 from contextrouter.pipeline.candidates import Candidates, FusionNotes
-from contextrouter.pipeline.fusion.leg_scores import LegList, LegScores, score_leg
+from contextrouter.pipeline.fusion.leg_scores import LegList, LegScores, score_leg, score_parts
 from contextrouter.pipeline.fusion.leg_weights import Profile
 from contextrouter.settings import Rag
 
@@ -161,13 +161,17 @@ class SourceLists:
             return LegScores({}, 0.0, ())
         ranked = self.ranked[next(iter(ahead))]
         vectors = ranked.leg in self.profile.vector_legs
-        leg = score_leg(
-            [self._leg_list(n, query_weight) for n, query_weight in ahead.items()],
-            [self._leg_list(n) for n in derived],
-            self.profile.unrelated if vectors else ranked.score_range and ranked.score_range[0],
-            vectors=vectors,
-            cosines=self.cosines if vectors and ranked.leg == "vector" else None,
-        )
+        lists = [self._leg_list(n, query_weight) for n, query_weight in ahead.items()]
+        if len(lists) > 1 and queries.derived.issuperset([self.ranked[n].query for n in ahead]):
+            leg = score_parts(lists, vectors=vectors)
+        else:
+            leg = score_leg(
+                lists,
+                [self._leg_list(n) for n in derived],
+                self.profile.unrelated if vectors else ranked.score_range and ranked.score_range[0],
+                vectors=vectors,
+                cosines=self.cosines if vectors and ranked.leg == "vector" else None,
+            )
         for n, query_weight in ahead.items():
             self._note(n, weight * query_weight)
         for n in derived:
