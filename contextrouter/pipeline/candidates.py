@@ -14,6 +14,10 @@ Rank = tuple[int, int]
 """Where a document stands: the position of a list, and its index in that list."""
 
 
+FEW = 20
+"""Documents that are looked for in a list one by one."""
+
+
 class Order(Protocol):
     """The order within a source, as fusion made it: the place of each document, and the calibrated value
     given to it.
@@ -38,14 +42,25 @@ class FusionNotes:
         self._lists = lists
         self.weights = [ranked.weight for ranked in lists]
         self.scaled: dict[int, Sequence[float]] = {}
+        self._ranges: dict[int, Range] = {}
         self.orders: Mapping[str, Order] = {}
         self.calibrated: Mapping[int, float] = {}
 
     def normalized(self, n: int) -> Sequence[float]:
-        """Return the scores of list n from 0 to 1, by rank: as fusion scaled them, else over their range."""
-        if n not in self.scaled:
-            self.scaled[n] = _over_range(self._lists[n])
-        return self.scaled[n]
+        """Return the scores of list n from 0 to 1, by rank, over their range."""
+        span = self._range(n)
+        return [span.scale(index, hit.score) for index, hit in enumerate(self._lists[n].hits)]
+
+    def normalized_at(self, n: int, index: int) -> float:
+        """Return the score of one hit of list n from 0 to 1: as fusion scaled it, else over the range."""
+        if n in self.scaled:
+            return self.scaled[n][index]
+        return self._range(n).scale(index, self._lists[n].hits[index].score)
+
+    def _range(self, n: int) -> Range:
+        if n not in self._ranges:
+            self._ranges[n] = Range(self._lists[n])
+        return self._ranges[n]
 
 
 class Candidates(LazyEnvelopes):
@@ -114,12 +129,18 @@ class Candidates(LazyEnvelopes):
         return envelopes
 
     def _ranks(self, numbers: Sequence[int]) -> dict[int, list[Rank]]:
-        """Find where these documents stand, in one pass; in each list once, at the best rank."""
+        """Find where these documents stand; in each list once, at the best rank."""
         ranks: dict[int, list[Rank]] = {number: [] for number in numbers}
+        wanted = {*numbers}
         for n, row in enumerate(self.rows):
-            for index, number in enumerate(row):
-                if number in ranks and (not ranks[number] or ranks[number][-1][0] != n):
-                    ranks[number].append((n, index))
+            here = wanted.intersection(row)
+            if len(here) <= FEW:
+                for number in here:
+                    ranks[number].append((n, row.index(number)))
+            else:  # to look for each from the beginning of a list is quadratic
+                firsts = dict(zip(reversed(row), range(len(row) - 1, -1, -1), strict=True))
+                for number in here:
+                    ranks[number].append((n, firsts[number]))
         return ranks
 
     def _hit(self, rank: Rank) -> Hit:
@@ -150,7 +171,7 @@ class Candidates(LazyEnvelopes):
             query=ranked.query,
             rank=index + 1,
             score=ranked.hits[index].score,
-            normalized=notes.normalized(n)[index],
+            normalized=notes.normalized_at(n, index),
             weight=notes.weights[n],
             retrieved_at=ranked.retrieved_at,
             place=None if order is None else order.places.get(number),
@@ -199,24 +220,30 @@ class ScoredCandidates(LazyEnvelopes):
         return [envelope.drop(self._reason) for envelope in envelopes] if self._reason else envelopes
 
 
-def _over_range(ranked: RankedList) -> list[float]:
-    """Return the scores of a list scaled to [0, 1] over their range.
+class Range:
+    """The range of the scores of one list.
 
     A declared range beats the lowest and the highest score; a list of one, or of equal scores, is all 1.0.
     Where a score is missing or not finite, or they are too far apart for a number, the whole list is scaled
     by rank.
     """
-    scores: list[Any] = [hit.score for hit in ranked.hits]
-    size = len(scores)
-    try:
-        low, high = map(float, ranked.score_range or (min(scores), max(scores)))
-        spread = high - low
-        if isfinite(spread) and (isfinite(sum(scores)) or all(map(isfinite, scores))):
-            if not spread:
-                return [1.0] * size
-            if ranked.score_range:
-                return [(min(high, max(low, score)) - low) / spread for score in scores]
-            return [(score - low) / spread for score in scores]
-    except (TypeError, ValueError, OverflowError):
-        pass
-    return [(size - index) / size for index in range(size)]
+
+    __slots__ = ("by_rank", "high", "low", "size")
+
+    def __init__(self, ranked: RankedList) -> None:
+        scores: list[Any] = [hit.score for hit in ranked.hits]
+        self.size, self.by_rank = len(scores), True
+        try:
+            self.low, self.high = map(float, ranked.score_range or (min(scores), max(scores)))
+            finite = isfinite(sum(scores)) or all(map(isfinite, scores))
+            self.by_rank = not (finite and isfinite(self.high - self.low))
+        except (TypeError, ValueError, OverflowError):
+            pass
+
+    def scale(self, index: int, score: Any) -> float:
+        """Return the score of the hit at `index` from 0 to 1."""
+        if self.by_rank:
+            return (self.size - index) / self.size
+        if self.high == self.low:
+            return 1.0
+        return float(min(self.high, max(self.low, score)) - self.low) / (self.high - self.low)

@@ -128,9 +128,13 @@ def _by_rank(
             shares = [weight * order.scores[number] / order.maximum for number in order.numbers]
         else:
             maximum[name] = weight / (k + 1)
-            shares = [weight / (k + rank) for rank in _ranks_with_ties(order)]
-        for number, value in zip(order.numbers, shares, strict=True):
-            scores[number] = scores.get(number, 0.0) + value
+            ranks = _ranks_with_ties(order) if order.ties else range(1, len(order.numbers) + 1)
+            shares = [weight / (k + rank) for rank in ranks]
+        if not scores:
+            scores.update(zip(order.numbers, shares, strict=True))
+        else:
+            for number, value in zip(order.numbers, shares, strict=True):
+                scores[number] = scores.get(number, 0.0) + value
     return scores, maximum
 
 

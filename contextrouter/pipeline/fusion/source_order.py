@@ -7,7 +7,6 @@ scaled to [0, 1] within the list. In the last two, a list that does not hold a d
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import chain, zip_longest
@@ -44,8 +43,11 @@ NO_QUERIES = Queries()
 class SourceOrder:
     """The documents of a source, best first, with their `scores`; `maximum` is the highest score possible."""
 
-    def __init__(self, numbers: Sequence[int], scores: Mapping[int, float], maximum: float) -> None:
+    def __init__(
+        self, numbers: Sequence[int], scores: Mapping[int, float], maximum: float, *, ties: bool = True
+    ) -> None:
         self.numbers, self.scores, self.maximum = numbers, scores, maximum
+        self.ties = ties  # whether two documents may have one score
         self.values: Mapping[int, float] = {}  # beside other sources: the calibrated values, by number
 
     @cached_property
@@ -73,15 +75,17 @@ class SourceLists:
             return self._by_scores(rag, queries)
         counting, scores = self.add_up(rag, queries)
         total = sum([weight for _, weight in counting])
-        numbers = _best_first([self.rows[n] for n, _ in counting], scores)
-        return SourceOrder(numbers, scores, total / (rag.rrf_k + 1) if rag.hybrid_fusion == "rrf" else total)
+        maximum = total / (rag.rrf_k + 1) if rag.hybrid_fusion == "rrf" else total
+        if len(counting) == 1 and rag.hybrid_fusion == "rrf":  # the list has the order already
+            return SourceOrder([*scores], scores, maximum, ties=False)
+        return SourceOrder(_best_first([self.rows[n] for n, _ in counting], scores), scores, maximum)
 
     def add_up(self, rag: Rag, queries: Queries) -> tuple[list[tuple[int, float]], dict[int, float]]:
         """Return the lists that count with their weights, and the sum for each document: by ranks or weighted
         scores.
         """
         counting = [(n, weight) for n, weight in enumerate(self._weights(rag, queries)) if weight > 0]
-        scores: dict[int, float] = defaultdict(float)
+        scores: dict[int, float] = {}
         for n, weight in counting:
             row = self.rows[n]
             if rag.hybrid_fusion == "rrf":
@@ -90,11 +94,13 @@ class SourceLists:
                 shares = [weight * value for value in self.notes.normalized(self.positions[n])]
             if len({*row}) < len(row):  # several copies of a document count once, at their best rank
                 firsts = dict(zip(reversed(row), reversed(shares[: len(row)]), strict=True))
-                for number, value in firsts.items():
-                    scores[number] += value
+                row = list(dict.fromkeys(row))
+                shares = [firsts[number] for number in row]
+            if not scores:
+                scores.update(zip(row, shares, strict=False))
             else:
                 for number, value in zip(row, shares, strict=False):
-                    scores[number] += value
+                    scores[number] = scores.get(number, 0.0) + value
         return counting, scores
 
     def _weights(self, rag: Rag, queries: Queries) -> list[float]:
