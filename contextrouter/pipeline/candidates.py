@@ -7,7 +7,7 @@ from math import isfinite
 from operator import itemgetter
 from typing import Any, Protocol, overload
 
-from contextrouter.model import Document, Envelope, Hit, Provenance, RankedList, Vector
+from contextrouter.model import Document, Envelope, Provenance, RankedList, Vector
 from contextrouter.pipeline.envelopes import LazyEnvelopes
 
 Rank = tuple[int, int]
@@ -48,16 +48,11 @@ class FusionNotes:
 
     def normalized(self, n: int) -> Sequence[float]:
         """Return the scores of list n from 0 to 1, by rank, over their range."""
-        span = self._range(n)
+        span = self.range(n)
         return [span.scale(index, hit.score) for index, hit in enumerate(self._lists[n].hits)]
 
-    def normalized_at(self, n: int, index: int) -> float:
-        """Return the score of one hit of list n from 0 to 1: as fusion scaled it, else over the range."""
-        if n in self.scaled:
-            return self.scaled[n][index]
-        return self._range(n).scale(index, self._lists[n].hits[index].score)
-
-    def _range(self, n: int) -> Range:
+    def range(self, n: int) -> Range:
+        """Return the range of the scores of list n."""
         if n not in self._ranges:
             self._ranges[n] = Range(self._lists[n])
         return self._ranges[n]
@@ -111,19 +106,25 @@ class Candidates(LazyEnvelopes):
         for number, score in zip(numbers, scores, strict=True):
             places = sorted(ranks[number], key=itemgetter(1)) if len(ranks[number]) > 1 else ranks[number]
             possible = maximum if isinstance(maximum, float) else self._possible(places, maximum)
-            normalized = min(1.0, score / possible) if possible else 0.0
             signals = {"fused": score}
             if number in notes.calibrated:
                 signals["calibrated"] = notes.calibrated[number]
-            stamps = tuple([self._stamp(number, rank, notes) for rank in places])
+            hits = [self.lists[n].hits[index] for n, index in places]
+            highlights: tuple[str, ...] = ()
+            vector: Vector | None = None
+            for hit in hits:
+                if hit.highlights:
+                    highlights = tuple(dict.fromkeys((*highlights, *hit.highlights)))
+                if vector is None:
+                    vector = hit.vector
             envelope = Envelope(
-                document=self._hit(places[0]).document,
-                provenance=stamps,
+                document=hits[0].document,
+                provenance=tuple([self._stamp(number, n, index, notes) for n, index in places]),
                 score=score,
-                normalized=normalized,
+                normalized=min(1.0, score / possible) if possible else 0.0,
                 signals=signals,
-                highlights=self._highlights(places),
-                vector=next((hit.vector for hit in map(self._hit, places) if hit.vector is not None), None),
+                highlights=highlights,
+                vector=vector,
             )
             envelopes.append(envelope)
         return envelopes
@@ -143,10 +144,6 @@ class Candidates(LazyEnvelopes):
                     ranks[number].append((n, firsts[number]))
         return ranks
 
-    def _hit(self, rank: Rank) -> Hit:
-        n, index = rank
-        return self.lists[n].hits[index]
-
     def _possible(self, ranks: Sequence[Rank], maximum: Mapping[str, float]) -> float:
         """Return the highest score that the sources of these lists could give together."""
         if len(ranks) == 1:
@@ -154,24 +151,16 @@ class Candidates(LazyEnvelopes):
         sources = sorted({self.lists[n].source for n, _ in ranks})
         return sum([maximum.get(source, 0.0) for source in sources])
 
-    def _highlights(self, ranks: Sequence[Rank]) -> tuple[str, ...]:
-        highlights: tuple[str, ...] = ()
-        for rank in ranks:
-            if excerpts := self._hit(rank).highlights:
-                highlights = tuple(dict.fromkeys((*highlights, *excerpts)))
-        return highlights
-
-    def _stamp(self, number: int, rank: Rank, notes: FusionNotes) -> Provenance:
-        n, index = rank
-        ranked = self.lists[n]
+    def _stamp(self, number: int, n: int, index: int, notes: FusionNotes) -> Provenance:
+        ranked, score = self.lists[n], self.lists[n].hits[index].score
         order = notes.orders.get(ranked.source)
         return Provenance(
             source=ranked.source,
             leg=ranked.leg,
             query=ranked.query,
             rank=index + 1,
-            score=ranked.hits[index].score,
-            normalized=notes.normalized_at(n, index),
+            score=score,
+            normalized=notes.scaled[n][index] if n in notes.scaled else notes.range(n).scale(index, score),
             weight=notes.weights[n],
             retrieved_at=ranked.retrieved_at,
             place=None if order is None else order.places.get(number),
