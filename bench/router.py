@@ -22,7 +22,16 @@ from hashlib import sha256
 from heapq import nlargest
 from time import process_time
 
-from contextrouter import Connector, ContextRouter, Document, Hit, Intent, Interpreter, Query
+from contextrouter import (
+    Connector,
+    ContextRouter,
+    Document,
+    Hit,
+    Intent,
+    Interpreter,
+    InterpreterContext,
+    Query,
+)
 
 LIMIT = 2.8
 K, TOP = 60, 10
@@ -193,7 +202,7 @@ class Fixed(Interpreter):
     def __init__(self, texts: Sequence[str]) -> None:
         self.texts = tuple(texts)
 
-    async def interpret(self, intent: Intent) -> Intent:
+    async def interpret(self, intent: Intent, context: InterpreterContext) -> Intent:
         return intent.replace(queries=self.texts)
 
 

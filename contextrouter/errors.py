@@ -75,10 +75,16 @@ class MissingDependency(ContextRouterError):
 
 
 class RequestRefused(ContextRouterError):
-    """The request was refused before anything ran: an empty question, a policy, a quota. `.reason`."""
+    """The request was refused before anything ran: an empty question, a policy, a quota. `.reason`.
 
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
+    `.retry_after` is in seconds, where asking again later helps; `.interpreter` is the one that refused, ""
+    where it was the router.
+    """
+
+    interpreter = ""
+
+    def __init__(self, reason: str, *, retry_after: float | None = None) -> None:
+        self.reason, self.retry_after = reason, retry_after
         super().__init__(reason)
 
 

@@ -105,6 +105,7 @@ class Provenance(Noun, frozen=True, kw_only=True, gc=False):
     weight: float = 1.0  # what the fusion multiplied the list by: weights of source, leg and query together
     retrieved_at: datetime | None = None
     place: int | None = None  # of the document in the order of its source, from 1; None: not fused
+    source_score: float | None = None  # of the document within its source, which gave it that place
     # the value that this place was given beside other sources; None: one source
     calibrated: float | None = None
 

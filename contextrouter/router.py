@@ -10,12 +10,10 @@ import logging
 import math
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from datetime import datetime
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, cast
-from zoneinfo import ZoneInfo
 
 from contextrouter.cache import (
     EmbeddingCache,
@@ -39,7 +37,7 @@ from contextrouter.contracts import (
 from contextrouter.errors import ContextRouterError
 from contextrouter.model import Context, Plan, Request, SourceReport
 from contextrouter.pipeline.deadline import Deadline
-from contextrouter.pipeline.engine import Engine
+from contextrouter.pipeline.engine import Clock, Engine
 from contextrouter.pipeline.interpretation import request_of
 from contextrouter.pipeline.run import Run, run
 from contextrouter.runtime.distribution import VERSION
@@ -59,8 +57,8 @@ class ContextRouter:
     """The router. Use it as `async with ContextRouter.from_toml("settings.toml") as router`.
 
     `settings` is a mapping of the same tables as a settings file, or Settings; every other argument maps
-    names to plugin instances made by hand, which the router opens and closes. One event loop owns a router
-    between `open` and `aclose`.
+    names to plugin instances made by hand, which the router opens and closes. `clock` tells the time, with
+    its zone. One event loop owns a router between `open` and `aclose`.
     """
 
     def __init__(
@@ -75,6 +73,7 @@ class ContextRouter:
         embedders: Mapping[str, Embedder] | None = None,
         generators: Mapping[str, Generator] | None = None,
         registry: Registry | None = None,
+        clock: Clock | None = None,
     ) -> None:
         instances: dict[str, Mapping[str, Plugin]] = {
             "provider": providers or {},
@@ -90,6 +89,7 @@ class ContextRouter:
         self.instances = Instances(values, self.registry, instances)
         self.settings = check_sources(values, self.instances.sources)
         self.cache = build_tiers(self.settings)
+        self._clock = clock
         self._make_caches()
         self._running = Running()
         self._loop: asyncio.AbstractEventLoop | None = None  # where it is being opened, or is open
@@ -112,7 +112,6 @@ class ContextRouter:
             else None
         )
         self._embeddings = EmbeddingCache.from_settings(self.cache, settings, self.instances.given, token)
-        self._zone = ZoneInfo(settings.rag.timezone)
 
     @classmethod
     def from_toml(cls, path: str | Path = "settings.toml", **overrides: Any) -> Self:
@@ -153,7 +152,9 @@ class ContextRouter:
         await self._opening.run(b"", math.inf, self._open)
 
     async def _open(self) -> None:
-        self.engine = Engine(self.settings, self.instances, scores=self._scores, embeddings=self._embeddings)
+        self.engine = Engine(
+            self.settings, self.instances, scores=self._scores, embeddings=self._embeddings, clock=self._clock
+        )
         self._versions = Versions(self.instances.sources, self.settings.cache.version_seconds)
         self._running = Running()
         try:
@@ -211,7 +212,7 @@ class ContextRouter:
         until = self._deadline(request)
         if not self.settings.rag.cache_enabled:
             return await self._compute(request, until)
-        today = datetime.now(self._zone).date()
+        today = self.engine.now().date()
         key = self._results.key(request, today, await self._versions.now(until.at))
         return await self._results.answer(key, until.at, lambda: self._compute(request, until))
 

@@ -70,19 +70,28 @@ def cosine(u: Sequence[float], v: Sequence[float]) -> float:
 
 
 class Near:
-    """Cosines of `vectors` with the vector of a question, by number. Vectors of another length are left out;
-    a zero vector, and one with values that are not finite, has the cosine 0. Needs numpy.
+    """Cosines of `vectors` with the vector of a question, by number. What is no flat list of numbers, or has
+    another length, is left out; a zero vector, and one with values that are not finite, has the cosine 0.
+    Needs numpy.
     """
 
     def __init__(self, question: Vector, vectors: Mapping[int, Vector]) -> None:
         import numpy as np
 
-        size = len(question)
-        comparable = {number: vector for number, vector in vectors.items() if len(vector) == size}
-        self.numbers = list(comparable)
-        rows = [question, *comparable.values()]
+        rows = [question, *vectors.values()]
+        self.numbers = list(vectors)
         with np.errstate(all="ignore"):
-            self._rows = np.asarray(rows, np.float32).reshape(len(rows), size)
+            try:
+                self._rows = np.asarray(rows, np.float32)
+                if self._rows.ndim != 2 or not {*map(type, rows)} <= {list, tuple, np.ndarray}:
+                    raise ValueError("vectors of other types or lengths")
+            except (TypeError, ValueError, OverflowError):
+                arrays = [_array(row) for row in rows]
+                size = -1 if arrays[0] is None else len(arrays[0])
+                alike = [(n, row) for n, row in enumerate(arrays) if row is not None and len(row) == size]
+                self.numbers = [self.numbers[n - 1] for n, _ in alike if n]
+                kept: list[Any] = [row for _, row in alike] or [[0.0]]
+                self._rows = np.asarray(kept, np.float32)
             self._lengths = np.sqrt(np.einsum("ij,ij->i", self._rows, self._rows))
         unusable = ~((self._lengths > 0) & np.isfinite(self._lengths))
         if unusable.any():
@@ -102,6 +111,19 @@ class Near:
             target = target / (math.sqrt(float(target @ target)) or 1.0)
         cosines = self._rows[1:] @ target / self._lengths[1:]
         return dict(zip(self.numbers, cosines.tolist(), strict=True))
+
+
+def _array(vector: object) -> NDArray[np.float32] | None:
+    """Return a flat vector of numbers; None for anything else."""
+    import numpy as np
+
+    if not isinstance(vector, list | tuple | np.ndarray):
+        return None
+    try:
+        row = np.asarray(vector, np.float32)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return row if row.ndim == 1 and row.size else None
 
 
 @cache

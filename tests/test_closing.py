@@ -17,6 +17,7 @@ from contextrouter import (
     Hit,
     Intent,
     Interpreter,
+    InterpreterContext,
     Query,
     SourceReport,
 )
@@ -131,7 +132,7 @@ class Pondering(Interpreter):
     def __init__(self) -> None:
         self.asked = asyncio.Event()
 
-    async def interpret(self, intent: Intent) -> Intent:
+    async def interpret(self, intent: Intent, context: InterpreterContext) -> Intent:
         self.asked.set()
         await asyncio.Event().wait()
         return intent
@@ -179,7 +180,7 @@ class Stubborn(Interpreter):
     def __init__(self) -> None:
         self.asked, self.go = asyncio.Event(), asyncio.Event()
 
-    async def interpret(self, intent: Intent) -> Intent:
+    async def interpret(self, intent: Intent, context: InterpreterContext) -> Intent:
         self.asked.set()
         while not self.go.is_set():
             try:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from support.example import CommandLine
 from support.postgres_server import open_store, run
 
-from contextrouter import ContextRouter, Interpreter
+from contextrouter import ContextRouter, Interpreter, InterpreterContext
 from contextrouter.builtin.facts import graph_walk
 from contextrouter.builtin.facts.postgres import PostgresFacts
 from contextrouter.builtin.facts.sqlite import SqliteFacts
@@ -249,7 +249,7 @@ def test_walks_find_what_a_plain_search_finds(
 class Counting(Interpreter):
     """Asks for counts of entities."""
 
-    async def interpret(self, intent: Intent) -> Intent:
+    async def interpret(self, intent: Intent, context: InterpreterContext) -> Intent:
         """Facets by entity."""
         return intent.replace(facets=("entity", "kind"))
 

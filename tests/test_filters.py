@@ -9,7 +9,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from contextrouter import ContextRouter, Document, Hit, Intent, Interpreter, Query, Request
+from contextrouter import (
+    ContextRouter,
+    Document,
+    Hit,
+    Intent,
+    Interpreter,
+    InterpreterContext,
+    Query,
+    Request,
+)
 from contextrouter.builtin.connectors import matching
 from contextrouter.builtin.providers import filtering
 from contextrouter.builtin.providers.memory import Memory
@@ -98,7 +107,7 @@ def test_every_filtered_field_is_one_of_a_document() -> None:
 class Labels(Interpreter):
     """Asks for what bears a label."""
 
-    async def interpret(self, intent: Intent) -> Intent:
+    async def interpret(self, intent: Intent, context: InterpreterContext) -> Intent:
         return intent.replace(labels=("wanted",))
 
 

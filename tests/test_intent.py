@@ -13,7 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.engines import engine_of
 
-from contextrouter import Intent, Interpreter, Period, PluginError, Request, RequestRefused, SettingsError
+from contextrouter import (
+    Intent,
+    Interpreter,
+    InterpreterContext,
+    Period,
+    PluginError,
+    Request,
+    RequestRefused,
+    SettingsError,
+)
 from contextrouter.builtin.interpreters.normalize import Normalize, aspects, entity_names, period_of
 from contextrouter.builtin.interpreters.taxonomy import Taxonomy
 from contextrouter.pipeline.interpretation import FAILED, interpret
@@ -26,7 +35,7 @@ class Adds(Interpreter):
     def __init__(self, *queries: str) -> None:
         self.queries = queries
 
-    async def interpret(self, intent: Intent) -> Intent:
+    async def interpret(self, intent: Intent, context: InterpreterContext) -> Intent:
         return intent.replace(question="another", queries=self.queries)
 
 
@@ -34,7 +43,7 @@ class Fails(Interpreter):
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error
 
-    async def interpret(self, intent: Intent) -> Intent:
+    async def interpret(self, intent: Intent, context: InterpreterContext) -> Intent:
         if self.error:
             raise self.error
         await asyncio.sleep(5)

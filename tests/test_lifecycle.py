@@ -18,6 +18,7 @@ from contextrouter import (
     Generator,
     Intent,
     Interpreter,
+    InterpreterContext,
     MissingDependency,
     SettingsError,
     SourceError,
@@ -77,7 +78,7 @@ class OpensLater(Interpreter):
         if self.opens == 1:
             raise OSError("not up yet")
 
-    async def interpret(self, intent: Intent) -> Intent:
+    async def interpret(self, intent: Intent, context: InterpreterContext) -> Intent:
         return intent.replace(attributes={**intent.attributes, "opens": self.opens})
 
 
@@ -256,7 +257,7 @@ async def test_a_generator_that_failed_to_open_is_tried_again():
             return Completion(text=f"opened {self.opens} times")
 
     class Uses(Interpreter):
-        async def interpret(self, intent: Intent) -> Intent:
+        async def interpret(self, intent: Intent, context: InterpreterContext) -> Intent:
             return intent.replace(attributes={"said": (await model.complete([])).text})
 
     model = Model()

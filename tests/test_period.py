@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextrouter import ContextRouter, Document, Intent, Interpreter, Period
+from contextrouter import ContextRouter, Document, Intent, Interpreter, InterpreterContext, Period
 from contextrouter.builtin.providers.filtering import microseconds
 from contextrouter.builtin.providers.memory import Memory
 from contextrouter.contracts import Entry
@@ -64,7 +64,7 @@ class Named(Interpreter):
     def __init__(self, *, zone: str = "UTC", end: date = date(9999, 12, 31)) -> None:
         self.zone, self.end = zone, end
 
-    async def interpret(self, intent: Intent) -> Intent:
+    async def interpret(self, intent: Intent, context: InterpreterContext) -> Intent:
         return intent.replace(period=Period(start=date(2020, 1, 1), end=self.end, zone=self.zone))
 
 

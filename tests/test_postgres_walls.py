@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.postgres_server import open_store, run, schema
 
-from contextrouter import ContextRouter, Interpreter
+from contextrouter import ContextRouter, Interpreter, InterpreterContext
 from contextrouter.builtin.facts import postgres as postgres_facts
 from contextrouter.builtin.facts.postgres import PostgresFacts
 from contextrouter.builtin.providers.memory import Memory
@@ -98,7 +98,7 @@ _LABELS = st.builds(
 class Wanting(Interpreter):
     """Asks for everything a source can answer with."""
 
-    async def interpret(self, intent: Intent) -> Intent:
+    async def interpret(self, intent: Intent, context: InterpreterContext) -> Intent:
         """Facets of every dimension, and entities; the canary's when the question knows it."""
         names = ("sun", CANARY) if CANARY in intent.question else ("sun",)
         return intent.replace(

@@ -13,7 +13,8 @@ import contextrouter
 ROOT = Path(__file__).parents[1]
 NAMES = """
 AllSourcesFailed Answerability Call Citation Completion Connector Context ContextRouter ContextRouterError ContractError Document
-Embedder Entity Entry Envelope Facet Fact FactSource FilePath Generator Harvest Hit IngestError Intent Interpreter MissingDependency
+Embedder Entity Entry Envelope Facet Fact FactSource FilePath Generator Harvest Hit IngestError Intent Interpreter InterpreterContext
+MissingDependency
 Partial Period Plan Plugin PluginError PluginNotFound Problem Provenance Provider Query Rag RankedList Request RequestRefused
 Reranker Scope Settings SettingsError Source SourceError SourceReport SourceTimeout Stage StageContext StageError Step SupportsCrawl
 SupportsEntities SupportsFacets SupportsFetch SupportsGraph SupportsInspect SupportsNeighbours SupportsStatistics SupportsTenants

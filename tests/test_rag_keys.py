@@ -5,6 +5,7 @@ it warns. A key without a line here fails the last test.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from contextrouter import (
     Hit,
     Intent,
     Interpreter,
+    InterpreterContext,
     Query,
     Rag,
     SettingsError,
@@ -250,7 +252,7 @@ async def test_derived_query_weight_says_how_much_a_model_s_queries_count(
     """Scores: a 1, b .5, c the weight. Ranks: c the weight ÷ 61, b 1 ÷ 62. At 1 the name of the list decides."""
 
     class Model(Interpreter):
-        async def interpret(self, intent: Intent) -> Intent:
+        async def interpret(self, intent: Intent, context: InterpreterContext) -> Intent:
             return intent.replace(queries=(QUESTION, "What a model asks"))
 
     class ByQuery(Fixed):
@@ -324,22 +326,17 @@ async def test_cache_ttl_seconds_ends_what_is_kept():
         assert not (await router.route("q")).cached
 
 
-async def test_timezone_sets_the_day_in_the_cache_key(monkeypatch: pytest.MonkeyPatch):
-    from datetime import UTC, datetime, tzinfo
-
-    import contextrouter.router as module
-
-    class Clock(datetime):
-        @classmethod
-        def now(cls, tz: tzinfo | None = None) -> datetime:
-            return datetime(2026, 1, 1, hour, tzinfo=UTC).astimezone(tz)
-
-    monkeypatch.setattr(module, "datetime", Clock)
+async def test_timezone_sets_the_day_in_the_cache_key():
+    """At 14:00 UTC it is 23:00 in Tokyo; at 16:00 it is 01:00 of the next day there."""
+    times: list[datetime] = []
     for zone, same_day in (("UTC", True), ("Asia/Tokyo", False)):
-        async with ContextRouter({"rag": {"timezone": zone}}, connectors={"a": Fixed("a")}) as router:
-            hour = 14  # 23:00 in Tokyo
+        router = ContextRouter(
+            {"rag": {"timezone": zone}}, connectors={"a": Fixed("a")}, clock=lambda: times[-1]
+        )
+        async with router:
+            times.append(datetime(2026, 1, 1, 14, tzinfo=UTC))
             await router.route("q")
-            hour = 16  # 01:00 of the next day in Tokyo
+            times.append(datetime(2026, 1, 1, 16, tzinfo=UTC))
             assert (await router.route("q")).cached is same_day
 
 

@@ -22,6 +22,7 @@ from contextrouter import (
     Hit,
     Intent,
     Interpreter,
+    InterpreterContext,
     MissingDependency,
     Period,
     Plan,
@@ -150,7 +151,7 @@ async def test_nothing_disappears_the_trace_says_where_each_document_was_lost():
 
 async def test_intent_that_needs_no_search():
     class Greets(Interpreter):
-        async def interpret(self, intent: Intent) -> Intent:
+        async def interpret(self, intent: Intent, context: InterpreterContext) -> Intent:
             return intent.replace(should_search=False)
 
     source = Fixed("a")
@@ -161,7 +162,7 @@ async def test_intent_that_needs_no_search():
 
 async def test_a_failed_interpreter_degrades_the_answer():
     class Fails(Interpreter):
-        async def interpret(self, intent: Intent) -> Intent:
+        async def interpret(self, intent: Intent, context: InterpreterContext) -> Intent:
             raise RuntimeError("no model")
 
     async with ContextRouter(connectors={"a": Fixed("a")}, interpreters={"f": Fails()}) as router:
@@ -172,7 +173,7 @@ async def test_a_failed_interpreter_degrades_the_answer():
 
 async def test_an_interpreter_that_hangs_leaves_the_sources_their_share_of_the_time():
     class Hangs(Interpreter):
-        async def interpret(self, intent: Intent) -> Intent:
+        async def interpret(self, intent: Intent, context: InterpreterContext) -> Intent:
             await asyncio.sleep(60)
             raise AssertionError("nobody waits for it")
 
@@ -386,7 +387,7 @@ async def test_the_embedder_s_profile_sets_the_weights_of_its_legs():
 @pytest.mark.case("M08")
 async def test_documents_outside_the_period_are_kept_out():
     class Dated(Interpreter):
-        async def interpret(self, intent: Intent) -> Intent:
+        async def interpret(self, intent: Intent, context: InterpreterContext) -> Intent:
             return intent.replace(period=Period(start=datetime(2026, 1, 1, tzinfo=UTC)))
 
     old = Hit(document=Document(id="old", content="o", updated_at=datetime(2025, 1, 1, tzinfo=UTC)))

@@ -8,7 +8,15 @@ import pytest
 from support.engines import engine_of
 from support.example import CommandLine
 
-from contextrouter import ContextRouter, Intent, Interpreter, PluginError, Request, SettingsError
+from contextrouter import (
+    ContextRouter,
+    Intent,
+    Interpreter,
+    InterpreterContext,
+    PluginError,
+    Request,
+    SettingsError,
+)
 from contextrouter.pipeline.interpretation import FAILED, interpret
 from contextrouter.runtime.masking import is_secret, mask
 from contextrouter.runtime.registry import Registry
@@ -113,7 +121,7 @@ class Tells(Interpreter):
     def __init__(self, text: str) -> None:
         self.text = text
 
-    async def interpret(self, intent: Intent) -> Intent:
+    async def interpret(self, intent: Intent, context: InterpreterContext) -> Intent:
         raise ValueError(self.text)
 
 

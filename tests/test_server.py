@@ -19,7 +19,16 @@ import pytest
 from support.example import CommandLine, ingest_example
 from support.serving import KEY, document, key, router, serve_router, start_server
 
-from contextrouter import ContextRouter, Hit, Query, SourceError
+from contextrouter import (
+    ContextRouter,
+    Hit,
+    Intent,
+    Interpreter,
+    InterpreterContext,
+    Query,
+    RequestRefused,
+    SourceError,
+)
 from contextrouter.server import Server, serve
 from contextrouter.server.logs import Masked, Structured
 from contextrouter.server.openapi import openapi_document as openapi
@@ -487,3 +496,31 @@ async def test_the_demo_says_how_to_open_the_explorer(
 async def test_the_explorer_can_be_left_out():
     async with serve_router(router({"serve": {"explorer": False}})) as ask:
         assert (await ask("/explorer")).status == 404
+
+
+class Quota(Interpreter):
+    """Refuses every question, for good or for a while."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self.seconds = seconds
+
+    async def interpret(self, intent: Intent, context: InterpreterContext) -> Intent:
+        raise RequestRefused("The quota of today is used up.", retry_after=self.seconds)
+
+
+@pytest.mark.case("T18")
+@pytest.mark.parametrize(("seconds", "status", "after"), [(None, 403, None), (2.5, 429, "3"), (0, 429, "1")])
+async def test_what_an_interpreter_refuses_is_403_or_for_a_while_429(
+    seconds: float | None, status: int, after: str | None
+):
+    asked = Fixed("a")
+    made = ContextRouter(
+        {"rag": {"interpreters": ["quota"]}},
+        connectors={"docs": asked},
+        interpreters={"quota": Quota(seconds)},
+    )
+    async with serve_router(made) as ask:
+        answer = await ask("/v1/route", {"question": "what?"})
+    assert (answer.status, answer.headers.get("Retry-After")) == (status, after)
+    assert "quota of today" in answer.json["detail"]
+    assert asked.queries == []

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.engines import engine_of
 
-from contextrouter import Document, Hit, Intent, Interpreter, Rag, RankedList, Request
+from contextrouter import Document, Hit, Intent, Interpreter, InterpreterContext, Rag, RankedList, Request
 from contextrouter.pipeline.deduplication import dedupe
 from contextrouter.pipeline.fusion import fuse
 from contextrouter.pipeline.interpretation import FAILED, interpret
@@ -117,7 +117,7 @@ class Asking(Interpreter):
     def __init__(self, answer: Callable[[Intent], Awaitable[Intent]]) -> None:
         self.answer = answer
 
-    def interpret(self, intent: Intent) -> Awaitable[Intent]:  # type: ignore[override]  # no coroutine function: what it calls is
+    def interpret(self, intent: Intent, context: InterpreterContext) -> Awaitable[Intent]:  # type: ignore[override]  # no coroutine function: what it calls is
         return self.answer(intent)
 
 

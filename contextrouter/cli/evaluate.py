@@ -112,7 +112,7 @@ async def tune(
         terminal.print_json(result)
     else:
         _show_tuning(settings, result)
-    return OK
+    return OK if result.before > 0 or result.gain.mean > 0 else NOTHING
 
 
 def _router(path: str, rag: Mapping[str, Any]) -> ContextRouter:
@@ -234,7 +234,9 @@ def _show_run(path: str, summary: Mapping[str, Any], metrics: Sequence[str]) -> 
 def _show_tuning(path: str, result: Tuned) -> None:
     questions = terminal.count(result.questions, "question")
     terminal.say(f"{result.metric} {result.before:.3f} over {questions} as it is set.")
-    if not result.changes:
+    if not result.before and not result.changes:
+        terminal.say(("No relevant document was found, so nothing can be compared.", "yellow"))
+    elif not result.changes:
         terminal.say("Nothing that was tried is better: keep what is set.")
     else:
         terminal.heading(path, "What was best on all questions.")

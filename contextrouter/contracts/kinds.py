@@ -15,7 +15,7 @@ from typing import Annotated, Any, Self
 
 import msgspec
 
-from contextrouter.model import Document, Envelope, Fact, Hit, Intent, Query, Vector
+from contextrouter.model import Document, Envelope, Fact, Hit, Intent, Query, Request, Vector
 from contextrouter.scope import Scope
 
 FilePath = Annotated[str, "path"]
@@ -102,11 +102,30 @@ class FactSource(Plugin):
         """
 
 
+class InterpreterContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What an interpreter may know. `now` is the one clock of the request, in the time zone of the settings.
+
+    `routes` maps each kind of question that has a route to its description, "" where it has none; `sources`
+    are those that the request may ask.
+    """
+
+    request: Request
+    routes: Mapping[str, str]
+    sources: Mapping[str, Source | FactSource]
+    now: datetime
+
+
 class Interpreter(Plugin):
-    """Adds to what is known of the question."""
+    """Adds to what is known of the question.
+
+    `switch` names the true-or-false key of `[rag]` that turns it off when false, beside `use_enhancements`;
+    with "" none does.
+    """
+
+    switch: str = ""
 
     @abstractmethod
-    async def interpret(self, intent: Intent) -> Intent:
+    async def interpret(self, intent: Intent, context: InterpreterContext) -> Intent:
         """Return a fuller intent. Raises RequestRefused to stop the request with a reason."""
 
 

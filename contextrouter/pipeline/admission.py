@@ -203,14 +203,20 @@ def _type_name(value: object) -> str:
     return "None" if value is None else f"{type(value).__name__}"
 
 
-_NUMBERS = {float, int, type(None)}
+_NUMBERS = {float, type(None)}
 
 
 def _with_number(hit: Hit) -> Hit:
-    """Take away a score that is no number: the hit counts as unscored."""
+    """Make a float of a score; one that is no number, or too large for a float, is taken away."""
     score: object = hit.score
-    no_number = isinstance(score, bool) or not isinstance(score, Real | None)
-    return hit.replace(score=None) if no_number else hit
+    if score is None or type(score) is float:
+        return hit
+    if isinstance(score, bool) or not isinstance(score, Real):
+        return hit.replace(score=None)
+    try:
+        return hit.replace(score=float(score))
+    except (OverflowError, ValueError):
+        return hit.replace(score=None)
 
 
 _FACT_TEXTS: dict[Any, tuple[str, ...]] = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import isfinite
-from operator import itemgetter
 from typing import Any, Protocol, overload
 
 from contextrouter.model import Document, Envelope, Provenance, RankedList, Vector
@@ -26,6 +25,10 @@ class Order(Protocol):
     @property
     def places(self) -> Mapping[int, int]:
         """Number -> place, from 1."""
+
+    @property
+    def scores(self) -> Mapping[int, float]:
+        """Number -> score within the source."""
 
     @property
     def values(self) -> Mapping[int, float]:
@@ -104,7 +107,9 @@ class Candidates(LazyEnvelopes):
         ranks = self._ranks(numbers)
         envelopes = []
         for number, score in zip(numbers, scores, strict=True):
-            places = sorted(ranks[number], key=itemgetter(1)) if len(ranks[number]) > 1 else ranks[number]
+            places = ranks[number]
+            if len(places) > 1:  # lists that count, by rank; behind them those of weight 0
+                places = sorted(places, key=lambda place: (notes.weights[place[0]] == 0, place[1]))
             possible = maximum if isinstance(maximum, float) else self._possible(places, maximum)
             signals = {"fused": score}
             if number in notes.calibrated:
@@ -164,6 +169,7 @@ class Candidates(LazyEnvelopes):
             weight=notes.weights[n],
             retrieved_at=ranked.retrieved_at,
             place=None if order is None else order.places.get(number),
+            source_score=None if order is None else order.scores.get(number),
             calibrated=None if order is None else order.values.get(number),
         )
 

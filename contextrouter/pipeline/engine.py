@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from datetime import UTC, datetime
 from typing import Any, Protocol
+from zoneinfo import ZoneInfo
 
 from contextrouter.cache import EmbeddingCache, ScoreCache
 from contextrouter.contracts import Embedder, FactSource, Interpreter, Provider, Source, Stage
@@ -110,10 +112,14 @@ class CallLimits:
                 log.warning("%d calls to sources ignore their cancellation and are left behind", len(running))
 
 
+Clock = Callable[[], datetime]
+"""Tells the time, aware of its zone."""
+
+
 class Engine:
     """What the steps of all requests share.
 
-    `scores` and `embeddings` are caches; None: nothing is kept.
+    `scores` and `embeddings` are caches; None: nothing is kept. `clock` tells the time, with its zone.
     """
 
     def __init__(
@@ -123,8 +129,10 @@ class Engine:
         *,
         scores: ScoreCache | None = None,
         embeddings: EmbeddingCache | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self.settings = settings or Settings()
+        self._clock, self._zone = clock or _utc_now, ZoneInfo(self.settings.rag.timezone)
         self.plugins = plugins or OpenPlugins()
         self.sources, self.embedders = self.plugins.sources, self.plugins.embedders
         self.interpreters = self._interpreters()
@@ -142,6 +150,10 @@ class Engine:
             return instance.keys  # type: ignore[no-any-return]  # keys of a source's table are FactKeys
         return FactKeys() if isinstance(source, FactSource) else SourceKeys()
 
+    def now(self) -> datetime:
+        """Return the time, in the time zone of the settings."""
+        return self._clock().astimezone(self._zone)
+
     def _interpreters(self) -> list[tuple[str, Interpreter, InterpreterKeys]]:
         """Return the interpreters that run, in the order of `[rag] interpreters`, with their router keys."""
         tables = self.settings.interpreters
@@ -149,7 +161,8 @@ class Engine:
         every = self.plugins.interpreters
         plugins = [(name, every[name]) for name in listed if name in every]
         keyed = [(name, plugin, _keys(tables, name, InterpreterKeys)) for name, plugin in plugins]
-        return [line for line in keyed if line[2].enabled]
+        rag = self.settings.rag
+        return [line for line in keyed if line[2].enabled and rag.runs(line[1].switch)]
 
     def stages(self, rag: Rag) -> list[tuple[str, Stage, StageKeys]]:
         """Return the stages that run on a route with these `[rag]` values, in order, with their router
@@ -166,6 +179,10 @@ class Engine:
         if self.plugins.closed:
             async with deadline.timeout():
                 await self.plugins.ready(kind, name)
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
 
 
 def kind_of(source: Source | FactSource) -> str:

@@ -8,8 +8,8 @@ from contextrouter.model import Envelope, Provenance
 def explain_score(envelope: Envelope) -> list[str]:
     """Return how each source scored a document, and what its place there was worth: one text for a source.
 
-    >>> explain_score(first) ['place 1 in library: text 12.3, 1 of its best, × 1; vector 0.61, 0.93 of its
-    best, × 0.3; place given 1.42']
+    >>> explain_score(first)
+    ["place 1 in notes: text 8, 1 of the leg's best, × 1; together 1.315; place given 1.42"]
     """
     sources: dict[str, dict[str, Provenance]] = {}
     for seal in envelope.provenance:
@@ -27,9 +27,11 @@ def _explain_source(source: str, legs: dict[str, Provenance]) -> str:
     parts = []
     for leg, seal in legs.items():
         score = f"rank {seal.rank}" if seal.score is None else _number(seal.score)
-        share = "" if seal.normalized is None else f", {_number(seal.normalized)} of its best"
+        share = "" if seal.normalized is None else f", {_number(seal.normalized)} of the leg's best"
         parts.append(f"{leg} {score}{share}, × {_number(seal.weight)}")
     seal = next(iter(legs.values()))
+    if seal.source_score is not None:
+        parts.append(f"together {_number(seal.source_score)}")
     if seal.calibrated is not None:
         parts.append(f"place given {_number(seal.calibrated)}")
     position = "" if seal.place is None else f"place {seal.place} in "

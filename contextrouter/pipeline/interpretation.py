@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from itertools import compress
 from operator import attrgetter, is_not
 from typing import Any
 
+from contextrouter.contracts import InterpreterContext
 from contextrouter.errors import PluginError, RequestRefused
 from contextrouter.model import Intent, Period, Request
 from contextrouter.pipeline.deadline import Deadline
@@ -36,7 +38,9 @@ def request_of(
     return request.replace(**changes) if changes else request
 
 
-async def interpret(request: Request, engine: Engine, deadline: Deadline | None = None) -> Intent:
+async def interpret(
+    request: Request, engine: Engine, deadline: Deadline | None = None, *, now: datetime | None = None
+) -> Intent:
     """Return the intent of `request`. The original question is always its first query.
 
     An interpreter that fails or is late (its own `timeout`, or `deadline`) is skipped and named in
@@ -49,12 +53,14 @@ async def interpret(request: Request, engine: Engine, deadline: Deadline | None 
     deadline = deadline or Deadline()
     intent = Intent(question=question, queries=(question,), kind=request.mode or "default")
     failed: dict[str, str] = {}
+    context = _context(request, engine, now)
     for name, interpreter, keys in engine.interpreters:
         try:
             await engine.ensure_open("interpreter", name, deadline)
             async with deadline.within(keys.timeout).timeout():
-                intent = _check_types(await interpreter.interpret(intent), intent)
-        except RequestRefused:
+                intent = _check_types(await interpreter.interpret(intent, context), intent)
+        except RequestRefused as refusal:
+            refusal.interpreter = name
             raise
         except Exception as error:
             why = (
@@ -69,6 +75,16 @@ async def interpret(request: Request, engine: Engine, deadline: Deadline | None 
     if failed or FAILED in intent.attributes:
         intent = intent.replace(attributes={**intent.attributes, FAILED: failed})
     return _with_distinct_queries(intent, question, request, engine.settings.rag.queries)
+
+
+def _context(request: Request, engine: Engine, now: datetime | None) -> InterpreterContext:
+    names = request.sources
+    return InterpreterContext(
+        request=request,
+        routes={kind: route.description for kind, route in engine.settings.routes.items()},
+        sources={n: source for n, source in engine.sources.items() if names is None or n in names},
+        now=now or engine.now(),
+    )
 
 
 def failures(intent: Intent) -> str:

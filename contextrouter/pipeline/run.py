@@ -57,6 +57,7 @@ class Run:
         self.request, self.deadline, self.engine, self.on_report = request, deadline, engine, on_report
         self.embedding = embedding or RequestEmbeddings(engine.embeddings)
         self.trace = TraceBuilder()
+        self.now = engine.now()
         self.started = monotonic()
 
     async def context(self) -> Context:
@@ -71,7 +72,7 @@ class Run:
     async def make_plan(self) -> Plan:
         """Interpret the question, plan the calls, and leave out sources that cannot help."""
         engine, deadline = self.engine, self.deadline
-        intent = await interpret(self.request, engine, deadline.share(INTERPRETATION_SHARE))
+        intent = await interpret(self.request, engine, deadline.share(INTERPRETATION_SHARE), now=self.now)
         note = failures(intent)
         self.trace.add("interpret", note=note, failed=bool(note))
         plan = make_plan(intent, self.request, engine.settings, engine.sources)
@@ -146,7 +147,7 @@ class Run:
         """Let the stages rerank or drop documents."""
         if not self.stages:
             return fused
-        context = stage_context(self.request, self.plan.intent, self.facts, self.engine)
+        context = stage_context(self.request, self.plan.intent, self.facts, self.engine, self.now)
         ranked = await rank(fused, self.stages, context, self.engine, self.deadline, self.trace)
         return Ranking(split(ranked)[0])
 

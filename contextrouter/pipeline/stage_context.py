@@ -14,7 +14,9 @@ from contextrouter.pipeline.engine import Engine
 from contextrouter.text.query_syntax import parse
 
 
-def stage_context(request: Request, intent: Intent, facts: Sequence[Fact], engine: Engine) -> StageContext:
+def stage_context(
+    request: Request, intent: Intent, facts: Sequence[Fact], engine: Engine, now: datetime
+) -> StageContext:
     """Return the context of one request's stages.
 
     Its `seal` labels and checks a hit as if its source had returned it. It returns None for a document that
@@ -48,7 +50,7 @@ def stage_context(request: Request, intent: Intent, facts: Sequence[Fact], engin
         profile=request.profile,
         sources=sources,
         facts=facts,
-        now=datetime.now(UTC),
+        now=now,
         seal=seal,
         scores=engine.scores.score if engine.scores else None,
     )

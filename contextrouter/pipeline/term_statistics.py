@@ -20,6 +20,8 @@ PATIENCE = 0.2
 """Seconds a source may take. Without its statistics, the documents it returned are counted."""
 WORDS = 20_000
 """Words kept for each source and scope; beyond that all are forgotten."""
+MOST_COUNTED = 1e15
+"""The largest count that is believed."""
 SCOPES = 32
 """Scopes kept for each source; the least recently used goes first."""
 
@@ -39,13 +41,13 @@ class StatisticsCache:
         now = monotonic()
         reporting = [name for name in names if name in self._sources]
         unknown_words = {name: self._missing((name, scope), words, now) for name in reporting}
-        try:
-            async with deadline.within(PATIENCE).timeout(), asyncio.TaskGroup() as group:
-                for name, new in unknown_words.items():
-                    if new or (name, scope) not in self._kept:
-                        group.create_task(self._ask(name, new, scope, now))
-        except TimeoutError:
-            pass  # those that answered are kept
+        patience = deadline.within(PATIENCE)
+        asking = [
+            patience.run(self._ask(name, new, scope, now))
+            for name, new in unknown_words.items()
+            if new or (name, scope) not in self._kept
+        ]
+        await asyncio.gather(*asking, return_exceptions=True)  # those that answer in time are kept
         reports = {}
         for name in reporting:
             _, report = self._kept.get((name, scope), (0.0, None))
@@ -68,8 +70,9 @@ class StatisticsCache:
     async def _ask(self, name: str, words: list[str], scope: Scope | None, now: float) -> None:
         try:
             report = await self._sources[name].statistics(words, scope)
-            if report.documents < 0 or any(report.frequencies[word] < 0 for word in words):
-                raise ValueError("a count is below 0")
+            counts = [report.documents, report.average_length, *[report.frequencies[w] for w in words]]
+            if not all([0 <= count <= MOST_COUNTED for count in counts]):
+                raise ValueError("a count is no number from 0 on")
         except Exception as error:
             if name not in self._silent:
                 self._silent.add(name)

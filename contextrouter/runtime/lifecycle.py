@@ -30,7 +30,7 @@ from contextrouter.errors import ContractError, MissingDependency, PluginError, 
 from contextrouter.runtime.masking import mask
 from contextrouter.runtime.registry import Registry
 from contextrouter.settings import GIVEN, Instance, Settings
-from contextrouter.settings.switches import check_switch
+from contextrouter.settings.switches import check_embedder, check_interpreter, check_switch
 
 log = logging.getLogger("contextrouter")
 
@@ -117,6 +117,10 @@ class Instances:
                 )
             if isinstance(plugin, Stage):
                 check_switch(plugin, f"stage {instance.name!r}")
+            if isinstance(plugin, Embedder):
+                check_embedder(plugin, f"embedder {instance.name!r}")
+            if isinstance(plugin, Interpreter):
+                check_interpreter(plugin, f"interpreter {instance.name!r}")
             return plugin
         if instance.use == GIVEN:
             raise SettingsError(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from contextrouter.contracts import KINDS, Plugin, Stage
+from contextrouter.contracts import KINDS, Embedder, Interpreter, Plugin, Stage
 from contextrouter.errors import (
     ContextRouterError,
     ContractError,
@@ -28,7 +28,7 @@ from contextrouter.errors import (
     SettingsError,
 )
 from contextrouter.settings import Instance, schema
-from contextrouter.settings.switches import check_switch
+from contextrouter.settings.switches import check_embedder, check_interpreter, check_switch
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -200,6 +200,10 @@ class Registry:
             )
         if issubclass(cls, Stage):
             check_switch(cls, f"stage plugin {use!r}")
+        if issubclass(cls, Embedder):
+            check_embedder(cls, f"embedder plugin {use!r}")
+        if issubclass(cls, Interpreter):
+            check_interpreter(cls, f"interpreter plugin {use!r}")
         schema.constructor_fields(cls, kind)
         return cls
 

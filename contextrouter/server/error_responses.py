@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Annotated, Any
@@ -69,7 +70,11 @@ def make_refusal(error: BaseException, secrets: Sequence[str] = ()) -> Refused |
     if isinstance(error, web.HTTPException):
         return _http_refusal(error)
     if isinstance(error, RequestRefused):
-        return Refused(422, "refused", mask(error.reason, secrets))
+        reason = mask(error.reason, secrets)
+        if error.retry_after is not None:
+            seconds = str(max(1, math.ceil(error.retry_after)))
+            return Refused(429, "refused", reason, headers={"Retry-After": seconds})
+        return Refused(403 if error.interpreter else 422, "refused", reason)
     if isinstance(error, AllSourcesFailed):
         detail = f"Every source failed; {len(error.reports)} calls made."
         return Refused(

@@ -24,6 +24,16 @@ def check_sources(settings: Settings, sources: Sources) -> Settings:
     lists = [
         settings.sources[name].keys.weight for name, source in sources.items() if isinstance(source, Source)
     ]
+    weights = settings.rag.leg_weights
+    legs = [
+        weights.get(f"{name}.{leg}", weights.get(leg))
+        for name, source in sources.items()
+        if isinstance(source, Source)
+        for leg in source.legs
+    ]
+    if legs and all(weight == 0 for weight in legs):
+        message = "the weight of every leg is 0, so no hit has a score. Give one a weight above 0."
+        problems.append(settings.problem("rag.leg_weights", message))
     if lists and not any(lists):
         problems.append(
             Problem("the weight of every source is 0, so no hit has a score. Give one a weight above 0.")

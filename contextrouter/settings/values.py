@@ -298,6 +298,7 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
 class Route(msgspec.Struct, frozen=True, kw_only=True):
     """`[routes.<intent kind>]`: settings that differ for questions of this kind."""
 
+    description: str = ""  # what questions of this kind are about: interpreters read it
     sources: tuple[str, ...] | None = None
     legs: tuple[str, ...] | None = None
     stages: tuple[str, ...] | None = None

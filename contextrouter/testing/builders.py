@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from contextrouter.contracts import Entry, Source, StageContext
-from contextrouter.model import Document, Envelope, Fact, Hit, Intent, Provenance, Query, RankedList
+from contextrouter.contracts import Entry, FactSource, InterpreterContext, Source, StageContext
+from contextrouter.model import Document, Envelope, Fact, Hit, Intent, Provenance, Query, RankedList, Request
 from contextrouter.scope import Scope
 
 NOW = datetime(2026, 1, 15, 12, tzinfo=UTC)
@@ -117,6 +117,19 @@ def stage_context(
         facts=tuple(facts),
         now=now,
         seal=seal,
+    )
+
+
+def interpreter_context(
+    request: Request | None = None,
+    *,
+    routes: Mapping[str, str] | None = None,
+    sources: Mapping[str, Source | FactSource] | None = None,
+    now: datetime = NOW,
+) -> InterpreterContext:
+    """Make the context of an interpreter."""
+    return InterpreterContext(
+        request=request or Request(question="q"), routes=routes or {}, sources=sources or {}, now=now
     )
 
 

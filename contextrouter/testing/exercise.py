@@ -9,9 +9,17 @@ from typing import Any, Protocol
 
 from contextrouter.contracts import Completion, Entry, Source, StageContext, SupportsUpsert
 from contextrouter.errors import RequestRefused
-from contextrouter.model import Document, Envelope, Intent, Query
+from contextrouter.model import Document, Envelope, Intent, Query, Request
 from contextrouter.testing import texts
-from contextrouter.testing.builders import NOW, doc, embedding, envelope, hit, stage_context
+from contextrouter.testing.builders import (
+    NOW,
+    doc,
+    embedding,
+    envelope,
+    hit,
+    interpreter_context,
+    stage_context,
+)
 from contextrouter.testing.fakes import Fixed
 from contextrouter.testing.messages import shorten
 
@@ -187,7 +195,7 @@ class Interpreting(Exercise):
 
     async def call(self, plugin: Any, item: Any) -> Any:
         """Interpret."""
-        return await plugin.interpret(item)
+        return await plugin.interpret(item, interpreter_context(Request(question=item.question)))
 
     def summarize(self, answer: Any) -> Any:
         """Return all fields."""

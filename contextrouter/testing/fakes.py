@@ -16,6 +16,7 @@ from contextrouter.contracts import (
     FactSource,
     Generator,
     Interpreter,
+    InterpreterContext,
     Provider,
     Reranker,
     Stage,
@@ -164,7 +165,7 @@ class Adding(Interpreter):
     def __init__(self, *, queries: Sequence[str] = (), concepts: Sequence[str] = ()) -> None:
         self.queries, self.concepts = tuple(queries), tuple(concepts)
 
-    async def interpret(self, intent: Intent) -> Intent:
+    async def interpret(self, intent: Intent, context: InterpreterContext) -> Intent:
         """Return the intent with the additions."""
         queries = dict.fromkeys((*(intent.queries or (intent.question,)), *self.queries))
         return intent.replace(

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from breaking import breaks
 
+from contextrouter import InterpreterContext
 from contextrouter.contracts import Completion, FactSource
 from contextrouter.model import Entity, Fact, Intent, Query
 from contextrouter.testing import Adding, Echo
@@ -144,8 +145,8 @@ class WayThroughWhatIsHidden(Told):
 class Knowing(Adding):
     """Changes what is interpreted."""
 
-    async def interpret(self, intent: Intent) -> Intent:
-        return self.changed(await super().interpret(intent))
+    async def interpret(self, intent: Intent, context: InterpreterContext) -> Intent:
+        return self.changed(await super().interpret(intent, context))
 
     def changed(self, intent: Intent) -> Any:
         return intent

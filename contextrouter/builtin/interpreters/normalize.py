@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from typing import Self
 from zoneinfo import ZoneInfo
 
-from contextrouter.contracts import Interpreter
+from contextrouter.contracts import Interpreter, InterpreterContext
 from contextrouter.model import Intent, Period
 from contextrouter.text.query_syntax import drop_exclusions, parse, write_exclusions
 from contextrouter.text.stop_words import REQUEST_WORDS
@@ -51,16 +51,17 @@ class Normalize(Interpreter):
         """As it is by default."""
         return cls()
 
-    async def interpret(self, intent: Intent) -> Intent:
+    async def interpret(self, intent: Intent, context: InterpreterContext) -> Intent:
         """Return the intent with queries, entities and, where asked for, a period added to those it has."""
         question = intent.question
         before = intent.queries or (question,)
         queries = _distinct([*before, *aspects(question)])[: self._max_queries]
         derived = (*intent.derived, *(query for query in queries if query not in before))
-        entities = _distinct([*intent.entities, *entity_names(drop_exclusions(question))])
+        without_syntax = re.sub(r"\bOR\b", "|", drop_exclusions(question))
+        entities = _distinct([*intent.entities, *entity_names(without_syntax)])
         period = intent.period
         if self._extract_period and period is None:
-            period = period_of(question, datetime.now(self._zone).date(), self._timezone)
+            period = period_of(question, context.now.astimezone(self._zone).date(), self._timezone)
         return intent.replace(
             queries=tuple(queries), derived=derived, entities=tuple(entities), period=period
         )

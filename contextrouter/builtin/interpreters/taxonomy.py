@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Self
 
 from contextrouter.builtin.shared.taxonomy_concepts import Concepts, read_taxonomy
-from contextrouter.contracts import FilePath, Interpreter
+from contextrouter.contracts import FilePath, Interpreter, InterpreterContext
 from contextrouter.model import Intent
 
 
@@ -40,7 +40,7 @@ class Taxonomy(Interpreter):
         if self._path:
             self._concepts = Concepts({**read_taxonomy(Path(self._path)), **self._given})
 
-    async def interpret(self, intent: Intent) -> Intent:
+    async def interpret(self, intent: Intent, context: InterpreterContext) -> Intent:
         """Return the intent with its concepts, in the order in which the question names them; longer words
         win over shorter.
         """

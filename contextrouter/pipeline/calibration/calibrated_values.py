@@ -20,6 +20,7 @@ from contextrouter.pipeline.calibration.pooled_bm25 import score_texts
 from contextrouter.pipeline.candidates import Candidates
 from contextrouter.pipeline.deadline import Deadline
 from contextrouter.pipeline.engine import Engine
+from contextrouter.pipeline.fusion.leg_scores import above_zero
 from contextrouter.pipeline.fusion.leg_weights import UNMEASURED, Profiles
 from contextrouter.pipeline.fusion.source_order import NO_QUERIES, Queries
 from contextrouter.scope import Scope
@@ -32,6 +33,8 @@ MOST = 2_000
 """Candidates that are scored; of more, as many from the head of each list."""
 BEST = 5
 """How many of a source's best candidates speak for the source."""
+EMBEDDING_SHARE = 0.5
+"""Share of the time left in which candidates may be embedded."""
 INLINE = 200_000
 """Characters of candidates that are scored at once; more are scored in a thread, so that other requests go
 on.
@@ -124,13 +127,15 @@ class Calibration:
         best = lacking[: self.rag.calibrate_embed]
         documents = [self.candidates.documents[number] for number in best]
         texts = ["\n".join(filter(None, (d.title, " > ".join(d.path), d.content[:READ]))) for d in documents]
+        if not texts:
+            return ""
         try:
-            async with self.deadline.timeout():
-                vectors = await embedders[name].embed(texts) if texts else []
+            vectors = list(await self.deadline.share(EMBEDDING_SHARE).run(embedders[name].embed(texts)))
         except Exception as error:  # the order of words stands, whatever keeps the embedder from its work
             return f"; {len(best)} candidates were not embedded ({type(error).__name__})"
         self.embedded = dict(zip(best, vectors, strict=False))
-        return ""
+        lacking_vectors = len(best) - len(vectors)
+        return f"; {lacking_vectors} candidates were not embedded" if lacking_vectors > 0 else ""
 
     def values(self) -> tuple[dict[int, float], str]:
         """Return the values by number, and what the trace should say."""
@@ -145,15 +150,20 @@ class Calibration:
             scale, scores = "vector", self._by_cosine(self._cosines)
         else:
             scale, scores = "vector", self._leg_scores()
-        scores = {number: score * self.weights[number][0] for number, score in scores.items()}
         if not any(score > 0 for score in scores.values()):
             note = "ranks alone: no candidate has a word of the question, and no vectors can be compared"
             return {}, note
+        weighed = self._weigh_by_evidence(scores)
+        values = {number: value * self.weights[number][0] for number, value in weighed.items()}
+        if not all(map(math.isfinite, values.values())):
+            return {}, "ranks alone: scores or weights are too large to be compared"
         silent = sorted(self.names - {*self.statistics}) if texts else []
         note = f"by {scale}"
         if silent:
             note += f"; statistics of what was returned for {', '.join(silent)}"
-        return self._weigh_by_evidence(scores), note
+        if len(self.weights) < len(self.candidates):
+            note += f"; the best {len(self.weights):,} of {len(self.candidates):,} candidates"
+        return values, note
 
     def _weight(self, leg: str) -> float:
         """Return the weight of words, or of vectors, in the values."""
@@ -256,14 +266,14 @@ class Calibration:
                 by_leg.setdefault(ranked.leg, []).append((ranked, numbers))
         for lists in by_leg.values():
             models = {(self.profiles[ranked.source].embedder, ranked.score_range) for ranked, _ in lists}
-            scored = all(hit.score is not None for ranked, _ in lists for hit in ranked.hits)
             low = next(iter(models))[1]
             everywhere = {ranked.source for ranked, _ in lists} == self.names
-            if everywhere and len(models) == 1 and low is not None and scored:
+            above = [above_zero(ranked.hits, low and low[0]) for ranked, _ in lists]
+            if everywhere and len(models) == 1 and low is not None and None not in above:
                 scores: dict[int, float] = {}
-                for ranked, numbers in lists:
-                    for number, hit in zip(numbers, ranked.hits, strict=True):
-                        scores[number] = max((hit.score or 0.0) - low[0], scores.get(number, 0.0))
+                for (_, numbers), values in zip(lists, above, strict=True):
+                    for number, value in zip(numbers, values or (), strict=True):
+                        scores[number] = max(value, scores.get(number, 0.0))
                 return {number: score for number, score in scores.items() if number in self.weights}
         return {}
 

@@ -8,6 +8,7 @@ low end of a declared `score_range` for others. Formulas and measurements are in
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate, pairwise
 from math import isfinite
 from operator import ge
 from typing import Any, NamedTuple
@@ -20,6 +21,10 @@ that the question found there.
 """
 UNSCORED = 5
 """A list without scores gives (UNSCORED + 1) ÷ (UNSCORED + rank)."""
+
+
+NOISE = 1e-9
+"""Share of the highest score by which a score may rise from one rank to the next and still count as equal."""
 
 
 class LegList(NamedTuple):
@@ -61,7 +66,7 @@ def score_leg(
     that is less. On a leg of `vectors` the scores of several queries are on one scale; on others each list
     has its own. `cosines` are known of documents that a leg of vectors did not return.
     """
-    above = [_above(entry.hits, zero) for entry in lists]
+    above = [above_zero(entry.hits, zero) for entry in lists]
     highest = max([entry[0] for entry in above if entry], default=0.0) if vectors else None
     scaled = [_scale(entry, values, highest) for entry, values in zip(lists, above, strict=True)]
     scores: dict[int, float] = {}
@@ -71,7 +76,7 @@ def score_leg(
     behind = BEHIND * lowest
     late: dict[int, float] = {}
     for entry in derived:
-        values = _scale(entry, _above(entry.hits, zero), None)
+        values = _scale(entry, above_zero(entry.hits, zero), None)
         scaled.append(values)
         for number, value in zip(entry.row, values, strict=True):
             if number not in scores and value >= late.get(number, 0.0):
@@ -103,7 +108,7 @@ def score_parts(lists: Sequence[LegList], *, vectors: bool = False) -> LegScores
     return LegScores(shares, BEHIND * min(shares.values(), default=0.0) if full else 0.0, scaled)
 
 
-def _above(hits: Sequence[Hit], zero: float | None) -> list[float] | None:
+def above_zero(hits: Sequence[Hit], zero: float | None) -> list[float] | None:
     """Return how far each score is above zero; None where they are no numbers in falling order, so that only
     the ranks tell.
     """
@@ -112,7 +117,10 @@ def _above(hits: Sequence[Hit], zero: float | None) -> list[float] | None:
         return []
     try:
         if not all(map(ge, scores, scores[1:])):
-            return None
+            noise = NOISE * abs(scores[0])
+            if not all([lower <= higher + noise for higher, lower in pairwise(scores)]):
+                return None
+            scores = list(accumulate(scores, min))
         highest, lowest = float(scores[0]), float(scores[-1])
         low = min(0.0, lowest) if zero is None else zero
         if not (isfinite(highest - low) and isfinite(lowest)):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
+from contextrouter.errors import ContractError
+from contextrouter.settings.switches import check_embedder
 from contextrouter.testing import texts
 from contextrouter.testing.kit import Law, law
 from contextrouter.testing.messages import Broken, shorten
@@ -35,22 +36,10 @@ async def weights_are_numbers(subject: Subject) -> None:
     1.
     """
     async with subject.open_plugin() as plugin:
-        for name in ("score_weights", "leg_weights"):
-            weights = getattr(plugin, name)
-            if not isinstance(weights, Mapping) or not all(map(_is_weight, weights.items())):
-                raise Broken(f"{name} is {shorten(weights)}; give a mapping such as {{'vector': 0.7}}")
-        unrelated = plugin.unrelated
-        if not _is_number(unrelated) or not -1 <= unrelated < 1:
-            raise Broken(f"unrelated is {shorten(unrelated)}, not a number from -1 to below 1")
-
-
-def _is_weight(item: tuple[Any, Any]) -> bool:
-    leg, weight = item
-    return isinstance(leg, str) and _is_number(weight) and weight >= 0
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        try:
+            check_embedder(plugin, subject.cls.__name__)
+        except ContractError as error:
+            raise Broken(str(error)) from None
 
 
 @law

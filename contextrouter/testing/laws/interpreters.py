@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from contextrouter.model import Intent
+from contextrouter.model import Intent, Request
+from contextrouter.testing.builders import interpreter_context
 from contextrouter.testing.kit import Law, law
 from contextrouter.testing.messages import Broken, shorten
 from contextrouter.testing.subject import Subject
@@ -14,7 +15,7 @@ _KEPT = ("entities", "concepts", "labels", "facets")
 
 async def _interpret_inputs(subject: Subject, plugin: Any) -> list[tuple[Intent, Any]]:
     return [
-        (original, await plugin.interpret(original))
+        (original, await plugin.interpret(original, interpreter_context(Request(question=original.question))))
         for original in await subject.exercise.inputs(subject, plugin)
     ]
 
