@@ -365,9 +365,7 @@ async def test_key_secret_signs_what_lies_outside(tmp_path: Path):
 
 
 async def today(router: ContextRouter) -> tuple[Any, Any]:
-    from datetime import datetime
-
-    return datetime.now(router._zone).date(), await router._versions.now()
+    return router.engine.now().date(), await router._versions.now()
 
 
 async def test_key_max_bytes_bounds_memory():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 from collections.abc import Mapping, Sequence
@@ -42,12 +43,10 @@ class StatisticsCache:
         reporting = [name for name in names if name in self._sources]
         unknown_words = {name: self._missing((name, scope), words, now) for name in reporting}
         patience = deadline.within(PATIENCE)
-        asking = [
-            patience.run(self._ask(name, new, scope, now))
-            for name, new in unknown_words.items()
-            if new or (name, scope) not in self._kept
-        ]
-        await asyncio.gather(*asking, return_exceptions=True)  # those that answer in time are kept
+        async with asyncio.TaskGroup() as group:
+            for name, new in unknown_words.items():
+                if new or (name, scope) not in self._kept:
+                    group.create_task(self._ask_in_time(name, new, scope, patience))
         reports = {}
         for name in reporting:
             _, report = self._kept.get((name, scope), (0.0, None))
@@ -66,6 +65,12 @@ class StatisticsCache:
             return list(words)
         self._kept[key] = self._kept.pop(key)  # the most recently used stands last
         return [word for word in words if word not in report.frequencies]
+
+    async def _ask_in_time(
+        self, name: str, words: list[str], scope: Scope | None, patience: Deadline
+    ) -> None:
+        with contextlib.suppress(TimeoutError, RuntimeError):  # those that answer in time are kept
+            await patience.run(self._ask(name, words, scope, monotonic()))
 
     async def _ask(self, name: str, words: list[str], scope: Scope | None, now: float) -> None:
         try:
