@@ -24,6 +24,7 @@ from contextrouter.pipeline.fusion.source_order import (
     SourceOrder,
     by_best_rank,
     lists_by_source,
+    reciprocal,
 )
 from contextrouter.settings import Rag
 
@@ -123,18 +124,17 @@ def _by_rank(
     maximum = {}
     for name, order in orders.items():
         weight = weights[name]
+        shares: Sequence[float]
         if rag.hybrid_fusion == "weighted":
             maximum[name] = weight
             shares = [weight * order.scores[number] / order.maximum for number in order.numbers]
         else:
             maximum[name] = weight / (k + 1)
-            ranks = _ranks_with_ties(order) if order.ties else range(1, len(order.numbers) + 1)
-            shares = [weight / (k + rank) for rank in ranks]
-        if not scores:
-            scores.update(zip(order.numbers, shares, strict=True))
-        else:
-            for number, value in zip(order.numbers, shares, strict=True):
-                scores[number] = scores.get(number, 0.0) + value
+            shares = reciprocal(weight, k, len(order.numbers))
+            if order.ties:
+                shares = [shares[rank - 1] for rank in _ranks_with_ties(order)]
+        for number, value in zip(order.numbers, shares, strict=False):
+            scores[number] = scores.get(number, 0.0) + value
     return scores, maximum
 
 

@@ -89,7 +89,7 @@ class SourceLists:
         for n, weight in counting:
             row = self.rows[n]
             if rag.hybrid_fusion == "rrf":
-                shares: Sequence[float] = _reciprocal(weight, rag.rrf_k, len(row))
+                shares: Sequence[float] = reciprocal(weight, rag.rrf_k, len(row))
             else:
                 shares = [weight * value for value in self.notes.normalized(self.positions[n])]
             if len({*row}) < len(row):  # several copies of a document count once, at their best rank
@@ -216,7 +216,7 @@ def _best_first(rows: Iterable[Sequence[int]], scores: Mapping[int, float]) -> l
     return sorted(by_best_rank(rows), key=scores.__getitem__, reverse=True)
 
 
-def _reciprocal(weight: float, k: float, size: int) -> tuple[float, ...]:
+def reciprocal(weight: float, k: float, size: int) -> tuple[float, ...]:
     """Return what the ranks from 1 to `size`, or further, of a list of this weight give."""
     return _shares(weight, k, 1 << size.bit_length())
 
