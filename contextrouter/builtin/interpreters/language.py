@@ -60,8 +60,8 @@ class Language(LanguageDetector, Interpreter):
     `languages` are those that askers use; the answer is one of them, or none. A script that only one of them
     has decides alone, but never the Latin one, for names and terms of all languages are written in it. Else
     the detector decides by the running words: names, codes and numbers say nothing. The language stays empty
-    for fewer than three such words, or fewer than `minimum` letters; if the best language is less than
-    `margin` (0 to 1) surer than the second; or if a single word makes the difference.
+    for fewer than three such words (four in a question without capitals) or fewer than `minimum` letters, and
+    if the best language is less than `margin` (0 to 1) surer than the second.
     """
 
     def __init__(self, *, languages: Sequence[str], minimum: int = 8, margin: float = 0.4) -> None:
@@ -89,37 +89,30 @@ class Language(LanguageDetector, Interpreter):
         possible = [code for code in self.languages if _uses(code, script)]
         if len(possible) == 1 and script != LATIN:
             return intent.replace(language=possible[0])
-        if not possible or not self._enough(script, words):
+        if not possible or not self._enough(intent.question, script, words):
             return intent
         pool, identifier = self._get_model()
-        language = await pool.run(self._decide, identifier, possible, words[:_READ_WORDS])
+        language = await pool.run(self._likeliest, identifier, possible, words[:_READ_WORDS])
         return intent.replace(language=language) if language else intent
 
-    def _enough(self, script: str, words: Sequence[str]) -> bool:
+    def _enough(self, question: str, script: str, words: Sequence[str]) -> bool:
         letters = sum(letter.isalpha() for word in words for letter in word)
-        return letters >= self._minimum and (script in _UNSPACED or len(words) >= _LEAST_WORDS)
+        minimum_words = (
+            _LEAST_WORDS + question.islower()
+        )  # without a capital, a name looks like running words
+        return letters >= self._minimum and (script in _UNSPACED or len(words) >= minimum_words)
 
-    def _decide(self, identifier: Any, possible: Sequence[str], words: Sequence[str]) -> str | None:
-        """Return the best language, if it is clearly the best, and stays the best without any one word."""
-        best, margin = _best(identifier, possible, words)
-        if margin < self._margin:
-            return None
-        without = ([*words[:at], *words[at + 1 :]] for at in range(len(words))) if len(words) > 1 else ()
-        return best if all(_best(identifier, possible, fewer)[0] == best for fewer in without) else None
+    def _likeliest(self, identifier: Any, possible: Sequence[str], words: Sequence[str]) -> str | None:
+        """Return the likeliest of the possible languages, if it is clearly likelier than the next."""
+        ranked = [(str(code), share) for code, share in identifier.rank(" ".join(words)) if code in possible]
+        (best, share), (_, following) = (*ranked, ("", 0.0))[:2]
+        return best if share - following >= self._margin * sum(share for _, share in ranked) else None
 
 
 def _uses(code: str, script: str) -> bool:
     if script == LATIN:
         return code == "sr" or code not in SCRIPTS
     return code in _LANGUAGES_OF.get(script, "").split()
-
-
-def _best(identifier: Any, possible: Sequence[str], words: Sequence[str]) -> tuple[str, float]:
-    """Return the likeliest of the possible languages, and how much likelier it is than the next."""
-    ranked = [(code, share) for code, share in identifier.rank(" ".join(words)) if code in possible]
-    total = sum(share for _, share in ranked) or 1.0
-    following = ranked[1][1] if len(ranked) > 1 else 0.0
-    return str(ranked[0][0]), (ranked[0][1] - following) / total
 
 
 def running_words(question: str) -> tuple[str, list[str]]:
@@ -142,8 +135,8 @@ def running_words(question: str) -> tuple[str, list[str]]:
     letters = {script: _count(script, words) for script, words in by_script.items()}
     script = max(letters, key=lambda name: letters[name], default="")
     others = sum(letters.values()) - letters.get(script, 0)
-    least = 2 if script in _UNSPACED else 3
-    return (script, by_script[script]) if letters.get(script, 0) >= max(least, 3 * others) else ("", [])
+    minimum = 2 if script in _UNSPACED else 3
+    return (script, by_script[script]) if letters.get(script, 0) >= max(minimum, 3 * others) else ("", [])
 
 
 def _count(script: str, words: Sequence[str]) -> int:

@@ -1,9 +1,9 @@
-"""Language detection: the base class of plugins that ask py3langid, which knows languages by their letters."""
+"""Language detection: the base class of plugins that ask py3langid."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 from contextrouter.builtin.shared.model_in_threads import ModelInThreads
 from contextrouter.errors import MissingDependency
@@ -17,7 +17,7 @@ class LanguageDetector(ModelInThreads[Any]):
 
     label = "Telling languages apart"
     extra = "language"
-    packages = {"py3langid": "py3langid"}
+    packages: ClassVar[Mapping[str, str]] = {"py3langid": "py3langid"}
     threads = 1
     languages: tuple[str, ...]
 
