@@ -97,9 +97,8 @@ class Language(LanguageDetector, Interpreter):
 
     def _enough(self, question: str, script: str, words: Sequence[str]) -> bool:
         letters = sum(letter.isalpha() for word in words for letter in word)
-        minimum_words = (
-            _LEAST_WORDS + question.islower()
-        )  # without a capital, a name looks like running words
+        # Without a capital, a name looks like running words.
+        minimum_words = _LEAST_WORDS + question.islower()
         return letters >= self._minimum and (script in _UNSPACED or len(words) >= minimum_words)
 
     def _likeliest(self, identifier: Any, possible: Sequence[str], words: Sequence[str]) -> str | None:

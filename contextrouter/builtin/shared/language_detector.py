@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from types import MappingProxyType
+from typing import Any
 
 from contextrouter.builtin.shared.model_in_threads import ModelInThreads
 from contextrouter.errors import MissingDependency
@@ -17,7 +18,7 @@ class LanguageDetector(ModelInThreads[Any]):
 
     label = "Telling languages apart"
     extra = "language"
-    packages: ClassVar[Mapping[str, str]] = {"py3langid": "py3langid"}
+    packages = MappingProxyType({"py3langid": "py3langid"})
     threads = 1
     languages: tuple[str, ...]
 
