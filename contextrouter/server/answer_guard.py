@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from contextrouter.model import Context
+from contextrouter.text.scripts import script_of
 
 AGAIN = (
     "Write that answer again, in the language of my question, and put behind every statement the number of"
@@ -31,9 +31,7 @@ def script(text: str) -> str:
 
     Returns "" for a text with too few letters.
     """
-    names = Counter(
-        unicodedata.name(letter, "?").split(" ")[0].split("-")[0] for letter in text if letter.isalpha()
-    )
+    names = Counter(script_of(letter) for letter in text if letter.isalpha())
     for kana in ("HIRAGANA", "KATAKANA"):
         names["CJK"] += names.pop(kana, 0)
     name, count = names.most_common(1)[0] if names else ("", 0)

@@ -1,10 +1,12 @@
-"""Scripts written without spaces between words (Chinese, Japanese, Thai, …): one table of character ranges.
+"""Scripts: which one a letter is of, and ranges of those without spaces between words (Chinese, Thai, …).
 
 The ranges are text for a character class of `re`. Nothing is compiled here: to compile takes longer than to
 import.
 """
 
 from __future__ import annotations
+
+import unicodedata
 
 IDEOGRAPHS = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 """Chinese characters, also in Japanese and Korean texts."""
@@ -19,3 +21,8 @@ WITHOUT_SPACES = (
 """Scripts that put no space between words."""
 UNSPACED = WITHOUT_SPACES + HANGUL
 """Scripts whose words cannot be found by spaces: an index reads pairs of their characters."""
+
+
+def script_of(letter: str) -> str:
+    """Return the script of a letter by its Unicode name: "LATIN", "CYRILLIC", "CJK", "HIRAGANA", …"""
+    return unicodedata.name(letter, "?").split(" ")[0].split("-")[0]
