@@ -132,9 +132,9 @@ def distinct_facts(
     by_source: dict[str, list[tuple[int, Fact]]] = {}
     for fact in facts:
         _add_points(fact, by_source.setdefault(fact.source, []), words)
-    turns = [each for turn in zip_longest(*by_source.values()) for each in turn if each is not None]
+    turns = [pair for turn in zip_longest(*by_source.values()) for pair in turn if pair is not None]
     distinct: dict[Any, Fact] = {}
-    for _, fact in sorted(turns, key=lambda each: -each[0]):
+    for _, fact in sorted(turns, key=lambda pair: -pair[0]):
         says = *map(same_words, (fact.subject, fact.predicate, fact.object)), fact.valid_from, fact.valid_to
         distinct.setdefault(says, fact)
     ordered = list(distinct.values())

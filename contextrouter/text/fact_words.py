@@ -32,8 +32,8 @@ class QuestionWords:
     """The content words of a question, by stem; those of English and of the question's language."""
 
     def __init__(self, question: str, language: str | None = None) -> None:
-        own = dict.fromkeys((ENGLISH, language or ENGLISH))
-        self._terms = {name: frozenset(query_terms(question, language=name).terms) for name in own}
+        languages = dict.fromkeys((ENGLISH, language or ENGLISH))
+        self._terms = {name: frozenset(query_terms(question, language=name).terms) for name in languages}
 
     def in_predicate(self, predicate: str) -> int:
         """Return how many words of the question a predicate has."""
