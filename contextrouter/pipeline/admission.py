@@ -17,6 +17,7 @@ from contextrouter.filters import passes
 from contextrouter.model import Document, Entity, Facet, Fact, Hit, Query
 from contextrouter.scope import SENSITIVITIES, SHARED
 from contextrouter.settings import FactKeys, SourceKeys
+from contextrouter.text.fact_words import spaced
 from contextrouter.text.query_syntax import holds_any
 
 _TEXTS = ("content", "id", "url", "title", "snippet", "kind", "media_type")
@@ -28,7 +29,8 @@ class Admission:
     """Checks the answer to one query. `keys` are the router's own keys in the table of its source.
 
     `withheld` counts the hits in scope that the kinds, filters, labels, period or excluded words kept
-    back; `flaws` says what was wrong with the types of hits that were left out.
+    back, and the facts that excluded words did; `flaws` says what was wrong with the types of hits that were
+    left out.
     """
 
     def __init__(self, query: Query, keys: FactKeys | None) -> None:
@@ -67,6 +69,8 @@ class Admission:
         scope = self.query.scope
         if scope is not None:
             admitted = [item for item in admitted if isinstance(item, Facet) or scope.allows(item)]
+        if self.query.excluded:
+            admitted = [item for item in admitted if not self._is_excluded(item)]
         return admitted[: self.query.limit]
 
     def note(self, admitted: int, items: str = "hits") -> str:
@@ -106,6 +110,15 @@ class Admission:
             return False
         texts = (document.title, " ".join(document.path), document.content)
         return not (query.excluded and holds_any(query.excluded, texts, document.language))
+
+    def _is_excluded(self, item: Fact | Entity | Facet) -> bool:
+        """Whether a fact has an excluded word. It is counted, as a document is."""
+        if not isinstance(item, Fact):
+            return False
+        texts = (item.subject, spaced(item.predicate), item.object)
+        excluded = holds_any(self.query.excluded, texts, self.query.language)
+        self.withheld += excluded
+        return excluded
 
     def label(self, document: Document) -> Document:
         """Fill labels a document lacks from the table of its source, which may only tighten those it has."""

@@ -16,6 +16,7 @@ from typing import Any
 
 from contextrouter.model import Document, Fact, RankedList
 from contextrouter.pipeline.candidates import Candidates
+from contextrouter.text.fact_words import QuestionWords, same_words
 
 
 def dedupe(lists: Sequence[RankedList], identity: str = "exact") -> Candidates:
@@ -115,20 +116,36 @@ _KEYS: dict[str, Callable[[Document], Any]] = {
 }
 
 
-def distinct_facts(facts: Sequence[Fact], limit: int) -> tuple[list[Fact], list[Fact]]:
-    """Return one of each fact, at most `limit`, and those beyond; a fact's validity is part of what it says.
+def distinct_facts(
+    facts: Sequence[Fact], limit: int, question: str = "", language: str | None = None
+) -> tuple[list[Fact], list[Fact]]:
+    """Return one of each fact, at most `limit`, and those beyond. The facts that the question asks for come
+    first: those with the most points (see `QuestionWords.points`).
 
-    Facts keep the order of their source, which knows best how well they fit. The sources take turns, in the
-    order of the settings: the first of each, the second of each, and so on.
+    Facts with as many points keep the order of their source. The sources take turns, in the order of the
+    settings: the first of each, the second of each, and so on.
+
+    Facts that differ only in case or white space are one: the first stands. A fact's validity is part of
+    what it says.
     """
-    by_source: dict[str, list[Fact]] = {}
+    words = QuestionWords(question, language)
+    by_source: dict[str, list[tuple[int, Fact]]] = {}
     for fact in facts:
-        by_source.setdefault(fact.source, []).append(fact)
+        _add_points(fact, by_source.setdefault(fact.source, []), words)
+    turns = [pair for turn in zip_longest(*by_source.values()) for pair in turn if pair is not None]
     distinct: dict[Any, Fact] = {}
-    for turn in zip_longest(*by_source.values()):
-        for fact in turn:
-            if fact is not None:
-                says = (fact.subject, fact.predicate, fact.object, fact.valid_from, fact.valid_to)
-                distinct.setdefault(says, fact)
+    for _, fact in sorted(turns, key=lambda pair: -pair[0]):
+        says = *map(same_words, (fact.subject, fact.predicate, fact.object)), fact.valid_from, fact.valid_to
+        distinct.setdefault(says, fact)
     ordered = list(distinct.values())
     return ordered[:limit], ordered[limit:]
+
+
+def _add_points(fact: Fact, before: list[tuple[int, Fact]], words: QuestionWords) -> None:
+    """Add a fact, with its points, to those of its source.
+
+    A fact without any word of the question that stands behind one with some has 1 point, as if it had a
+    name: it may be a link between two names, and its source knows why it stands there.
+    """
+    points = words.points(fact.subject, fact.predicate, fact.object)
+    before.append((points or (1 if before and before[-1][0] else 0), fact))

@@ -256,7 +256,10 @@ class _FanOut:
                 item if isinstance(item, Facet) else item.replace(source=call.source) for item in items
             ]
             note = admission.note(len(items), "facts")
-            self._report(call, outcome, "partial" if note else "ok", started, count=len(items), error=note)
+            status: Status = "partial" if note else "ok"
+            self._report(
+                call, outcome, status, started, count=len(items), error=note, withheld=admission.withheld
+            )
         else:
             self._keep_hits(call, outcome, answer, admission, started)
 

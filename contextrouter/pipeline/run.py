@@ -99,7 +99,10 @@ class Run:
         notes = [f"{r.source}/{r.leg}: {r.note}" for r in self.harvest.reports if r.note]
         self.trace.add("fan_out", self.hits, note="; ".join(notes))
         _raise_if_all_failed(self.harvest)
-        self.facts, beyond = distinct_facts(self.harvest.facts, self.rag.max_graph_facts)
+        intent = self.plan.intent
+        self.facts, beyond = distinct_facts(
+            self.harvest.facts, self.rag.max_graph_facts, intent.question, intent.language
+        )
         if beyond:
             note = f"{len(beyond)} facts beyond max_graph_facts"
             self.trace.add("facts", len(self.facts), note=note, lost_facts=tuple(beyond))

@@ -10,6 +10,8 @@ from contextrouter.builtin.providers.filtering import microseconds
 from contextrouter.builtin.providers.sqlite.write import name_key
 from contextrouter.model import Entity, Fact, Query
 from contextrouter.text.analysis import LONGEST, atoms
+from contextrouter.text.fact_words import PREDICATE_WEIGHT, QuestionWords, same_words, spaced
+from contextrouter.text.query_syntax import drop_exclusions, holds_any
 from contextrouter.text.stop_words import STOP_WORDS
 
 MAX_NAMES = 1_000
@@ -27,15 +29,14 @@ class FactMatch(NamedTuple):
     matched: int
     hop: int
 
-    @property
-    def order(self) -> tuple[Any, ...]:
-        """The sort key: most names, fewest hops, highest confidence, then subject, predicate,
-        object, period.
+    def order(self, words: QuestionWords) -> tuple[Any, ...]:
+        """Return the sort key: most names and words of the question, fewest hops, highest confidence, then
+        subject, predicate, object, period. A word of the question in the predicate counts as two names.
         """
         fact = self.fact
         since = microseconds(fact.valid_from)
         return (
-            -self.matched,
+            -self.matched - PREDICATE_WEIGHT * words.in_predicate(fact.predicate),
             self.hop,
             -fact.confidence,
             fact.subject,
@@ -46,12 +47,26 @@ class FactMatch(NamedTuple):
         )
 
 
-def rank_facts(matches: Iterable[FactMatch], limit: int) -> list[Fact]:
-    """Return the distinct facts in order. The same statement with two periods is two facts."""
+def rank_facts(matches: Iterable[FactMatch], query: Query) -> list[Fact]:
+    """Return the distinct facts in order, without those that have an excluded word.
+
+    The same statement with two periods is two facts; with another case or other spaces it is one.
+    """
+    words = QuestionWords(query.text, query.language)
     distinct: dict[tuple[Any, ...], Fact] = {}
-    for fact, _, _ in sorted(matches, key=lambda match: match.order):
-        distinct.setdefault((fact.subject, fact.predicate, fact.object, fact.valid_from, fact.valid_to), fact)
-    return list(distinct.values())[:limit]
+    for fact, _, _ in sorted(matches, key=lambda match: match.order(words)):
+        if len(distinct) >= query.limit:
+            break
+        texts = (fact.subject, fact.predicate, fact.object)
+        says = *map(same_words, texts), fact.valid_from, fact.valid_to
+        if says not in distinct and not _is_excluded(fact, query):
+            distinct[says] = fact
+    return list(distinct.values())
+
+
+def _is_excluded(fact: Fact, query: Query) -> bool:
+    texts = (fact.subject, spaced(fact.predicate), fact.object)
+    return bool(query.excluded) and holds_any(query.excluded, texts, query.language)
 
 
 def group_by_subject(facts: Iterable[Fact], limit: int) -> list[Entity]:
@@ -114,8 +129,11 @@ class NameCandidates(NamedTuple):
 
 
 def name_candidates(query: Query) -> NameCandidates:
-    """Return the candidates of a query: each run of words that is short enough, and the explicit names."""
-    words = atoms(query.text[:LONGEST])[:_MOST_WORDS]
+    """Return the candidates of a query: each run of words that is short enough, and the explicit names.
+
+    What the text excludes is no name.
+    """
+    words = atoms(drop_exclusions(query.text[:LONGEST]))[:_MOST_WORDS]
     spans = [
         (start, end, " ".join(words[start:end]))
         for start in range(len(words))

@@ -113,15 +113,16 @@ class PostgresFacts(FactSource):
     async def facts(self, query: Query) -> Sequence[Fact]:
         """Return facts about the names in the query's text, entities and concepts.
 
-        Order: names matched, hops, confidence, subject, predicate, object; facts on a shortest way between
-        two of the names count for both. One fact said by several documents comes once; said of two periods it
-        comes twice.
+        Order: names matched, and twice the words of the question in the predicate; then hops, confidence,
+        subject, predicate, object. Facts on a shortest way between two of the names count for both. One fact
+        said by several documents comes once; said of two periods it comes twice. What the query excludes does
+        not come.
         """
         if query.limit < 1:
             return []
         async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
             matches = await self._match(connection, query)
-        return entity_names.rank_facts(matches, query.limit)
+        return entity_names.rank_facts(matches, query)
 
     async def entities(self, query: Query) -> Sequence[Entity]:
         """Return the entities the query names, with what the facts say of each: predicate -> object, or list

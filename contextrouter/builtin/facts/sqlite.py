@@ -95,9 +95,10 @@ class SqliteFacts(FactSource):
     async def facts(self, query: Query) -> Sequence[Fact]:
         """Return facts about the names in the query's text, entities and concepts.
 
-        Order: names matched, hops, confidence, subject, predicate, object; facts on a shortest way between
-        two of the names count for both. One fact said by several documents comes once; said of two periods it
-        comes twice.
+        Order: names matched, and twice the words of the question in the predicate; then hops, confidence,
+        subject, predicate, object. Facts on a shortest way between two of the names count for both. One fact
+        said by several documents comes once; said of two periods it comes twice. What the query excludes does
+        not come.
         """
         if query.limit < 1:
             return []
@@ -155,7 +156,7 @@ class SqliteFacts(FactSource):
 
     def _facts(self, connection: sqlite3.Connection, query: Query, stop: Stop) -> list[Fact]:
         walk = walking.spread(_find_names(connection, query), self._hops)
-        return entity_names.rank_facts(_run_walk(connection, walk, query, stop), query.limit)
+        return entity_names.rank_facts(_run_walk(connection, walk, query, stop), query)
 
 
 def _run_walk(connection: sqlite3.Connection, walk: walking.Walk[T], query: Query, stop: Stop) -> T:
