@@ -50,6 +50,7 @@ HOMONYMS = {
     "openai": "the plugin of that name, of several kinds",
     "options": "what a caller may set: of a fetch, of a generator, of a command",
     "page": "of the server: the explorer; of the files: text of an HTML page",
+    "periods": "the time that a question names: how it is read, and the interpreter",
     "postgres": "the plugin of that name, of several kinds",
     "provider": "the class of a provider of several modules",
     "quality": "the plugin of that name, of several kinds",
