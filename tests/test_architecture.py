@@ -353,7 +353,7 @@ FIELD_WORDS = {
     "cosine similarity": "vectors.py",
     "cross-encoder": "builtin/stages/cross_encoder.py",
     "data model": "model.py",
-    "date phrases": "builtin/interpreters/normalize.py",
+    "date phrases": "text/time_expressions.py",
     "deadline": "pipeline/deadline.py",
     "decompression bomb": "fetch/body.py",
     "deduplication": "pipeline/deduplication.py",

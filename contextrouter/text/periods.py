@@ -84,7 +84,7 @@ def find_period(question: str, calendar: Calendar) -> PeriodReading:
     except _Unclear as unclear:
         return PeriodReading(words=unclear.words, reason=f"{unclear.words[0]!r} {unclear}")
     words = tuple(bound.words for bound in bounds) + refused
-    reason = "; ".join(f"{each!r} only excludes a time" for each in refused)
+    reason = "; ".join(f"{text!r} only excludes a time" for text in refused)
     if not bounds:
         return PeriodReading(words=words, reason=reason)
     try:
@@ -101,8 +101,8 @@ def find_period(question: str, calendar: Calendar) -> PeriodReading:
 class _Unclear(ValueError):
     """A time expression that is not on the calendar, or not clear."""
 
-    def __init__(self, words: str, why: str) -> None:
-        super().__init__(why)
+    def __init__(self, words: str, reason: str) -> None:
+        super().__init__(reason)
         self.words = (words,)
 
 
@@ -124,7 +124,7 @@ def _bounds(text: str, low: str, calendar: Calendar, *, names: bool) -> tuple[li
             continue
         begin = end + lead.start() if lead and lead["operator"] else expression.start
         words = text[begin : expression.end].strip()
-        span = _read(expression, words, calendar)
+        span = _days_of(expression, words, calendar)
         if link and previous and _is_range(link["link"], bounds[-1].operator):
             words = f"{bounds[-1].words} {link['link']} {words}"
             bounds[-1] = _Bound(words, "in", _join(previous, bounds[-1].span, span, calendar))
@@ -169,14 +169,14 @@ def _is_name(expression: Expression, text: str) -> bool:
     return not begins or bool(_WORK.match(text, expression.end) and " " not in words)
 
 
-def _read(expression: Expression, words: str, calendar: Calendar) -> Span:
+def _days_of(expression: Expression, words: str, calendar: Calendar) -> Span:
     try:
         return expression.read(calendar)
     except OverflowError:
         raise _Unclear(words, "is not on the calendar") from None
     except ValueError as error:
-        own = str(error).startswith(("may be", "is not"))
-        raise _Unclear(words, str(error) if own else "is not on the calendar") from None
+        reason = str(error) if str(error).startswith(("may be", "is not")) else "is not on the calendar"
+        raise _Unclear(words, reason) from None
 
 
 def _operator(expression: Expression, lead: re.Match[str] | None, between: str, low: str) -> str:

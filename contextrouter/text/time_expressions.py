@@ -1,4 +1,4 @@
-"""Time expressions of a question: a pattern for each form, such as "March 2025", and the days it means."""
+"""Date phrases of a question: a pattern for each form, such as "March 2025", and the days it means."""
 
 from __future__ import annotations
 
@@ -74,10 +74,10 @@ def _day(match: re.Match[str], calendar: Calendar) -> Span:
 
 
 def _slashes(match: re.Match[str], calendar: Calendar) -> Span:
-    left, right, year = map(int, match.groups())
-    if left <= 12 and right <= 12 and left != right:
+    day, month, year = map(int, match.groups())
+    if day <= 12 and month <= 12 and day != month:
         raise ValueError("may be either of two days")
-    return calendar.day(left, right, year) if left > 12 or left == right else calendar.day(right, left, year)
+    return calendar.day(day, month, year) if month <= 12 else calendar.day(month, day, year)
 
 
 def _days_of_month(match: re.Match[str], calendar: Calendar) -> Span:

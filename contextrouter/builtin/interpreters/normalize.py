@@ -1,4 +1,4 @@
-"""Query expansion and query rewriting without a model. Also date phrases and entities of a question."""
+"""Query expansion and query rewriting without a model. Also entities of a question."""
 
 from __future__ import annotations
 
