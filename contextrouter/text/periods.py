@@ -50,9 +50,10 @@ _COUNTED = re.compile(
     r"\s*(?:[$€£%°]|(?:bytes?|[kmg]b|users?|people|persons?|words?|characters?|documents?|files?|items?|lines?|rows?"
     r"|tokens?|dollars?|euros?|pounds?|meters?|metres?|km|miles?|hours?|minutes?|seconds?|times|pages?|points?)\b)"
 )
-_NUMBER_WORDS = frozenset({"at", "for", "about", "around", "over", "more than", "less than"})
+_LOOSE_WORDS = frozenset({"at", "for", "about", "around", "over", "more than", "less than"})
 _FIRST_NAMES = frozenset({"april", "may", "june", "august"})
 _NAME_WORDS = frozenset({"by", "about", "for", "from", "of", "at"})
+_EXCLUDES, _VAGUE = "only excludes a time", "names no days"
 _WORK = re.compile(r"\s+(?:by\b|[A-Z])")
 
 
@@ -83,8 +84,8 @@ def find_period(question: str, calendar: Calendar) -> PeriodReading:
         bounds, refused = _bounds(text, low, calendar, names=english is None)
     except _Unclear as unclear:
         return PeriodReading(words=unclear.words, reason=f"{unclear.words[0]!r} {unclear}")
-    words = tuple(bound.words for bound in bounds) + refused
-    reason = "; ".join(f"{text!r} only excludes a time" for text in refused)
+    words = (*(bound.words for bound in bounds), *refused)
+    reason = "; ".join(f"{text!r} {why_not}" for text, why_not in refused.items())
     if not bounds:
         return PeriodReading(words=words, reason=reason)
     try:
@@ -106,10 +107,10 @@ class _Unclear(ValueError):
         self.words = (words,)
 
 
-def _bounds(text: str, low: str, calendar: Calendar, *, names: bool) -> tuple[list[_Bound], tuple[str, ...]]:
-    """Return the expressions that count, and those that are negated."""
+def _bounds(text: str, low: str, calendar: Calendar, *, names: bool) -> tuple[list[_Bound], dict[str, str]]:
+    """Return the expressions that count; and those that are negated or vague, with the reason."""
     bounds: list[_Bound] = []
-    refused: list[str] = []
+    refused: dict[str, str] = {}
     end = 0  # of the expression before
     previous: Expression | None = None
     for expression in find_expressions(low):
@@ -118,8 +119,10 @@ def _bounds(text: str, low: str, calendar: Calendar, *, names: bool) -> tuple[li
         link = _LINK.match(between) if previous else None
         if not _counts(expression, lead, low, linked=bool(link)) or (names and _is_name(expression, text)):
             continue
-        if lead and lead["negation"]:
-            refused.append(text[end + lead.start() : expression.end].strip())
+        negated = lead and lead["negation"]
+        if negated or expression.form.vague:
+            begin = end + lead.start() if lead and negated else expression.start
+            refused[text[begin : expression.end].strip()] = _EXCLUDES if negated else _VAGUE
             end, previous = expression.end, None
             continue
         begin = end + lead.start() if lead and lead["operator"] else expression.start
@@ -135,7 +138,7 @@ def _bounds(text: str, low: str, calendar: Calendar, *, names: bool) -> tuple[li
             operator = bounds[-1].operator if inherits else _operator(expression, lead, between, low)
             bounds.append(_Bound(words, operator, span))
         end, previous = expression.end, expression
-    return [_without_range(bound) for bound in bounds], tuple(refused)
+    return [_without_range(bound) for bound in bounds], refused
 
 
 def _counts(expression: Expression, lead: re.Match[str] | None, low: str, *, linked: bool) -> bool:
@@ -149,7 +152,7 @@ def _counts(expression: Expression, lead: re.Match[str] | None, low: str, *, lin
     operator = lead["operator"] if lead else None
     if linked:
         return True
-    if number and operator in _NUMBER_WORDS:
+    if operator in _LOOSE_WORDS:
         return False
     if words in _FIRST_NAMES and operator in _NAME_WORDS and not re.match(r"\s+(?:to|until|and)\b", after):
         return False

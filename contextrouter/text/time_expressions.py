@@ -16,13 +16,14 @@ class Form(NamedTuple):
     """One form of time expressions.
 
     `led`: it counts only behind a word such as "in" or "since", for alone it may be a name, a verb or a
-    number. `named`: capitalised within a sentence, it is a name.
+    number. `named`: capitalised within a sentence, it is a name. `vague`: it names no days.
     """
 
     pattern: re.Pattern[str]
     read: Reader
     led: bool = False
     named: bool = False
+    vague: bool = False
 
 
 _MONTH = "|".join((*MONTHS, r"(?:jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec)\b\.?"))
@@ -33,6 +34,7 @@ _ORDINAL = "|".join(ORDINALS)
 _SEASON = "|".join(SEASONS)
 _YEAR = r"[12]\d{3}"
 _TH = r"(?:st|nd|rd|th|\.)?"
+_COMMA = r"(?:,\s?|\s)"
 _UNIT = "day|week|month|quarter|year"
 _TO = r"\s*(?:to|until|till|through|and|-|–|—)\s*"
 _DOCUMENTS = (
@@ -51,7 +53,6 @@ _DAY_NAMES = {
     "last night": (1, 0),
     "day before yesterday": (2, 2),
     "day after tomorrow": (-2, -2),
-    "recently": (6, 0),
 }
 
 
@@ -167,19 +168,20 @@ def _lately(match: re.Match[str], calendar: Calendar) -> Span:
 
 FORMS = (
     _form(rf"(?P<year>{_YEAR})[-/](?P<month>\d\d?)[-/](?P<day>\d\d?)(?:t[\d:.]+z?)?", _day),
+    _form(r"(?P<year>19\d\d|20\d\d)(?P<month>0[1-9]|1[0-2])(?P<day>[0-2]\d|3[01])", _day, led=True),
     _form(rf"(?P<day>\d\d?)\.\s?(?P<month>\d\d?)\.\s?(?P<year>{_YEAR})", _day),
     _form(rf"(\d\d?)/(\d\d?)/({_YEAR})", _slashes),
     _form(
         rf"(?P<day>\d\d?){_TH}{_TO}(?P<until>\d\d?){_TH} (?:of )?(?P<month>{_MONTH})"
-        rf"(?:,? (?P<year>{_YEAR}))?",
+        rf"(?:{_COMMA}(?P<year>{_YEAR}))?",
         _days_of_month,
     ),
     _form(
-        rf"(?P<month>{_MONTH}) (?P<day>\d\d?){_TH}{_TO}(?P<until>\d\d?){_TH}(?:,? (?P<year>{_YEAR}))?",
+        rf"(?P<month>{_MONTH}) (?P<day>\d\d?){_TH}{_TO}(?P<until>\d\d?){_TH}(?:{_COMMA}(?P<year>{_YEAR}))?",
         _days_of_month,
     ),
-    _form(rf"(?P<day>\d\d?){_TH} (?:day )?(?:of )?(?P<month>{_MONTH}),? (?P<year>{_YEAR})", _day),
-    _form(rf"(?P<month>{_MONTH}) (?P<day>\d\d?){_TH},? (?P<year>{_YEAR})", _day),
+    _form(rf"(?P<day>\d\d?){_TH} (?:day )?(?:of )?(?P<month>{_MONTH}){_COMMA}(?P<year>{_YEAR})", _day),
+    _form(rf"(?P<month>{_MONTH}) (?P<day>\d\d?){_TH}{_COMMA}(?P<year>{_YEAR})", _day),
     _form(rf"(?P<day>\d\d?){_TH} (?:of )?(?P<month>{_FULL_MONTH})", _day, led=True),
     _form(rf"(?P<month>{_FULL_MONTH}) (?P<day>\d\d?){_TH}", _day, led=True),
     _form(rf"(?P<year>{_YEAR})-(?P<month>0[1-9]|1[0-2])", _month),
@@ -214,6 +216,7 @@ FORMS = (
     _form(rf"(?P<which>last|past|this|next|coming) (?P<weekday>{_WEEKDAY})", _weekday),
     _form(rf"(?P<weekday>{_WEEKDAY})", _weekday, led=True),
     _form(rf"(?P<name>{'|'.join(sorted(_DAY_NAMES, key=len, reverse=True))})", _day_by_name, named=True),
+    _form("recently|lately", _lately, named=True, vague=True),
     _form(rf"(?<!most )recent(?= (?:{_DOCUMENTS})\b)", _lately, named=True),
 )
 
