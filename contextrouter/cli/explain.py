@@ -31,6 +31,7 @@ def print_intent(intent: Intent) -> None:
         "entities": ", ".join(intent.entities),
         "labels": ", ".join(intent.labels),
         "period": days,
+        "words of time not used": str(intent.attributes.get("periods", "")),
         "language": intent.language or "",
         "facets": ", ".join(intent.facets),
         "lookup": intent.lookup or "",

@@ -14,6 +14,7 @@ import pytest
 
 from contextrouter.builtin.facts.sqlite import SqliteFacts
 from contextrouter.builtin.interpreters.normalize import Normalize
+from contextrouter.builtin.interpreters.periods import Periods
 from contextrouter.builtin.providers.memory import Memory
 from contextrouter.builtin.providers.postgres import Postgres
 from contextrouter.builtin.providers.postgres.embedded import PREFIX, example_folder
@@ -82,6 +83,9 @@ VARIANTS = {
     ),
     "normalize with periods": Variant(
         Normalize, lambda folder: Normalize(extract_period=True, timezone="Europe/Berlin", max_queries=2)
+    ),
+    "rolling periods": Variant(
+        Periods, lambda folder: Periods(spans="rolling", timezone="Europe/Berlin", week_starts="sunday")
     ),
     "freshness that decays": Variant(
         Freshness,

@@ -1,15 +1,14 @@
-"""Query expansion and query rewriting without a model. Also date phrases and entities of a question."""
+"""Query expansion and query rewriting without a model. Also entities of a question."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from datetime import date, timedelta
 from typing import Self
-from zoneinfo import ZoneInfo
 
+from contextrouter.builtin.interpreters.periods import Periods
 from contextrouter.contracts import Interpreter, InterpreterContext
-from contextrouter.model import Intent, Period
+from contextrouter.model import Intent
 from contextrouter.text.query_syntax import drop_exclusions, parse, write_exclusions
 from contextrouter.text.stop_words import REQUEST_WORDS
 
@@ -21,30 +20,23 @@ _BETWEEN = re.compile(
     re.I,
 )
 _VERSUS = re.compile(r"^(.*?\w)\s+(?:vs\.?|versus|compared\s+(?:to|with)|as\s+opposed\s+to)\s+(.+)$", re.I)
-_ISO = r"(\d{4}-\d{2}-\d{2})"
 _READ = 2_000  # characters of a question in which aspects are looked for; the question itself is asked whole
-_UNITS = {"day": 1, "week": 7, "month": 30, "year": 365}
 
 
 class Normalize(Interpreter):
     """Splits the question into aspects, names its entities, and reads its period; no model, nothing leaves
     the process.
 
-    `max_queries` counts the original question. `extract_period` reads "last 7 days", "yesterday", "since
-    2026-01-31" and the like as a filter on the time of documents, on days in `timezone`; it is off by
-    default, for a date in a question is not always one of its documents.
+    `max_queries` counts the original question. `extract_period` reads the period as the interpreter `periods`
+    does with its defaults, on days in `timezone`; it is off by default, for a date in a question is not
+    always one of its documents.
     """
 
     def __init__(self, *, max_queries: int = 3, extract_period: bool = False, timezone: str = "UTC") -> None:
         if not 1 <= max_queries <= 3:
             raise ValueError(f"max_queries {max_queries!r} is not between 1 and 3.")
-        try:
-            self._zone = ZoneInfo(timezone)
-        except (KeyError, ValueError, OSError):
-            raise ValueError(
-                f"timezone {timezone!r} is not a time zone. Use a name such as 'Europe/Berlin'."
-            ) from None
-        self._timezone, self._max_queries, self._extract_period = timezone, max_queries, extract_period
+        self._periods = Periods(timezone=timezone)
+        self._max_queries, self._extract_period = max_queries, extract_period
 
     @classmethod
     def example(cls) -> Self:
@@ -59,12 +51,8 @@ class Normalize(Interpreter):
         derived = (*intent.derived, *(query for query in queries if query not in before))
         without_syntax = re.sub(r"\bOR\b", "|", drop_exclusions(question))
         entities = _distinct([*intent.entities, *entity_names(without_syntax)])
-        period = intent.period
-        if self._extract_period and period is None:
-            period = period_of(question, context.now.astimezone(self._zone).date(), self._timezone)
-        return intent.replace(
-            queries=tuple(queries), derived=derived, entities=tuple(entities), period=period
-        )
+        intent = intent.replace(queries=tuple(queries), derived=derived, entities=tuple(entities))
+        return await self._periods.interpret(intent, context) if self._extract_period else intent
 
 
 def _distinct(texts: Iterable[str]) -> list[str]:
@@ -169,61 +157,3 @@ def _name_in_run(run: list[str], words: list[re.Match[str]], end: int) -> list[s
     if begins_sentence and len(run) == 1 and run[0][1:].islower() and len(words) > 1:
         return []  # capitalised because it comes first
     return [" ".join(run)]
-
-
-def period_of(text: str, today: date, zone: str) -> Period | None:
-    """The days a question restricts itself to, counted from `today`; None when it names none."""
-    low = text.casefold()
-    if match := re.search(rf"\b(?:between|from)\s+{_ISO}\s+(?:and|to|until)\s+{_ISO}", low):
-        return _period(match.group(1), match.group(2), zone)
-    if match := re.search(rf"\b(?:since|from|after)\s+{_ISO}", low):
-        after = timedelta(days=1) if match.group(0).startswith("after") else timedelta()
-        return _period(match.group(1), None, zone, shift_start=after)
-    if match := re.search(rf"\b(before|until|by)\s+{_ISO}", low):
-        before = timedelta(days=-1) if match.group(1) == "before" else timedelta()
-        return _period(None, match.group(2), zone, shift_end=before)
-    if match := re.search(rf"\bon\s+{_ISO}", low):
-        return _period(match.group(1), match.group(1), zone)
-    if match := re.search(r"\b(?:last|past|previous)\s+(\d{1,4})\s+(day|week|month|year)s?\b", low):
-        return Period(
-            start=today - timedelta(days=int(match.group(1)) * _UNITS[match.group(2)]), end=today, zone=zone
-        )
-    return _phrase_period(low, today, zone)
-
-
-def _phrase_period(low: str, today: date, zone: str) -> Period | None:
-    monday = today - timedelta(days=today.weekday())
-    month_start = today.replace(day=1)
-    last_month = month_start - timedelta(days=1)
-    periods = {
-        "today": (today, today),
-        "yesterday": (today - timedelta(days=1),) * 2,
-        "this week": (monday, today),
-        "last week": (monday - timedelta(days=7), monday - timedelta(days=1)),
-        "this month": (month_start, today),
-        "last month": (last_month.replace(day=1), last_month),
-        "this year": (today.replace(month=1, day=1), today),
-        "last year": (date(today.year - 1, 1, 1), date(today.year - 1, 12, 31)),
-        "recently": (today - timedelta(days=7), today),
-        "recent": (today - timedelta(days=7), today),
-    }
-    for phrase, (start, end) in periods.items():
-        if re.search(rf"\b{phrase}\b", low):
-            return Period(start=start, end=end, zone=zone)
-    return None
-
-
-def _period(
-    start: str | None,
-    end: str | None,
-    zone: str,
-    *,
-    shift_start: timedelta = timedelta(),
-    shift_end: timedelta = timedelta(),
-) -> Period | None:
-    try:
-        start_day = date.fromisoformat(start) + shift_start if start else None
-        end_day = date.fromisoformat(end) + shift_end if end else None
-    except (ValueError, OverflowError):
-        return None  # 2026-02-31 is no day
-    return Period(start=start_day, end=end_day, zone=zone)
