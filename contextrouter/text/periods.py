@@ -16,6 +16,7 @@ from contextrouter.text.period_words import in_english
 from contextrouter.text.time_expressions import Expression, find_expressions
 
 _READ = 2_000  # characters of a question in which time expressions are looked for
+_NEAR = 100  # characters before a time expression in which its operator is looked for
 _DAY = timedelta(days=1)
 _QUOTED = re.compile(
     r"\"[^\"]{2,80}\"|“[^”]{2,80}”|«[^»]{2,80}»|„[^“”]{2,80}[“”]|‘[^’]{2,80}’(?!\w)|(?<!\w)'[^']{2,80}'(?!\w)|`[^`]{2,80}`"
@@ -114,18 +115,19 @@ def _bounds(text: str, low: str, calendar: Calendar, *, names: bool) -> tuple[li
     end = 0  # of the expression before
     previous: Expression | None = None
     for expression in find_expressions(low):
-        between = low[end : expression.start]
+        near = max(end, expression.start - _NEAR)
+        between = low[near : expression.start]
         lead = _LEAD.search(between)
-        link = _LINK.match(between) if previous else None
+        link = _LINK.match(between) if previous and near == end else None
         if not _counts(expression, lead, low, linked=bool(link)) or (names and _is_name(expression, text)):
             continue
         negated = lead and lead["negation"]
         if negated or expression.form.vague:
-            begin = end + lead.start() if lead and negated else expression.start
+            begin = near + lead.start() if lead and negated else expression.start
             refused[text[begin : expression.end].strip()] = _EXCLUDES if negated else _VAGUE
             end, previous = expression.end, None
             continue
-        begin = end + lead.start() if lead and lead["operator"] else expression.start
+        begin = near + lead.start() if lead and lead["operator"] else expression.start
         words = text[begin : expression.end].strip()
         span = _days_of(expression, words, calendar)
         if link and previous and _is_range(link["link"], bounds[-1].operator):
