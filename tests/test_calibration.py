@@ -348,7 +348,7 @@ class Told(Fixed):
 
 async def test_what_was_reported_is_not_asked_for_again():
     source = Told("x")
-    kept = StatisticsCache({"a": source, "b": Fixed("y")})
+    kept = StatisticsCache({"a": source, "b": Fixed("y")}, set.copy)
     found = await kept.statistics(["a", "b"], ["moon", "tides"], None, Deadline())
     assert {name: dict(told.frequencies) for name, told in found.items()} == {"a": {"moon": 1, "tides": 1}}
     again = await kept.statistics(["a"], ["tides", "sun"], None, Deadline())
@@ -358,7 +358,7 @@ async def test_what_was_reported_is_not_asked_for_again():
 
 async def test_a_source_that_is_late_or_fails_costs_its_own_statistics_only():
     slow, broken, fine = Told("x", wait=30), Told("y", frequency=-1), Told("z")
-    kept = StatisticsCache({"slow": slow, "broken": broken, "fine": fine})
+    kept = StatisticsCache({"slow": slow, "broken": broken, "fine": fine}, set.copy)
     found = await kept.statistics(["slow", "broken", "fine"], ["moon"], None, Deadline())
     assert set(found) == {"fine"}
 

@@ -112,6 +112,11 @@ def test_what_rules_made_of_the_question_stands_behind_what_the_question_found()
     assert [p.weight for p in result["c"].provenance] == [pytest.approx(0.45)]
     alone = by_scores([listed("s", "text", {}), derived], queries)
     assert scores_of(alone) == {"c": 1.0, "b": 2 / 3, "d": 0.5}
+    parts = Queries("q", frozenset({"part", "other"}))
+    beside_nothing = by_scores(
+        [listed("s", "text", {}), derived, listed("s", "text", {}, query="other")], parts
+    )
+    assert scores_of(beside_nothing) == {"c": 1.0, "b": 2 / 3, "d": 0.5}
 
 
 def test_several_parts_that_stand_in_are_added_up_by_rank():

@@ -165,6 +165,20 @@ async def test_where_a_phrase_finds_nothing_its_words_count_and_the_trace_says_s
         assert said in step.note
 
 
+@pytest.mark.case("C08")
+async def test_a_part_without_the_phrase_counts_only_where_the_phrase_finds_nothing(tmp_path: Path) -> None:
+    question = 'People learn "{}" in lessons. Which cities had connections?'
+    async with SOURCES["memory"](tmp_path, TEXTS) as source, router_of(source) as router:
+        context = await router.route(question.format("machine learning"))
+        assert names(context) == {"lesson"}
+        assert notes(context) == ["not used: the question has a phrase, which was found"]
+        context = await router.route(question.format("learning machine"))
+        assert "guide" in names(context)
+        told = "found nothing; the parts of the question without it count"
+        assert notes(context)
+        assert all(note.endswith(told) for note in notes(context))
+
+
 @pytest.mark.case("SQL-03")
 async def test_a_question_that_only_excludes_asks_nobody() -> None:
     source = Fixed("a b")

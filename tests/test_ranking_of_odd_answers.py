@@ -284,3 +284,28 @@ async def test_provenance_says_place_and_score_within_the_source():
         (1, 1.0, None),
         (2, 0.25, None),
     ]
+
+
+class Switched(Interpreter):
+    """Adds a query, unless `[rag] enable_multi_query` is false."""
+
+    switch = "enable_multi_query"
+
+    async def interpret(self, intent: Intent, context: InterpreterContext) -> Intent:
+        return intent.replace(queries=(*intent.queries, "another"), concepts=("seen",))
+
+
+@pytest.mark.parametrize("key", ["enable_multi_query", "use_enhancements"])
+async def test_the_switch_of_an_interpreter_turns_it_off(key: str):
+    for value, concepts in ((True, ("seen",)), (False, ())):
+        settings = {"rag": {"interpreters": ["more"], key: value}}
+        made = ContextRouter(settings, connectors={"a": Fixed("a")}, interpreters={"more": Switched()})
+        async with made as router:
+            assert (await router.plan("moon")).intent.concepts == concepts
+
+
+def test_a_misspelt_switch_of_an_interpreter_stops_the_start():
+    interpreter = Switched()
+    interpreter.switch = "enable_multi_qery"
+    with pytest.raises(ContractError, match="enable_multi_query"):
+        ContextRouter({"rag": {"interpreters": ["more"]}}, interpreters={"more": interpreter})

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from array import array
 from collections.abc import Collection, Mapping, Sequence
 from typing import Self
 
 from contextrouter.cache import keys
+from contextrouter.cache.float_entries import FloatEntries
 from contextrouter.cache.tiers import Tiers
 from contextrouter.contracts import Embedder
 from contextrouter.model import Vector
@@ -49,8 +48,8 @@ class EmbeddingCache:
     def __init__(
         self, tiers: Tiers, *, instances: Mapping[str, Instance], namespace: str, token: str, ttl: float
     ) -> None:
-        self._tiers, self._instances = tiers, instances
-        self._namespace, self._token, self._ttl = namespace, token, ttl
+        self._entries, self._instances = FloatEntries(tiers, "f", ttl), instances
+        self._namespace, self._token = namespace, token
 
     @classmethod
     def from_settings(
@@ -86,42 +85,14 @@ class EmbeddingCache:
             embedder, self._instances.get(name), namespace=self._namespace, token=self._token
         )
         cache_keys = [keys.text_key(digest, text, query=True) for text in texts]
-        vectors: list[Vector | None] = [await self._read(key, embedder.dimensions) for key in cache_keys]
+        vectors: list[Vector | None] = [
+            await self._entries.read(key, embedder.dimensions) for key in cache_keys
+        ]
         absent = [index for index, vector in enumerate(vectors) if vector is None]
         if absent:
             computed = await embedding.compute(embedder, [texts[index] for index in absent])
             if len(computed) != len(absent):
                 return computed  # the caller says what is wrong with that
             for index, vector in zip(absent, computed, strict=True):
-                vectors[index] = self._store(cache_keys[index], vector, embedder.dimensions)
+                vectors[index] = self._entries.store(cache_keys[index], vector, embedder.dimensions)
         return [vector for vector in vectors if vector is not None]
-
-    async def _read(self, key: bytes, dimensions: int) -> Vector | None:
-        packed: bytes | None = self._tiers.memory.get(key)
-        if packed is None:
-            hit = await self._tiers.fetch(key, lambda body: _check_floats(bytes(body), dimensions))
-            if hit is None:
-                return None
-            packed, remaining = hit
-            self._tiers.memory.put(key, packed, size=len(packed), ttl=min(remaining, self._ttl))
-        return _unpack(packed)
-
-    def _store(self, key: bytes, vector: Vector, dimensions: int) -> Vector:
-        try:
-            packed = _check_floats(array("f", vector).tobytes(), dimensions)
-        except (TypeError, ValueError, OverflowError):
-            return vector  # not what an embedder should give: whoever gets it says so
-        self._tiers.memory.put(key, packed, size=len(packed), ttl=self._ttl)
-        self._tiers.keep(key, lambda: packed, self._ttl)
-        return _unpack(packed)
-
-
-def _unpack(packed: bytes) -> list[float]:
-    return array("f", packed).tolist()
-
-
-def _check_floats(packed: bytes, dimensions: int) -> bytes:
-    """Return `packed` if it holds `dimensions` finite floats. Raises ValueError."""
-    if len(packed) != 4 * dimensions or not all(map(math.isfinite, _unpack(packed))):
-        raise ValueError(f"{len(packed)} bytes are not {dimensions} finite floats")
-    return packed

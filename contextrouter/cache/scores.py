@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from array import array
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 from contextrouter.cache import keys
+from contextrouter.cache.float_entries import FloatEntries
 from contextrouter.cache.tiers import Tiers
 from contextrouter.contracts import Plugin, Reranker
 from contextrouter.model import Document
@@ -37,8 +36,8 @@ class ScoreCache:
         version: str,
         token: str,
     ) -> None:
-        self._tiers, self._settings, self._by_hand = tiers, settings, by_hand
-        self._version, self._token, self._ttl = version, token, settings.rag.cache_ttl_seconds
+        self._entries = FloatEntries(tiers, "d", settings.rag.cache_ttl_seconds)
+        self._settings, self._by_hand, self._version, self._token = settings, by_hand, version, token
         self._origins: dict[str, Any] = {}
 
     async def score(
@@ -50,7 +49,9 @@ class ScoreCache:
         digest = self._digest(name, reranker)
         parts = [[document] for document in documents] if reranker.pointwise else [documents]
         part_keys = [keys.scores_key(digest, scope, query, part) for part in parts]
-        found = [await self._read(key, len(part)) for key, part in zip(part_keys, parts, strict=True)]
+        found: list[Sequence[float] | None] = [
+            await self._entries.read(key, len(part)) for key, part in zip(part_keys, parts, strict=True)
+        ]
         absent = [index for index, values in enumerate(found) if values is None]
         if absent:
             wanted = [document for index in absent for document in parts[index]]
@@ -59,7 +60,9 @@ class ScoreCache:
                 return scores  # whoever gets it says so
             fresh = iter(scores)
             for index in absent:
-                found[index] = self._store(part_keys[index], list(islice(fresh, len(parts[index]))))
+                found[index] = self._entries.store(
+                    part_keys[index], list(islice(fresh, len(parts[index]))), len(parts[index])
+                )
         return [score for values in found for score in values or ()]
 
     def _digest(self, name: str, reranker: Reranker) -> bytes:
@@ -81,29 +84,3 @@ class ScoreCache:
             return keys.instance_origin(self._settings, self._by_hand, "stage", name, self._token)
         except TypeError:  # options of a program, without an exact encoding
             return [self._token, name]
-
-    async def _read(self, key: bytes, count: int) -> list[float] | None:
-        packed: bytes | None = self._tiers.memory.get(key)
-        if packed is None:
-            hit = await self._tiers.fetch(key, lambda body: _check_floats(bytes(body), count))
-            if hit is None:
-                return None
-            packed, remaining = hit
-            self._tiers.memory.put(key, packed, size=len(packed), ttl=min(remaining, self._ttl))
-        return array("d", packed).tolist()
-
-    def _store(self, key: bytes, scores: list[float]) -> list[float]:
-        try:
-            packed = _check_floats(array("d", scores).tobytes(), len(scores))
-        except (TypeError, ValueError, OverflowError):
-            return scores  # not what a reranker should give: whoever gets it says so
-        self._tiers.memory.put(key, packed, size=len(packed), ttl=self._ttl)
-        self._tiers.keep(key, lambda: packed, self._ttl)
-        return scores
-
-
-def _check_floats(packed: bytes, count: int) -> bytes:
-    """Return `packed` if it holds `count` finite numbers. Raises ValueError."""
-    if len(packed) != 8 * count or not all(map(math.isfinite, array("d", packed))):
-        raise ValueError(f"{len(packed)} bytes are not {count} finite numbers")
-    return packed

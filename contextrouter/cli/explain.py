@@ -80,7 +80,8 @@ def _print_scores(context: Context) -> None:
     )
     table = terminal.table("", "document", terminal.right("score"), terminal.right("of most"), "signals")
     for number, envelope in enumerate(context.envelopes, 1):
-        signals = "  ".join(map(_format_signal, envelope.signals.items()))
+        shown = {n: v for n, v in envelope.signals.items() if n != "fused" or v != envelope.score}
+        signals = "  ".join(map(_format_signal, shown.items()))
         score, share = f"{envelope.score:.4f}", f"{envelope.normalized:.2f}"
         terminal.row(
             table,

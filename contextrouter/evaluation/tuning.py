@@ -15,7 +15,7 @@ from contextrouter.evaluation.judgements import Judged
 from contextrouter.evaluation.measures import Compared, compare, measure
 from contextrouter.evaluation.retrieval import Asked, name_of
 from contextrouter.model import Request
-from contextrouter.pipeline.calibration.calibrated_values import Calibration, several_sources
+from contextrouter.pipeline.calibration.calibrated_values import Calibration, several_sources, statistics_of
 from contextrouter.pipeline.candidates import Candidates
 from contextrouter.pipeline.deadline import Deadline
 from contextrouter.pipeline.envelopes import Ranking
@@ -25,7 +25,6 @@ from contextrouter.pipeline.fusion.source_order import Queries
 from contextrouter.pipeline.run import Run
 from contextrouter.router import ContextRouter
 from contextrouter.settings import Rag
-from contextrouter.text.query_syntax import scored_words
 
 FOLDS, ROUNDS = 5, 3
 MODES = ("scores", "rrf", "weighted")
@@ -111,11 +110,7 @@ async def collect(
             except AllSourcesFailed:
                 continue
             candidates = run.deduplicate()
-            names = [ranked.source for ranked in candidates.lists if ranked.hits]
-            words = scored_words(dict.fromkeys(ranked.query for ranked in candidates.lists))
-            statistics = await router.engine.statistics.statistics(
-                [*dict.fromkeys(names)], words, request.scope, deadline
-            )
+            statistics = await statistics_of(candidates, router.engine, request.scope, deadline)
             cases.append(Case(question, candidates, run.queries, statistics, router.engine.profiles))
         progress(number)
     return cases

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from time import monotonic
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 GRACE = 0.05
 """Seconds in which cancelled work may end."""
-ABANDONED: set[asyncio.Future[Any]] = set()
-"""Work that ignores its cancellation, kept so that it is not collected while it runs."""
+Abandon = Callable[[set[asyncio.Task[Any]]], None]
+"""Takes cancelled work that has not ended yet: `CallLimits.abandon`."""
 
 
 class Deadline:
@@ -48,32 +48,24 @@ class Deadline:
         """Return the deadline of a step that has a timeout of its own; None: it has none."""
         return self if seconds is None else Deadline(min(self.at, monotonic() + seconds))
 
-    async def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Return what `work` returns. Raises TimeoutError when the deadline comes first, also where the work
-        ignores its cancellation: that is left behind, and ends with the event loop. Raises RuntimeError where
-        the work cancels itself.
+    async def run(self, work: Coroutine[Any, Any, Result], abandon: Abandon) -> Result:
+        """Return what `work` returns. Raises TimeoutError when the deadline comes first, and RuntimeError
+        where the work cancels itself. Work that ignores its cancellation is handed to `abandon`.
         """
-        task = asyncio.ensure_future(work)
+        task = asyncio.get_running_loop().create_task(work)
         try:
             await asyncio.wait([task], timeout=None if self.at == math.inf else self.left())
         finally:
-            if not task.done():
+            if late := not task.done():
                 task.cancel()
-                await asyncio.wait([task], timeout=GRACE)
-        if not task.done():
-            ABANDONED.add(task)
-            task.add_done_callback(_forget)
+                _, stubborn = await asyncio.wait([task], timeout=GRACE)
+                abandon(stubborn)
+        if late:
             raise TimeoutError
         if task.cancelled():
-            raise TimeoutError if self.left() <= 0 else RuntimeError("cancelled itself")
+            raise RuntimeError("the work cancelled itself")
         return task.result()
 
     def timeout(self) -> asyncio.Timeout:
         """Return a context manager that raises TimeoutError when the deadline comes."""
         return asyncio.timeout(None if self.at == math.inf else self.left())
-
-
-def _forget(task: asyncio.Future[Any]) -> None:
-    ABANDONED.discard(task)
-    if not task.cancelled():
-        task.exception()  # read, so that the event loop does not report it as lost

@@ -137,8 +137,8 @@ class Engine:
         self.sources, self.embedders = self.plugins.sources, self.plugins.embedders
         self.interpreters = self._interpreters()
         self.scores, self.embeddings = scores, embeddings
-        self.statistics = StatisticsCache(self.sources)
         self.limits = CallLimits(self.settings)
+        self.statistics = StatisticsCache(self.sources, self.limits.abandon)
         self.secrets = self.settings.secrets
         self.kinds = {name: kind_of(source) for name, source in self.sources.items()}
         self.source_keys = {name: self._keys_of(name, source) for name, source in self.sources.items()}

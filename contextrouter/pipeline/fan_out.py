@@ -40,7 +40,7 @@ from contextrouter.model import (
 )
 from contextrouter.pipeline.admission import Admission
 from contextrouter.pipeline.circuit_breaker import CircuitBreaker
-from contextrouter.pipeline.deadline import Deadline
+from contextrouter.pipeline.deadline import GRACE, Deadline
 from contextrouter.pipeline.engine import Engine
 from contextrouter.pipeline.phrases import Phrases
 from contextrouter.pipeline.slots import Overloaded
@@ -50,8 +50,6 @@ MARGIN = 0.05
 """Share of the time left that a source is told not to use, at most 50 ms, so that it can hand over what it
 has.
 """
-GRACE = 0.05
-"""Seconds in which cancelled calls may end. One that does not is kept and ended with the router."""
 
 _STRUCTURED = frozenset((FACTS, FACETS, ENTITIES))
 
@@ -137,6 +135,9 @@ class _FanOut:
         for call, outcome in pairs:
             if outcome.ranked is not None and self.phrases.is_outdone(call, successful):
                 outcome.ranked = outcome.ranked.replace(hits=())
+                if outcome.report is not None:
+                    note = "not used: the question has a phrase, which was found"
+                    outcome.report = outcome.report.replace(note=note)
 
     async def _cancel(self, tasks: set[asyncio.Task[Any]]) -> None:
         """Cancel and wait a little. The embedding ends as well: nobody waits for it any more."""

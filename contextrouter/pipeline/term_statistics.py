@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from time import monotonic
 
 from contextrouter.contracts import FactSource, Source, SupportsStatistics, TermStatistics
-from contextrouter.pipeline.deadline import Deadline
+from contextrouter.pipeline.deadline import Abandon, Deadline
 from contextrouter.scope import Scope
 
 log = logging.getLogger("contextrouter")
@@ -30,7 +30,8 @@ SCOPES = 32
 class StatisticsCache:
     """Statistics by source and scope: what a scope hides must not change what it shows."""
 
-    def __init__(self, sources: Mapping[str, Source | FactSource]) -> None:
+    def __init__(self, sources: Mapping[str, Source | FactSource], abandon: Abandon) -> None:
+        self._abandon = abandon
         self._sources = {name: s for name, s in sources.items() if isinstance(s, SupportsStatistics)}
         self._kept: dict[tuple[str, Scope | None], tuple[float, TermStatistics]] = {}
         self._silent: set[str] = set()
@@ -70,7 +71,7 @@ class StatisticsCache:
         self, name: str, words: list[str], scope: Scope | None, patience: Deadline
     ) -> None:
         with contextlib.suppress(TimeoutError, RuntimeError):  # those that answer in time are kept
-            await patience.run(self._ask(name, words, scope, monotonic()))
+            await patience.run(self._ask(name, words, scope, monotonic()), self._abandon)
 
     async def _ask(self, name: str, words: list[str], scope: Scope | None, now: float) -> None:
         try:

@@ -28,9 +28,9 @@ from contextrouter.contracts import (
 )
 from contextrouter.errors import ContractError, MissingDependency, PluginError, Problem, SettingsError
 from contextrouter.runtime.masking import mask
+from contextrouter.runtime.plugin_checks import check_plugin
 from contextrouter.runtime.registry import Registry
 from contextrouter.settings import GIVEN, Instance, Settings
-from contextrouter.settings.switches import check_embedder, check_interpreter, check_switch
 
 log = logging.getLogger("contextrouter")
 
@@ -115,12 +115,7 @@ class Instances:
                     f" {KINDS[instance.kind].__name__}.",
                     law="kind",
                 )
-            if isinstance(plugin, Stage):
-                check_switch(plugin, f"stage {instance.name!r}")
-            if isinstance(plugin, Embedder):
-                check_embedder(plugin, f"embedder {instance.name!r}")
-            if isinstance(plugin, Interpreter):
-                check_interpreter(plugin, f"interpreter {instance.name!r}")
+            check_plugin(plugin, f"{instance.kind} {instance.name!r}")
             return plugin
         if instance.use == GIVEN:
             raise SettingsError(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from contextrouter.contracts import KINDS, Embedder, Interpreter, Plugin, Stage
+from contextrouter.contracts import KINDS, Plugin
 from contextrouter.errors import (
     ContextRouterError,
     ContractError,
@@ -27,8 +27,8 @@ from contextrouter.errors import (
     PluginNotFound,
     SettingsError,
 )
+from contextrouter.runtime.plugin_checks import check_plugin
 from contextrouter.settings import Instance, schema
-from contextrouter.settings.switches import check_embedder, check_interpreter, check_switch
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -198,12 +198,7 @@ class Registry:
                 plugin=use,
                 kind=kind,
             )
-        if issubclass(cls, Stage):
-            check_switch(cls, f"stage plugin {use!r}")
-        if issubclass(cls, Embedder):
-            check_embedder(cls, f"embedder plugin {use!r}")
-        if issubclass(cls, Interpreter):
-            check_interpreter(cls, f"interpreter plugin {use!r}")
+        check_plugin(cls, f"{kind} plugin {use!r}")
         schema.constructor_fields(cls, kind)
         return cls
 

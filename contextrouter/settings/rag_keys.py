@@ -14,18 +14,10 @@ from contextrouter.settings.values import Rag, Settings
 def check_rag(settings: Settings, declared: Declared, problems: Problems) -> None:
     """Refuse what leaves no scores or has no meaning; warn of keys that are set and that nothing reads."""
     rag = settings.rag
-    weights = [rag.leg_weights.get("vector"), rag.leg_weights.get("text")]
-    if rag.hybrid_fusion == "weighted":
-        weights = [
-            own if own is not None else default
-            for own, default in zip(weights, (rag.hybrid_vector_weight, rag.hybrid_text_weight), strict=True)
-        ]
-        if not any([*weights, *rag.leg_weights.values()]):
-            message = "it and hybrid_text_weight are both 0, so every score is 0. Give one a weight above 0."
-            problems.add(("rag", "hybrid_vector_weight"), message)
-    elif weights == [0, 0] and not any(rag.leg_weights.values()):
-        message = "all legs have the weight 0, so no score is left. Give one of them a weight above 0."
-        problems.add(("rag", "leg_weights"), message)
+    hybrid = (rag.hybrid_vector_weight, rag.hybrid_text_weight)
+    if rag.hybrid_fusion == "weighted" and not any([*hybrid, *rag.leg_weights.values()]):
+        message = "it and hybrid_text_weight are both 0, so every score is 0. Give one a weight above 0."
+        problems.add(("rag", "hybrid_vector_weight"), message)
     if rag.hybrid_fusion == "scores" and rag.levels == 1:
         message = (
             'hybrid_fusion = "scores" has two levels, within a source and between sources. Leave `levels`'
@@ -55,14 +47,8 @@ def _without_effect(rag: Rag) -> Iterator[tuple[str, str]]:
     if mode != "rrf":
         yield "rrf_k", 'with hybrid_fusion = "rrf"'
     if mode != "weighted":
-        yield (
-            "hybrid_vector_weight",
-            'with hybrid_fusion = "weighted"; the weights of other modes are leg_weights',
-        )
-        yield (
-            "hybrid_text_weight",
-            'with hybrid_fusion = "weighted"; the weights of other modes are leg_weights',
-        )
+        for key in ("hybrid_vector_weight", "hybrid_text_weight"):
+            yield key, 'with hybrid_fusion = "weighted"; the weights of other modes are leg_weights'
     if mode == "scores":
         yield "levels", 'with hybrid_fusion = "rrf" or "weighted"'
     if not rag.calibrate or rag.levels == 1:

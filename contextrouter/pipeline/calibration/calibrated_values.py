@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 from contextrouter.contracts import Embedder, TermStatistics
@@ -59,20 +59,27 @@ async def calibrate(
     if not several_sources(candidates):
         return "", {}
     deadline = deadline or Deadline()
-    names = list(dict.fromkeys(ranked.source for ranked in candidates.lists if ranked.hits))
-    words = query_syntax.scored_words({ranked.query: None for ranked in candidates.lists})
-    statistics = await engine.statistics.statistics(names, words, scope, deadline)
+    statistics = await statistics_of(candidates, engine, scope, deadline)
     calibration = Calibration(
         candidates, rag, engine.profiles, statistics, queries=queries, deadline=deadline
     )
     try:
         if sum([min(len(document.content), READ) for document in candidates.documents]) > INLINE:
             await asyncio.to_thread(lambda: calibration.texts)
-        trouble = await calibration.embed(engine.embedders) if rag.calibrate_embed else ""
+        trouble = await calibration.embed(engine) if rag.calibrate_embed else ""
         values, note = calibration.values()
     except TimeoutError:
         return "ranks alone: the time was too short to compare the candidates", {}
     return note + trouble, values
+
+
+async def statistics_of(
+    candidates: Candidates, engine: Engine, scope: Scope | None, deadline: Deadline
+) -> Mapping[str, TermStatistics]:
+    """Return the statistics, in `scope`, of the words of the queries, by source that reports them in time."""
+    names = list(dict.fromkeys(ranked.source for ranked in candidates.lists if ranked.hits))
+    words = query_syntax.scored_words(dict.fromkeys(ranked.query for ranked in candidates.lists))
+    return await engine.statistics.statistics(names, words, scope, deadline)
 
 
 def several_sources(candidates: Candidates) -> bool:
@@ -115,9 +122,9 @@ class Calibration:
         profile = self.profiles[ranked.source]
         return ranked.weight > 0 and profile.leg_weight(ranked.source, ranked.leg, self.rag) > 0
 
-    async def embed(self, embedders: Mapping[str, Embedder]) -> str:
+    async def embed(self, engine: Engine) -> str:
         """Have the best candidates that brought no vector embedded; return what went wrong, for the trace."""
-        name = self.embedder
+        name, embedders = self.embedder, engine.embedders
         if name is None or self.question_vector is None or name not in embedders or not self.lists:
             return ""
         brought = self._brought
@@ -130,12 +137,17 @@ class Calibration:
         if not texts:
             return ""
         try:
-            vectors = list(await self.deadline.share(EMBEDDING_SHARE).run(embedders[name].embed(texts)))
+            embedding = self._embed(embedders[name], texts)
+            vectors = list(await self.deadline.share(EMBEDDING_SHARE).run(embedding, engine.limits.abandon))
         except Exception as error:  # the order of words stands, whatever keeps the embedder from its work
             return f"; {len(best)} candidates were not embedded ({type(error).__name__})"
         self.embedded = dict(zip(best, vectors, strict=False))
         lacking_vectors = len(best) - len(vectors)
         return f"; {lacking_vectors} candidates were not embedded" if lacking_vectors > 0 else ""
+
+    @staticmethod
+    async def _embed(embedder: Embedder, texts: Sequence[str]) -> Sequence[Vector]:
+        return await embedder.embed(texts)
 
     def values(self) -> tuple[dict[int, float], str]:
         """Return the values by number, and what the trace should say."""

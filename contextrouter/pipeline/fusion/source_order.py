@@ -158,7 +158,8 @@ class SourceLists:
                 ahead[n] = weight
         if any(self.rows[n] for n in ahead):
             return ahead, derived
-        return dict.fromkeys(derived, 1.0), ()  # where the question found nothing, the others stand in
+        stand_ins = [n for n in derived if self.rows[n]]  # where the question found nothing
+        return dict.fromkeys(stand_ins, 1.0), ()
 
     def _score_leg(
         self, weight: float, ahead: Mapping[int, float], derived: Sequence[int], queries: Queries

@@ -22,7 +22,8 @@ export function partsOf(envelope) {
   const parts = [...legsOf(envelope)].map(([name, seal]) => ({
     name, share: seal.normalized ?? 1 / seal.rank, said: `#${seal.rank}${seal.score === null ? "" : `, score ${number(seal.score)}`}`,
   }));
-  const signals = Object.entries(envelope.signals).filter(([name]) => !name.endsWith("_missing"));
+  const own = ["fused", "calibrated"];  // scores of the fusion, not from 0 to 1
+  const signals = Object.entries(envelope.signals).filter(([name]) => !name.endsWith("_missing") && !own.includes(name));
   return [...parts, ...signals.map(([name, value]) => ({ name, share: Math.min(1, Math.max(0, value)), said: number(value) }))];
 }
 

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from contextrouter.errors import ContractError
-from contextrouter.settings.switches import check_embedder
+from contextrouter.runtime.plugin_checks import check_embedder
 from contextrouter.testing import texts
 from contextrouter.testing.kit import Law, law
 from contextrouter.testing.messages import Broken, shorten

@@ -9,7 +9,7 @@ from typing import Any, cast
 from contextrouter.contracts import Stage, StageContext
 from contextrouter.errors import ContractError
 from contextrouter.model import Envelope
-from contextrouter.settings.switches import check_switch
+from contextrouter.runtime.plugin_checks import check_switch
 from contextrouter.testing import measure, texts
 from contextrouter.testing.builders import stage_context
 from contextrouter.testing.exercise import odd_documents
