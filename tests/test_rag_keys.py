@@ -281,7 +281,7 @@ async def test_derived_query_weight_says_how_much_a_model_s_queries_count(
 def test_check_warns_of_a_key_that_its_mode_does_not_read(key: str, value: object, other: dict[str, object]):
     settings = {"rag": {**other, key: value}}
     (warning,) = [w for w in ContextRouter(settings).settings.warnings if f"[rag] {key} " in w]
-    assert "has no effect: it acts only with" in warning
+    assert "has no effect here: it is read only with" in warning
     assert not [w for w in ContextRouter({"rag": other}).settings.warnings if key in w]
 
 

@@ -82,7 +82,8 @@ def _print_summary(context: Context) -> None:
         )
     if context.degraded:
         terminal.say(
-            ("Degraded: ", "red"), "something failed, so a part of the answer may be missing; see Coverage."
+            ("Degraded: ", "red"),
+            "something failed; a part of the answer may be missing. See Coverage, and Steps of --explain.",
         )
 
 

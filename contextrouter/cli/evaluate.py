@@ -248,13 +248,15 @@ def _show_tuning(path: str, result: Tuned) -> None:
     if result.questions < 2 * FOLDS:
         terminal.say(
             (
-                f"With fewer than {2 * FOLDS} questions nothing can be checked; this promises nothing.",
+                f"With fewer than {2 * FOLDS} questions the choice cannot be checked on other questions.",
                 "yellow",
             )
         )
     elif result.changes:
         gain = result.gain
-        doubt = "" if gain.low > 0 else " It may be nothing: keep what is set, or judge more questions."
+        doubt = "" if gain.low > 0 else " This may be chance: keep what is set, or judge more questions."
+        if gain.mean <= 0:
+            doubt = " On these questions the change is no better: keep what is set."
         interval = f"95 % interval {gain.low:+.3f} to {gain.high:+.3f}"
         terminal.say(
             f"Expected gain {gain.mean:+.3f}, {interval}, on questions that took no part in the choice."

@@ -75,10 +75,10 @@ def print_plan(plan: Plan) -> None:
 def _print_scores(context: Context) -> None:
     terminal.heading(
         "Scores",
-        "The score of the last step, what it is of the most it could be (0 to 1), and the signals that"
-        " made it.",
+        "The score of the last step, the share of the highest score possible (0 to 1), and the signals behind"
+        " it.",
     )
-    table = terminal.table("", "document", terminal.right("score"), terminal.right("of most"), "signals")
+    table = terminal.table("", "document", terminal.right("score"), terminal.right("share"), "signals")
     for number, envelope in enumerate(context.envelopes, 1):
         shown = {n: v for n, v in envelope.signals.items() if n != "fused" or v != envelope.score}
         signals = "  ".join(map(_format_signal, shown.items()))
@@ -93,10 +93,9 @@ def _print_scores(context: Context) -> None:
         )
     terminal.show(table)
     terminal.out.print()
-    about = (
-        "How each was scored: by each leg of its source (score, share of the leg's best, weight), and what"
-    )
-    terminal.say((f"{about} its place there was given beside other sources.", "dim"))
+    about = "How each source scored it. Scaled: the score of the leg from 0 to 1. A leg that did not return"
+    more = " the document may add to its score, too. With several sources, the value of the place decides."
+    terminal.say((about + more, "dim"))
     for number, envelope in enumerate(context.envelopes, 1):
         for line in explain_score(envelope):
             terminal.say((f"[{number}] ", "bold cyan"), line, indent=2)
@@ -114,7 +113,9 @@ def _print_positions(context: Context) -> None:
     if len(steps) < 2:
         return
     terminal.out.print()
-    terminal.say(("Where each stood behind each step; – is behind the first 50, or not there yet.", "dim"))
+    terminal.say(
+        ("The place of each document after each step. – means: not among the first 50, or not yet.", "dim")
+    )
     table = terminal.table("", "document", *[terminal.right(step.name) for step in steps])
     for number, envelope in enumerate(context.envelopes, 1):
         name = envelope.document.id or envelope.document.url

@@ -6,10 +6,10 @@ from contextrouter.model import Envelope, Provenance
 
 
 def explain_score(envelope: Envelope) -> list[str]:
-    """Return how each source scored a document, and what its place there was worth: one text for a source.
+    """Return how each source scored a document, and the value of its place there: one text for a source.
 
     >>> explain_score(first)
-    ["place 1 in notes: text 8, 1 of the leg's best, × 1; together 1.315; place given 1.42"]
+    ['place 1 in notes, with the score 1: text rank 1, score 8, scaled 1, weight 1; value of the place 1.4']
     """
     sources: dict[str, dict[str, Provenance]] = {}
     for seal in envelope.provenance:
@@ -26,16 +26,15 @@ def _share(seal: Provenance) -> float:
 def _explain_source(source: str, legs: dict[str, Provenance]) -> str:
     parts = []
     for leg, seal in legs.items():
-        score = f"rank {seal.rank}" if seal.score is None else _number(seal.score)
-        share = "" if seal.normalized is None else f", {_number(seal.normalized)} of the leg's best"
-        parts.append(f"{leg} {score}{share}, × {_number(seal.weight)}")
+        numbers = {"score": seal.score, "scaled": seal.normalized, "weight": seal.weight}
+        known = [f"{name} {_number(value)}" for name, value in numbers.items() if value is not None]
+        parts.append(", ".join([f"{leg} rank {seal.rank}", *known]))
     seal = next(iter(legs.values()))
-    if seal.source_score is not None:
-        parts.append(f"together {_number(seal.source_score)}")
     if seal.calibrated is not None:
-        parts.append(f"place given {_number(seal.calibrated)}")
+        parts.append(f"value of the place {_number(seal.calibrated)}")
+    total = "" if seal.source_score is None else f", with the score {_number(seal.source_score)}"
     position = "" if seal.place is None else f"place {seal.place} in "
-    return f"{position}{source}: {'; '.join(parts)}"
+    return f"{position}{source}{total}: {'; '.join(parts)}"
 
 
 def explain_order(upper: Envelope, lower: Envelope) -> str:

@@ -32,6 +32,8 @@ RANKING_SHARE = 0.1
 """Share of the request's time that is kept for what follows the sources: calibration and ranking stages."""
 CALIBRATION_SECONDS = 0.25
 """The most of it that is kept for calibration alone."""
+MODES = {"scores": "by scores", "rrf": "by ranks, k = {k:g}", "weighted": "by weighted scores"}
+"""What the trace says of each mode of fusion."""
 GATED = "confidence_gated_fallback"
 """The outcome where a stage that withholds facts let no document through."""
 
@@ -138,7 +140,9 @@ class Run:
         fused = fuse(
             candidates, self.rag, queries=self.queries, profiles=self.engine.profiles, calibrated=calibrated
         )
-        return self.trace.add_ranking("fuse", fused)
+        ranking = self.trace.add_ranking("fuse", fused)
+        self.trace.explain(MODES[self.rag.hybrid_fusion].format(k=self.rag.rrf_k))
+        return ranking
 
     @property
     def queries(self) -> Queries:

@@ -34,6 +34,10 @@ class TraceBuilder:
         self.add(name, len(live), lost)
         return Ranking(live)
 
+    def explain(self, note: str) -> None:
+        """Add a note to the last step."""
+        self.steps[-1] = self.steps[-1].replace(note=note)
+
     def keep_order(self, live: Sequence[Envelope]) -> None:
         """Note the order after the last step."""
         if self.steps:

@@ -31,7 +31,7 @@ def check_rag(settings: Settings, declared: Declared, problems: Problems) -> Non
         problems.add(("rag", "timezone"), message)
     for key, acts in _without_effect(rag):
         if f"rag.{key}" in problems.origins:
-            problems.warn(f"[rag] {key} has no effect: it acts only {acts}.")
+            problems.warn(f"[rag] {key} has no effect here: it is read only {acts}.")
     vector = rag.leg_weights.get("vector", rag.hybrid_vector_weight)
     text = rag.leg_weights.get("text", rag.hybrid_text_weight)
     if rag.hybrid_fusion == "weighted" and vector > text and _embeds_with_static(settings, declared):

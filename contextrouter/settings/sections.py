@@ -113,12 +113,15 @@ def table_values(
 def _convert(reading: Reading, key: Key, value: Any, field: schema.Field) -> Any:
     try:
         result = schema.convert(value, field)
-    except ValueError:
+    except ValueError as error:
         origin = reading.problems.origin(key)
         if not origin.startswith("environment variable ") or isinstance(value, str | dict | list):
             raise
         text = reading.environ.get(origin.rsplit(" ", 1)[1], "")
-        result = schema.convert(text, field)  # a text field takes "007" as text
+        try:
+            result = schema.convert(text, field)  # a text field takes "007" as text
+        except ValueError:
+            raise error from None
     if not field.is_path or not reading.file:
         return result
     if isinstance(result, str):

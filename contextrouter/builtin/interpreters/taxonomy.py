@@ -8,6 +8,7 @@ from typing import Self
 from contextrouter.builtin.shared.taxonomy_concepts import Concepts, read_taxonomy
 from contextrouter.contracts import FilePath, Interpreter, InterpreterContext
 from contextrouter.model import Intent
+from contextrouter.text.query_syntax import drop_exclusions
 
 
 class Taxonomy(Interpreter):
@@ -44,7 +45,7 @@ class Taxonomy(Interpreter):
         """Return the intent with its concepts, in the order in which the question names them; longer words
         win over shorter.
         """
-        names = dict.fromkeys((*intent.concepts, *self._concepts.count(intent.question)))
+        names = dict.fromkeys((*intent.concepts, *self._concepts.count(drop_exclusions(intent.question))))
         concepts = tuple(names)
         labels = tuple(dict.fromkeys((*intent.labels, *concepts))) if self._as_labels else intent.labels
         return intent.replace(concepts=concepts, labels=labels)
