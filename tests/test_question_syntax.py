@@ -18,6 +18,7 @@ from contextrouter import Context, ContextRouter, Document, Source
 from contextrouter.builtin.connectors.files import Files
 from contextrouter.builtin.connectors.rss import Rss
 from contextrouter.builtin.connectors.web import Web
+from contextrouter.builtin.interpreters.taxonomy import Taxonomy
 from contextrouter.builtin.providers.memory import Memory
 from contextrouter.builtin.providers.sqlite import Sqlite
 from contextrouter.contracts import Entry, Provider
@@ -304,3 +305,18 @@ def test_the_text_leg_has_the_phrase_or_the_trace_says_that_nothing_has(
     else:
         assert notes(alone)
         assert notes(alone)[0] in "; ".join(step.note for step in alone.trace.steps)
+
+
+@pytest.mark.case("C08")
+async def test_concepts_are_not_read_from_what_the_question_excludes() -> None:
+    taxonomy = Taxonomy(concepts={"Statistics": ["statistics"]}, as_labels=True)
+    labels = {}
+    router = ContextRouter(
+        {"rag": {"interpreters": ["subjects"]}},
+        connectors={"all": Fixed("a")},
+        interpreters={"subjects": taxonomy},
+    )
+    async with router:
+        for question in ("learning statistics", "learning -statistics"):
+            labels[question] = (await router.plan(question)).intent.labels
+    assert labels == {"learning statistics": ("Statistics",), "learning -statistics": ()}

@@ -342,3 +342,23 @@ async def test_timezone_sets_the_day_in_the_cache_key():
 
 def test_every_key_has_its_line():
     assert set(CASES) == set(Rag.__struct_fields__)
+
+
+@pytest.mark.parametrize(
+    ("mode", "note"),
+    [("scores", "by scores"), ("rrf", "by ranks, k = 60"), ("weighted", "by weighted scores")],
+)
+async def test_the_trace_says_the_mode_of_the_fusion(mode: str, note: str):
+    context = await ask({"hybrid_fusion": mode})
+    assert next(step.note for step in context.trace.steps if step.name == "fuse") == note
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"), [("KEEP_ORDER", "1.5", "<= 1"), ("MAX_RETRIEVAL_QUERIES", "4", "<= 3")]
+)
+def test_a_number_out_of_range_from_the_environment_is_told_with_its_limit(
+    key: str, value: str, told: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv(f"CONTEXTROUTER_RAG__{key}", value)
+    with pytest.raises(SettingsError, match=told):
+        ContextRouter({})
