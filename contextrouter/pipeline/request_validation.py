@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Set
-from datetime import date
+from datetime import date, datetime
 from math import isfinite
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from contextrouter.errors import RequestRefused
 
-_NAMES = ("sources", "legs", "kinds")
+_NAMES = ("sources", "legs", "kinds", "labels")
 
 
 def normalize_fields(request: Any) -> dict[str, Any]:
@@ -52,7 +52,18 @@ def normalize_fields(request: Any) -> dict[str, Any]:
             raise RequestRefused(f"Request.{name} is a list of names, not {_describe(value)}.{hint}")
         if not isinstance(value, tuple):
             changes[name] = tuple(sorted(value)) if isinstance(value, Set) else tuple(value)
+    _check_demands(request)
     return changes
+
+
+def _check_demands(request: Any) -> None:
+    if request.period is not None and not hasattr(request.period, "bounds"):
+        raise RequestRefused(f"Request.period is a Period, not {_describe(request.period)}.")
+    as_of, limit = request.as_of, request.limit
+    if as_of is not None and not isinstance(as_of, datetime):
+        raise RequestRefused(f"Request.as_of is a datetime, not {_describe(as_of)}.")
+    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool)):
+        raise RequestRefused(f"Request.limit is a whole number of documents, not {_describe(limit)}.")
 
 
 def _bare(request: Any) -> bool:
@@ -67,7 +78,11 @@ def _bare(request: Any) -> bool:
         is request.kinds
         is request.deadline
         is request.mode
+        is request.period
+        is request.as_of
+        is request.limit
         is None
+        and request.labels == ()
         and type(request.profile) is type(request.filters) is dict
     )
 

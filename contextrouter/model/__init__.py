@@ -1,0 +1,53 @@
+"""The data model: document, hit, envelope, fact, request, intent, query, plan, report, trace and context.
+
+A question is a `Request`; interpreted, an `Intent`; planned, a `Plan` of `Call`s, each with a `Query`.
+Sources answer with `Hit`s around `Document`s; they become `RankedList`s, then `Envelope`s with `Provenance`;
+the `Context` holds the best. All are frozen.
+"""
+
+from contextrouter.model.document import SEARCH_TEXT, TRUSTS, Document, Envelope, Hit, Provenance, RankedList
+from contextrouter.model.fact import Entity, Facet, Fact
+from contextrouter.model.noun import Noun, Vector
+from contextrouter.model.request import Call, Clarification, Intent, Period, Plan, Query, Request
+from contextrouter.model.result import (
+    Citation,
+    Context,
+    Harvest,
+    ModelUsage,
+    SourceReport,
+    Status,
+    Step,
+    Trace,
+    Usage,
+)
+
+__all__ = [
+    "SEARCH_TEXT",
+    "TRUSTS",
+    "Call",
+    "Citation",
+    "Clarification",
+    "Context",
+    "Document",
+    "Entity",
+    "Envelope",
+    "Facet",
+    "Fact",
+    "Harvest",
+    "Hit",
+    "Intent",
+    "ModelUsage",
+    "Noun",
+    "Period",
+    "Plan",
+    "Provenance",
+    "Query",
+    "RankedList",
+    "Request",
+    "SourceReport",
+    "Status",
+    "Step",
+    "Trace",
+    "Usage",
+    "Vector",
+]
