@@ -47,11 +47,23 @@ def request_filters(request: Request) -> Mapping[str, Any]:
     """Return the filters of a request with its kinds. When both name kinds, the kinds in common count."""
     if request.kinds is None:
         return request.filters
-    kinds = list(request.kinds)
-    if "kind" in request.filters:
-        requested = set(forms(request.filters["kind"]))
-        kinds = [kind for kind in kinds if not requested.isdisjoint(forms(kind))]
-    return {**request.filters, "kind": kinds}
+    return combine({"kind": list(request.kinds)}, request.filters)
+
+
+def combine(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Return filters that hold both. For a key of both, the values in common count; without any, no document
+    matches.
+    """
+    merged = {**second, **first}
+    for key in first.keys() & second.keys():
+        others = set(forms(second[key]))
+        merged[key] = [value for value in _as_list(first[key]) if not others.isdisjoint(forms(value))]
+    return merged
+
+
+def _as_list(value: Any) -> list[Any]:
+    listed = isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping)
+    return list(value) if listed else [value]
 
 
 def value_of(document: Document, key: str) -> Any:

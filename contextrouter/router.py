@@ -9,11 +9,11 @@ import asyncio
 import logging
 import math
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Self, Unpack, cast
 
 from contextrouter.cache import (
     EmbeddingCache,
@@ -35,7 +35,7 @@ from contextrouter.contracts import (
     Stage,
 )
 from contextrouter.errors import ContextRouterError
-from contextrouter.model import Context, Plan, Request, SourceReport
+from contextrouter.model import Context, Plan, Request, RequestFields, SourceReport
 from contextrouter.pipeline.deadline import Deadline
 from contextrouter.pipeline.engine import Clock, Engine
 from contextrouter.pipeline.interpretation import request_of
@@ -44,7 +44,6 @@ from contextrouter.runtime.distribution import VERSION
 from contextrouter.runtime.lifecycle import Instances
 from contextrouter.runtime.registry import Registry
 from contextrouter.runtime.shutdown import Running, consume_exception
-from contextrouter.scope import Scope
 from contextrouter.settings import Settings, load
 from contextrouter.settings.instances import add_provided
 from contextrouter.settings.sources import check_sources
@@ -193,20 +192,13 @@ class ContextRouter:
         await self.cache.aclose()
         await self.instances.aclose()
 
-    async def route(
-        self,
-        question: str | Request,
-        *,
-        scope: Scope | None = None,
-        sources: Sequence[str] | None = None,
-        legs: Sequence[str] | None = None,
-        deadline: float | None = None,
-    ) -> Context:
-        """Answer `question` with numbered context. `deadline` is in seconds from now.
+    async def route(self, question: str | Request, **fields: Unpack[RequestFields]) -> Context:
+        """Answer `question` with numbered context. `fields` are those of a Request, such as `scope`,
+        `sources`, `period`, `limit`, and `deadline`, in seconds from now.
 
         Raises RequestRefused (nothing ran), or AllSourcesFailed when every source that was asked failed.
         """
-        request = request_of(question, scope, sources, legs, deadline)
+        request = request_of(question, fields)
         if self._open_in is not asyncio.get_running_loop():
             await self.open()
         until = self._deadline(request)
@@ -216,37 +208,23 @@ class ContextRouter:
         key = self._results.key(request, today, await self._versions.now(until.at))
         return await self._results.answer(key, until.at, lambda: self._compute(request, until))
 
-    async def plan(
-        self,
-        question: str | Request,
-        *,
-        scope: Scope | None = None,
-        sources: Sequence[str] | None = None,
-        legs: Sequence[str] | None = None,
-        deadline: float | None = None,
-    ) -> Plan:
+    async def plan(self, question: str | Request, **fields: Unpack[RequestFields]) -> Plan:
         """Return the plan for `question` without a search; sources that report statistics may be asked for
         these.
         """
-        request = request_of(question, scope, sources, legs, deadline)
+        request = request_of(question, fields)
         await self.open()
         until = self._deadline(request)
         with self._running.track():
             return await Run(request, until, self.engine).make_plan()
 
     async def stream(
-        self,
-        question: str | Request,
-        *,
-        scope: Scope | None = None,
-        sources: Sequence[str] | None = None,
-        legs: Sequence[str] | None = None,
-        deadline: float | None = None,
+        self, question: str | Request, **fields: Unpack[RequestFields]
     ) -> AsyncIterator[SourceReport | Context]:
         """Yield source reports as they come, then the Context. Does not read the cache, so that there is
         something to see.
         """
-        request = request_of(question, scope, sources, legs, deadline)
+        request = request_of(question, fields)
         await self.open()
         until = self._deadline(request)
         reports: asyncio.Queue[SourceReport | None] = asyncio.Queue()

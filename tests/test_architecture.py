@@ -353,7 +353,7 @@ FIELD_WORDS = {
     "connection pool": "builtin/providers/postgres/connection_pool.py",
     "cosine similarity": "vectors.py",
     "cross-encoder": "builtin/stages/cross_encoder.py",
-    "data model": "model/__init__.py",
+    "data model": "model/noun.py",
     "date phrases": "text/time_expressions.py",
     "deadline": "pipeline/deadline.py",
     "decompression bomb": "fetch/body.py",

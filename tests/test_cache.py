@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contextrouter import Request, Scope
+from contextrouter import Period, Request, Scope
 from contextrouter.cache import MemoryCache, ResultCache, SingleFlight, Tiers, keys
 from contextrouter.runtime.distribution import DISTRIBUTION
 
@@ -130,6 +130,10 @@ OTHER: dict[str, Any] = {
     "kinds": ("book",),
     "filters": {"x": 1},
     "mode": "m",
+    "period": Period(start=date(2026, 3, 1)),
+    "labels": ("a",),
+    "as_of": datetime(2026, 3, 1, tzinfo=UTC),
+    "limit": 3,
 }
 
 

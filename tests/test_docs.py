@@ -27,8 +27,8 @@ from contextrouter import ContextRouter, errors
 from contextrouter.cli.exit_codes import EXIT_CODES
 from contextrouter.contracts import KINDS
 from contextrouter.runtime.registry import Registry
-from contextrouter.settings import FactKeys, InterpreterKeys, SourceKeys, StageKeys, load, schema
-from contextrouter.settings.sections import NAMED, SECTIONS
+from contextrouter.settings import FactKeys, InterpreterKeys, Route, SourceKeys, StageKeys, load, schema
+from contextrouter.settings.sections import NAMED, SECTIONS, route_fields
 from contextrouter.settings.values import OtherKeys
 
 README = ROOT / "README.md"
@@ -63,6 +63,11 @@ class Block(NamedTuple):
     language: str
     text: str
     line: int
+
+
+def keys_of(struct: type) -> dict[str, schema.Field]:
+    """The keys of a table: a route has those of `[rag]` too."""
+    return route_fields() if struct is Route else schema.struct_fields(struct)
 
 
 def blocks(page: Path) -> list[Block]:
@@ -285,7 +290,7 @@ def subcommands(text: str) -> list[str]:
 def test_every_setting_is_documented_with_its_default(struct: type):
     page = (ROOT / "docs" / "settings.md").read_text("utf-8")
     rows = [line for line in page.splitlines() if line.startswith("| `")]
-    for name, field in schema.struct_fields(struct).items():
+    for name, field in keys_of(struct).items():
         default = (
             "required"
             if field.default is schema.REQUIRED
@@ -315,7 +320,7 @@ def test_every_key_of_every_plugin_is_documented():
 def test_every_key_stands_in_the_complete_example():
     """Set, or behind a #."""
     text = (ROOT / "settings.toml").read_text("utf-8")
-    keys = {name for struct in STRUCTS for name in schema.struct_fields(struct)}
+    keys = {name for struct in STRUCTS for name in keys_of(struct)}
     assert [key for key in sorted(keys) if not re.search(rf"^(# )?{key} = ", text, re.M)] == []
     tomli.loads(text)
 

@@ -22,7 +22,7 @@ from contextrouter.model import Document, Request
 from contextrouter.scope import Scope
 from contextrouter.settings import Instance, Settings
 
-FORMAT = 1
+FORMAT = 2
 """The version of the format. A change makes earlier entries invalid."""
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -93,6 +93,10 @@ def request_key(request: Request) -> bytes:
             canonical(request.history) if request.history else None,
             canonical(request.profile) if request.profile else None,
             canonical(request.filters) if request.filters else None,
+            canonical(request.period) if request.period else None,
+            request.labels,
+            canonical(request.as_of) if request.as_of else None,
+            request.limit,
         )
     )
 

@@ -32,6 +32,7 @@ _OUTCOMES = {
         "What was found is not near enough to the question. See with --explain what the gate read."
     ),
     "not_searched": "The question needs no search, so no source was asked.",
+    "clarify": "The question has to be clearer:",
 }
 
 
@@ -74,6 +75,8 @@ def _print_summary(context: Context) -> None:
     if _OUTCOMES.get(context.outcome):
         terminal.say((_OUTCOMES[context.outcome], "yellow"))
     verdict = context.answerability
+    if context.clarification is not None:
+        terminal.say((context.clarification.question, "bold"), indent=2)
     if context.envelopes:
         terminal.say(
             ("Answerable: ", "dim"),

@@ -5,10 +5,13 @@ from __future__ import annotations
 import logging
 from typing import Annotated
 
+import msgspec
 import typer
 
 from contextrouter.cli import terminal
 from contextrouter.errors import RequestRefused
+from contextrouter.model import Period, Request
+from contextrouter.pipeline.request_validation import read_instant
 from contextrouter.router import ContextRouter
 from contextrouter.scope import SENSITIVITIES, Scope
 
@@ -38,7 +41,51 @@ Ceiling = Annotated[
         "--ceiling", metavar="LEVEL", help=f"The most the caller may see: {', '.join(SENSITIVITIES)}."
     ),
 ]
+Mode = Annotated[
+    str | None, typer.Option("--mode", metavar="ROUTE", help="Take this route, whatever is asked.")
+]
+Since = Annotated[
+    str | None, typer.Option("--since", metavar="DAY", help="Documents of this day (2026-03-01) or later.")
+]
+Until = Annotated[
+    str | None, typer.Option("--until", metavar="DAY", help="Documents of this day or earlier.")
+]
+Labels = Annotated[
+    list[str] | None,
+    typer.Option("--label", metavar="NAME", help="Documents with this label; may be repeated: any of them."),
+]
+AsOf = Annotated[str | None, typer.Option("--as-of", metavar="DAY", help="Facts as they stood then.")]
+Limit = Annotated[
+    int | None, typer.Option("--limit", metavar="N", help="At most so many documents, 1 to 1000.")
+]
 DEFAULT = "settings.toml"
+
+
+class Demands(msgspec.Struct, frozen=True, kw_only=True):
+    """What the options of `route` and `plan` demand of the search, as texts of the command line."""
+
+    source: list[str] | None = None
+    leg: list[str] | None = None
+    mode: str | None = None
+    since: str | None = None
+    until: str | None = None
+    label: list[str] | None = None
+    as_of: str | None = None
+    limit: int | None = None
+
+    def request(self, question: str, scope: Scope | None, zone: str) -> Request:
+        """Return the request. Raises RequestRefused for what is no day."""
+        return Request(
+            question=readable(question),
+            scope=scope,
+            sources=tuple(self.source) if self.source else None,
+            legs=tuple(self.leg) if self.leg else None,
+            mode=self.mode,
+            period=Period.of_texts(self.since, self.until, zone),
+            labels=tuple(self.label or ()),
+            as_of=None if self.as_of is None else read_instant(self.as_of, "--as-of"),
+            limit=self.limit,
+        )
 
 
 def open_router(path: str) -> ContextRouter:

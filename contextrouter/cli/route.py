@@ -10,7 +10,7 @@ import typer
 from contextrouter.cli import context_view, explain, options, terminal
 from contextrouter.cli.exit_codes import NOTHING, OK, SOURCES, command
 from contextrouter.errors import AllSourcesFailed
-from contextrouter.model import Context, Request
+from contextrouter.model import Context
 from contextrouter.serialization import plain
 
 Explain = Annotated[
@@ -31,20 +31,25 @@ async def route(
     text: TextOnly = False,
     source: options.Sources = None,
     leg: options.Legs = None,
+    mode: options.Mode = None,
+    since: options.Since = None,
+    until: options.Until = None,
+    label: options.Labels = None,
+    as_of: options.AsOf = None,
+    limit: options.Limit = None,
     deadline: options.Deadline = None,
     tenant: options.Tenant = None,
     compartment: options.Compartments = None,
     ceiling: options.Ceiling = None,
 ) -> int:
     """Answer QUESTION with numbered context from every source, and show where each piece came from."""
-    request = Request(
-        question=options.readable(question),
-        deadline=deadline,
-        scope=options.make_scope(tenant, compartment, ceiling),
-        sources=tuple(source) if source else None,
-        legs=tuple(leg) if leg else None,
+    demands = options.Demands(
+        source=source, leg=leg, mode=mode, since=since, until=until, label=label, as_of=as_of, limit=limit
     )
+    scope = options.make_scope(tenant, compartment, ceiling)
     async with options.open_router(settings) as router:
+        request = demands.request(question, scope, router.settings.rag.timezone)
+        request = request.replace(deadline=deadline) if deadline is not None else request
         try:
             context = await router.route(request)
         except AllSourcesFailed as failure:

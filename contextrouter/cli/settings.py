@@ -13,7 +13,7 @@ from contextrouter.errors import ContextRouterError
 from contextrouter.router import ContextRouter
 from contextrouter.runtime.masking import is_secret, mask
 from contextrouter.runtime.registry import Registry
-from contextrouter.settings import TABLES, Instance, Settings, schema
+from contextrouter.settings import TABLES, Instance, Route, Settings, schema
 from contextrouter.settings.sections import NAMED, SECTIONS
 
 DEFAULTED = "default"
@@ -61,8 +61,12 @@ def effective(settings: Settings, registry: Registry) -> Iterator[Value]:
 
 def _struct_values(prefix: str, struct: msgspec.Struct, settings: Settings) -> Iterator[Value]:
     for field in msgspec.structs.fields(struct):
-        key = f"{prefix}.{field.encode_name}"
-        yield _value(key, getattr(struct, field.name), settings)
+        value = getattr(struct, field.name)
+        if isinstance(struct, Route) and field.name == "rag":
+            for name, item in value.items():
+                yield _value(f"{prefix}.{name}", item, settings)
+        else:
+            yield _value(f"{prefix}.{field.encode_name}", value, settings)
 
 
 def _instance_values(

@@ -10,6 +10,7 @@ from contextrouter.contracts.abilities import (
     SupportsFetch,
     SupportsGraph,
     SupportsInspect,
+    SupportsMentions,
     SupportsModel,
     SupportsNeighbours,
     SupportsStatistics,
@@ -19,12 +20,18 @@ from contextrouter.contracts.abilities import (
     SupportsVersion,
     SupportsWriting,
     TermStatistics,
+    legs_of,
+    named_legs,
 )
 from contextrouter.contracts.kinds import (
+    CLARIFY,
     ENTITIES,
     FACETS,
     FACTS,
+    GATED,
     KINDS,
+    MENTIONS,
+    PATH,
     ROUTER_KEYS,
     Completion,
     Connector,
@@ -47,10 +54,14 @@ from contextrouter.contracts.kinds import (
 )
 
 __all__ = [
+    "CLARIFY",
     "ENTITIES",
     "FACETS",
     "FACTS",
+    "GATED",
     "KINDS",
+    "MENTIONS",
+    "PATH",
     "ROUTER_KEYS",
     "Completion",
     "Connector",
@@ -74,6 +85,7 @@ __all__ = [
     "SupportsFetch",
     "SupportsGraph",
     "SupportsInspect",
+    "SupportsMentions",
     "SupportsModel",
     "SupportsNeighbours",
     "SupportsStatistics",
@@ -85,5 +97,7 @@ __all__ = [
     "TermStatistics",
     "Transform",
     "Writing",
+    "legs_of",
+    "named_legs",
     "router_keys",
 ]

@@ -10,7 +10,17 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from contextrouter.contracts.kinds import Completion, Writing
+from contextrouter.contracts.kinds import (
+    ENTITIES,
+    FACETS,
+    FACTS,
+    MENTIONS,
+    PATH,
+    Completion,
+    FactSource,
+    Source,
+    Writing,
+)
 from contextrouter.model import Document, Entity, Facet, Fact, Hit, Query, Vector
 from contextrouter.scope import Scope
 
@@ -119,6 +129,15 @@ class SupportsNeighbours(Protocol):
 
 
 @runtime_checkable
+class SupportsMentions(Protocol):
+    """A store that knows which of its documents name an entity."""
+
+    async def mentions(self, query: Query) -> Sequence[Hit]:
+        """Return documents whose facts or key phrases name one of `query.entities`, best first."""
+        ...
+
+
+@runtime_checkable
 class SupportsFacets(Protocol):
     """A source that can count instead of list."""
 
@@ -203,3 +222,18 @@ class SupportsStatistics(Protocol):
         all.
         """
         ...
+
+
+def named_legs(source: Source | FactSource) -> tuple[str, ...]:
+    """Return the legs of a source that are no index of it: those that its abilities answer."""
+    if isinstance(source, FactSource):
+        abilities = {ENTITIES: SupportsEntities, PATH: SupportsGraph, FACETS: SupportsFacets}
+        legs = [leg for leg, ability in abilities.items() if isinstance(source, ability)]
+        return (FACTS, *legs)
+    abilities = {MENTIONS: SupportsMentions, FACETS: SupportsFacets}
+    return tuple([leg for leg, ability in abilities.items() if isinstance(source, ability)])
+
+
+def legs_of(source: Source | FactSource) -> tuple[str, ...]:
+    """Return every leg that a route or a request may name for a source."""
+    return (*(source.legs if isinstance(source, Source) else ()), *named_legs(source))

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from datetime import datetime
 from functools import partial
 from math import isfinite
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 import msgspec
 
@@ -129,6 +129,11 @@ class Interpreter(Plugin):
         """Return a fuller intent. Raises RequestRefused to stop the request with a reason."""
 
 
+GATED: Literal["confidence_gated_fallback"] = "confidence_gated_fallback"
+CLARIFY: Literal["clarify"] = "clarify"
+"""Outcomes of a request behind a stage that let no document through."""
+
+
 class StageContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a ranking stage may know. `now` is the one clock of the request; `seal` lets a new document in."""
 
@@ -155,6 +160,10 @@ class Stage(Plugin):
     switch: str = "use_enhancements"
     withholds_facts: bool = False
     """True: when this stage leaves no document, facts, facets and entities are withheld too."""
+    outcome: str = GATED
+    """The outcome of a request then: GATED, or CLARIFY, which asks back."""
+    clarification: str = ""
+    """The question to ask back, where the outcome is CLARIFY."""
 
     @abstractmethod
     async def apply(self, envelopes: Sequence[Envelope], context: StageContext) -> Sequence[Envelope]:
@@ -181,7 +190,7 @@ class Reranker(Stage):
         if not full:
             return list(envelopes)
         score = partial(context.scores, self) if context.scores else self.score
-        scores = await score(context.intent.question, [e.document for e in full])
+        scores = await score(context.intent.text, [e.document for e in full])
         if len(scores) != len(full):
             raise ValueError(f"score() returned {len(scores)} scores for {len(full)} documents.")
         if not all(map(isfinite, scores)):
@@ -272,8 +281,12 @@ KINDS: dict[str, type[Plugin]] = {
 `[<kind>s.<name>]`.
 """
 
-FACTS, FACETS, ENTITIES = "facts", "facets", "entities"
+FACTS, FACETS, ENTITIES, PATH = "facts", "facets", "entities", "path"
 """Legs that answer with something other than hits."""
+MENTIONS = "mentions"
+"""The leg of a store with the documents whose facts or key phrases name an entity. It is searched only where
+a route or a request names it.
+"""
 
 ROUTER_KEYS: Mapping[str, tuple[str, ...]] = {
     "provider": (

@@ -8,7 +8,16 @@ the `Context` holds the best. All are frozen.
 from contextrouter.model.document import SEARCH_TEXT, TRUSTS, Document, Envelope, Hit, Provenance, RankedList
 from contextrouter.model.fact import Entity, Facet, Fact
 from contextrouter.model.noun import Noun, Vector
-from contextrouter.model.request import Call, Clarification, Intent, Period, Plan, Query, Request
+from contextrouter.model.request import (
+    Call,
+    Clarification,
+    Intent,
+    Period,
+    Plan,
+    Query,
+    Request,
+    RequestFields,
+)
 from contextrouter.model.result import (
     Citation,
     Context,
@@ -20,6 +29,7 @@ from contextrouter.model.result import (
     Trace,
     Usage,
 )
+from contextrouter.scope import Scope as Scope  # older programs import it from here
 
 __all__ = [
     "SEARCH_TEXT",
@@ -44,6 +54,7 @@ __all__ = [
     "Query",
     "RankedList",
     "Request",
+    "RequestFields",
     "SourceReport",
     "Status",
     "Step",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime, time, timedelta
-from typing import Any
+from typing import Any, TypedDict
 from zoneinfo import ZoneInfo
 
 import msgspec
 
+from contextrouter.errors import RequestRefused
 from contextrouter.model.noun import EMPTY, Noun, Vector
 from contextrouter.pipeline import request_validation
 from contextrouter.scope import Scope
@@ -23,6 +24,20 @@ class Period(Noun, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         request_validation.check_period(self.start, self.end, self.zone)
+
+    @classmethod
+    def of_texts(cls, start: str | None, end: str | None, zone: str) -> Period | None:
+        """Return the period between two days or instants in ISO 8601; None: both are open. Raises
+        RequestRefused.
+        """
+        if not start and not end:
+            return None
+        start_day = request_validation.read_day(start, "The start of the period") if start else None
+        end_day = request_validation.read_day(end, "The end of the period") if end else None
+        try:
+            return cls(start=start_day, end=end_day, zone=zone)
+        except ValueError as error:
+            raise RequestRefused(str(error)) from None
 
     def bounds(self) -> tuple[datetime | None, datetime | None]:
         """The period as instants: [first, last), aware. A day ends where the next begins, also when clocks
@@ -76,6 +91,24 @@ class Request(Noun, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for name, value in request_validation.normalize_fields(self).items():
             msgspec.structs.force_setattr(self, name, value)
+
+
+class RequestFields(TypedDict, total=False):
+    """The fields of a Request beside the question, as keywords; None leaves a field as it is."""
+
+    history: Sequence[Mapping[str, str]] | None
+    scope: Scope | None
+    profile: Mapping[str, Any] | None
+    sources: Sequence[str] | None
+    legs: Sequence[str] | None
+    kinds: Sequence[str] | None
+    filters: Mapping[str, Any] | None
+    deadline: float | None
+    mode: str | None
+    period: Period | None
+    labels: Sequence[str] | None
+    as_of: datetime | None
+    limit: int | None
 
 
 class Clarification(Noun, frozen=True, kw_only=True, gc=False):
@@ -153,3 +186,4 @@ class Plan(Noun, frozen=True, kw_only=True):
     route: str = "default"
     calls: tuple[Call, ...] = ()
     excluded: Mapping[str, str] = EMPTY  # source, or source/leg -> why it is not asked
+    note: str = ""  # what was inferred and is not used

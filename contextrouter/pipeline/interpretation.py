@@ -2,46 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from itertools import compress
 from operator import attrgetter, is_not
-from typing import Any
 
 from contextrouter.contracts import InterpreterContext
 from contextrouter.errors import PluginError, RequestRefused
-from contextrouter.model import Intent, Period, Request
+from contextrouter.model import Clarification, Intent, Period, Request, RequestFields
 from contextrouter.pipeline.deadline import Deadline
 from contextrouter.pipeline.engine import Engine
 from contextrouter.runtime.masking import mask
-from contextrouter.scope import Scope
 
 FAILED = "failed_interpreters"
 """Key in `Intent.attributes`: name of each interpreter that failed and was skipped -> why."""
 
 
-def request_of(
-    question: str | Request,
-    scope: Scope | None,
-    sources: Sequence[str] | None,
-    legs: Sequence[str] | None,
-    deadline: float | None,
-) -> Request:
-    """Return the request of a call; arguments override a Request's own. Raises RequestRefused for a blank
-    question.
+def request_of(question: str | Request, fields: RequestFields) -> Request:
+    """Return the request of a call; `fields` that are not None override a Request's own.
+
+    Raises RequestRefused for a blank question.
     """
     request = question if isinstance(question, Request) else Request(question=question)
     if not request.question.strip():
         raise RequestRefused("The question is empty. Ask with at least one word.")
-    arguments: dict[str, Any] = {"scope": scope, "deadline": deadline, "sources": sources, "legs": legs}
-    changes = {name: value for name, value in arguments.items() if value is not None}
+    changes = {name: value for name, value in fields.items() if value is not None}
     return request.replace(**changes) if changes else request
 
 
 async def interpret(
     request: Request, engine: Engine, deadline: Deadline | None = None, *, now: datetime | None = None
 ) -> Intent:
-    """Return the intent of `request`. The original question is always its first query.
+    """Return the intent of `request`. The question is its first query; another text to search is the second.
 
     An interpreter that fails or is late (its own `timeout`, or `deadline`) is skipped and named in
     `attributes`, unless its `on_error` is "raise". Raises RequestRefused for a blank question, or when an
@@ -74,6 +66,8 @@ async def interpret(
             failed[name] = why
     if failed or FAILED in intent.attributes:
         intent = intent.replace(attributes={**intent.attributes, FAILED: failed})
+    if intent.should_search and intent.confidence < engine.settings.rag.least_confidence:
+        intent = intent.replace(should_search=False)
     return _with_distinct_queries(intent, question, request, engine.settings.rag.queries)
 
 
@@ -93,16 +87,20 @@ def failures(intent: Intent) -> str:
     return "failed: " + "; ".join(f"{name}: {why}" for name, why in failed.items()) if failed else ""
 
 
-_TEXTS = ("queries", "derived", "concepts", "labels", "entities", "facets")
+_LISTS = ("queries", "derived", "concepts", "labels", "entities", "facets")
 _TYPES: dict[str, tuple[type | tuple[type, ...], str]] = {
+    "text": (str, "a text"),
     "kind": (str, "a text"),
     "language": ((str, type(None)), "a text or None"),
     "lookup": ((str, type(None)), "a text or None"),
     "period": ((Period, type(None)), "a Period or None"),
+    "filters": (Mapping, "a mapping"),
+    "attribute": ((str, type(None)), "a text or None"),
     "confidence": ((int, float), "a number"),
+    "clarify": ((Clarification, type(None)), "a Clarification or None"),
     "attributes": (Mapping, "a mapping"),
 }
-_FIELDS = (*_TEXTS, *_TYPES)
+_FIELDS = (*_LISTS, *_TYPES)
 _values = attrgetter(*_FIELDS)
 
 
@@ -127,16 +125,26 @@ def _check_types(intent: object, before: Intent) -> Intent:
 
 
 def _with_distinct_queries(intent: Intent, question: str, request: Request, limit: int) -> Intent:
-    """Put the question first, leave out repeated and blank queries, keep at most `limit`; `mode` names the
-    route.
+    """Put the question first and the text that is searched behind it, leave out repeated and blank queries,
+    keep at most `limit`; `mode` names the route.
+
+    Beside another text the question itself stands behind it, as a query that rules made.
     """
+    text = intent.text.strip() or question
     distinct = {question.casefold(): question}
-    for query in intent.queries:
+    for query in (text, *intent.queries):
         if stripped := query.strip():
             distinct.setdefault(stripped.casefold(), stripped)
-    queries, kind = tuple(distinct.values())[:limit], request.mode or intent.kind
-    by_rules = {text.strip().casefold() for text in intent.derived}
-    derived = tuple([text for text in queries[1:] if text.casefold() in by_rules]) if by_rules else ()
-    if (intent.question, intent.queries, intent.derived, intent.kind) == (question, queries, derived, kind):
+    text = distinct[text.casefold()]
+    queries, kind = (
+        tuple(distinct.values())[: max(limit, 1 if text == question else 2)],
+        request.mode or intent.kind,
+    )
+    by_rules = {query.strip().casefold() for query in intent.derived} - {text.casefold()}
+    if text != question:
+        by_rules.add(question.casefold())
+    derived = tuple([query for query in queries if query.casefold() in by_rules]) if by_rules else ()
+    before = (intent.question, intent.text, intent.queries, intent.derived, intent.kind)
+    if before == (question, text, queries, derived, kind):
         return intent
-    return intent.replace(question=question, queries=queries, derived=derived, kind=kind)
+    return intent.replace(question=question, text=text, queries=queries, derived=derived, kind=kind)

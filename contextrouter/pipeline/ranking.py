@@ -47,7 +47,7 @@ async def rank(
     live, dropped = list(before), list(gone)
     trace.keep_order(live)
     for name, stage, keys in stages:
-        note, had = "", len(live)
+        note = ""
         try:
             await engine.ensure_open("stage", name, deadline)
             live, lost = await _apply((name, stage, keys), live, context, deadline)
@@ -62,7 +62,7 @@ async def rank(
             note = f"failed: {reason}"
             live, lost = _keep(name, live, keys)
         dropped.extend(lost)
-        gated = stage.withholds_facts and had > 0 and not live
+        gated = stage.withholds_facts and not live
         trace.add(
             name, len(live), tuple(lost), note=note, order=order_of(live), failed=bool(note), gated=gated
         )

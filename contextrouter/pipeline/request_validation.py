@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Set
-from datetime import date, datetime
+from datetime import date, datetime, time
 from math import isfinite
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -89,6 +89,25 @@ def _bare(request: Any) -> bool:
 
 def _describe(value: object) -> str:
     return f"{type(value).__name__} {value!r:.80}"
+
+
+def read_day(text: str, name: str) -> date:
+    """Return the day ("2026-03-01") or instant ("2026-03-01T12:00:00") of a text. Raises RequestRefused that
+    calls it `name`.
+    """
+    try:
+        return date.fromisoformat(text) if len(text) <= len("2026-03-01") else datetime.fromisoformat(text)
+    except ValueError:
+        message = (
+            f"{name} {text!r:.80} is no day. Write one as 2026-03-01, or an instant as 2026-03-01T12:00."
+        )
+        raise RequestRefused(message) from None
+
+
+def read_instant(text: str, name: str) -> datetime:
+    """Return the instant of a text; a day is its first. Raises RequestRefused that calls it `name`."""
+    value = read_day(text, name)
+    return value if isinstance(value, datetime) else datetime.combine(value, time())
 
 
 def check_period(start: object, end: object, zone: Any) -> None:

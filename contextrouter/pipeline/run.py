@@ -6,8 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 
 from contextrouter.cache import RequestEmbeddings
+from contextrouter.contracts import CLARIFY, GATED, Stage
 from contextrouter.errors import AllSourcesFailed
-from contextrouter.model import Context, Fact, Harvest, Intent, Plan, Request, SourceReport, Trace, Usage
+from contextrouter.model import (
+    Clarification,
+    Context,
+    Fact,
+    Harvest,
+    Intent,
+    Plan,
+    Request,
+    SourceReport,
+    Trace,
+    Usage,
+)
 from contextrouter.pipeline.assembly import Assembled, assemble
 from contextrouter.pipeline.candidates import Candidates
 from contextrouter.pipeline.deadline import Deadline
@@ -18,7 +30,8 @@ from contextrouter.pipeline.fan_out import fan_out
 from contextrouter.pipeline.fusion import fuse
 from contextrouter.pipeline.fusion.source_order import Queries
 from contextrouter.pipeline.interpretation import failures, interpret
-from contextrouter.pipeline.planning import make_plan
+from contextrouter.pipeline.planning import MOST_DOCUMENTS, final_limit, make_plan
+from contextrouter.pipeline.planning.route_choice import choose_route, next_route
 from contextrouter.pipeline.ranking import Stages, rank
 from contextrouter.pipeline.selection import select
 from contextrouter.pipeline.stage_context import stage_context
@@ -34,13 +47,15 @@ CALIBRATION_SECONDS = 0.25
 """The most of it that is kept for calibration alone."""
 MODES = {"scores": "by scores", "rrf": "by ranks, k = {k:g}", "weighted": "by weighted scores"}
 """What the trace says of each mode of fusion."""
-GATED = "confidence_gated_fallback"
-"""The outcome where a stage that withholds facts let no document through."""
+NOTHING = ("empty", GATED, CLARIFY)
+"""Outcomes of a route after which the next one is tried."""
 
 
 class Run:
     """One request on one route: what was asked, how long it has, and what was found so far."""
 
+    embedding: RequestEmbeddings
+    intent: Intent | None  # None: the question is not interpreted yet
     plan: Plan
     rag: Rag
     harvest: Harvest
@@ -54,10 +69,11 @@ class Run:
         engine: Engine,
         *,
         on_report: Callable[[SourceReport], None] | None = None,
-        embedding: RequestEmbeddings | None = None,
+        before: Run | None = None,
     ) -> None:
         self.request, self.deadline, self.engine, self.on_report = request, deadline, engine, on_report
-        self.embedding = embedding or RequestEmbeddings(engine.embeddings)
+        self.embedding = before.embedding if before else RequestEmbeddings(engine.embeddings)
+        self.intent, self.reason = None, ""
         self.trace = TraceBuilder()
         self.now = engine.now()
         self.started = monotonic()
@@ -74,19 +90,29 @@ class Run:
     async def make_plan(self) -> Plan:
         """Interpret the question, plan the calls, and leave out sources that cannot help."""
         engine, deadline = self.engine, self.deadline
-        intent = await interpret(self.request, engine, deadline.share(INTERPRETATION_SHARE), now=self.now)
-        note = failures(intent)
-        self.trace.add("interpret", note=note, failed=bool(note))
-        plan = make_plan(intent, self.request, engine.settings, engine.sources)
+        intent, unmet = choose_route(await self.interpret(), self.request, engine.settings)
+        plan = make_plan(intent, self.request, engine.settings, engine.sources, self.now)
         if engine.settings.selection.sources != "all":
             from contextrouter.pipeline.source_selection import select_sources  # loaded only when it is used
 
             plan = await select_sources(plan, engine, deadline)
-        self.trace.add("plan")
+        self.trace.add("plan", note="; ".join(filter(None, (self.reason, unmet, plan.note))))
         self.plan = plan
-        self.rag, _ = engine.settings.for_route(intent.kind)
+        self.rag = engine.settings.for_route(intent.kind)[0]
         self.stages = engine.stages(self.rag)
         return plan
+
+    async def interpret(self) -> Intent:
+        """Return what is really asked. Only the first run of a request has to find it out."""
+        if self.intent is None:
+            rag = self.engine.settings.rag
+            deadline = self.deadline.share(INTERPRETATION_SHARE)
+            if rag.interpret_seconds is not None:
+                deadline = self.deadline.within(rag.interpret_seconds)
+            self.intent = await interpret(self.request, self.engine, deadline, now=self.now)
+            note = failures(self.intent)
+            self.trace.add("interpret", note=note, failed=bool(note))
+        return self.intent
 
     async def fan_out(self) -> None:
         """Ask the sources. Raises AllSourcesFailed when none of those that were asked answered."""
@@ -103,7 +129,7 @@ class Run:
         _raise_if_all_failed(self.harvest)
         intent = self.plan.intent
         self.facts, beyond = distinct_facts(
-            self.harvest.facts, self.rag.max_graph_facts, intent.question, intent.language
+            self.harvest.facts, self.rag.max_graph_facts, intent.text, intent.language
         )
         if beyond:
             note = f"{len(beyond)} facts beyond max_graph_facts"
@@ -148,28 +174,33 @@ class Run:
     def queries(self) -> Queries:
         """The queries as the fusion sees them."""
         intent = self.plan.intent
-        return Queries(intent.question, frozenset(intent.derived), self.embedding.vectors)
+        return Queries(intent.text, frozenset(intent.derived), self.embedding.vectors)
 
     async def rank(self, fused: Ranking) -> Ranking:
         """Let the stages rerank or drop documents."""
         if not self.stages:
             return fused
-        context = stage_context(self.request, self.plan.intent, self.facts, self.engine, self.now)
+        context = stage_context(self.request, self.plan, self.facts, self.engine, self.now)
         ranked = await rank(fused, self.stages, context, self.engine, self.deadline, self.trace)
         return Ranking(split(ranked)[0])
 
     def select(self, ranked: Ranking) -> Ranking:
-        """Keep the best, or a quota of each kind."""
-        return self.trace.add_ranking("select", select(ranked, self.rag))
+        """Keep the best, or a quota of each kind; no more than the caller wants."""
+        limit = final_limit(self.request)
+        selected = self.trace.add_ranking("select", select(ranked, self.rag, limit))
+        if limit != self.request.limit:
+            self.trace.explain(
+                f"limit {self.request.limit} is not between 1 and {MOST_DOCUMENTS}: {limit} instead"
+            )
+        return selected
 
     def assemble(self, selected: Ranking) -> Context:
         """Write the numbered context; behind a gate that let no document through, facts are withheld too."""
-        gated = not selected.live and any(step.gated for step in self.trace.steps)
-        if gated:
+        gate = self._gate() if not selected.live else None
+        if gate is not None:
             if self.facts or self.harvest.facets or self.harvest.entities:
-                gate = next(step.name for step in self.trace.steps if step.gated)
                 note = "facts, facets and entities are held back with the documents"
-                self.trace.add(gate, note=note, lost_facts=tuple(self.facts))
+                self.trace.add(gate[0], note=note, lost_facts=tuple(self.facts))
             self.facts, self.harvest = (), self.harvest.replace(facets=(), entities=())
         budget = self.rag.token_budget
         result = assemble(selected, self.facts, budget=budget, count=tokens.count, truncate=tokens.truncate)
@@ -177,14 +208,23 @@ class Run:
         self.trace.add(
             "assemble", len(result.envelopes), result.lost, note=result.note, lost_facts=lost_facts
         )
-        return self._context(result, gated)
+        return self._context(result, gate[1] if gate else None)
+
+    def _gate(self) -> tuple[str, Stage] | None:
+        """Return name and stage of the gate that let no document through; one that no source was asked for
+        counts for nothing.
+        """
+        names = [step.name for step in self.trace.steps if step.gated]
+        if not names or not self.harvest.lists:
+            return None
+        return next((name, stage) for name, stage, _ in self.stages if name == names[0])
 
     @property
     def hits(self) -> int:
         """How many hits were admitted."""
         return sum([len(ranked.hits) for ranked in self.harvest.lists])
 
-    def _context(self, result: Assembled, gated: bool) -> Context:
+    def _context(self, result: Assembled, gate: Stage | None) -> Context:
         intent, harvest = self.plan.intent, self.harvest
         usage = Usage(
             calls=len(self.plan.calls),
@@ -193,10 +233,15 @@ class Run:
             tokens=result.tokens,
             seconds=monotonic() - self.started,
         )
+        clarification = intent.clarify
+        if gate is not None and gate.outcome == CLARIFY:
+            clarification = Clarification(
+                question=gate.clarification, reason="weak" if self.hits else "no_match"
+            )
         return Context(
             question=self.request.question,
             intent=intent,
-            outcome=GATED if gated else _outcome(intent, harvest, result),
+            outcome=_outcome(intent, harvest, result) if gate is None else gate.outcome,
             text=result.text,
             envelopes=tuple(result.envelopes),
             citations=tuple(result.citations),
@@ -206,6 +251,7 @@ class Run:
             coverage=harvest.reports,
             usage=usage,
             trace=Trace(plan=self.plan, steps=tuple(self.trace.steps)),
+            clarification=clarification,
         )
 
 
@@ -215,25 +261,23 @@ async def run(
     engine: Engine,
     on_report: Callable[[SourceReport], None] | None = None,
 ) -> Context:
-    """Run a request. Where its route found nothing, run it on the route's fallback, in the time that is
-    left.
+    """Run a request. Where its route found nothing, plan again from the same intent on the next route, in the
+    time that is left.
     """
-    embedding = RequestEmbeddings(engine.embeddings)
-    context = await Run(request, deadline, engine, on_report=on_report, embedding=embedding).context()
+    primary = Run(request, deadline, engine, on_report=on_report)
+    context = await primary.context()
     tried = {context.intent.kind}
-    while context.outcome in ("empty", GATED) and deadline.left() > 0:
-        fallback = engine.settings.for_route(context.intent.kind)[1].fallback
-        if fallback is None or fallback in tried:
+    while context.outcome in NOTHING and deadline.left() > 0:
+        intent, reason = next_route(context.intent, tried, engine.settings)
+        if intent is None:
             break
-        tried.add(fallback)
-        fallback_request = request.replace(mode=fallback)
+        tried.add(intent.kind)
+        after = Run(request, deadline, engine, on_report=on_report, before=primary)
+        after.intent, after.reason = intent, reason
         try:
-            after = await Run(
-                fallback_request, deadline, engine, on_report=on_report, embedding=embedding
-            ).context()
+            context = _join(context, await after.context())
         except AllSourcesFailed as error:  # the first route was answered, with nothing: that stands
             return context.replace(coverage=(*context.coverage, *error.reports))
-        context = _join(context, after)
     return context
 
 
@@ -245,6 +289,8 @@ def _raise_if_all_failed(harvest: Harvest) -> None:
 
 
 def _outcome(intent: Intent, harvest: Harvest, result: Assembled) -> str:
+    if intent.clarify is not None:
+        return CLARIFY
     if result.envelopes:
         return "answered"
     if result.facts or harvest.facets or harvest.entities:
@@ -264,4 +310,6 @@ def _join(before: Context, after: Context) -> Context:
         seconds=before_usage.seconds + after_usage.seconds,
     )
     trace = after.trace.replace(steps=(*before.trace.steps, *after.trace.steps))
+    if after.outcome == "empty" and before.clarification is not None:
+        after = after.replace(outcome=CLARIFY, clarification=before.clarification)
     return after.replace(coverage=(*called, *others), usage=usage, trace=trace)

@@ -7,15 +7,15 @@ from datetime import UTC, datetime
 
 from contextrouter.contracts import Source, StageContext
 from contextrouter.errors import ContractError
-from contextrouter.filters import request_filters
-from contextrouter.model import Envelope, Fact, Hit, Intent, Provenance, Query, Request
+from contextrouter.model import Envelope, Fact, Hit, Plan, Provenance, Query, Request
 from contextrouter.pipeline.admission import Admission, flaw_of
 from contextrouter.pipeline.engine import Engine
+from contextrouter.pipeline.planning.restrictions import restrictions
 from contextrouter.text.query_syntax import parse
 
 
 def stage_context(
-    request: Request, intent: Intent, facts: Sequence[Fact], engine: Engine, now: datetime
+    request: Request, plan: Plan, facts: Sequence[Fact], engine: Engine, now: datetime
 ) -> StageContext:
     """Return the context of one request's stages.
 
@@ -24,13 +24,16 @@ def stage_context(
     for a source that does not exist, or a hit of other types.
     """
     sources = {name: source for name, source in engine.sources.items() if isinstance(source, Source)}
+    intent = plan.intent
+    rag, route = engine.settings.for_route(plan.route)
+    limits = restrictions(intent, request, rag, route, now)
     query = Query(
-        text=intent.question,
+        text=intent.text,
         leg="stage",
         scope=request.scope,
-        labels=intent.labels,
-        period=intent.period,
-        filters=request_filters(request),
+        labels=tuple(limits.labels),
+        period=limits.period,
+        filters=limits.filters,
         excluded=parse(intent.question).excluded,
     )
 
@@ -42,7 +45,7 @@ def stage_context(
             message = f"seal() was given a hit that is none: {flaw}"
             raise ContractError(message, law="documents enter whole")
         admitted = Admission(query, engine.source_keys[source]).hits([hit])
-        return _seal(admitted[0], source, intent.question) if admitted else None
+        return _seal(admitted[0], source, intent.text) if admitted else None
 
     return StageContext(
         intent=intent,

@@ -103,8 +103,9 @@ class AnswerWriter:
     async def pieces(self) -> AsyncIterator[str | Draft]:
         """Yield the text in pieces with checked citation markers, and at the end the draft."""
         chat = self._server.settings.chat
-        if self._context.outcome not in _GROUNDED and chat.no_context == "say":
-            text = chat.no_context_text
+        clarification = self._context.clarification
+        if clarification is not None or (self._context.outcome not in _GROUNDED and chat.no_context == "say"):
+            text = chat.no_context_text if clarification is None else clarification.question
             yield text
             yield Draft(text=text, completion=Completion(text=text, tokens_in=0, tokens_out=0))
             return

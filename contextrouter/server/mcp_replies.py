@@ -147,7 +147,8 @@ def make_result(
         "next_cursor": cursor,
         **details,
     }
-    lines = list(parts) or ["Nothing was found."]
+    clarification = context.clarification
+    lines = list(parts) or ["Nothing was found." if clarification is None else clarification.question]
     if cursor is not None:
         lines.append(f"There is more. Ask the same with cursor {cursor!r}.")
     text = "\n\n".join(lines).encode("utf-8", "replace").decode()

@@ -14,7 +14,8 @@ from mcp.types import CallToolResult
 from pydantic import Field
 
 from contextrouter.errors import AllSourcesFailed, ContextRouterError, SettingsError
-from contextrouter.model import Context, Request
+from contextrouter.model import Context, Period, Request
+from contextrouter.pipeline.request_validation import read_instant
 from contextrouter.router import ContextRouter
 from contextrouter.runtime.masking import mask
 from contextrouter.serialization import encode_json
@@ -40,6 +41,13 @@ Question = Annotated[str, Field(description="The question, in words.", min_lengt
 Names = Annotated[
     list[str] | None, Field(description="Ask only these sources; by default all.", max_length=100)
 ]
+Since = Annotated[
+    str | None, Field(description="Documents of this day (2026-03-01) or later.", max_length=40)
+]
+Until = Annotated[str | None, Field(description="Only documents of this day or earlier.", max_length=40)]
+Labels = Annotated[list[str] | None, Field(description="Documents with one of these labels.", max_length=100)]
+AsOf = Annotated[str | None, Field(description="Facts as they stood on this day.", max_length=40)]
+Limit = Annotated[int | None, Field(description="At most so many documents, 1 to 1000.")]
 Cursor = Annotated[str | None, Field(description="From the reply before: goes on behind it.", max_length=200)]
 Level = Annotated[
     Detail, Field(description="titles: names alone; brief: the beginning of each; full: all there is.")
@@ -64,12 +72,17 @@ class Tools:
         call: Call,
         detail: Level = "brief",
         sources: Names = None,
+        since: Since = None,
+        until: Until = None,
+        labels: Labels = None,
+        limit: Limit = None,
         cursor: Cursor = None,
     ) -> CallToolResult:
         """Find what the sources know of a question: numbered documents to cite as [n], best first."""
-        key = ["route", question, detail, sources]
+        key = ["route", question, detail, sources, since, until, labels, limit]
         start = self._pager.start(cursor, key)
-        context = await self._find(call, question, sources)
+        demands = {"since": since, "until": until, "labels": labels, "limit": limit}
+        context = await self._find(call, question, sources, demands)
         fence = make_fence(context, detail)
         notice = fence.notice if fence else ""
         indexes = range(len(context.envelopes))
@@ -81,25 +94,37 @@ class Tools:
         return make_result(context, text, page.cursor, details)
 
     async def facts(
-        self, question: Question, call: Call, sources: Names = None, cursor: Cursor = None
+        self, question: Question, call: Call, sources: Names = None, as_of: AsOf = None, cursor: Cursor = None
     ) -> CallToolResult:
         """Find facts about what a question names: triples of subject, predicate and object. They are not
         cited.
         """
-        key = ["facts", question, sources]
+        key = ["facts", question, sources, as_of]
         start = self._pager.start(cursor, key)
-        context = await self._find(call, question, sources)
+        context = await self._find(call, question, sources, {"as_of": as_of})
         page = self._pager.page([format_fact(fact) for fact in context.facts], start, key)
         return make_result(context, page.parts, page.cursor, {"total": len(context.facts)})
 
-    async def _find(self, call: Call, question: str, names: Sequence[str] | None) -> Context:
-        """Route a question with the caller's scope, sources and limits."""
+    async def _find(
+        self, call: Call, question: str, names: Sequence[str] | None, demands: Mapping[str, Any]
+    ) -> Context:
+        """Route a question with the caller's scope, sources and limits, and what the agent demands."""
         with _tool_errors(self._router.settings.secrets):
             caller = self._identify(call)
             with self._limits.admit(caller):
                 allowed = check_sources(caller, names)
                 sources = None if allowed is None else tuple(allowed)
-                request = Request(question=question, scope=caller.scope, sources=sources)
+                as_of, labels = demands.get("as_of"), demands.get("labels")
+                zone = self._router.settings.rag.timezone
+                request = Request(
+                    question=question,
+                    scope=caller.scope,
+                    sources=sources,
+                    period=Period.of_texts(demands.get("since"), demands.get("until"), zone),
+                    labels=tuple(labels or ()),
+                    as_of=read_instant(as_of, "as_of") if as_of else None,
+                    limit=demands.get("limit"),
+                )
                 async with self._slots:
                     return await self._router.route(request)
 

@@ -13,8 +13,10 @@ from msgspec import Meta
 from contextrouter import model
 from contextrouter.model import Period, Request
 from contextrouter.pipeline.answerability import Answerability
+from contextrouter.pipeline.request_validation import read_instant
 from contextrouter.scope import Scope
 from contextrouter.server.error_responses import Refused
+from contextrouter.settings import Settings
 
 Name = Annotated[str, Meta(min_length=1, max_length=256)]
 Names = Annotated[tuple[Name, ...], Meta(max_length=100)]
@@ -36,6 +38,17 @@ class ScopeAsked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     ceiling: Literal["public", "internal", "confidential", "restricted"] = "public"
 
 
+class PeriodAsked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Inclusive days ("2026-03-01") or instants in ISO 8601. An end that is absent is open.
+
+    Without `zone` they are in the time zone of the settings.
+    """
+
+    start: Name | None = None
+    end: Name | None = None
+    zone: Name | None = None
+
+
 class PlanAsked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A question. `deadline` is in seconds from now; `mode` names the route."""
 
@@ -49,12 +62,17 @@ class PlanAsked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     filters: Mapping[str, Any] = _NONE
     deadline: Annotated[float, Meta(gt=0)] | None = None
     mode: Name | None = None
+    period: PeriodAsked | None = None
+    labels: Names = ()
+    as_of: Name | None = None
+    limit: int | None = None
 
-    def make_request(
-        self, scope: Scope | None, sources: Sequence[str] | None, max_deadline: float
-    ) -> Request:
+    def make_request(self, scope: Scope | None, sources: Sequence[str] | None, settings: Settings) -> Request:
         """Make the request to the router, with the scope and the sources that the caller may have."""
         history = tuple({"role": turn.role, "content": turn.content} for turn in self.history)
+        period = self.period or PeriodAsked()
+        zone = period.zone or settings.rag.timezone
+        max_deadline = settings.serve.max_deadline_seconds
         return Request(
             question=self.question,
             history=history,
@@ -66,6 +84,10 @@ class PlanAsked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             filters=self.filters,
             deadline=None if self.deadline is None else min(self.deadline, max_deadline),
             mode=self.mode,
+            period=Period.of_texts(period.start, period.end, zone),
+            labels=self.labels,
+            as_of=None if self.as_of is None else read_instant(self.as_of, "as_of"),
+            limit=self.limit,
         )
 
     def read_scope(self) -> Scope | None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 from aiohttp import web
 
-from contextrouter.contracts import FactSource
+from contextrouter.contracts import legs_of
 from contextrouter.errors import RequestRefused
 from contextrouter.model import Context, Document, Plan, Request, SourceReport
 from contextrouter.scope import Scope
@@ -46,7 +46,7 @@ def make_request(exchange: Exchange) -> Request:
     body: PlanAsked = exchange.body
     scope = narrow_scope(exchange.caller, body.read_scope())
     sources = check_sources(exchange.caller, body.sources)
-    return body.make_request(scope, sources, exchange.server.settings.serve.max_deadline_seconds)
+    return body.make_request(scope, sources, exchange.server.settings)
 
 
 async def route(exchange: Exchange) -> web.StreamResponse:
@@ -107,8 +107,7 @@ async def sources(exchange: Exchange) -> web.StreamResponse:
     server, caller = exchange.server, exchange.caller
     descriptions = []
     for name, source in server.router.instances.sources.items():
-        legs = ("facts",) if isinstance(source, FactSource) else tuple(source.legs)
-        descriptions.append(_source(server.settings.sources[name], legs, caller))
+        descriptions.append(_source(server.settings.sources[name], legs_of(source), caller))
     scope = None if caller.scope is None else msgspec.to_builtins(caller.scope)
     routes = ["default", *(name for name in server.settings.routes if name != "default")]
     return json_response(SourcesShown(sources=descriptions, routes=routes, caller=caller.name, scope=scope))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from contextrouter.settings.problems import Problems
+from contextrouter.settings.problems import Key, Problems
 from contextrouter.settings.references import Declared
 from contextrouter.settings.values import Rag, Settings
 
@@ -14,16 +14,10 @@ from contextrouter.settings.values import Rag, Settings
 def check_rag(settings: Settings, declared: Declared, problems: Problems) -> None:
     """Refuse what leaves no scores or has no meaning; warn of keys that are set and that nothing reads."""
     rag = settings.rag
-    hybrid = (rag.hybrid_vector_weight, rag.hybrid_text_weight)
-    if rag.hybrid_fusion == "weighted" and not any([*hybrid, *rag.leg_weights.values()]):
-        message = "it and hybrid_text_weight are both 0, so every score is 0. Give one a weight above 0."
-        problems.add(("rag", "hybrid_vector_weight"), message)
-    if rag.hybrid_fusion == "scores" and rag.levels == 1:
-        message = (
-            'hybrid_fusion = "scores" has two levels, within a source and between sources. Leave `levels`'
-            ' out, or set hybrid_fusion = "rrf" or "weighted".'
-        )
-        problems.add(("rag", "levels"), message)
+    _check_fusion(rag, ("rag",), problems)
+    for name, route in settings.routes.items():
+        if route.rag:
+            _check_fusion(settings.for_route(name)[0], ("routes", name), problems)
     try:
         ZoneInfo(rag.timezone)
     except (KeyError, ValueError, OSError):
@@ -39,6 +33,19 @@ def check_rag(settings: Settings, declared: Declared, problems: Problems) -> Non
             '[rag] hybrid_fusion = "weighted" with the embedder `static` ranks names badly: its vectors know'
             ' few names, and weigh most. Use "scores", or give hybrid_vector_weight a low value.'
         )
+
+
+def _check_fusion(rag: Rag, key: Key, problems: Problems) -> None:
+    hybrid = (rag.hybrid_vector_weight, rag.hybrid_text_weight)
+    if rag.hybrid_fusion == "weighted" and not any([*hybrid, *rag.leg_weights.values()]):
+        message = "it and hybrid_text_weight are both 0, so every score is 0. Give one a weight above 0."
+        problems.add((*key, "hybrid_vector_weight"), message)
+    if rag.hybrid_fusion == "scores" and rag.levels == 1:
+        message = (
+            'hybrid_fusion = "scores" has two levels, within a source and between sources. Leave `levels`'
+            ' out, or set hybrid_fusion = "rrf" or "weighted".'
+        )
+        problems.add((*key, "levels"), message)
 
 
 def _without_effect(rag: Rag) -> Iterator[tuple[str, str]]:

@@ -149,6 +149,8 @@ def convert(value: Any, field: Field) -> Any:
     except msgspec.ValidationError as error:
         message = str(error).replace(" - at `$", " at `").replace(" `$`", "").replace("| object`", "| table`")
         allowed = choices(field.type)
+        if not allowed and isinstance(value, list) and (of_items := _item_choices(field.type)):
+            allowed, value = of_items, next((item for item in value if item not in of_items), value)
         if allowed:
             hint = did_you_mean(value, map(str, allowed)) if isinstance(value, str) else ""
             names = ", ".join(map(repr, allowed))
@@ -179,6 +181,11 @@ def choices(hint: Any) -> tuple[Any, ...]:
         inner = [choices(part) for part in get_args(hint) if part is not type(None)]
         return tuple(value for part in inner for value in part) if all(inner) else ()
     return ()
+
+
+def _item_choices(hint: Any) -> tuple[Any, ...]:
+    """Return the values that the items of a list may have; other types have none."""
+    return choices(get_args(hint)[0]) if get_origin(hint) in (list, tuple) else ()
 
 
 def type_name(hint: Any) -> str:

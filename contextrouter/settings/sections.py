@@ -40,6 +40,19 @@ SECTIONS: Mapping[str, type[msgspec.Struct]] = {
 }
 NAMED: Mapping[str, type[msgspec.Struct]] = {"routes": Route, "ingest": Job, "keys": AccessKey}
 TOP_LEVEL = (*SECTIONS, *NAMED, *TABLES)
+BEFORE_ROUTES = frozenset(
+    (
+        "interpreters",
+        "interpret_seconds",
+        "least_confidence",
+        "timeout_seconds",
+        "max_concurrency",
+        "timezone",
+        "cache_enabled",
+        "cache_ttl_seconds",
+    )
+)
+"""Keys of `[rag]` that act before the kind of a question is known."""
 RETIRED: Mapping[Key, str] = {
     ("rag", "calibrate_weight"): (
         "the key is gone: calibrated values now decide between sources alone, and `keep_order` (0 to 1) says"
@@ -80,12 +93,35 @@ def read_named_sections(reading: Reading, tree: Mapping[str, Any]) -> dict[str, 
     sections: dict[str, dict[str, Any]] = {}
     for table, cls in NAMED.items():
         sections_or_none = {
-            name: read_section(reading, (table, name), value, cls)
+            name: read_route(reading, (table, name), value)
+            if cls is Route
+            else read_section(reading, (table, name), value, cls)
             for name, value in tree.get(table, {}).items()
             if is_table((table, name), value, reading.problems)
         }
         sections[table] = {name: value for name, value in sections_or_none.items() if value is not None}
     return sections
+
+
+def route_fields() -> dict[str, schema.Field]:
+    """Return the keys of a route's table: its own, and those of `[rag]`."""
+    own = {name: field for name, field in schema.struct_fields(Route).items() if name != "rag"}
+    rag = {name: field for name, field in schema.struct_fields(Rag).items() if name not in BEFORE_ROUTES}
+    return {**rag, **own}
+
+
+def read_route(reading: Reading, key: Key, table: dict[str, Any]) -> Route:
+    """Return a route. Its table may have any key of `[rag]` that acts when the kind is known."""
+    for name in [name for name in table if name in BEFORE_ROUTES]:
+        message = (
+            f"[rag] {name} acts before the kind of a question is known, so a route cannot change it. Set it"
+            " in [rag]."
+        )
+        reading.problems.add((*key, name), message)
+    table = {name: value for name, value in table.items() if name not in BEFORE_ROUTES}
+    values = table_values(reading, key, table, route_fields())
+    own = {name: value for name, value in values.items() if name in Route.__struct_fields__}
+    return Route(**own, rag={name: value for name, value in values.items() if name not in own})
 
 
 def table_values(

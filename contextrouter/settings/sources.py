@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from contextrouter.contracts import FACTS, FactSource, Source
+from contextrouter.contracts import FactSource, Source, legs_of, named_legs
 from contextrouter.errors import Problem, SettingsError
 from contextrouter.settings import Settings
 from contextrouter.settings.suggestions import unknown
@@ -20,6 +20,7 @@ def check_sources(settings: Settings, sources: Sources) -> Settings:
         *_source_leg_problems(settings, sources),
         *_leg_weight_problems(settings, sources),
         *_route_leg_problems(settings, sources),
+        *_exact_leg_problems(settings, sources),
     ]
     lists = [
         settings.sources[name].keys.weight for name, source in sources.items() if isinstance(source, Source)
@@ -97,13 +98,23 @@ def _leg_weight_problems(settings: Settings, sources: Sources) -> list[Problem]:
     return problems
 
 
+def _exact_leg_problems(settings: Settings, sources: Sources) -> list[Problem]:
+    """Return problems of legs in `[rag] exact_legs` that no source has; the default names one that may be
+    absent.
+    """
+    legs = {leg for source in sources.values() for leg in legs_of(source)}
+    set_here = any(key.startswith("rag.exact_legs") for key in settings.origins)
+    problems = []
+    for leg in settings.rag.exact_legs if legs and set_here else ():
+        if leg not in legs:
+            message = unknown(f"no source has a leg {leg!r}", leg, sorted(legs), "Legs")
+            problems.append(settings.problem("rag.exact_legs", message))
+    return problems
+
+
 def _route_leg_problems(settings: Settings, sources: Sources) -> list[Problem]:
     """Return problems of legs that no source has, and of routes whose sources have none of their legs."""
-    every_leg = {
-        leg
-        for source in sources.values()
-        for leg in (source.legs if isinstance(source, Source) else (FACTS,))
-    }
+    every_leg = {leg for source in sources.values() for leg in legs_of(source)}
     problems = []
     for name, route in settings.routes.items():
         unknown_legs = [leg for leg in route.legs or () if every_leg and leg not in every_leg]
@@ -119,7 +130,7 @@ def _route_leg_problems(settings: Settings, sources: Sources) -> list[Problem]:
             continue
         legs = set().union(
             *(
-                _searchable_legs(settings, n, source)
+                {*_searchable_legs(settings, n, source), *named_legs(source)}
                 for n, source in on_route.items()
                 if isinstance(source, Source)
             )

@@ -20,6 +20,7 @@ Weight = Annotated[float, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
+Need = Literal["labels", "filters", "period", "attribute", "facets", "entities", "entities:2", "entities:3"]
 _NONE: Mapping[str, Any] = {}
 
 TABLES: dict[str, str] = {f"{kind}s": kind for kind in KINDS}
@@ -35,6 +36,10 @@ class Rag(msgspec.Struct, frozen=True, kw_only=True):
     interpreters: tuple[str, ...] = ("normalize",)
     stages: tuple[str, ...] = ()
     max_retrieval_queries: Annotated[int, Meta(ge=1, le=3)] = 3
+    # What interpreters infer.
+    interpret_seconds: Seconds | None = None  # for all interpreters; None: three tenths of the deadline
+    least_confidence: Annotated[float, Meta(ge=0, le=1)] = 0.2  # an intent below it is not searched for
+    exact_legs: tuple[str, ...] = ("text",)  # inferred labels and filters do not reach them
     # Enhancements: better answers for more time. Without them, stages that withhold documents still run.
     use_enhancements: bool = True  # all of the following, and every stage but gate, quality and floor
     enable_multi_query: bool = True
@@ -71,6 +76,7 @@ class Rag(msgspec.Struct, frozen=True, kw_only=True):
     # Facts.
     graph_facts_enabled: bool = True
     max_graph_facts: Count = 50
+    max_facets: Positive = 20  # values of each dimension that is counted
     # Assembly.
     token_budget: Count = 8000  # 0: none
     timezone: str = "UTC"
@@ -295,22 +301,32 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     references: Mapping[str, str] = _NONE  # option -> kind of the instance it names
 
 
+Inferred = Literal["labels", "filters", "period", "entities"]
+
+
 class Route(msgspec.Struct, frozen=True, kw_only=True):
     """`[routes.<intent kind>]`: settings that differ for questions of this kind."""
 
     description: str = ""  # what questions of this kind are about: interpreters read it
+    needs: tuple[Need, ...] = ()  # without them the question goes to `fallback` at once
+    ignore: tuple[Inferred, ...] = ()  # what was inferred and is given up here
     sources: tuple[str, ...] | None = None
     legs: tuple[str, ...] | None = None
-    stages: tuple[str, ...] | None = None
-    max_retrieval_queries: Annotated[int, Meta(ge=1, le=3)] | None = None
-    candidates: Positive | None = None
-    general_retrieval_enabled: bool | None = None
-    general_retrieval_final_count: Positive | None = None
-    quotas: Mapping[str, Count] | None = None
-    max_per_source: Positive | Mapping[str, Positive] | None = None
-    max_graph_facts: Count | None = None
-    token_budget: Count | None = None
+    kinds: tuple[str, ...] | None = None
+    filters: Mapping[str, Any] = _NONE
+    period_days: Positive | None = None  # the period where the question has none: so many days up to now
     fallback: str | None = None  # the route to try if this one finds nothing
+    rag: Mapping[str, Any] = _NONE  # keys of `[rag]` that the table has, with their values
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The stages that the table names instead of `[rag] stages`."""
+        return tuple(self.rag.get("stages", ()))
+
+    @property
+    def max_per_source(self) -> int | Mapping[str, int] | None:
+        """The limit that the table sets instead of the one in `[rag]`; None: it sets none."""
+        return self.rag.get("max_per_source")
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True, rename={"source": "from"}):
@@ -377,6 +393,4 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         route = self.routes.get(kind)
         if route is None:
             return self.rag, _NO_ROUTE
-        names = set(Route.__struct_fields__) & set(Rag.__struct_fields__)
-        changes = {name: value for name in names if (value := getattr(route, name)) is not None}
-        return (msgspec.structs.replace(self.rag, **changes) if changes else self.rag), route
+        return (msgspec.structs.replace(self.rag, **route.rag) if route.rag else self.rag), route

@@ -45,8 +45,8 @@ class Normalize(Interpreter):
 
     async def interpret(self, intent: Intent, context: InterpreterContext) -> Intent:
         """Return the intent with queries, entities and, where asked for, a period added to those it has."""
-        question = intent.question
-        before = intent.queries or (question,)
+        question = intent.text
+        before = intent.queries or (intent.question,)
         queries = _distinct([*before, *aspects(question)])[: self._max_queries]
         derived = (*intent.derived, *(query for query in queries if query not in before))
         without_syntax = re.sub(r"\bOR\b", "|", drop_exclusions(question))

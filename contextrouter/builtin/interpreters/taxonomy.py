@@ -45,7 +45,7 @@ class Taxonomy(Interpreter):
         """Return the intent with its concepts, in the order in which the question names them; longer words
         win over shorter.
         """
-        names = dict.fromkeys((*intent.concepts, *self._concepts.count(drop_exclusions(intent.question))))
+        names = dict.fromkeys((*intent.concepts, *self._concepts.count(drop_exclusions(intent.text))))
         concepts = tuple(names)
         labels = tuple(dict.fromkeys((*intent.labels, *concepts))) if self._as_labels else intent.labels
         return intent.replace(concepts=concepts, labels=labels)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
-from contextrouter.contracts import Stage, StageContext
+from contextrouter.contracts import CLARIFY, GATED, Stage, StageContext
 from contextrouter.model import Envelope
 
 
@@ -16,6 +17,9 @@ class Gate(Stage):
     `reads` is "similarity", the best raw score that a leg of `legs` gave; "normalized", the fused score ÷ the
     most it could be; or the name of a signal, such as "rerank". No value counts as 0.0. Put it before stages
     that cut, so that it sees everything.
+
+    Without a document to judge it lets nothing on either. `outcome` is what the request becomes then:
+    "confidence_gated_fallback", or "clarify", which asks `clarification` back.
     """
 
     switch = ""
@@ -27,11 +31,16 @@ class Gate(Stage):
         threshold: float = 0.5,
         reads: str = "similarity",
         legs: Sequence[str] = ("vector", "keywords"),
+        outcome: Literal["confidence_gated_fallback", "clarify"] = GATED,
+        clarification: str = "Nothing matches this question well. Can you say more, or ask in other words?",
     ) -> None:
         if not math.isfinite(threshold):
             raise ValueError(f"threshold {threshold!r} is not a number that can be reached.")
         if not reads:
             raise ValueError("reads is empty; give similarity, normalized or the name of a signal.")
+        if outcome == CLARIFY and not clarification.strip():
+            raise ValueError("clarification is empty; give the question to ask back.")
+        self.outcome, self.clarification = outcome, clarification
         self._threshold, self._reads, self._legs = threshold, reads, frozenset(legs)
 
     def value(self, envelope: Envelope) -> float | None:

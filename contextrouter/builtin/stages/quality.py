@@ -50,7 +50,7 @@ class Quality(Stage):
     async def apply(self, envelopes: Sequence[Envelope], context: StageContext) -> Sequence[Envelope]:
         """Return those that are good enough, in their order; all where none is."""
         common = self._common(envelopes)
-        question = context.intent.question
+        question = context.intent.text
         rated = []
         for envelope in envelopes:
             text = envelope.document.content

@@ -22,13 +22,17 @@ function body(mode = at("legs").value) {
     question: at("question").value,
     ...(at("mode").value ? { mode: at("mode").value } : {}),
     ...(at("deadline").value ? { deadline: Number(at("deadline").value) } : {}),
+    ...(at("since").value || at("until").value ? { period: { start: at("since").value || null, end: at("until").value || null } } : {}),
+    ...(at("limit").value ? { limit: Number(at("limit").value) } : {}),
     ...(chosen.length < boxes.length ? { sources: chosen } : {}),
     ...(mode ? { legs: legsOf(mode) } : {}),
   };
 }
 
+const OPTIONS = ["legs", "mode", "deadline", "since", "until", "limit"];
+
 function remember() {
-  const asked = { q: at("question").value, legs: at("legs").value, mode: at("mode").value, deadline: at("deadline").value };
+  const asked = { q: at("question").value, ...Object.fromEntries(OPTIONS.map((name) => [name, at(name).value])) };
   const off = [...document.querySelectorAll("#sources input:not(:disabled)")].filter((box) => !box.checked).map((box) => box.value);
   const kept = new URLSearchParams(Object.entries({ ...asked, without: off.join(",") }).filter(([, value]) => value));
   at("link").href = `#${kept}`;
@@ -38,7 +42,7 @@ function remember() {
 function recall() {
   const kept = new URLSearchParams(location.hash.slice(1));
   at("question").value = kept.get("q") ?? "";
-  for (const name of ["legs", "mode", "deadline"]) at(name).value = kept.get(name) ?? "";
+  for (const name of OPTIONS) at(name).value = kept.get(name) ?? "";
   const off = (kept.get("without") ?? "").split(",");
   for (const box of document.querySelectorAll("#sources input")) if (off.includes(box.value)) box.checked = false;
   return Boolean(kept.get("q"));

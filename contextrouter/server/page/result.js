@@ -118,6 +118,7 @@ function answerable(context) {
   const facts = [`outcome: ${context.outcome}`, `route: ${context.intent.kind}`, context.cached ? "from the cache" : "", context.degraded ? "degraded: something failed" : ""];
   return section("answerability", "Can it be answered?",
     h("p", {}, h("span", { class: `level ${judged.level}` }, judged.level), ` (${number(judged.confidence)}) – ${judged.reason}`),
+    context.clarification ? h("p", {}, h("strong", {}, foreign(context.clarification.question))) : null,
     h("p", { class: "dim" }, facts.filter(Boolean).join(" · ")));
 }
 

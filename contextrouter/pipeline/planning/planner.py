@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from contextrouter.contracts import (
     ENTITIES,
     FACETS,
     FACTS,
+    PATH,
     FactSource,
     Provider,
     Source,
-    SupportsEntities,
-    SupportsFacets,
+    legs_of,
+    named_legs,
 )
 from contextrouter.errors import RequestRefused
-from contextrouter.filters import request_filters
 from contextrouter.model import Call, Document, Intent, Plan, Query, Request
-from contextrouter.settings import FactKeys, Rag, Route, Settings, SourceKeys
+from contextrouter.pipeline.planning.restrictions import Restrictions, restrictions
+from contextrouter.settings import FactKeys, Settings, SourceKeys
 from contextrouter.text.query_syntax import parse
+
+MOST_DOCUMENTS = 1000
+"""The most documents that a request may want."""
+_OF_FACTS = frozenset((FACTS, ENTITIES, PATH))
+"""Legs on which the period is the time in which facts held."""
 
 
 def make_plan(
-    intent: Intent, request: Request, settings: Settings, sources: Mapping[str, Source | FactSource]
+    intent: Intent,
+    request: Request,
+    settings: Settings,
+    sources: Mapping[str, Source | FactSource],
+    now: datetime | None = None,
 ) -> Plan:
     """Return the calls to make for `intent`, and for every source or leg that is not asked, why.
 
@@ -32,22 +44,31 @@ def make_plan(
     names a source or a leg that does not exist.
     """
     _check_names(request, settings, sources)
-    planner = _Planner(intent, request, settings)
+    rag, route = settings.for_route(intent.kind)
+    limits = restrictions(intent, request, rag, route, now or datetime.now(ZoneInfo(rag.timezone)))
+    planner = _Planner(intent, request, settings, limits)
     for name, source in sources.items():
         if isinstance(source, FactSource):
             planner.add_facts(name, source)
         else:
             planner.add_source(name, source)
-    return Plan(intent=intent, route=intent.kind, calls=tuple(planner.calls), excluded=planner.excluded)
+    return Plan(
+        intent=intent,
+        route=intent.kind,
+        calls=tuple(planner.calls),
+        excluded=planner.excluded,
+        note=limits.note,
+    )
 
 
 class _Planner:
     """One plan as it grows."""
 
-    def __init__(self, intent: Intent, request: Request, settings: Settings) -> None:
-        self.intent, self.request, self.settings = intent, request, settings
+    def __init__(self, intent: Intent, request: Request, settings: Settings, limits: Restrictions) -> None:
+        self.intent, self.request, self.settings, self.limits = intent, request, settings, limits
         self.rag, self.route = settings.for_route(intent.kind)
-        self.filters = request_filters(request)
+        self.entities = () if "entities" in self.route.ignore else intent.entities
+        self.candidates = max(self.rag.candidates, final_limit(request) or 0)
         self.calls: list[Call] = []
         self.excluded: dict[str, str] = {}
         self._queries: dict[tuple[str, str, int, bool], Query] = {}
@@ -59,17 +80,15 @@ class _Planner:
         if why := self._why_excluded(name, kind, keys):
             self.excluded[name] = why
             return
-        limit = keys.limit or self.rag.candidates
-        count = min(self.rag.queries, keys.queries or source.default_queries or 3)
+        limit = keys.limit or self.candidates
+        texts = self._texts(min(self.rag.queries, keys.queries or source.default_queries or 3))
         for leg in source.legs:
-            if why := _leg_not_asked(leg, keys, self.request, self.rag, self.route):
+            if why := self._leg_not_asked(leg, keys):
                 self.excluded[f"{name}/{leg}"] = why
             else:
                 binds = leg in source.phrase_legs
-                texts = self.intent.queries[:count]
                 self._add(name, leg, [self._query(text, leg, limit, phrases=binds) for text in texts], keys)
-        if self.intent.facets and isinstance(source, SupportsFacets):
-            self._ask(name, FACETS, limit, keys)
+        self._add_named(name, source, limit, keys)
 
     def add_facts(self, name: str, source: FactSource) -> None:
         """Add the calls to a fact source, or say why there are none."""
@@ -77,23 +96,45 @@ class _Planner:
         if why := self._why_excluded(name, "fact", keys):
             self.excluded[name] = why
             return
-        limit = keys.limit or self.rag.candidates
-        if why := _facts_not_asked(self.request, self.rag, self.route):
+        if why := self._facts_not_asked():
             self.excluded[f"{name}/{FACTS}"] = why
         else:
             self._ask(name, FACTS, keys.limit or self.rag.max_graph_facts, keys)
-        if self.intent.lookup and isinstance(source, SupportsEntities):
-            self._ask(name, ENTITIES, limit, keys)
-        if self.intent.facets and isinstance(source, SupportsFacets):
-            self._ask(name, FACETS, limit, keys)
+        self._add_named(name, source, keys.limit or self.candidates, keys)
+
+    def _texts(self, count: int) -> list[str]:
+        """Return the queries, at most `count`. One query alone is the text that is searched."""
+        intent = self.intent
+        if count >= len(intent.queries):
+            return list(intent.queries)
+        others = [text for text in intent.queries if text != intent.text]
+        return [intent.text, *others][:count]
+
+    def _add_named(self, name: str, source: Source | FactSource, limit: int, keys: FactKeys) -> None:
+        """Add the calls on legs that a route or a request names, or that the intent asks for."""
+        intent = self.intent
+        named = {*(self.route.legs or ()), *(self.request.legs or ())}
+        if intent.facets:
+            named.add(FACETS)
+        if intent.lookup or intent.attribute:
+            named.add(ENTITIES)
+        for leg in named_legs(source) if named - {FACTS} else ():
+            if leg == FACTS or leg not in named:
+                continue
+            if why := self._not_among(leg):
+                self.excluded[f"{name}/{leg}"] = why
+            elif leg == PATH and len(self.entities) < 2:
+                self.excluded[f"{name}/{leg}"] = "the question names fewer than two entities"
+            else:
+                self._ask(name, leg, self.rag.max_facets if leg == FACETS else limit, keys)
 
     def _keys(self, kind: str, name: str, default: Any) -> Any:
         instance = self.settings.instances(kind).get(name)
         return default if instance is None else instance.keys
 
     def _ask(self, source: str, leg: str, limit: int, keys: FactKeys) -> None:
-        """Add a call with the question alone."""
-        self._add(source, leg, [self._query(self.intent.question, leg, limit)], keys)
+        """Add a call with the text of the question alone."""
+        self._add(source, leg, [self._query(self.intent.text, leg, limit)], keys)
 
     def _add(self, source: str, leg: str, queries: Sequence[Query], keys: FactKeys) -> None:
         weight = keys.weight if isinstance(keys, SourceKeys) and leg != FACETS else 1.0
@@ -111,7 +152,7 @@ class _Planner:
         key = (text, leg, limit, phrases)
         query = self._queries.get(key)
         if query is None:
-            intent, parsed = self.intent, parse(text)
+            intent, parsed, limits = self.intent, parse(text), self.limits
             excluded = dict.fromkeys((*parse(intent.question).excluded, *parsed.excluded))
             query = self._queries[key] = Query(
                 text=text,
@@ -120,17 +161,20 @@ class _Planner:
                 required=parsed.required if phrases else (),
                 excluded=tuple(excluded),
                 concepts=intent.concepts,
-                labels=intent.labels,
-                entities=intent.entities,
-                period=intent.period,
+                labels=limits.labels_on(leg),
+                entities=self.entities,
+                period=limits.facts_period if leg in _OF_FACTS else limits.period,
                 language=intent.language,
                 scope=self.request.scope,
-                filters=self.filters,
+                filters=limits.filters_on(leg),
+                attribute=intent.attribute,
             )
         return query
 
     def _why_excluded(self, name: str, kind: str, keys: FactKeys) -> str:
         """Why a source is not asked at all; empty: it is."""
+        if self.intent.clarify is not None:
+            return "the question is not clear: it is asked back"
         if not self.intent.should_search:
             return "the question needs no search"
         if self.request.sources is not None and name not in self.request.sources:
@@ -152,6 +196,34 @@ class _Planner:
                 return "outside the caller's scope"
         return ""
 
+    def _leg_not_asked(self, leg: str, keys: SourceKeys) -> str:
+        if leg == "text" and not self.rag.enable_fts:
+            return "[rag] enable_fts is false"
+        if keys.legs is not None and leg not in keys.legs:
+            return "not among the source's legs"
+        return self._not_among(leg)
+
+    def _facts_not_asked(self) -> str:
+        if not self.rag.max_graph_facts:
+            return "[rag] max_graph_facts is 0"
+        if not self.rag.graph_facts_enabled:
+            return "[rag] graph_facts_enabled is false"
+        return self._not_among(FACTS)
+
+    def _not_among(self, leg: str) -> str:
+        for legs, why in (
+            (self.route.legs, "not among the route's legs"),
+            (self.request.legs, "not among the legs asked for"),
+        ):
+            if legs is not None and leg not in legs:
+                return why
+        return ""
+
+
+def final_limit(request: Request) -> int | None:
+    """Return how many documents the caller wants at most, from 1 to 1000; None: as the settings say."""
+    return None if request.limit is None else min(max(request.limit, 1), MOST_DOCUMENTS)
+
 
 def _check_names(request: Request, settings: Settings, sources: Mapping[str, Source | FactSource]) -> None:
     for name in request.sources or ():
@@ -164,39 +236,9 @@ def _check_names(request: Request, settings: Settings, sources: Mapping[str, Sou
             f"Source {name!r} is not defined. Defined sources: {', '.join(sources) or 'none'}."
         )
     if request.legs:
-        legs = {
-            leg
-            for source in sources.values()
-            for leg in (source.legs if isinstance(source, Source) else (FACTS,))
-        }
+        legs = {leg for source in sources.values() for leg in legs_of(source)}
         for leg in request.legs:
             if leg not in legs:
                 raise RequestRefused(
                     f"No source has a leg {leg!r}. Legs: {', '.join(sorted(legs)) or 'none'}."
                 )
-
-
-def _leg_not_asked(leg: str, keys: SourceKeys, request: Request, rag: Rag, route: Route) -> str:
-    if leg == "text" and not rag.enable_fts:
-        return "[rag] enable_fts is false"
-    if keys.legs is not None and leg not in keys.legs:
-        return "not among the source's legs"
-    return _not_among(leg, request, route)
-
-
-def _not_among(leg: str, request: Request, route: Route) -> str:
-    for legs, why in (
-        (route.legs, "not among the route's legs"),
-        (request.legs, "not among the legs asked for"),
-    ):
-        if legs is not None and leg not in legs:
-            return why
-    return ""
-
-
-def _facts_not_asked(request: Request, rag: Rag, route: Route) -> str:
-    if not rag.max_graph_facts:
-        return "[rag] max_graph_facts is 0"
-    return (
-        _not_among(FACTS, request, route) if rag.graph_facts_enabled else "[rag] graph_facts_enabled is false"
-    )

@@ -1,0 +1,56 @@
+"""Route choice: which route an intent takes. A route says what a question needs; without it, its fallback is
+taken at once.
+"""
+
+from __future__ import annotations
+
+from contextrouter.model import Intent, Request
+from contextrouter.settings import Settings
+
+INFERRED = ("labels", "filters", "period")
+"""What interpreters infer and a search may give up."""
+
+
+def choose_route(intent: Intent, request: Request, settings: Settings) -> tuple[Intent, str]:
+    """Return the intent with the kind whose route it takes, and why others were left, for the trace.
+
+    A route whose needs are unmet leads to its fallback, or to "default" without one.
+    """
+    notes: list[str] = []
+    tried: set[str] = set()
+    while intent.kind not in tried:
+        tried.add(intent.kind)
+        route = settings.routes.get(intent.kind)
+        missing = [need for need in route.needs if not _is_met(need, intent, request)] if route else []
+        if route is None or not missing:
+            break
+        kind = route.fallback or "default"
+        notes.append(f"{intent.kind!r} needs {' and '.join(missing)}: {kind!r} instead")
+        intent = intent.replace(kind=kind)
+    return intent, "; ".join(notes)
+
+
+def next_route(intent: Intent, tried: set[str], settings: Settings) -> tuple[Intent | None, str]:
+    """Return the intent for the route to try after one that found nothing (None: there is no other), and the
+    reason for the trace.
+
+    A kind without a table of its own is tried once more without what was inferred.
+    """
+    kind = intent.kind
+    if kind in settings.routes:
+        fallback = settings.routes[kind].fallback
+        if fallback is None or fallback in tried:
+            return None, ""
+        return intent.replace(kind=fallback), f"route {kind!r} found nothing: {fallback!r} instead"
+    inferred = [name for name in INFERRED if getattr(intent, name)]
+    if not inferred:
+        return None, ""
+    reason = f"nothing matches the inferred {' and '.join(inferred)}: searched without"
+    return intent.replace(labels=(), filters={}, period=None), reason
+
+
+def _is_met(need: str, intent: Intent, request: Request) -> bool:
+    name, _, count = need.partition(":")
+    demanded = getattr(request, name, None) if name in INFERRED else None
+    value = demanded or getattr(intent, name)
+    return len(value) >= int(count) if count else bool(value)

@@ -1,0 +1,362 @@
+"""Routes as data: what a kind of question needs, ignores and searches, and the fallback that it leads to."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contextrouter import (
+    Clarification,
+    ContextRouter,
+    Document,
+    Entity,
+    Facet,
+    Fact,
+    Hit,
+    Intent,
+    Period,
+    Query,
+    SettingsError,
+)
+from contextrouter.contracts import FactSource, Interpreter, InterpreterContext, Provider
+from contextrouter.testing import Facts, Fixed, Legs
+
+DAY = datetime(2026, 3, 5, 12, tzinfo=UTC)
+
+
+class Infers(Interpreter):
+    """An interpreter that infers the same of every question, and counts how often it is run."""
+
+    def __init__(self, **fields: Any) -> None:
+        self.fields, self.runs = fields, 0
+
+    async def interpret(self, intent: Intent, context: InterpreterContext) -> Intent:
+        self.runs += 1
+        return intent.replace(**self.fields)
+
+
+class Library(Provider):
+    """Counts documents, and knows which of them name an entity."""
+
+    legs = ("text",)
+
+    def __init__(self) -> None:
+        self.queries: list[Query] = []
+
+    async def search(self, query: Query) -> list[Hit]:
+        self.queries.append(query)
+        return [Hit(document=Document(id="t", content="text"))]
+
+    async def mentions(self, query: Query) -> list[Hit]:
+        self.queries.append(query)
+        return [Hit(document=Document(id="m", content=f"names {query.entities[0]}"))]
+
+    async def facets(self, query: Query, dimensions: Any) -> list[Facet]:
+        self.queries.append(query)
+        return [Facet(dimension=name, value="x", count=2) for name in dimensions or ("labels",)]
+
+
+class Graph(FactSource):
+    """Knows a fact, an entity, and the way between two names."""
+
+    async def facts(self, query: Query) -> list[Fact]:
+        return [Fact(subject="Ada", predicate="knows", object="Bo")]
+
+    async def entities(self, query: Query) -> list[Entity]:
+        return [Entity(id="ada", name="Ada", attributes={query.attribute or "all": "36"})]
+
+    async def path(self, start: str, goal: str, query: Query, *, hops: int = 4) -> list[Fact]:
+        return [Fact(subject=start, predicate="knows", object=goal)]
+
+    async def related(self, name: str, query: Query) -> list[Entity]:
+        return []
+
+
+def router(routes: dict[str, Any], *, rag: dict[str, Any] | None = None, **inferred: Any) -> ContextRouter:
+    settings = {"rag": {"interpreters": ["infers"], **(rag or {})}, "routes": routes}
+    return ContextRouter(
+        settings,
+        providers={"docs": Library()},
+        facts={"graph": Graph()},
+        interpreters={"infers": Infers(**inferred)},
+        clock=lambda: DAY,
+    )
+
+
+def legs(plan: Any) -> set[str]:
+    return {call.query.leg for call in plan.calls}
+
+
+@pytest.mark.parametrize(
+    ("needs", "inferred", "unmet"),
+    [
+        (["labels"], {}, "labels"),
+        (["labels"], {"labels": ("x",)}, ""),
+        (["period"], {}, "period"),
+        (["period"], {"period": Period(start=date(2026, 1, 1))}, ""),
+        (["entities:2"], {"entities": ("Ada",)}, "entities:2"),
+        (["entities:2"], {"entities": ("Ada", "Bo")}, ""),
+        (["entities", "attribute"], {"entities": ("Ada",)}, "attribute"),
+    ],
+)
+async def test_a_route_whose_needs_are_unmet_leads_to_its_fallback(needs: Any, inferred: Any, unmet: str):
+    routes = {"kind": {"needs": needs, "fallback": "open"}, "open": {"legs": ["text"]}}
+    async with router(routes, kind="kind", **inferred) as made:
+        context = await made.route("q?")
+    assert context.trace.plan.route == ("open" if unmet else "kind")
+    notes = " ".join(step.note for step in context.trace.steps)
+    assert (f"'kind' needs {unmet}: 'open' instead" in notes) == bool(unmet)
+
+
+async def test_what_the_caller_demands_meets_a_need():
+    async with router({"kind": {"needs": ["labels", "period"], "fallback": "open"}, "open": {}}) as made:
+        period = Period(start=date(2026, 1, 1))
+        plan = await made.plan("q?", mode="kind", labels=["x"], period=period)
+    assert plan.route == "kind"
+
+
+async def test_needs_in_a_circle_end_at_a_route():
+    routes = {"a": {"needs": ["labels"], "fallback": "b"}, "b": {"needs": ["labels"], "fallback": "a"}}
+    async with router(routes, kind="a") as made:
+        assert (await made.plan("q?")).route in routes
+
+
+@pytest.mark.case("M07", "M09", "M11")
+async def test_a_route_names_the_legs_that_answer_otherwise_than_with_hits():
+    routes = {"kind": {"legs": ["mentions", "path", "entities", "facets", "facts"]}}
+    async with router(routes, kind="kind", entities=("Ada", "Bo"), attribute="age") as made:
+        context = await made.route("How old is Ada?")
+    assert legs(context.trace.plan) == {"mentions", "path", "entities", "facets", "facts"}
+    assert [envelope.document.id for envelope in context.envelopes] == ["m"]
+    assert context.entities[0].attributes == {"age": "36"}
+    assert {(fact.subject, fact.object) for fact in context.facts} == {("Ada", "Bo")}
+    assert [facet.count for facet in context.facets] == [2]
+
+
+async def test_a_request_names_such_legs_too_and_without_a_name_none_is_searched():
+    async with router({}, entities=("Ada",)) as made:
+        assert legs(await made.plan("q?")) == {"text", "facts"}
+        assert legs(await made.plan("q?", legs=["mentions"])) == {"mentions"}
+        plan = await made.plan("q?", legs=["path", "text"])
+    assert plan.excluded["graph/path"] == "the question names fewer than two entities"
+
+
+@pytest.mark.case("M31")
+async def test_inferred_labels_and_filters_do_not_reach_exact_legs():
+    by_leg = {leg: [Hit(document=Document(id=leg, content=leg, labels=("b",)))] for leg in ("text", "vector")}
+    docs = Legs(by_leg)
+    made = ContextRouter(
+        {"rag": {"interpreters": ["infers"]}},
+        providers={"docs": docs},
+        interpreters={"infers": Infers(labels=("a",), filters={"year": 2026})},
+    )
+    async with made:
+        context = await made.route("q?")
+    seen = {query.leg: (query.labels, dict(query.filters)) for query in docs.queries}
+    assert seen == {"text": ((), {}), "vector": (("a",), {"year": 2026})}
+    assert [envelope.document.id for envelope in context.envelopes] == ["text"]
+    async with ContextRouter(
+        {"rag": {"interpreters": ["infers"], "exact_legs": []}, "routes": {"default": {}}},
+        providers={"docs": Legs(by_leg)},
+        interpreters={"infers": Infers(labels=("a",))},
+    ) as strict:
+        assert (await strict.route("q?")).outcome == "empty"
+
+
+async def test_what_was_inferred_never_widens_what_is_demanded():
+    inferred = {"labels": ("secret",), "filters": {"kind": "any", "team": "b"}, "period": Period()}
+    async with router({}, **inferred) as made:
+        demands = {"labels": ["a"], "kinds": ["book"], "filters": {"team": "a"}}
+        period = Period(start=date(2026, 1, 1), end=date(2026, 1, 31))
+        plan = await made.plan("q?", period=period, **demands)
+    for call in plan.calls:
+        assert call.query.labels == ("a",)
+        assert dict(call.query.filters) == {"kind": ["book"], "team": "a"}
+        assert call.query.period == period
+
+
+async def test_a_route_ignores_what_was_inferred_and_the_plan_says_so():
+    fields = {"labels": ("a",), "period": Period(start=date(2026, 1, 1)), "entities": ("Ada",)}
+    async with router({"open": {"ignore": ["labels", "period", "entities"]}}, kind="open", **fields) as made:
+        plan = await made.plan("q?")
+    assert {(call.query.labels, call.query.period, call.query.entities) for call in plan.calls} == {
+        ((), None, ())
+    }
+    assert plan.note == "inferred labels, period, entities not used on route 'open'"
+
+
+@pytest.mark.case("M21")
+async def test_a_route_has_a_period_of_its_own_where_the_question_has_none():
+    routes = {"recent": {"period_days": 7}}
+    async with router(routes, kind="recent") as made:
+        plan = await made.plan("q?")
+    assert plan.calls[0].query.period == Period(start=date(2026, 2, 27), end=date(2026, 3, 5))
+    inferred = Period(start=date(2025, 1, 1), end=date(2025, 1, 2))
+    async with router(routes, kind="recent", period=inferred) as made:
+        assert (await made.plan("q?")).calls[0].query.period == inferred
+
+
+async def test_a_route_has_kinds_and_filters_which_hold_beside_the_callers():
+    routes = {"books": {"kinds": ["book", "video"], "filters": {"team": ["a", "b"]}}}
+    async with router(routes, kind="books") as made:
+        plan = await made.plan("q?", kinds=["book", "web"], filters={"team": "b", "x": 1})
+    (query,) = {call.query.leg: call.query for call in plan.calls if call.query.leg == "text"}.values()
+    assert dict(query.filters) == {"kind": ["book"], "team": ["b"], "x": 1}
+
+
+async def test_a_route_has_any_key_of_rag():
+    routes = {"short": {"rrf_k": 5, "hybrid_fusion": "rrf", "enable_fts": False, "max_facets": 3}}
+    async with router(routes, kind="short", facets=("labels",)) as made:
+        context = await made.route("q?")
+    assert context.trace.plan.excluded["docs/text"] == "[rag] enable_fts is false"
+    assert {call.query.limit for call in context.trace.plan.calls if call.query.leg == "facets"} == {3}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("timeout_seconds = 3", "acts before the kind of a question is known"),
+        ('interpreters = ["x"]', "acts before the kind of a question is known"),
+        ('needs = ["wishes"]', "needs"),
+        ('ignore = ["scope"]', "'labels', 'filters', 'period', 'entities'"),
+        ("period_days = 0", "period_days"),
+        ('hybrid_fusion = "weighted"\nhybrid_vector_weight = 0\nhybrid_text_weight = 0', "every score is 0"),
+        ("candidate = 3", "candidates"),
+    ],
+)
+def test_a_wrong_key_of_a_route_is_named_with_its_line(line: str, message: str, tmp_path: Path):
+    path = tmp_path / "settings.toml"
+    path.write_text(f"[routes.x]\n{line}\n", "utf-8")
+    with pytest.raises(SettingsError) as caught:
+        ContextRouter.from_toml(path)
+    assert message in str(caught.value)
+    assert "settings.toml:" in str(caught.value)
+
+
+async def test_a_request_is_interpreted_once_whatever_its_fallbacks():
+    infers = Infers(kind="a", labels=("none",))
+    routes = {name: {"fallback": after, "sources": ["web"]} for name, after in (("a", "b"), ("b", "c"))}
+    async with ContextRouter(
+        {"rag": {"interpreters": ["infers"]}, "routes": {**routes, "c": {"ignore": ["labels"]}}},
+        connectors={"web": Fixed("x")},
+        interpreters={"infers": infers},
+    ) as made:
+        context = await made.route("q?")
+    assert (context.intent.kind, context.outcome, infers.runs) == ("c", "answered", 1)
+    notes = [step.note for step in context.trace.steps if step.name == "plan"]
+    assert notes[1].startswith("route 'a' found nothing: 'b' instead")
+
+
+@pytest.mark.case("NEW-29")
+async def test_an_inferred_period_that_leaves_nothing_is_given_up_and_reported():
+    old = Hit(document=Document(id="old", content="old", updated_at=datetime(2020, 1, 1, tzinfo=UTC)))
+    infers = Infers(period=Period(start=date(2026, 1, 1)))
+    async with ContextRouter(
+        {"rag": {"interpreters": ["infers"]}},
+        connectors={"web": Fixed([old])},
+        interpreters={"infers": infers},
+    ) as made:
+        context = await made.route("q?")
+        assert [envelope.document.id for envelope in context.envelopes] == ["old"]
+        notes = " ".join(step.note for step in context.trace.steps)
+        assert "nothing matches the inferred period: searched without" in notes
+        demanded = await made.route("q?", period=Period(start=date(2026, 1, 1)))
+    assert (demanded.outcome, demanded.envelopes) == ("empty", ())
+
+
+@pytest.mark.case("M05")
+@pytest.mark.parametrize(
+    ("confidence", "outcome"), [(0.19, "not_searched"), (0.2, "answered"), (1, "answered")]
+)
+async def test_an_intent_below_the_least_confidence_is_not_searched(confidence: float, outcome: str):
+    async with router({}, confidence=confidence) as made:
+        context = await made.route("q?")
+    assert context.outcome == outcome
+    assert ({report.status for report in context.coverage} == {"skipped"}) == (outcome == "not_searched")
+
+
+@pytest.mark.case("T15")
+async def test_a_vague_question_is_asked_back_and_nothing_is_searched():
+    async with ContextRouter({"rag": {"interpreters": ["clarify"]}}, connectors={"web": Fixed("x")}) as made:
+        for question in ("help", "tell me about it?", "?"):
+            context = await made.route(question)
+            assert (context.outcome, context.envelopes) == ("clarify", ())
+            assert context.clarification is not None
+            assert context.clarification.reason == "vague"
+            assert "name the thing" in context.clarification.question
+        for question in ("sourdough starter", "如何照顾酵母"):
+            assert (await made.route(question)).outcome == "answered"
+        history = ({"role": "user", "content": "What is bread?"},)
+        assert (await made.route("help", history=history)).outcome == "answered"
+        assert (await made.route("help", profile={"grade": 4})).outcome == "answered"
+
+
+async def test_an_interpreter_asks_back_with_a_question_of_its_own():
+    back = Clarification(question="Which Ada?", reason="vague")
+    async with router({}, clarify=back) as made:
+        context = await made.route("Who is Ada?")
+        plan = await made.plan("Who is Ada?")
+    assert (context.outcome, context.clarification, plan.calls) == ("clarify", back, ())
+
+
+@pytest.mark.case("T16", "K12")
+@pytest.mark.parametrize(("answer", "reason"), [("", "no_match"), ("x", "weak")])
+async def test_a_gate_asks_back_where_nothing_or_nothing_good_was_found(answer: str, reason: str):
+    settings = {
+        "rag": {"stages": ["gate"]},
+        "stages": {"gate": {"outcome": "clarify", "clarification": "Can you say more?"}},
+    }
+    graph = Facts([Fact(subject="a", predicate="b", object="c")])
+    async with ContextRouter(settings, connectors={"web": Fixed(answer)}, facts={"g": graph}) as made:
+        context = await made.route("q?")
+    assert (context.outcome, context.facts, context.text) == ("clarify", (), "")
+    assert context.clarification == Clarification(question="Can you say more?", reason=reason)
+
+
+@pytest.mark.case("K12")
+async def test_a_gate_counts_for_nothing_where_no_source_was_asked_for_documents():
+    settings = {"rag": {"stages": ["gate"]}, "routes": {"default": {"legs": ["facts"]}}}
+    async with ContextRouter(settings, connectors={"web": Fixed("x")}, facts={"g": Graph()}) as made:
+        assert (await made.route("q?")).outcome == "facts_only"
+
+
+@pytest.mark.case("K09", "M27")
+async def test_a_caller_limits_the_documents_and_the_trace_says_what_was_out_of_range():
+    names = " ".join(f"d{n}" for n in range(40))
+    async with ContextRouter({"rag": {"token_budget": 0}}, connectors={"web": Fixed(names)}) as made:
+        sizes = {limit: len((await made.route("q?", limit=limit)).envelopes) for limit in (1, 3, 35, None)}
+        assert sizes == {1: 1, 3: 3, 35: 35, None: 10}
+        for limit, used in ((0, 1), (-5, 1), (5000, 1000)):
+            context = await made.route("q?", limit=limit)
+            notes = [step.note for step in context.trace.steps if step.name == "select"]
+            assert notes == [f"limit {limit} is not between 1 and 1000: {used} instead"]
+
+
+async def test_a_caller_limit_bounds_the_quotas_together():
+    hits = [
+        Hit(document=Document(id=f"{kind}{n}", content="x", kind=kind)) for n in range(3) for kind in "ab"
+    ]
+    settings = {"rag": {"general_retrieval_enabled": False, "quotas": {"a": 3, "b": 3}, "identity": "id"}}
+    async with ContextRouter(settings, connectors={"web": Fixed(hits)}) as made:
+        assert len((await made.route("q?")).envelopes) == 6
+        assert [e.document.id for e in (await made.route("q?", limit=3)).envelopes] == ["a0", "b0", "a1"]
+
+
+async def test_another_text_is_searched_and_the_question_stays_a_query():
+    docs, web = Library(), Fixed("x")
+    web.default_queries = 1
+    async with ContextRouter(
+        {"rag": {"interpreters": ["infers"]}},
+        providers={"docs": docs},
+        connectors={"web": web},
+        interpreters={"infers": Infers(text="What is sourdough?")},
+    ) as made:
+        context = await made.route("Was ist Sauerteig?")
+    assert context.question == context.intent.question == "Was ist Sauerteig?"
+    assert context.intent.queries == ("Was ist Sauerteig?", "What is sourdough?")
+    assert context.intent.derived == ("Was ist Sauerteig?",)
+    assert {query.text for query in docs.queries} == set(context.intent.queries)
+    assert [query.text for query in web.queries] == ["What is sourdough?"]
