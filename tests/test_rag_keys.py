@@ -362,3 +362,10 @@ def test_a_number_out_of_range_from_the_environment_is_told_with_its_limit(
     monkeypatch.setenv(f"CONTEXTROUTER_RAG__{key}", value)
     with pytest.raises(SettingsError, match=told):
         ContextRouter({})
+
+
+def test_a_wrong_value_in_a_table_is_named_with_its_key(tmp_path):
+    path = tmp_path / "settings.toml"
+    path.write_text("[rag]\nmax_per_source = { notes = 2, web = 0 }\n", "utf-8")
+    with pytest.raises(SettingsError, match=r"settings.toml:2: rag.max_per_source: .* at 'web', not 0\."):
+        ContextRouter.from_toml(path)

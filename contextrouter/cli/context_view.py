@@ -34,6 +34,10 @@ _OUTCOMES = {
     "not_searched": "The question needs no search, so no source was asked.",
     "clarify": "The question has to be clearer:",
 }
+_NO_SOURCES = (
+    "The settings define no source, so nothing was asked. Add a table such as [connectors.files], or run"
+    " `contextrouter init` for an example."
+)
 
 
 def print_context(context: Context) -> None:
@@ -72,7 +76,9 @@ def _print_summary(context: Context) -> None:
     )
     tokens = "" if context.usage.tokens is None else f", {context.usage.tokens} tokens"
     terminal.say(counts + timing + tokens, ("  (from the cache)" if context.cached else "", "dim"))
-    if _OUTCOMES.get(context.outcome):
+    if not context.coverage:
+        terminal.say((_NO_SOURCES, "yellow"))
+    elif _OUTCOMES.get(context.outcome):
         terminal.say((_OUTCOMES[context.outcome], "yellow"))
     verdict = context.answerability
     if context.clarification is not None:

@@ -157,10 +157,21 @@ def convert(value: Any, field: Field) -> Any:
             raise ValueError(
                 f"{_describe_value(value)} is not allowed.{hint} Allowed values: {names}."
             ) from None
+        if "`[...]`" in message and isinstance(value, dict):
+            key = next((key for key in value if not _fits({key: value[key]}, field.type)), "")
+            message = message.replace("at `[...]`", f"at {key!r}, not {value.get(key)!r}")
         suffix = "" if field.secret or isinstance(value, dict | list) else f", not {value!r}"
         raise ValueError(message[0].lower() + message[1:] + suffix + ".") from None
     except TypeError as error:
         raise ValueError(f"the type {field.type!r} cannot be read from TOML: {error}.") from None
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    try:
+        msgspec.convert(value, hint)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def _is_finite(value: Any) -> bool:

@@ -176,7 +176,9 @@ class _Planner:
         if self.intent.clarify is not None:
             return "the question is not clear: it is asked back"
         if not self.intent.should_search:
-            return "the question needs no search"
+            confidence, minimum = self.intent.confidence, self.rag.least_confidence
+            unsure = f"the intent's confidence {confidence:g} is below least_confidence {minimum:g}"
+            return unsure if confidence < minimum else "the question needs no search"
         if self.request.sources is not None and name not in self.request.sources:
             return "not among the sources asked for"
         if self.route.sources is not None and name not in self.route.sources:
@@ -226,6 +228,9 @@ def final_limit(request: Request) -> int | None:
 
 
 def _check_names(request: Request, settings: Settings, sources: Mapping[str, Source | FactSource]) -> None:
+    if request.mode not in (None, "default", *settings.routes):
+        names = ", ".join(["default", *settings.routes])
+        raise RequestRefused(f"Route {request.mode!r} is not defined. Defined routes: {names}.")
     for name in request.sources or ():
         if name in sources:
             continue
