@@ -111,6 +111,10 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], Callable[[Context], Any],
     ),
     "interpreters": ({}, {"interpreters": []}, lambda c: len(c.intent.queries), 3, 1),
     "stages": ({}, {"stages": ["freshness"]}, lambda c: "freshness" in c.envelopes[0].signals, False, True),
+    "interpret_seconds": ({}, {"interpret_seconds": 1.0}, lambda c: None, None, None),
+    "least_confidence": ({}, {"least_confidence": 0.5}, lambda c: None, None, None),
+    "exact_legs": ({}, {"exact_legs": []}, lambda c: None, None, None),
+    "max_facets": ({}, {"max_facets": 3}, lambda c: None, None, None),
     "max_retrieval_queries": ({}, {"max_retrieval_queries": 2}, lambda c: len(c.intent.queries), 3, 2),
     "use_enhancements": (
         {"stages": ["freshness"]},
@@ -216,6 +220,10 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], Callable[[Context], Any],
 }
 
 ELSEWHERE = {
+    "interpret_seconds": "test_routes",
+    "least_confidence": "test_routes",
+    "exact_legs": "test_routes",
+    "max_facets": "test_routes",
     "timeout_seconds": "test_router: a hanging source",
     "max_concurrency": "test_fanout: concurrency",
     "timezone": "below: the day of the cache key",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -360,3 +361,18 @@ async def test_another_text_is_searched_and_the_question_stays_a_query():
     assert context.intent.derived == ("Was ist Sauerteig?",)
     assert {query.text for query in docs.queries} == set(context.intent.queries)
     assert [query.text for query in web.queries] == ["What is sourdough?"]
+
+
+async def test_the_interpreters_have_a_time_limit_of_their_own():
+    class Waits(Interpreter):
+        async def interpret(self, intent: Intent, context: InterpreterContext) -> Intent:
+            await asyncio.sleep(60)
+            return intent
+
+    settings = {"rag": {"interpreters": ["waits"], "interpret_seconds": 0.05}}
+    async with ContextRouter(
+        settings, connectors={"web": Fixed("x")}, interpreters={"waits": Waits()}
+    ) as made:
+        context = await made.route("q?", deadline=30)
+    assert (context.outcome, context.degraded) == ("answered", True)
+    assert "waits: timed out" in " ".join(step.note for step in context.trace.steps)
