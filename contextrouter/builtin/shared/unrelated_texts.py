@@ -44,8 +44,8 @@ _QUESTIONS = (
     "Which guitar is good for a beginner?",
     "What time is my appointment tomorrow?",
 )
-# Measured with 48 subjects of three example questions each. Of 280 questions about none of them, 2 % were near
-# one with `static` and none with `minilm`; 3 deviations let 12 % and 2 % in.
+# Measured with 48 subjects of three example questions each. Of 280 questions about none of them, 2 % were
+# near one by `static`, and none by `minilm`. 3 deviations let 12 % and 2 % in.
 _DEVIATIONS = 3.5
 
 
