@@ -13,7 +13,8 @@ from contextrouter.text.query_syntax import drop_exclusions
 _TOKEN = re.compile(r"[^\W_]+(?:[-.&+#/@][^\W_]+)*[+#]*")
 _PART = re.compile(r"[^\W_]+")
 _FEWEST = 3  # content words of a question that stands on its own
-_BREAK = re.compile(r"[,;:—–]")
+_MANY = 4  # content words before a pronoun, one of which it probably stands for
+_BREAK = re.compile(r"[.,;:!?—–]")
 _NO_DEMONSTRATIVE_AFTER = frozenset(
     "so such it all one those these now except something anything everything".split()
 )
@@ -105,21 +106,27 @@ def _points_back(words: Sequence[_Word], at: int, references: References) -> boo
     """Whether the word at a place stands for something outside the question."""
     word, before = words[at], words[:at]
     following = words[at + 1].text if at + 1 < len(words) else ""
-    if word.text in references.demonstratives:
-        return following not in references.exempt
     if word.text in references.conjunctive:
-        after_function = not before or not (before[-1].content or before[-1].text in _NO_DEMONSTRATIVE_AFTER)
-        return after_function or not following
-    if word.text not in references.pronouns | references.possessives:
+        if before and (before[-1].content or before[-1].text in _NO_DEMONSTRATIVE_AFTER) and following:
+            return False  # it joins sentences: "a car that runs on hydrogen"
+    elif word.text in references.demonstratives:
+        if following in references.exempt:
+            return False
+    elif word.text not in references.pronouns | references.possessives | references.persons:
         return False
     if before and word.spelled in ("Sie", "Ihnen", "Lei"):  # the polite form of address
         return False
-    subject = next((place for place, each in enumerate(before) if each.content), None)
-    if subject is None:
+    return not _names_antecedent(word, before, references)
+
+
+def _names_antecedent(word: _Word, before: Sequence[_Word], references: References) -> bool:
+    """Whether the question itself probably has what a pronoun stands for, before it."""
+    content = [place for place, each in enumerate(before) if each.content]
+    if not content:
+        return False
+    if word.text in references.possessives or word.before == "-" or len(content) >= _MANY:
+        return True  # "When did Anna buy her car", « Quand Mozart est-il mort »
+    if word.text in references.persons and any(not before[n].spelled.islower() for n in content if n):
         return True
-    if word.text in references.possessives or word.before == "-":
-        return False  # "When did Anna buy her car", « Quand Mozart est-il mort »
-    return not any(
-        each.text in references.conjunctions or _BREAK.search(each.before)
-        for each in (*before[subject + 1 :], word)
-    )
+    between = (*before[content[0] + 1 :], word)
+    return any(each.text in references.conjunctions or _BREAK.search(each.before) for each in between)

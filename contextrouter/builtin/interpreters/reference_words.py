@@ -14,6 +14,7 @@ class References(NamedTuple):
 
     openers: tuple[tuple[str, ...], ...]  # a question that begins with one goes on from another
     pronouns: frozenset[str]
+    persons: frozenset[str]  # pronouns that stand for a name of the question where it has one
     possessives: frozenset[str]
     demonstratives: frozenset[str]  # refer back, except before a time, and before a relative clause
     conjunctive: frozenset[str]  # demonstratives that also join sentences: "that"
@@ -31,6 +32,7 @@ def _references(
     conjunctions: str,
     function: str,
     exempt: str,
+    persons: str = "",
     possessives: str = "",
     demonstratives: str = "",
     conjunctive: str = "",
@@ -38,10 +40,21 @@ def _references(
     impersonal: str = "(?!)",
 ) -> References:
     phrases = tuple(tuple(phrase.split()) for phrase in openers.split(","))
-    lists = (function, pronouns, possessives, demonstratives, conjunctive, last, conjunctions, openers)
+    lists = (
+        function,
+        pronouns,
+        persons,
+        possessives,
+        demonstratives,
+        conjunctive,
+        last,
+        conjunctions,
+        openers,
+    )
     return References(
         openers=phrases,
         pronouns=frozenset(pronouns.split()),
+        persons=frozenset(persons.split()),
         possessives=frozenset(possessives.split()),
         demonstratives=frozenset(demonstratives.split()),
         conjunctive=frozenset(conjunctive.split()),
@@ -56,11 +69,13 @@ def _references(
 _ENGLISH = _references(
     openers="and, or, but, also, then, plus, what about, how about, what else, who else, where else, why not,"
     " anything else, how so, tell me more, more about, same for, what if not",
-    pronouns="he him she it they them there",
+    pronouns="it there",
+    persons="he him she they them",
     possessives="his her hers its their theirs",
     demonstratives="this these those",
     conjunctive="that",
-    conjunctions="and or but when while if because since before after although though so than whether where",
+    conjunctions="and or but when while if because since before after although though so than whether where"
+    " that as who which what how until unless",
     exempt="year month week weekend quarter morning afternoon evening night summer winter spring autumn"
     " decade century time who which that of monday tuesday wednesday thursday friday saturday sunday",
     impersonal=r"\b(?:is|was|isn't|be|would|will) it (?:\w+ ){1,3}(?:to|that|if|for)\b"
@@ -74,8 +89,8 @@ _ENGLISH = _references(
 _GERMAN = _references(
     openers="und, oder, aber, auch, dann, sonst, was ist mit, wie ist es mit, wie steht es mit, was noch, wer"
     " noch, wo noch, warum nicht, mehr dazu, erzähl mehr",
-    pronouns="er sie es ihn ihm ihnen dort davon dafür dazu darüber daran darauf dabei dadurch darin dagegen"
-    " deren dessen",
+    persons="er sie ihn ihm ihnen",
+    pronouns="es dort davon dafür dazu darüber daran darauf dabei dadurch darin dagegen deren dessen",
     possessives="seine seinen seiner seinem seines ihre ihren ihrer ihrem ihres",
     demonstratives="dies diese dieser dieses diesen diesem jene jener jenes jenen jenem",
     last="das die der den dem denen damit danach da",
@@ -83,7 +98,8 @@ _GERMAN = _references(
     exempt="jahr jahres monat monats woche wochenende quartal morgen nachmittag abend nacht sommer winter"
     " frühling herbst jahrzehnt jahrhundert mal montag dienstag mittwoch donnerstag freitag samstag"
     " sonntag",
-    impersonal=r"\b(?:gibt|gab|geht|dauert|kostet|regnet|schneit|kommt|handelt) es\b|\bes (?:gibt|gab|geht)\b"
+    impersonal=r"\b(?:gibt|gab|geht|dauert|kostet|regnet|schneit|kommt|handelt|ging) es\b"
+    r"|\bes (?:gibt|gab|geht|geben)\b"
     r"|\bspät ist es\b|\bist es (?:\w+ ){0,2}\w+,? (?:\w+ ){0,8}?(?:zu|dass|wenn)\b",
     function="ein eine einen einer einem eines der die das den dem des ich du wir ihr mich mir dich dir uns"
     " euch mein meine meinen dein deine unser unsere ist sind war waren bin bist sein hat haben habe hatte"
@@ -97,7 +113,8 @@ _GERMAN = _references(
 _FRENCH = _references(
     openers="et, ou, mais, aussi, sinon, alors, qu en est il, qu en est, quoi d autre, qui d autre, pourquoi"
     " pas, quid",
-    pronouns="il elle ils elles lui leur",
+    pronouns="",
+    persons="il elle ils elles lui leur",
     possessives="son sa ses leurs",
     demonstratives="ça cela ceci celui celle ceux celles cet cette ces",
     last="y là",
@@ -114,9 +131,10 @@ _FRENCH = _references(
     " toute toutes beaucoup temps",
 )
 _SPANISH = _references(
-    openers="y, e, o, pero, también, entonces, además, qué tal, qué más, quién más, dónde más, por qué no,"
+    openers="y, e, o, pero, también, entonces, qué tal, qué más, quién más, dónde más, por qué no,"
     " qué pasa con, qué hay de",
-    pronouns="él ella ellos ellas allí ello",
+    pronouns="allí ello",
+    persons="él ella ellos ellas",
     possessives="su sus suyo suya",
     demonstratives="eso esto esos esas ese esa este esta estos estas aquello aquel aquella aquellos aquellas",
     last="ahí",
@@ -132,7 +150,8 @@ _SPANISH = _references(
 _ITALIAN = _references(
     openers="e, ed, o, ma, anche, allora, inoltre, che ne dici di, cos altro, chi altro, dove altro, perché"
     " no, che mi dici di",
-    pronouns="lui lei loro egli ella esso essa essi esse",
+    pronouns="esso essa essi esse",
+    persons="lui lei loro egli ella",
     possessives="suo sua suoi sue",
     demonstratives="questo questa questi queste quello quella quelli quelle ciò quel quei quegli",
     last="lì là",
