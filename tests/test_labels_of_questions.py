@@ -17,7 +17,7 @@ from contextrouter.builtin.providers.memory import Memory
 from contextrouter.builtin.providers.sqlite import Sqlite
 from contextrouter.contracts import Entry
 from contextrouter.errors import ContractError, SettingsError
-from contextrouter.model import Vector
+from contextrouter.model import Facet, Query, Vector
 from contextrouter.pipeline.interpretation import FAILED
 from contextrouter.testing.builders import interpreter_context
 
@@ -151,7 +151,7 @@ async def test_only_labels_that_the_caller_may_see_are_candidates(tmp_path: Path
     assert set(personnel.intent.labels) == {"review of code", "views on code review"}
 
 
-async def test_a_label_that_a_store_gets_later_is_found_and_one_that_goes_is_not(tmp_path: Path) -> None:
+async def test_labels_follow_what_the_store_has(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     await fill(path, DOCUMENTS[0])
     async with ContextRouter(settings_for(path, labels=DESCRIBED)) as router:
@@ -240,6 +240,30 @@ class Broken(Axes):
         if "question" in texts:
             raise ConnectionError("the model server is down")
         return (await super().embed(texts))[: None if len(texts) > 1 else 0]
+
+
+class Crowded(Memory):
+    """A store with 2,001 labels, which it counts again when its content changes."""
+
+    counts = 0
+
+    async def facets(self, query: Query, dimensions: Sequence[str]) -> Sequence[Facet]:
+        self.counts += 1
+        return [Facet(dimension="labels", value=f"l {n}", count=1) for n in range(2001)]
+
+
+async def test_labels_beyond_the_most_frequent_ones_are_not_compared_and_that_is_said() -> None:
+    store = Crowded()
+    interpreter = Labels(embedder=Axes(), store=store, threshold=0.1)
+    async with ContextRouter(
+        {"rag": {"interpreters": ["labels"], "cache_enabled": False}},
+        providers={"m": store},
+        interpreters={"labels": interpreter},
+    ) as router:
+        intent = (await router.route("question")).intent
+        await router.route("question")
+    assert intent.attributes["labels"] == "only the 2,000 most frequent of 2,001 labels are compared"
+    assert store.counts == 1, "an unchanged store is not counted again"
 
 
 async def test_a_failure_leaves_the_plain_question_and_is_named() -> None:

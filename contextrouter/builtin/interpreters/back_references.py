@@ -34,14 +34,14 @@ def choose_language(question: str, before: str, language: str | None) -> str:
     if language:
         return language if language in REFERENCES else ""
     counts = {
-        code: (_count(question, references), _count(before, references))
+        code: (_count_function_words(question, references), _count_function_words(before, references))
         for code, references in REFERENCES.items()
     }
     best = max(counts, key=lambda code: counts[code])
     return best if counts[best][0] else ""
 
 
-def _count(text: str, references: References) -> int:
+def _count_function_words(text: str, references: References) -> int:
     return sum(word.casefold() in references.function for word in _PART.findall(text))
 
 
@@ -70,7 +70,7 @@ def refers_back(question: str, language: str) -> bool:
     number = sum(-(-len(word) // 2) if has_unspaced(word) else 1 for word in content)
     if references is None:
         return number < _FEWEST
-    words = _words(question, references)
+    words = _read_words(question, references)
     texts = [word.text for word in words]
     if any(tuple(texts[: len(opener)]) == opener for opener in references.openers):
         return True
@@ -87,7 +87,7 @@ def refers_back(question: str, language: str) -> bool:
     return number < _FEWEST and not (number == _FEWEST - 1 and _asks_of_a_name(words))
 
 
-def _words(question: str, references: References) -> list[_Word]:
+def _read_words(question: str, references: References) -> list[_Word]:
     words, end = [], 0
     for match in _PART.finditer(question):
         text = match.group().casefold()
@@ -121,7 +121,7 @@ def _points_back(words: Sequence[_Word], at: int, references: References) -> boo
 
 def _names_antecedent(word: _Word, before: Sequence[_Word], references: References) -> bool:
     """Whether the question itself probably has what a pronoun stands for, before it."""
-    content = [place for place, each in enumerate(before) if each.content]
+    content = [place for place, earlier in enumerate(before) if earlier.content]
     if not content:
         return False
     if word.text in references.possessives or word.before == "-" or len(content) >= _MANY:
@@ -129,4 +129,4 @@ def _names_antecedent(word: _Word, before: Sequence[_Word], references: Referenc
     if word.text in references.persons and any(not before[n].spelled.islower() for n in content if n):
         return True
     between = (*before[content[0] + 1 :], word)
-    return any(each.text in references.conjunctions or _BREAK.search(each.before) for each in between)
+    return any(w.text in references.conjunctions or _BREAK.search(w.before) for w in between)

@@ -132,7 +132,7 @@ class Labels(Interpreter):
 
     async def _candidates(self, context: InterpreterContext) -> Sequence[str]:
         """Return the labels that the caller may see; of a store that the request may not ask, none."""
-        if self._store is not None and not any(each is self._store for each in context.sources.values()):
+        if self._store is not None and not any(source is self._store for source in context.sources.values()):
             return ()
         return await self._labels_of_store(context.request.scope)
 
@@ -167,15 +167,15 @@ class Labels(Interpreter):
 
     def _choose(self, similarities: Mapping[str, float]) -> list[str]:
         """Return the labels that match, best first; equal ones in the order of the candidates."""
-        least = self._threshold
-        if least is None:
+        threshold = self._threshold
+        if threshold is None:
             if self._unrelated is None:
                 raise ContractError(
                     "Interpreter 'labels' is not open. Call open() first.", law="opened before use"
                 )
             mean, related_from = self._unrelated
-            least = max(related_from, mean + _LEAST_SHARE * (max(similarities.values()) - mean))
-        matching = [label for label, similarity in similarities.items() if similarity >= least]
+            threshold = max(related_from, mean + _LEAST_SHARE * (max(similarities.values()) - mean))
+        matching = [label for label, similarity in similarities.items() if similarity >= threshold]
         return sorted(matching, key=lambda label: -similarities[label])[: self._limit]
 
     async def _embed(self, texts: Sequence[str]) -> dict[str, Vector]:
