@@ -1,6 +1,7 @@
 """Judged collections, read from a folder, and stores made of them once.
 
-A collection is a folder with `corpus.jsonl.gz` (lines of {"id", "title", "text"}, perhaps "source"),
+A collection is a folder with `corpus.jsonl.gz` (lines of {"id", "title", "text"}, perhaps "source" and
+"published", a time),
 `queries.dev.jsonl` or `queries.jsonl` ({"id", "text"}, perhaps "answerable"; "conversation" in both is a
 tenant), and `qrels.dev.tsv` or `qrels.tsv` (query, document, grade; a head line). A folder with
 `sources.json` instead of a corpus names other collections as its sources, each with a prefix of ids. Where
@@ -14,6 +15,7 @@ import json
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 
@@ -122,14 +124,24 @@ def _documents(path: Path, prefix: str, language: str) -> tuple[dict[str, list[D
                 continue
             title = row.get("title") or ""
             text, tenant = row.get("text") or title, row.get("conversation")
-            spoken = row.get("lang")
             made = Document(
-                id=prefix + str(row["id"]), title=title, content=text, tenant=tenant, language=spoken
+                id=prefix + str(row["id"]),
+                title=title,
+                content=text,
+                tenant=tenant,
+                language=row.get("lang"),
+                updated_at=_time(row.get("published")),
             )
             if made.content.strip():
                 every.append(made)
                 split.setdefault(_word(row.get("source") or "docs"), []).append(made)
     return split, every
+
+
+def _time(text: str | None) -> datetime | None:
+    """The time of a text in ISO 8601; without a zone it is UTC."""
+    moment = datetime.fromisoformat(text) if text else None
+    return moment.replace(tzinfo=UTC) if moment and moment.tzinfo is None else moment
 
 
 def _word(text: str) -> str:

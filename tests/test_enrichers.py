@@ -100,7 +100,7 @@ async def test_keywords_of_a_model_are_entities_and_noun_phrases() -> None:
 
 
 async def test_a_text_longer_than_the_model_takes_is_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("contextrouter.builtin.transforms.spacy_model.SEGMENT", 120)
+    monkeypatch.setattr("contextrouter.builtin.shared.spacy_model.SEGMENT", 120)
     text = "Nothing is said here of anyone. " * 10 + "Marie Curie studied in Paris."
     assert set((await made(Keywords(model=MODEL, limit=50), text)).keywords) >= {"Marie Curie", "Paris"}
 

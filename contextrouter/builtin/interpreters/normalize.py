@@ -1,4 +1,4 @@
-"""Query expansion and query rewriting without a model. Also entities of a question."""
+"""Query expansion and query rewriting without a model. Also entities, by rules or with a spaCy model."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Self
 
 from contextrouter.builtin.interpreters.periods import Periods
+from contextrouter.builtin.shared.spacy_model import KINDS, ReadsWithSpacy, clean_name
 from contextrouter.contracts import Interpreter, InterpreterContext
 from contextrouter.model import Intent
 from contextrouter.text.query_syntax import drop_exclusions, parse, write_exclusions
@@ -23,16 +24,22 @@ _VERSUS = re.compile(r"^(.*?\w)\s+(?:vs\.?|versus|compared\s+(?:to|with)|as\s+op
 _READ = 2_000  # characters of a question in which aspects are looked for; the question itself is asked whole
 
 
-class Normalize(Interpreter):
-    """Splits the question into aspects, names its entities, and reads its period; no model, nothing leaves
-    the process.
+class Normalize(ReadsWithSpacy, Interpreter):
+    """Splits the question into aspects, names its entities, and reads its period; nothing leaves the process.
 
     `max_queries` counts the original question. `extract_period` reads the period as the interpreter `periods`
     does with its defaults, on days in `timezone`; it is off by default, for a date in a question is not
-    always one of its documents.
+    always one of its documents. `model` is an installed spaCy model, which finds entities beside the rules:
+    names in lower case too, and no dates. With "", or if the model is not installed, entities are quoted
+    phrases and runs of capitalised words.
     """
 
-    def __init__(self, *, max_queries: int = 3, extract_period: bool = False, timezone: str = "UTC") -> None:
+    without_model = "entities of questions are found by capital letters alone"
+
+    def __init__(
+        self, *, max_queries: int = 3, extract_period: bool = False, timezone: str = "UTC", model: str = ""
+    ) -> None:
+        super().__init__(model)
         if not 1 <= max_queries <= 3:
             raise ValueError(f"max_queries {max_queries!r} is not between 1 and 3.")
         self._periods = Periods(timezone=timezone)
@@ -50,9 +57,24 @@ class Normalize(Interpreter):
         queries = _distinct([*before, *aspects(question)])[: self._max_queries]
         derived = (*intent.derived, *(query for query in queries if query not in before))
         without_syntax = re.sub(r"\bOR\b", "|", drop_exclusions(question))
-        entities = _distinct([*intent.entities, *entity_names(without_syntax)])
+        entities = _distinct([*intent.entities, *await self._entities(without_syntax)])
         intent = intent.replace(queries=tuple(queries), derived=derived, entities=tuple(entities))
         return await self._periods.interpret(intent, context) if self._extract_period else intent
+
+    async def _entities(self, text: str) -> list[str]:
+        """Return the names in the order of the text; those by rules where the model has nothing else."""
+        names = entity_names(text)
+        parts = await self.read_with_model(text[:_READ])
+        if parts is None:
+            return names
+        spans = [entity for part in parts for entity in part.ents]
+        named = [clean_name(entity.text) for entity in spans if entity.label_ in KINDS]
+        words = [{*entity.text.casefold().split()} for entity in spans]
+        others = [
+            name for name in names if not any(span.issuperset(name.casefold().split()) for span in words)
+        ]
+        folded = text.casefold()
+        return sorted(filter(None, (*named, *others)), key=lambda name: folded.find(name.casefold()))
 
 
 def _distinct(texts: Iterable[str]) -> list[str]:

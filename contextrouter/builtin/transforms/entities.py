@@ -6,29 +6,13 @@ import re
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, Self
 
+from contextrouter.builtin.shared.spacy_model import KINDS, ReadsWithSpacy, clean_name
 from contextrouter.builtin.shared.taxonomy_concepts import Concepts
 from contextrouter.builtin.shared.text_segments import run_by_length, segments
 from contextrouter.builtin.transforms.keywords import capitalized_names
-from contextrouter.builtin.transforms.spacy_model import ReadsWithSpacy
 from contextrouter.contracts import Transform
 from contextrouter.model import Document, Fact
 
-KINDS = {
-    "PERSON": "person",
-    "PER": "person",
-    "ORG": "organization",
-    "GPE": "place",
-    "LOC": "place",
-    "FAC": "place",
-    "NORP": "group",
-    "PRODUCT": "product",
-    "EVENT": "event",
-    "WORK_OF_ART": "work",
-    "LAW": "law",
-    "LANGUAGE": "language",
-    "MISC": "name",
-}
-"""Label of a spaCy model -> kind of entity. Entities with other labels (numbers, dates) are left out."""
 _EMAIL = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{2,63}){1,4}")
 _READ = 100_000  # characters that are searched for capitalized names
 IS_A = "is a"
@@ -99,7 +83,7 @@ class Entities(ReadsWithSpacy, Transform):
         else:
             for part in docs:
                 for entity in part.ents:
-                    if entity.label_ in KINDS and (name := _clean_name(entity.text)):
+                    if entity.label_ in KINDS and (name := clean_name(entity.text)):
                         yield name, KINDS[entity.label_]
         for segment in segments(text) if "@" in text else ():
             for address in _EMAIL.findall(segment):
@@ -122,8 +106,3 @@ def _aliases(name: str, details: Mapping[str, Any]) -> list[str]:
             f'aliases {aliases!r} of {name!r} is not a list of names. Give one such as ["Lady Lovelace"].'
         )
     return aliases
-
-
-def _clean_name(name: str) -> str:
-    """Return a name on one line, without article and possessive 's."""
-    return re.sub(r"^(?:the|an?)\s+|['’]s$", "", " ".join(name.split()), flags=re.I)

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from contextrouter.builtin.transforms.spacy_model import ReadsWithSpacy
+from contextrouter.builtin.shared.spacy_model import ReadsWithSpacy
 from contextrouter.contracts import Transform
 from contextrouter.model import Document
 from contextrouter.text.scripts import IDEOGRAPHS, KANA

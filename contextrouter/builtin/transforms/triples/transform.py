@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from contextrouter.builtin.transforms.spacy_model import ReadsWithSpacy
+from contextrouter.builtin.shared.spacy_model import ReadsWithSpacy
 from contextrouter.builtin.transforms.triples import from_records, from_text
 from contextrouter.contracts import Generator, Transform
 from contextrouter.model import Document, Fact

@@ -19,6 +19,22 @@ if TYPE_CHECKING:
 
 SEGMENT = 20_000
 """Characters of one part of a text. spaCy needs about 10 kB of memory for each character."""
+KINDS = {
+    "PERSON": "person",
+    "PER": "person",
+    "ORG": "organization",
+    "GPE": "place",
+    "LOC": "place",
+    "FAC": "place",
+    "NORP": "group",
+    "PRODUCT": "product",
+    "EVENT": "event",
+    "WORK_OF_ART": "work",
+    "LAW": "law",
+    "LANGUAGE": "language",
+    "MISC": "name",
+}
+"""Label of a spaCy model -> kind of entity. Entities with other labels (numbers, dates) are left out."""
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _log = logging.getLogger("contextrouter")
 _lock = threading.Lock()
@@ -88,6 +104,11 @@ class ReadsWithSpacy(Plugin):
         if self._threads is None:
             return None
         return await self._threads.run(_parse_segments, self.model, text)
+
+
+def clean_name(name: str) -> str:
+    """Return a name on one line, without article and possessive 's."""
+    return re.sub(r"^(?:the|an?)\s+|['’]s$", "", " ".join(name.split()), flags=re.I)
 
 
 def _load_model(name: str) -> Language:
