@@ -9,7 +9,8 @@ prints nDCG@10 and the recall of all candidates:
 - without the interpreter,
 - with it: documents outside the period are left out,
 - with a boost: documents inside the period get a bonus on their normalized score,
-- with both: as many candidates of the period beside those of all times, and the boost.
+- with both: as many candidates of the period beside those of all times, and the boost,
+- as the router does it by default (`[rag] period_boost`).
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from contextrouter.testing.builders import interpreter_context
 
 SETS = ("lihua-world", "locomo", "multihop-rag-500")
 BONUSES = (0.1, 0.3, 0.5, 1.0)
-WITHOUT, FILTER = "without", "filter"
+WITHOUT, FILTER, ROUTER = "without", "filter", "router"
 DEEP = 1_000
 
 
@@ -121,7 +122,9 @@ async def ranked(
         "stages": list(plugins.get("stages", ())),
         "candidates": depth,
         "general_retrieval_final_count": DEEP,
+        **plugins.get("rag", {}),
     }
+    plugins = {kind: value for kind, value in plugins.items() if kind != "rag"}
     if embedder is not None:
         await embedder.open()
     path = asked.folder / collection.name / f"{asked.legs}.db"
@@ -151,7 +154,12 @@ async def measure(folder: Path, asked: argparse.Namespace) -> None:
         f" {len(whole.judged)} judged questions have a period; {share_inside(collection, periods):.2f} of"
         " their relevant documents lie in it"
     )
-    variants: dict[str, dict[str, Any]] = {WITHOUT: {}, FILTER: {"interpreters": {"periods": Periods()}}}
+    reads: dict[str, Any] = {"interpreters": {"periods": Periods()}}
+    variants: dict[str, dict[str, Any]] = {
+        WITHOUT: {},
+        FILTER: {**reads, "rag": {"period_boost": 0}},
+        ROUTER: reads,
+    }
     for kind in ("boost", "both"):
         for bonus in BONUSES:
             stage = Boost(bonus, asked.candidates, both=kind == "both")

@@ -251,9 +251,9 @@ async def test_over_midnight_a_kept_answer_is_not_given_again(zone: str):
         written = datetime(2026, 2 if day == 28 else 3, day, 12, tzinfo=ZoneInfo(zone))
         document = Document(id=name, content="kestrels log", updated_at=written)
         await store.upsert([Entry(document=document, chunks=[document])])
-    settings = {"rag": {"interpreters": ["periods"], "timezone": zone, "cache_ttl_seconds": 3600}}
+    rag = {"interpreters": ["periods"], "period_boost": 0, "timezone": zone, "cache_ttl_seconds": 3600}
     router = ContextRouter(
-        settings, providers={"m": store}, interpreters={"periods": Periods()}, clock=lambda: times[-1]
+        {"rag": rag}, providers={"m": store}, interpreters={"periods": Periods()}, clock=lambda: times[-1]
     )
     async with router:
         answers = []

@@ -393,7 +393,9 @@ async def test_documents_outside_the_period_are_kept_out():
     old = Hit(document=Document(id="old", content="o", updated_at=datetime(2025, 1, 1, tzinfo=UTC)))
     new = Hit(document=Document(id="new", content="n", updated_at=datetime(2026, 5, 1, tzinfo=UTC)))
     async with ContextRouter(
-        ONE, connectors={"a": Fixed([old, new], careless=True)}, interpreters={"d": Dated()}
+        {"rag": {"interpreters": ["d"], "period_boost": 0}},
+        connectors={"a": Fixed([old, new], careless=True)},
+        interpreters={"d": Dated()},
     ) as router:
         assert found(await router.route("q")) == ["new"]
 

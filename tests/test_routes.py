@@ -196,7 +196,7 @@ async def test_a_route_has_a_period_of_its_own_where_the_question_has_none():
         plan = await made.plan("q?")
     assert plan.calls[0].query.period == Period(start=date(2026, 2, 27), end=date(2026, 3, 5))
     inferred = Period(start=date(2025, 1, 1), end=date(2025, 1, 2))
-    async with router(routes, kind="recent", period=inferred) as made:
+    async with router(routes, rag={"period_boost": 0}, kind="recent", period=inferred) as made:
         assert (await made.plan("q?")).calls[0].query.period == inferred
 
 
@@ -256,7 +256,7 @@ async def test_an_inferred_period_that_leaves_nothing_is_given_up_and_reported()
     old = Hit(document=Document(id="old", content="old", updated_at=datetime(2020, 1, 1, tzinfo=UTC)))
     infers = Infers(period=Period(start=date(2026, 1, 1)))
     async with ContextRouter(
-        {"rag": {"interpreters": ["infers"]}},
+        {"rag": {"interpreters": ["infers"], "period_boost": 0}},
         connectors={"web": Fixed([old])},
         interpreters={"infers": infers},
     ) as made:
@@ -266,6 +266,58 @@ async def test_an_inferred_period_that_leaves_nothing_is_given_up_and_reported()
         assert "nothing matches the inferred period: searched without" in notes
         demanded = await made.route("q?", period=Period(start=date(2026, 1, 1)))
     assert (demanded.outcome, demanded.envelopes) == ("empty", ())
+
+
+def dated(name: str, month: int | None, score: float) -> Hit:
+    moment = None if month is None else datetime(2026, month, 10, tzinfo=UTC)
+    return Hit(document=Document(id=name, content=name, updated_at=moment), score=score)
+
+
+MARCH = Period(start=date(2026, 3, 1), end=date(2026, 3, 31))
+
+
+@pytest.mark.parametrize(
+    ("boost", "expected"),
+    [
+        # score ÷ 10, and the boost in March: may 1, march .7, none .6, early .2
+        (0.5, ["march", "may", "early", "none"]),
+        (0.35, ["march", "may", "none", "early"]),
+        (0.1, ["may", "march", "none", "early"]),
+        (0, ["march", "early"]),
+    ],
+)
+async def test_documents_of_an_inferred_period_stand_higher(boost: float, expected: list[str]):
+    hits = [dated("may", 5, 10.0), dated("march", 3, 7.0), dated("none", None, 6.0), dated("early", 3, 2.0)]
+    async with ContextRouter(
+        {"rag": {"interpreters": ["infers"], "period_boost": boost}},
+        providers={"docs": Legs({"text": hits})},
+        interpreters={"infers": Infers(period=MARCH)},
+    ) as made:
+        context = await made.route("q?")
+        demanded = await made.route("q?", period=MARCH)
+    assert [envelope.document.id for envelope in context.envelopes] == expected
+    assert [envelope.document.id for envelope in demanded.envelopes] == ["march", "early"]
+    notes = [step.note for step in context.trace.steps if step.name == "prefer"]
+    said = "2 of 4 documents are of 2026-03-01 to 2026-03-31, and stand higher"
+    assert notes == ([said] if boost else [])
+
+
+async def test_a_store_is_asked_for_the_inferred_period_too_and_a_connector_once():
+    """What lies in the period may be beyond the best of all times."""
+    many = [dated(f"may{n}", 5, 100.0 - n) for n in range(40)]
+    store, web = Legs({"text": [*many, dated("march", 3, 60.0)]}), Fixed("x")
+    async with ContextRouter(
+        {"rag": {"interpreters": ["infers"], "candidates": 5}},
+        providers={"docs": store},
+        connectors={"web": web},
+        interpreters={"infers": Infers(period=MARCH)},
+    ) as made:
+        context = await made.route("q?")
+    assert "march" in [envelope.document.id for envelope in context.envelopes]
+    assert [query.period for query in store.queries] == [None, MARCH]
+    assert [query.period for query in web.queries] == [None]
+    (envelope,) = [each for each in context.envelopes if each.document.id == "march"]
+    assert (envelope.signals["period"], envelope.provenance[0].rank) == (0.5, 6)
 
 
 @pytest.mark.case("M05")

@@ -54,6 +54,7 @@ def _untyped_mappings(context: Context) -> Iterator[Mapping[str, Any]]:
     yield from (intent.attributes for intent in (context.intent, context.trace.plan.intent))
     for call in context.trace.plan.calls:
         yield call.query.filters
+    yield from (intent.filters for intent in (context.intent, context.trace.plan.intent))
 
 
 def _check_value(value: Any) -> None:
@@ -104,7 +105,7 @@ def _decoder() -> msgspec.msgpack.Decoder[Any]:
     intent = _mirror_struct(Intent, period=_TextPeriod | None)
     query = _mirror_struct(Query, period=_TextPeriod | None)
     calls: Any = tuple.__class_getitem__((_mirror_struct(Call, query=query), ...))
-    plan = _mirror_struct(Plan, intent=intent, calls=calls)
+    plan = _mirror_struct(Plan, intent=intent, calls=calls, preferred=_TextPeriod | None)
     step = _mirror_struct(Step, lost=tuple[Envelope, ...])
     trace = _mirror_struct(Trace, plan=plan, steps=tuple.__class_getitem__((step, ...)))
     return msgspec.msgpack.Decoder(_mirror_struct(Context, intent=intent, trace=trace))
@@ -126,7 +127,12 @@ def _build_context(raw: Any) -> Context:
     )
     steps = tuple(Step(**_field_values(step)) for step in raw.trace.steps)
     trace = Trace(
-        plan=Plan(**_field_values(plan, intent=_build_intent(plan.intent), calls=calls)), steps=steps
+        plan=Plan(
+            **_field_values(
+                plan, intent=_build_intent(plan.intent), calls=calls, preferred=_build_period(plan.preferred)
+            )
+        ),
+        steps=steps,
     )
     return Context(**_field_values(raw, intent=_build_intent(raw.intent), trace=trace))
 

@@ -1,4 +1,4 @@
-"""Base class of the data model: frozen structs that are copied with changes."""
+"""The data model: the base class of its nouns, frozen structs that are copied with changes."""
 
 from __future__ import annotations
 

@@ -187,3 +187,4 @@ class Plan(Noun, frozen=True, kw_only=True):
     calls: tuple[Call, ...] = ()
     excluded: Mapping[str, str] = EMPTY  # source, or source/leg -> why it is not asked
     note: str = ""  # what was inferred and is not used
+    preferred: Period | None = None  # inferred: documents of it stand higher, others are returned too

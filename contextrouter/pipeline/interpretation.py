@@ -12,6 +12,7 @@ from contextrouter.errors import PluginError, RequestRefused
 from contextrouter.model import Clarification, Intent, Period, Request, RequestFields
 from contextrouter.pipeline.deadline import Deadline
 from contextrouter.pipeline.engine import Engine
+from contextrouter.pipeline.planning.restrictions import may_ask
 from contextrouter.runtime.masking import mask
 
 FAILED = "failed_interpreters"
@@ -76,7 +77,11 @@ def _context(request: Request, engine: Engine, now: datetime | None) -> Interpre
     return InterpreterContext(
         request=request,
         routes={kind: route.description for kind, route in engine.settings.routes.items()},
-        sources={n: source for n, source in engine.sources.items() if names is None or n in names},
+        sources={
+            name: source
+            for name, source in engine.sources.items()
+            if (names is None or name in names) and may_ask(request.scope, engine.source_keys[name])
+        },
         now=now or engine.now(),
     )
 

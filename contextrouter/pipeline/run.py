@@ -32,6 +32,7 @@ from contextrouter.pipeline.fusion.source_order import Queries
 from contextrouter.pipeline.interpretation import failures, interpret
 from contextrouter.pipeline.planning import MOST_DOCUMENTS, final_limit, make_plan
 from contextrouter.pipeline.planning.route_choice import choose_route, next_route
+from contextrouter.pipeline.preference import join_lists, lies_in, prefer
 from contextrouter.pipeline.ranking import Stages, rank
 from contextrouter.pipeline.selection import select
 from contextrouter.pipeline.stage_context import stage_context
@@ -84,7 +85,7 @@ class Run:
         await self.fan_out()
         candidates = self.deduplicate()
         calibrated = await self.calibrate(candidates)
-        ranked = await self.rank(self.fuse(candidates, calibrated))
+        ranked = await self.rank(self.prefer(self.fuse(candidates, calibrated)))
         return self.assemble(self.select(ranked))
 
     async def make_plan(self) -> Plan:
@@ -127,6 +128,8 @@ class Run:
         notes = [f"{r.source}/{r.leg}: {r.note}" for r in self.harvest.reports if r.note]
         self.trace.add("fan_out", self.hits, note="; ".join(notes))
         _raise_if_all_failed(self.harvest)
+        if self.plan.preferred is not None:
+            self.harvest = self.harvest.replace(lists=tuple(join_lists(self.harvest.lists)))
         intent = self.plan.intent
         self.facts, beyond = distinct_facts(
             self.harvest.facts, self.rag.max_graph_facts, intent.text, intent.language
@@ -168,6 +171,17 @@ class Run:
         )
         ranking = self.trace.add_ranking("fuse", fused)
         self.trace.explain(MODES[self.rag.hybrid_fusion].format(k=self.rag.rrf_k))
+        return ranking
+
+    def prefer(self, fused: Ranking) -> Ranking:
+        """Let documents of the time that the question names stand higher."""
+        period = self.plan.preferred
+        if period is None or not fused.live:
+            return fused
+        inside = sum([lies_in(envelope, period) for envelope in fused.live])
+        ranking = self.trace.add_ranking("prefer", prefer(fused.live, period, self.rag.period_boost))
+        days = f"{period.start or '…'} to {period.end or '…'}"
+        self.trace.explain(f"{inside} of {len(fused.live)} documents are of {days}, and stand higher")
         return ranking
 
     @property

@@ -19,8 +19,8 @@ from contextrouter.contracts import (
     named_legs,
 )
 from contextrouter.errors import RequestRefused
-from contextrouter.model import Call, Document, Intent, Plan, Query, Request
-from contextrouter.pipeline.planning.restrictions import Restrictions, restrictions
+from contextrouter.model import Call, Intent, Plan, Query, Request
+from contextrouter.pipeline.planning.restrictions import Restrictions, may_ask, restrictions
 from contextrouter.settings import FactKeys, Settings, SourceKeys
 from contextrouter.text.query_syntax import parse
 
@@ -58,6 +58,7 @@ def make_plan(
         calls=tuple(planner.calls),
         excluded=planner.excluded,
         note=limits.note,
+        preferred=limits.preferred,
     )
 
 
@@ -87,7 +88,8 @@ class _Planner:
                 self.excluded[f"{name}/{leg}"] = why
             else:
                 binds = leg in source.phrase_legs
-                self._add(name, leg, [self._query(text, leg, limit, phrases=binds) for text in texts], keys)
+                queries = [self._query(text, leg, limit, phrases=binds) for text in texts]
+                self._add(name, leg, [*queries, *self._preferred(source, queries[0])], keys)
         self._add_named(name, source, limit, keys)
 
     def add_facts(self, name: str, source: FactSource) -> None:
@@ -101,6 +103,11 @@ class _Planner:
         else:
             self._ask(name, FACTS, keys.limit or self.rag.max_graph_facts, keys)
         self._add_named(name, source, keys.limit or self.candidates, keys)
+
+    def _preferred(self, source: Source, query: Query) -> list[Query]:
+        """Return the query for documents of the preferred period alone, which a store is asked as well."""
+        period = self.limits.preferred
+        return [query.replace(period=period)] if period and isinstance(source, Provider) else []
 
     def _texts(self, count: int) -> list[str]:
         """Return the queries, at most `count`. One query alone is the text that is searched."""
@@ -187,16 +194,7 @@ class _Planner:
             named = self.rag.provider
             if name not in ((named,) if isinstance(named, str) else named):
                 return "not named in [rag] provider"
-        scope = self.request.scope
-        if scope is not None:
-            # A table without a tenant says nothing of its documents' tenants: those are checked on arrival.
-            tenant = keys.tenant or scope.tenant
-            labels = Document(
-                content="", tenant=tenant, compartment=keys.compartment, sensitivity=keys.sensitivity
-            )
-            if not scope.allows(labels):
-                return "outside the caller's scope"
-        return ""
+        return "" if may_ask(self.request.scope, keys) else "outside the caller's scope"
 
     def _leg_not_asked(self, leg: str, keys: SourceKeys) -> str:
         if leg == "text" and not self.rag.enable_fts:
