@@ -223,8 +223,11 @@ class Transform(Plugin):
 
 
 class Completion(msgspec.Struct, frozen=True, kw_only=True):
-    """What a generator wrote. `data` is the parsed object when a schema was asked for. `finish`: "stop", or
-    "length": cut.
+    """What a generator wrote. `data` is the parsed object when a schema was asked for; None where the text
+    does not parse as it stands: whoever asked may still read it.
+
+    `finish` is "stop"; "length": the answer is cut; "refusal": the model refused, and `text` says so; or
+    "filter": a content filter stopped the answer.
     """
 
     text: str
@@ -251,7 +254,9 @@ class Generator(Plugin):
     async def complete(
         self, messages: Sequence[Mapping[str, str]], *, schema: Mapping[str, Any] | None = None
     ) -> Completion:
-        """Answer `messages` ({"role", "content"}); with `schema` (JSON schema) as an object in `data`."""
+        """Answer `messages` ({"role", "content"}); with `schema` (JSON schema) as an object, in `data` or at
+        least in `text`. What the model says is no error: a refusal and a cut are ways to finish.
+        """
 
     async def stream(self, messages: Sequence[Mapping[str, str]]) -> AsyncIterator[str]:
         """Yield the answer in pieces; the default yields it whole."""
