@@ -299,6 +299,7 @@ ROUTER_KEYS: Mapping[str, tuple[str, ...]] = {
     "fact": ("use", "enabled", "timeout", "limit", "concurrency", "tenant", "compartment", "sensitivity"),
     "stage": ("use", "enabled", "top_n", "keep", "timeout", "on_error"),
     "interpreter": ("use", "enabled", "top_n", "keep", "timeout", "on_error"),
+    "generator": ("use", "enabled", "price_in", "price_out"),
 }
 """Keys of a plugin's table that are the router's own; no constructor may use one. Connectors have the
 providers'.

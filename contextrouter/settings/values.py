@@ -20,6 +20,7 @@ Weight = Annotated[float, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
+Price = Annotated[float, Meta(ge=0)]
 _NONE: Mapping[str, Any] = {}
 
 TABLES: dict[str, str] = {f"{kind}s": kind for kind in KINDS}
@@ -270,6 +271,15 @@ class InterpreterKeys(msgspec.Struct, frozen=True, kw_only=True):
     on_error: Literal["skip", "raise"] = "skip"
 
 
+class GeneratorKeys(msgspec.Struct, frozen=True, kw_only=True):
+    """The router's own keys in the table of a generator."""
+
+    use: str | None = None
+    enabled: bool = True
+    price_in: Price | None = None  # of a million tokens that it reads, in any currency
+    price_out: Price | None = None  # of a million tokens that it writes
+
+
 class OtherKeys(msgspec.Struct, frozen=True, kw_only=True):
     """The router's own keys in the table of any other plugin."""
 
@@ -277,11 +287,20 @@ class OtherKeys(msgspec.Struct, frozen=True, kw_only=True):
     enabled: bool = True
 
 
-def keys_of(kind: str) -> type[FactKeys] | type[StageKeys] | type[InterpreterKeys] | type[OtherKeys]:
+RouterKeys = type[FactKeys] | type[StageKeys] | type[InterpreterKeys] | type[GeneratorKeys] | type[OtherKeys]
+_KEYS: Mapping[str, RouterKeys] = {
+    "provider": SourceKeys,
+    "connector": SourceKeys,
+    "fact": FactKeys,
+    "stage": StageKeys,
+    "interpreter": InterpreterKeys,
+    "generator": GeneratorKeys,
+}
+
+
+def keys_of(kind: str) -> RouterKeys:
     """Return the struct of the router's own keys for this kind."""
-    if kind in ("provider", "connector"):
-        return SourceKeys
-    return {"fact": FactKeys, "stage": StageKeys, "interpreter": InterpreterKeys}.get(kind, OtherKeys)  # type: ignore[return-value]  # the kinds of tables have no type in common but Struct
+    return _KEYS.get(kind, OtherKeys)
 
 
 class Instance(msgspec.Struct, frozen=True, kw_only=True):
