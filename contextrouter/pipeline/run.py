@@ -23,6 +23,7 @@ from contextrouter.pipeline.ranking import Stages, rank
 from contextrouter.pipeline.selection import select
 from contextrouter.pipeline.stage_context import stage_context
 from contextrouter.pipeline.trace import TraceBuilder
+from contextrouter.runtime.metering import model_usage, start_metering
 from contextrouter.settings import Rag
 from contextrouter.text import tokens
 
@@ -192,6 +193,7 @@ class Run:
             embedded=self.embedding.embedded,
             tokens=result.tokens,
             seconds=monotonic() - self.started,
+            models=model_usage(),  # of this request so far, a route before its fallback included
         )
         return Context(
             question=self.request.question,
@@ -218,6 +220,7 @@ async def run(
     """Run a request. Where its route found nothing, run it on the route's fallback, in the time that is
     left.
     """
+    start_metering()
     embedding = RequestEmbeddings(engine.embeddings)
     context = await Run(request, deadline, engine, on_report=on_report, embedding=embedding).context()
     tried = {context.intent.kind}
