@@ -289,12 +289,8 @@ class OtherKeys(msgspec.Struct, frozen=True, kw_only=True):
 
 RouterKeys = type[FactKeys] | type[StageKeys] | type[InterpreterKeys] | type[GeneratorKeys] | type[OtherKeys]
 _KEYS: Mapping[str, RouterKeys] = {
-    "provider": SourceKeys,
-    "connector": SourceKeys,
-    "fact": FactKeys,
-    "stage": StageKeys,
-    "interpreter": InterpreterKeys,
-    "generator": GeneratorKeys,
+    **{"fact": FactKeys, "provider": SourceKeys, "connector": SourceKeys, "stage": StageKeys},
+    **{"interpreter": InterpreterKeys, "generator": GeneratorKeys},
 }
 
 
