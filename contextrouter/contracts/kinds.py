@@ -115,6 +115,12 @@ class InterpreterContext(msgspec.Struct, frozen=True, kw_only=True):
     now: datetime
 
 
+FAILURE = "failure"
+"""Key in `Intent.attributes`: why an interpreter went on without something it needs, such as its model. The
+router notes it as a failure of that interpreter, and keeps the intent.
+"""
+
+
 class Interpreter(Plugin):
     """Adds to what is known of the question.
 
