@@ -51,8 +51,8 @@ async def queries_are_not_blank(subject: Subject) -> None:
 
 @law
 async def what_was_known_is_kept(subject: Subject) -> None:
-    """An interpreter only adds: the entities, concepts, facets and attributes of its input stay. Of its labels
-    it may choose some.
+    """An interpreter only adds: the entities, concepts, facets and attributes of its input stay. Of its
+    labels it may choose some.
     """
     async with subject.open_plugin() as plugin:
         for original, intent in await _interpret_inputs(subject, plugin):

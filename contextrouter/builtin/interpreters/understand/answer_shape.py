@@ -107,7 +107,8 @@ def _some_of(names: Sequence[str], field: str, notes: list[str]) -> Any:
         return list(dict.fromkeys(chosen))
 
     literal: Any = Literal
-    return Annotated[list[literal[tuple(names)]], BeforeValidator(choose)]
+    annotated: Any = Annotated
+    return annotated[list[literal[tuple(names)]], BeforeValidator(choose)]
 
 
 def _filters(filters: Mapping[str, Sequence[str]], notes: list[str]) -> Any:
@@ -131,7 +132,7 @@ def _filters(filters: Mapping[str, Sequence[str]], notes: list[str]) -> Any:
 def _period() -> Any:
     from pydantic import Field, create_model
 
-    day: Any = (str | None, Field(default=None, json_schema_extra={"format": "date"}))
+    day: Any = (Annotated[str, Field(json_schema_extra={"format": "date"})] | None, None)
     return create_model("Days", start=day, end=day)
 
 
@@ -143,7 +144,7 @@ def _confidence() -> Any:
             raise ValueError("true and false are no numbers")
         return value
 
-    return Annotated[float, BeforeValidator(refuse_truth), Field(ge=0, le=1)]
+    return Annotated[float, Field(ge=0, le=1), BeforeValidator(refuse_truth)]
 
 
 def _by_spelling(names: Iterable[str]) -> dict[str, str]:
