@@ -68,7 +68,8 @@ class Remote(ServerClient, Generator):
             return self._make_error(problem, hint="It limits requests: ask less often, or raise the limit.")
         if status is not None and status >= 500:
             return self._make_error(problem, hint="The server has a fault; it may pass.")
-        return self._make_error(problem, hint="Check base_url, model and api_key.")
+        hint = "Check base_url, model and api_key." if status is not None else "Check base_url."
+        return self._make_error(problem, hint=hint)
 
     def _describe(self, problem: str, hint: str) -> str:
         server = self.base_url or self.service

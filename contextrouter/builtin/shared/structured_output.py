@@ -33,6 +33,7 @@ _SENTENCES: Mapping[Reason, str] = {
     "transport": "no answer came",
 }
 _ENDS: Mapping[str, Reason] = {"refusal": "refusal", "filter": "filtered"}
+_WRAPPERS = frozenset("answer data output response result".split())
 _DEEPEST = 3  # wrappers around an object
 _SHOWN = 200  # characters of a reason's detail
 
@@ -157,7 +158,7 @@ class _Reader:
         elif self._names.intersection(value):
             return self._validate(value)
         else:
-            inner = [member for member in value.values() if isinstance(member, dict | list)]
+            inner = [member for key, member in value.items() if _is_wrapped(key, member)]
             if not inner:
                 keys = ", ".join(map(repr, list(value)[:5])) or "none"
                 self.problem = self.problem or f"its keys are {keys}"
@@ -175,6 +176,13 @@ class _Reader:
         except RecursionError:
             self.problem = self.problem or "it is nested too deeply"
         return None
+
+
+def _is_wrapped(key: str, value: Any) -> bool:
+    """Whether a member may be the object that its own object only wraps. Under any name but these, a list is
+    something else.
+    """
+    return isinstance(value, dict) or (isinstance(value, list) and key.casefold() in _WRAPPERS)
 
 
 def _is_list(schema: Mapping[str, Any]) -> bool:

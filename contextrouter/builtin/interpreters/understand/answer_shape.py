@@ -107,8 +107,8 @@ def _some_of(names: Sequence[str], field: str, notes: list[str]) -> Any:
         return list(dict.fromkeys(chosen))
 
     literal: Any = Literal
-    annotated: Any = Annotated
-    return annotated[list[literal[tuple(names)]], BeforeValidator(choose)]
+    listed: Any = list
+    return Annotated[listed[literal[tuple(names)]], BeforeValidator(choose)]
 
 
 def _filters(filters: Mapping[str, Sequence[str]], notes: list[str]) -> Any:

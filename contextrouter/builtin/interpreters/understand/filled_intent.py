@@ -112,6 +112,8 @@ def _period(days: Any, zone: str, notes: list[str]) -> Period | None:
         start, end = _day(days.start), _day(days.end)
         if start is None and end is None:
             return None
+        if start is not None and end is not None and start > end:
+            raise ValueError("it ends before it starts")
         return Period(start=start, end=end, zone=zone)
     except Exception as error:  # days that are none, or in the wrong order
         notes.append(f"period: {show(f'{days.start} to {days.end}')} is dropped: {error}")
