@@ -196,10 +196,10 @@ def test_no_text_is_an_error_of_another_kind(text: str):
         read(text, Facts)
 
 
-def test_a_text_of_a_megabyte_is_read_in_one_pass():
+def test_a_very_long_text_is_read_in_one_pass():
     """Each of these took minutes if every beginning were followed to the end."""
     for piece in ('{"a": ', '["', '"\\"', "```\n", "{}", "[9.5]\n", '{"facts": [', "</think>"):
-        assert reason(piece * (1_000_000 // len(piece))) in ("no JSON", "wrong shape")
+        assert reason(piece * (500_000 // len(piece))) in ("no JSON", "wrong shape")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 _THINKING = "</think>"
@@ -13,6 +14,7 @@ _OPEN_THINKING = re.compile(r"<think>.*\Z", re.S)
 _FENCE = re.compile(r"^[ \t]*(```|~~~)[^\n]*\n(.*?)^[ \t]*\1[ \t]*$", re.M | re.S)
 _START = re.compile(r'\{(?=\s*["}])|\[(?=\s*(?:["{\[\]\d-]|true\b|false\b|null\b))')
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"?|[{}\[\]]', re.S)
+_MOST_VALUES = 1_000  # in prose, of which each is parsed
 _CLOSING = {"{": "}", "[": "]"}
 
 
@@ -46,7 +48,7 @@ def json_texts(text: str) -> Iterator[str]:
         yield answer
     for fence in _FENCE.finditer(answer):
         yield fence[2].strip()
-    values = list(_values_in_prose(answer))
+    values = list(islice(_values_in_prose(answer), _MOST_VALUES))
     yield from (value for value in values if value.startswith("{"))
     yield from (value for value in values if value.startswith("["))
 
