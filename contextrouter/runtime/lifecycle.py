@@ -147,8 +147,8 @@ class Instances:
         for kind, name in keys if instance.kind != "transform" else ():
             generator, table = plugins[kind, name], self.settings.generators.get(name)
             if isinstance(generator, Generator):
-                own = table.keys if table is not None and table.keys is not None else GeneratorKeys()
-                plugins[kind, name] = metered(generator, name, (own.price_in, own.price_out))
+                prices = table.keys if table is not None and table.keys is not None else GeneratorKeys()
+                plugins[kind, name] = metered(generator, name, (prices.price_in, prices.price_out))
         return plugins
 
     def _build_named(self, target: Key) -> None:

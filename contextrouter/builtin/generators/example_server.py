@@ -38,18 +38,18 @@ def _answer_text(body: dict[str, Any]) -> str:
 
 def example_value(schema: dict[str, Any], definitions: dict[str, Any] | None = None) -> Any:
     """Return a value that fits a JSON schema: the first of a choice, one item of a list, all of an object."""
-    known = definitions or schema.get("$defs", {})
+    shared = definitions or schema.get("$defs", {})
     if "$ref" in schema:
-        return example_value(known[schema["$ref"].rpartition("/")[2]], known)
+        return example_value(shared[schema["$ref"].rpartition("/")[2]], shared)
     if choices := schema.get("enum") or [schema[key] for key in ("const",) if key in schema]:
         return choices[0]
     if options := [part for part in schema.get("anyOf", ()) if part.get("type") != "null"]:
-        return example_value(options[0], known)
+        return example_value(options[0], shared)
     kind = schema.get("type", "object" if "properties" in schema else "string")
     if kind == "object":
-        return {name: example_value(part, known) for name, part in schema.get("properties", {}).items()}
+        return {name: example_value(part, shared) for name, part in schema.get("properties", {}).items()}
     if kind == "array":
-        return [example_value(schema.get("items", {}), known)]
+        return [example_value(schema.get("items", {}), shared)]
     text = "2026-01-31" if schema.get("format") == "date" else "example"
     return {"integer": 1, "number": 0.5, "boolean": True}.get(kind, text)
 

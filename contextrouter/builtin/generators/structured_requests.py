@@ -20,9 +20,9 @@ _PROMPT = (
 )
 
 
-def modes_from(first: Mode) -> tuple[Mode, ...]:
+def modes_from(mode: Mode) -> tuple[Mode, ...]:
     """Return the modes to try, from the one that the server took last."""
-    return MODES[MODES.index(first) :]
+    return MODES[MODES.index(mode) :]
 
 
 def response_format(mode: Mode, schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -41,8 +41,8 @@ def with_schema(
         return messages
     note = _PROMPT + json.dumps(schema, ensure_ascii=False)
     if messages and messages[0]["role"] == "system":  # some servers take one system message only
-        first = {**messages[0], "content": f"{messages[0]['content']}\n\n{note}"}
-        return [first, *messages[1:]]
+        head = {**messages[0], "content": f"{messages[0]['content']}\n\n{note}"}
+        return [head, *messages[1:]]
     return [{"role": "system", "content": note}, *messages]
 
 

@@ -68,8 +68,10 @@ async def ask(
         raise AnswerError("transport", late) from None
     except Exception as error:
         # The chain is cut: a client's exception may carry the request and with it a key.
-        own = isinstance(error, ContextRouterError)
-        raise AnswerError("transport", str(error) if own else f"{type(error).__name__}: {error}") from None
+        in_words = isinstance(error, ContextRouterError)
+        raise AnswerError(
+            "transport", str(error) if in_words else f"{type(error).__name__}: {error}"
+        ) from None
     return read_answer(completion, shape)
 
 
@@ -86,7 +88,10 @@ def schema_of(shape: type[BaseModel]) -> dict[str, Any]:
 
 def _without_titles(schema: dict[str, Any]) -> dict[str, Any]:
     properties = schema.get("properties")
-    plain = {key: value for key, value in schema.items() if key not in ("title", "description")}
+    made_up = (
+        ("title", "description") if properties else ("title",)
+    )  # a class describes itself, not its values
+    plain = {key: value for key, value in schema.items() if key not in made_up}
     if isinstance(properties, dict):
         plain["properties"] = {name: _without_titles(part) for name, part in properties.items()}
     for key in ("anyOf", "items", "$defs"):
@@ -170,9 +175,9 @@ class _Reader:
         try:
             return self._shape.model_validate(value)
         except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-            place = ".".join(map(str, first["loc"]))
-            self.problem = self.problem or f"{place}: {first['msg']}"
+            problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
+            place = ".".join(map(str, problem["loc"]))
+            self.problem = self.problem or f"{place}: {problem['msg']}"
         except RecursionError:
             self.problem = self.problem or "it is nested too deeply"
         return None

@@ -29,6 +29,8 @@ def _shape() -> type[Any]:
         return [number for value in values if (number := whole_number(value)) is not None]
 
     class Ranking(BaseModel):
+        """The numbers of the documents, best first."""
+
         ranking: Annotated[list[int], BeforeValidator(keep_numbers)]
 
     return Ranking

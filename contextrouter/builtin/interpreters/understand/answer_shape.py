@@ -60,7 +60,7 @@ def make_shape(choices: Choices, notes: list[str]) -> type[Any]:
     return shape
 
 
-def show(value: Any) -> str:
+def show_value(value: Any) -> str:
     """Return a value of a model's answer for a note."""
     return repr(value if len(str(value)) <= _SHOWN else f"{str(value)[:_SHOWN]}…")
 
@@ -73,7 +73,7 @@ def _or_none(hint: Any, name: str, notes: list[str]) -> Any:
         try:
             return validate(value)
         except ValueError:
-            notes.append(f"{name}: {show(value)} is dropped")
+            notes.append(f"{name}: {show_value(value)} is dropped")
             return None
 
     return Annotated[hint | None, WrapValidator(drop)]
@@ -100,7 +100,7 @@ def _some_of(names: Sequence[str], field: str, notes: list[str]) -> Any:
             return values
         for value in values:
             if _plain(value) not in closed:
-                notes.append(f"{field}: {show(value)} is dropped")
+                notes.append(f"{field}: {show_value(value)} is dropped")
         chosen = [closed[_plain(value)] for value in values if _plain(value) in closed]
         if values and not chosen:
             raise ValueError("none of them is allowed")
@@ -117,7 +117,7 @@ def _filters(filters: Mapping[str, Sequence[str]], notes: list[str]) -> Any:
     def note_others(value: Any) -> Any:
         for key in value if isinstance(value, dict) else ():
             if key not in filters:
-                notes.append(f"filters: {show(key)} is dropped")
+                notes.append(f"filters: {show_value(key)} is dropped")
         return value
 
     parts: dict[str, Any] = {}

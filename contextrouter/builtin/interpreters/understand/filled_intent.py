@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any, NamedTuple
 
-from contextrouter.builtin.interpreters.understand.answer_shape import Choices, show
+from contextrouter.builtin.interpreters.understand.answer_shape import Choices, show_value
 from contextrouter.builtin.interpreters.understand.query_variants import choose_variants, wording
 from contextrouter.model import Intent, Period
 from contextrouter.text.prompt_injection import clean
@@ -38,7 +38,7 @@ def fill_intent(intent: Intent, answer: Any, reading: Reading, notes: list[str])
     language = _language_of(intent, values, notes)
     if "queries" in values:
         changes["queries"] = _queries(intent, values["queries"], reading, notes)
-    if "text" in values and (text := _text(intent, values["text"], language, reading, notes)):
+    if "text" in values and (text := _standalone(intent, values["text"], language, reading, notes)):
         changes["text"] = text
     if "labels" in values:
         changes["labels"] = tuple(values["labels"])
@@ -64,11 +64,11 @@ def _language_of(intent: Intent, values: Mapping[str, Any], notes: list[str]) ->
     """Return the language of the question: as it is known, else the model's word; "": unknown."""
     if intent.language:
         return language_code(intent.language)
-    said = str(values.get("language", "")).strip().casefold()
-    if said and not _LANGUAGE.match(said):
-        notes.append(f"language: {show(said)} is no code")
+    code = str(values.get("language", "")).strip().casefold()
+    if code and not _LANGUAGE.match(code):
+        notes.append(f"language: {show_value(code)} is no code")
         return ""
-    return language_code(said)
+    return language_code(code)
 
 
 def _queries(intent: Intent, texts: Sequence[str], reading: Reading, notes: list[str]) -> tuple[str, ...]:
@@ -83,11 +83,11 @@ def _queries(intent: Intent, texts: Sequence[str], reading: Reading, notes: list
         notes=notes,
     )
     by_rules = [query for query in before if query in intent.derived]
-    own = [query for query in before if query not in intent.derived]
-    return tuple(dict.fromkeys((*own, *variants, *by_rules)))
+    plain = [query for query in before if query not in intent.derived]
+    return tuple(dict.fromkeys((*plain, *variants, *by_rules)))
 
 
-def _text(intent: Intent, text: str, language: str, reading: Reading, notes: list[str]) -> str:
+def _standalone(intent: Intent, text: str, language: str, reading: Reading, notes: list[str]) -> str:
     """Return a translation, or the question on its own; "" where neither is called for."""
     wanted = reading.choices.language
     translated = bool(wanted) and bool(language) and language != language_code(wanted)
@@ -97,7 +97,7 @@ def _text(intent: Intent, text: str, language: str, reading: Reading, notes: lis
         return ""
     line, problem = wording(text, intent.question, longest=reading.max_characters, translated=translated)
     if problem:
-        notes.append(f"text: {show(text)} {problem}")
+        notes.append(f"text: {show_value(text)} {problem}")
         return ""
     return line
 
@@ -116,7 +116,7 @@ def _period(days: Any, zone: str, notes: list[str]) -> Period | None:
             raise ValueError("it ends before it starts")
         return Period(start=start, end=end, zone=zone)
     except Exception as error:  # days that are none, or in the wrong order
-        notes.append(f"period: {show(f'{days.start} to {days.end}')} is dropped: {error}")
+        notes.append(f"period: {show_value(f'{days.start} to {days.end}')} is dropped: {error}")
         return None
 
 
@@ -135,7 +135,7 @@ def _entities(intent: Intent, names: Sequence[str], reading: Reading, notes: lis
     named = {name.casefold(): name for name in reversed(intent.entities)}
     for name in [" ".join(clean(name)[0].split()) for name in names]:
         if not name or len(name) > _LONGEST_ENTITY or name.casefold() not in source:
-            notes.append(f"entities: {show(name)} is not in the question")
+            notes.append(f"entities: {show_value(name)} is not in the question")
         elif len(named) < len(intent.entities) + _MOST_ENTITIES:
             named.setdefault(name.casefold(), name)
     return (*intent.entities, *(name for name in named.values() if name not in intent.entities))
@@ -144,6 +144,6 @@ def _entities(intent: Intent, names: Sequence[str], reading: Reading, notes: lis
 def _attribute(text: str, notes: list[str]) -> str:
     line = " ".join(clean(text)[0].split())
     if len(line) > _LONGEST_ATTRIBUTE:
-        notes.append(f"attribute: {show(line)} is too long")
+        notes.append(f"attribute: {show_value(line)} is too long")
         return ""
     return line

@@ -157,15 +157,15 @@ class Understand(Interpreter):
     ) -> tuple[Any, tuple[str, ...]]:
         """Return the answer with what it dropped: that of an equal question on this day, or a new one."""
         model = getattr(self._generator, "model", "")
-        seen = [PROMPT_VERSION, model, messages, choices, now.date().isoformat(), _zone_name(now)]
-        key = sha256(json.dumps(seen).encode()).digest()
-        kept = self._answers.get(key)
-        if kept is None:
+        inputs = [PROMPT_VERSION, model, messages, choices, now.date().isoformat(), _zone_name(now)]
+        key = sha256(json.dumps(inputs).encode()).digest()
+        entry = self._answers.get(key)
+        if entry is None:
             dropped: list[str] = []
             answer = await ask(self._generator, messages, make_shape(choices, dropped), seconds=seconds)
-            kept = (answer, tuple(dict.fromkeys(dropped)))
-            self._answers.put(key, kept)
-        return kept
+            entry = (answer, tuple(dict.fromkeys(dropped)))
+            self._answers.put(key, entry)
+        return entry
 
     def _give_up(self, intent: Intent, context: InterpreterContext, why: str) -> Intent:
         """Return the plain question with `otherwise`, and why the model gave nothing."""
@@ -184,11 +184,11 @@ def _with_attribute(intent: Intent, key: str, value: str) -> Intent:
 
 
 def _check_fill(fill: Sequence[Fill]) -> tuple[Fill, ...]:
-    known = get_args(Fill)
+    fields = get_args(Fill)
     if isinstance(fill, str) or not fill:
-        raise ValueError(f"fill {fill!r} is not a list of fields. Give some of {', '.join(known)}.")
-    if wrong := [name for name in fill if name not in known]:
-        raise ValueError(f"fill: {wrong[0]!r} is no field. Fields: {', '.join(known)}.")
+        raise ValueError(f"fill {fill!r} is not a list of fields. Give some of {', '.join(fields)}.")
+    if wrong := [name for name in fill if name not in fields]:
+        raise ValueError(f"fill: {wrong[0]!r} is no field. Fields: {', '.join(fields)}.")
     return tuple(dict.fromkeys(fill))
 
 

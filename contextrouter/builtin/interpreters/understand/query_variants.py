@@ -40,7 +40,7 @@ def choose_variants(
     for text in texts:
         variant, problem = wording(text, question, longest=longest, translated=translated)
         words = set(analyse(variant))
-        if not problem and (len(chosen) == limit or any(_is_near(words, other) for other in terms)):
+        if not problem and (len(chosen) == limit or any(_is_near(words, before) for before in terms)):
             problem = "says the same as another" if len(chosen) < limit else "is one too many"
         if problem:
             notes.append(f"queries: {text[:60]!r} {problem}")
@@ -66,18 +66,18 @@ def wording(text: str, question: str, *, longest: int, translated: bool) -> tupl
     lacking = [token for token in exact_tokens(question) if not _occurs(token, line)]
     if lacking:
         return line, f"lacks {lacking[0]!r}"
-    asked, parsed = parse(question), parse(line)
-    if set(parsed.excluded) - set(asked.excluded):
+    wanted, parsed = parse(question), parse(line)
+    if set(parsed.excluded) - set(wanted.excluded):
         return line, "excludes words"
     if translated:
         return line.replace('"', " ").strip(), ""
-    for group in asked.required:
+    for group in wanted.required:
         present = [phrase for phrase in group if _occurs(phrase, line)]
         if not present:
             return line, f"lacks the phrase {group[0]!r}"
         line = line if group in parse(line).required else _quote(present[0], line)
-    if set(parse(line).required) - set(asked.required):
-        line = line.replace('"', " ") if not asked.required else line
+    if set(parse(line).required) - set(wanted.required):
+        line = line.replace('"', " ") if not wanted.required else line
     if _script(line) != _script(question):
         return line, "is in another script than the question"
     return " ".join(line.split()), ""

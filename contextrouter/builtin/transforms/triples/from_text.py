@@ -168,11 +168,15 @@ def _shape() -> type[Any]:
     from pydantic import BaseModel
 
     class Triple(BaseModel):
+        """One statement of the text."""
+
         subject: str
         predicate: str
         object: str
 
     class Answer(BaseModel):
+        """All statements of the text."""
+
         triples: list[Triple]
 
     return Answer
