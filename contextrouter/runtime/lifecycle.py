@@ -28,10 +28,10 @@ from contextrouter.contracts import (
 )
 from contextrouter.errors import ContractError, MissingDependency, PluginError, Problem, SettingsError
 from contextrouter.runtime.masking import mask
-from contextrouter.runtime.metering import metered
+from contextrouter.runtime.metering import metered, prices_of
 from contextrouter.runtime.plugin_checks import check_plugin
 from contextrouter.runtime.registry import Registry
-from contextrouter.settings import GIVEN, GeneratorKeys, Instance, Settings
+from contextrouter.settings import GIVEN, Instance, Settings
 
 log = logging.getLogger("contextrouter")
 
@@ -145,10 +145,9 @@ class Instances:
         keys = [(kind, instance.options[option]) for option, kind in instance.references.items()]
         plugins = {key: self.all[key] for key in keys}
         for kind, name in keys if instance.kind != "transform" else ():
-            generator, table = plugins[kind, name], self.settings.generators.get(name)
+            generator = plugins[kind, name]
             if isinstance(generator, Generator):
-                prices = table.keys if table is not None and table.keys is not None else GeneratorKeys()
-                plugins[kind, name] = metered(generator, name, (prices.price_in, prices.price_out))
+                plugins[kind, name] = metered(generator, name, prices_of(self.settings, name))
         return plugins
 
     def _build_named(self, target: Key) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from contextrouter.contracts import Completion, Generator, SupportsWriting, Writing
 from contextrouter.model import ModelUsage
+from contextrouter.settings import GeneratorKeys, Settings
 
 _PER = 1_000_000  # tokens that a price is for
 Prices = tuple[float | None, float | None]
@@ -20,10 +21,10 @@ Prices = tuple[float | None, float | None]
 
 
 class Meter:
-    """What the generators of one request cost so far."""
+    """What the generators of one request cost so far; `before` is what an earlier part of it cost."""
 
-    def __init__(self) -> None:
-        self._by_name: dict[str, ModelUsage] = {}
+    def __init__(self, before: Sequence[ModelUsage] = ()) -> None:
+        self._by_name = {usage.generator: usage for usage in before}
 
     def count_call(self, name: str) -> None:
         """Count a call that begins: it may cost, even if it fails."""
@@ -63,6 +64,13 @@ def model_usage() -> tuple[ModelUsage, ...]:
     """Return what the generators of the running request cost so far."""
     meter = _meter.get()
     return meter.usage if meter is not None else ()
+
+
+def prices_of(settings: Settings, name: str) -> Prices:
+    """Return the prices in the table of a generator; None where it has none."""
+    table = settings.generators.get(name)
+    keys = table.keys if table is not None and table.keys is not None else GeneratorKeys()
+    return keys.price_in, keys.price_out
 
 
 def cost(completion: Completion, prices: Prices) -> float | None:

@@ -22,6 +22,10 @@ from contextrouter.builtin.shared.server_client import OpenAIClient
 from contextrouter.contracts import Completion, Writing
 
 
+_OTHER_REASONS = ("content_filter", "context_length_exceeded")
+"""Codes of a 400 that has nothing to do with how an object is asked for."""
+
+
 class OpenAI(OpenAIClient, Remote):
     """Asks `model` at `base_url` (empty: OpenAI's own). `request_timeout` is in seconds, for one answer to
     begin.
@@ -82,7 +86,7 @@ class OpenAI(OpenAIClient, Remote):
                 options = response_format(mode, schema)
                 answer = await self._ask(with_schema(messages, mode, schema), options)
             except RequestNotTaken as refused:
-                if mode == modes[-1] or refused.code == "content_filter":
+                if mode == modes[-1] or refused.code in _OTHER_REASONS:
                     raise
                 continue
             self._mode = mode
@@ -118,7 +122,7 @@ class OpenAI(OpenAIClient, Remote):
         options |= {name: value for name, value in sampling.items() if value is not None}
         if writing.stop:
             options["stop"] = list(writing.stop)
-        text, finish, usage, model = [], "stop", None, self.model
+        text, finish, usage, model, refused = [], "stop", None, self.model, False
         try:
             async with await self._ask(messages, options) as chunks:
                 async for chunk in chunks:
@@ -126,15 +130,17 @@ class OpenAI(OpenAIClient, Remote):
                     for choice in chunk.choices[:1]:
                         if choice.finish_reason:
                             finish = _finish_reason(choice.finish_reason)
-                        if choice.delta.content:
-                            text.append(choice.delta.content)
-                            yield choice.delta.content
+                        refusal = getattr(choice.delta, "refusal", None)
+                        refused = refused or bool(refusal)
+                        if piece := choice.delta.content or refusal:
+                            text.append(piece)
+                            yield piece
         except (OpenAIError, AttributeError, TypeError) as error:
             raise self._refused_by_server(error) from None
         yield Completion(
             text="".join(text),
             model=model,
-            finish=finish,
+            finish="refusal" if refused else finish,
             tokens_in=getattr(usage, "prompt_tokens", None),
             tokens_out=getattr(usage, "completion_tokens", None),
         )
