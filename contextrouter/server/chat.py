@@ -88,6 +88,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
             answerability=plain(context.answerability),
             degraded=context.degraded,
             guard=draft.checks,
+            models=[plain(usage) for usage in draft.models],
             request_id=self.request_id,
         )
 

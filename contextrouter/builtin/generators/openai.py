@@ -21,7 +21,6 @@ from contextrouter.builtin.generators.structured_requests import (
 from contextrouter.builtin.shared.server_client import OpenAIClient
 from contextrouter.contracts import Completion, Writing
 
-
 _OTHER_REASONS = ("content_filter", "context_length_exceeded")
 """Codes of a 400 that has nothing to do with how an object is asked for."""
 
