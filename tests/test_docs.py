@@ -28,8 +28,8 @@ from contextrouter.cli.exit_codes import EXIT_CODES
 from contextrouter.contracts import KINDS
 from contextrouter.runtime.registry import Registry
 from contextrouter.settings import FactKeys, InterpreterKeys, SourceKeys, StageKeys, load, schema
+from contextrouter.settings.router_keys import GeneratorKeys, OtherKeys
 from contextrouter.settings.sections import NAMED, SECTIONS
-from contextrouter.settings.values import GeneratorKeys, OtherKeys
 
 README = ROOT / "README.md"
 OTHERS = [ROOT / "plugins" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

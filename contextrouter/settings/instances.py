@@ -16,9 +16,10 @@ from contextrouter.errors import ContextRouterError, PluginNotFound, Problem, Se
 from contextrouter.settings import schema
 from contextrouter.settings.problems import Key
 from contextrouter.settings.reading import Reading
+from contextrouter.settings.router_keys import keys_of
 from contextrouter.settings.sections import is_table, table_values
 from contextrouter.settings.suggestions import unknown
-from contextrouter.settings.values import TABLES, Instance, Settings, keys_of
+from contextrouter.settings.values import TABLES, Instance, Settings
 
 GIVEN = "(made by hand)"
 NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
