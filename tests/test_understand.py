@@ -411,6 +411,23 @@ async def test_a_question_that_refers_back_becomes_standalone_from_the_turns_bef
     assert (intent.text, requests) == ("When was she born?", [])
 
 
+async def test_a_question_that_an_earlier_interpreter_made_standalone_is_what_the_model_reads():
+    """It is translated, and not made standalone again; its names may be entities."""
+    before = {"text": "Wann wurde Ada geboren?", "language": "de"}
+    history = ({"role": "user", "content": "Wer ist sie?"},)
+    asked = Request(question="Und wann geboren?", history=history)
+    answer = {"text": "When was Ada born?", "entities": ["Ada"], "queries": ["Geburtstag von Ada"]}
+    intent, requests = await understood(
+        answer, asked, before=before, fill=["text", "entities"], corpus_language="en"
+    )
+    assert (intent.text, intent.entities) == ("When was Ada born?", ("Ada",))
+    assert "Wann wurde Ada geboren?" in requests[0]["messages"][1]["content"]
+    intent, requests = await understood(answer, asked, before=before, fill=["text"])
+    assert (intent.text, requests) == ("Wann wurde Ada geboren?", [])
+    intent, _ = await understood(answer, asked, before=before, fill=["queries"])
+    assert "Geburtstag von Ada" in intent.queries
+
+
 @pytest.mark.case("M01", "M02")
 async def test_labels_are_chosen_among_the_matched_ones_alone():
     answer = {"labels": ["health ", "Finance", "root"]}

@@ -76,7 +76,7 @@ def _queries(intent: Intent, texts: Sequence[str], reading: Reading, notes: list
     choices, before = reading.choices, intent.queries or (intent.question,)
     variants = choose_variants(
         texts,
-        intent.question,
+        intent.text,
         limit=choices.alternatives,
         longest=reading.max_query_characters,
         translated=bool(choices.language),
@@ -95,7 +95,7 @@ def _standalone(intent: Intent, text: str, language: str, reading: Reading, note
         if wanted and not language:
             notes.append("text: the language of the question is unknown, so it is not translated")
         return ""
-    line, problem = wording(text, intent.question, longest=reading.max_characters, translated=translated)
+    line, problem = wording(text, intent.text, longest=reading.max_characters, translated=translated)
     if problem:
         notes.append(f"text: {show_value(text)} {problem}")
         return ""
@@ -130,7 +130,7 @@ def _day(text: str | None) -> date | None:
 
 def _entities(intent: Intent, names: Sequence[str], reading: Reading, notes: list[str]) -> tuple[str, ...]:
     """Return the entities with those that stand in the question or the turns before it."""
-    texts = [intent.question, *(turn["content"] for turn in reading.history)]
+    texts = [intent.question, intent.text, *(turn["content"] for turn in reading.history)]
     source = " ".join(" ".join(texts).casefold().split())
     named = {name.casefold(): name for name in reversed(intent.entities)}
     for name in [" ".join(clean(name)[0].split()) for name in names]:

@@ -99,7 +99,7 @@ class Understand(Interpreter):
         """Return a fuller intent; where the model fails, the intent with `otherwise`, and why it failed."""
         request = context.request
         now = context.now.astimezone(self._zone) if self._zone else context.now
-        question = clean(intent.question)[0].strip()[: self._max_characters]
+        question = clean(intent.text)[0].strip()[: self._max_characters]  # as it reads on its own
         history = self._turns(request)
         choices = self._choices(intent, context, bool(history))
         if not choices.fields or not question:
@@ -127,7 +127,7 @@ class Understand(Interpreter):
         foreign = bool(language) and (not intent.language or language_code(intent.language) != language)
         is_open = {
             "queries": self._multi_query and self._alternatives > 0,
-            "text": (foreign or follows) and intent.text == intent.question,
+            "text": foreign or (follows and intent.text == intent.question),
             "kind": bool(kinds) and request.mode is None and intent.kind == "default",
             "labels": bool(intent.labels) and not request.labels,
             "filters": bool(keys),
