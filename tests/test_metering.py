@@ -124,8 +124,8 @@ async def test_the_receipt_of_a_chat_counts_interpreters_and_the_answer():
     async with ModelServer({"queries": ["felines"], "confidence": 0.9}) as server:
         model = {"use": "openai", "model": "m", "base_url": server.url, "price_in": 1.0, "price_out": 1.0}
         settings = {
-            "rag": {"interpreters": ["understand"], "cache_enabled": False},
-            "interpreters": {"understand": {"generator": "model"}},
+            "rag": {"interpreters": ["understand"], "cache_enabled": False, "timeout_seconds": 60.0},
+            "interpreters": {"understand": {"generator": "model", "answer_seconds": 15.0}},
             "generators": {"model": model},
         }
         made = ContextRouter(settings, connectors={"docs": Fixed([document("one", "Cats eat fish.")])})

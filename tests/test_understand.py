@@ -46,9 +46,15 @@ NOW = datetime(2026, 11, 28, 23, 30, tzinfo=UTC)  # in Berlin it is the 29th, a 
 
 def settings(server: ModelServer, rag: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
     """Settings of a router with this model; `options` are those of the interpreter."""
-    own = {"generator": "model", "fill": FILL, "filters": {"category": ["news", "books"]}, **options}
+    defaults = {"generator": "model", "fill": FILL, "filters": {"category": ["news", "books"]}}
+    own = {**defaults, "answer_seconds": 15.0, **options}  # a busy machine must not decide what is right
     return {
-        "rag": {"interpreters": ["understand"], "cache_enabled": False, **(rag or {})},
+        "rag": {
+            "interpreters": ["understand"],
+            "cache_enabled": False,
+            "timeout_seconds": 60.0,
+            **(rag or {}),
+        },
         "interpreters": {"understand": own},
         "generators": {
             "model": {
