@@ -209,9 +209,14 @@ async def test_triples_of_a_generator_are_those_whose_names_stand_in_the_text() 
 async def test_a_generator_that_fails_costs_its_facts_and_nothing_else() -> None:
     found = await made(Triples(generator=Told(ConnectionError("gone"))), TEXT)
     assert (found.content, said(found)) == (TEXT, [])
-    assert found.metadata["problems"] == ("triples were not read: ConnectionError: gone",)
+    assert found.metadata["problems"] == (
+        "triples were not read: transport: no answer came (ConnectionError: gone).",
+    )
     found = await made(Triples(generator=Told({"subject": "Apple"})), TEXT)
-    assert found.metadata["problems"] == ("triples were not read: KeyError: 'predicate'",)
+    assert found.metadata["problems"] == (
+        "triples were not read: wrong shape: the answer is no object of the shape that was asked for"
+        " (triples.0.predicate: Field required).",
+    )
 
 
 WORKS = {"subject": "name", "predicate": "works at", "object": "jobs.employer"}

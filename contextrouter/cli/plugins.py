@@ -15,8 +15,8 @@ from contextrouter.cli.exit_codes import NOTHING, OK, command
 from contextrouter.errors import ContextRouterError, PluginNotFound, Problem, SettingsError
 from contextrouter.runtime.registry import PluginListing, Registry
 from contextrouter.settings import schema
+from contextrouter.settings.router_keys import keys_of
 from contextrouter.settings.suggestions import unknown
-from contextrouter.settings.values import keys_of
 
 app = typer.Typer(help="List plugins, show the keys of one, or check it.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The plugin's name: what `use` takes.")]

@@ -115,6 +115,12 @@ class InterpreterContext(msgspec.Struct, frozen=True, kw_only=True):
     now: datetime
 
 
+FAILURE = "failure"
+"""Key in `Intent.attributes`: why an interpreter went on without something it needs, such as its model. The
+router notes it as a failure of that interpreter, and keeps the intent.
+"""
+
+
 class Interpreter(Plugin):
     """Adds to what is known of the question.
 
@@ -232,8 +238,11 @@ class Transform(Plugin):
 
 
 class Completion(msgspec.Struct, frozen=True, kw_only=True):
-    """What a generator wrote. `data` is the parsed object when a schema was asked for. `finish`: "stop", or
-    "length": cut.
+    """What a generator wrote. `data` is the parsed object when a schema was asked for; None where the text
+    does not parse as it stands: whoever asked may still read it.
+
+    `finish` is "stop"; "length": the answer is cut; "refusal": the model refused, and `text` says so; or
+    "filter": a content filter stopped the answer.
     """
 
     text: str
@@ -260,7 +269,9 @@ class Generator(Plugin):
     async def complete(
         self, messages: Sequence[Mapping[str, str]], *, schema: Mapping[str, Any] | None = None
     ) -> Completion:
-        """Answer `messages` ({"role", "content"}); with `schema` (JSON schema) as an object in `data`."""
+        """Answer `messages` ({"role", "content"}); with `schema` (JSON schema) as an object, in `data` or at
+        least in `text`. What the model says is no error: a refusal and a cut are ways to finish.
+        """
 
     async def stream(self, messages: Sequence[Mapping[str, str]]) -> AsyncIterator[str]:
         """Yield the answer in pieces; the default yields it whole."""
@@ -307,6 +318,7 @@ ROUTER_KEYS: Mapping[str, tuple[str, ...]] = {
     "fact": ("use", "enabled", "timeout", "limit", "concurrency", "tenant", "compartment", "sensitivity"),
     "stage": ("use", "enabled", "top_n", "keep", "timeout", "on_error"),
     "interpreter": ("use", "enabled", "top_n", "keep", "timeout", "on_error"),
+    "generator": ("use", "enabled", "price_in", "price_out"),
 }
 """Keys of a plugin's table that are the router's own; no constructor may use one. Connectors have the
 providers'.

@@ -7,7 +7,7 @@ from datetime import datetime
 from itertools import compress
 from operator import attrgetter, is_not
 
-from contextrouter.contracts import InterpreterContext
+from contextrouter.contracts import FAILURE, InterpreterContext
 from contextrouter.errors import PluginError, RequestRefused
 from contextrouter.model import Clarification, Intent, Period, Request, RequestFields
 from contextrouter.pipeline.deadline import Deadline
@@ -52,6 +52,10 @@ async def interpret(
             await engine.ensure_open("interpreter", name, deadline)
             async with deadline.within(keys.timeout).timeout():
                 intent = _check_types(await interpreter.interpret(intent, context), intent)
+            if failure := intent.attributes.get(FAILURE):  # it went on without its model: the intent stays
+                others = {key: value for key, value in intent.attributes.items() if key != FAILURE}
+                intent = intent.replace(attributes=others)
+                raise PluginError(str(failure))
         except RequestRefused as refusal:
             refusal.interpreter = name
             raise

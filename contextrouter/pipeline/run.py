@@ -37,6 +37,7 @@ from contextrouter.pipeline.ranking import Stages, rank
 from contextrouter.pipeline.selection import select
 from contextrouter.pipeline.stage_context import stage_context
 from contextrouter.pipeline.trace import TraceBuilder
+from contextrouter.runtime.metering import model_usage, start_metering
 from contextrouter.settings import Rag
 from contextrouter.text import tokens
 
@@ -246,6 +247,7 @@ class Run:
             embedded=self.embedding.embedded,
             tokens=result.tokens,
             seconds=monotonic() - self.started,
+            models=model_usage(),  # of this request so far, a route before its fallback included
         )
         clarification = intent.clarify
         if gate is not None and gate.outcome == CLARIFY:
@@ -278,6 +280,7 @@ async def run(
     """Run a request. Where its route found nothing, plan again from the same intent on the next route, in the
     time that is left.
     """
+    start_metering()
     primary = Run(request, deadline, engine, on_report=on_report)
     context = await primary.context()
     tried = {context.intent.kind}

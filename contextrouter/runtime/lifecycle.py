@@ -28,6 +28,7 @@ from contextrouter.contracts import (
 )
 from contextrouter.errors import ContractError, MissingDependency, PluginError, Problem, SettingsError
 from contextrouter.runtime.masking import mask
+from contextrouter.runtime.metering import metered, prices_of
 from contextrouter.runtime.plugin_checks import check_plugin
 from contextrouter.runtime.registry import Registry
 from contextrouter.settings import GIVEN, Instance, Settings
@@ -129,13 +130,25 @@ class Instances:
         try:
             for option, kind in instance.references.items():
                 self._build_named((kind, instance.options[option]))
-            return self.registry.build(instance, self.all)
+            return self.registry.build(instance, self._references(instance))
         except (SettingsError, PluginError) as error:
             if isinstance(error, SettingsError) and all(problem.key for problem in error.problems):
                 raise  # it has its line already
             raise SettingsError([self._problem(instance, str(error))]) from error
         finally:
             self._building.pop()
+
+    def _references(self, instance: Instance) -> dict[Key, Plugin]:
+        """Return the plugins that an instance names. Calls to a generator count in the request that makes
+        them; a transform makes them in none.
+        """
+        keys = [(kind, instance.options[option]) for option, kind in instance.references.items()]
+        plugins = {key: self.all[key] for key in keys}
+        for kind, name in keys if instance.kind != "transform" else ():
+            generator = plugins[kind, name]
+            if isinstance(generator, Generator):
+                plugins[kind, name] = metered(generator, name, prices_of(self.settings, name))
+        return plugins
 
     def _build_named(self, target: Key) -> None:
         if target in self.all:

@@ -44,7 +44,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
             id=self.id,
             created=self.created,
             model=self.model,
-            choices=[Choice(message=Answer(content=draft.text), finish_reason=draft.completion.finish)],
+            choices=[Choice(message=Answer(content=draft.text), finish_reason=_openai_finish(draft))],
             usage=_usage(draft),
             contextrouter=self.receipt(draft),
         )
@@ -88,8 +88,15 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
             answerability=plain(context.answerability),
             degraded=context.degraded,
             guard=draft.checks,
+            models=[plain(usage) for usage in draft.models],
             request_id=self.request_id,
         )
+
+
+def _openai_finish(draft: Draft) -> str:
+    """Return OpenAI's word for how an answer ended: a model that refuses stops."""
+    finish = draft.completion.finish
+    return {"filter": "content_filter", "refusal": "stop"}.get(finish, finish)
 
 
 def _usage(draft: Draft) -> ChatUsage:
@@ -131,7 +138,7 @@ async def _stream(exchange: Exchange, writer: AnswerWriter, reply: Reply) -> web
             if isinstance(piece, str):
                 await events.send({**reply.chunk({"content": piece}), **usage})
                 continue
-            end = reply.chunk({}, piece.completion.finish)
+            end = reply.chunk({}, _openai_finish(piece))
             await events.send({**end, **usage, "contextrouter": reply.receipt(piece)})
             if usage:
                 await events.send({**reply.empty_chunk(), "usage": _usage(piece)})

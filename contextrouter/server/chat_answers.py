@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 import msgspec
 
 from contextrouter.contracts import Completion, Writing
-from contextrouter.model import Context, Request
+from contextrouter.model import Context, ModelUsage, Request
+from contextrouter.runtime.metering import Meter, prices_of
 from contextrouter.server.answer_guard import AGAIN, check_answer
 from contextrouter.server.answer_writing import write_pieces
 from contextrouter.server.auth import Caller
@@ -52,12 +53,15 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer that is written: its text, the generator's completion, the numbers cited and the checks."""
+    """An answer that is written: its text, the generator's completion, the numbers cited, the checks, and
+    what all language models of the request cost.
+    """
 
     text: str
     completion: Completion
     cited: Sequence[int] = ()
     checks: Mapping[str, bool] = {}
+    models: Sequence[ModelUsage] = ()
 
 
 def read_order(exchange: Exchange) -> Order:
@@ -99,6 +103,7 @@ class AnswerWriter:
 
     def __init__(self, server: ServerState, order: Order, context: Context) -> None:
         self._server, self._order, self._context = server, order, context
+        self._meter = Meter(context.usage.models)
 
     async def pieces(self) -> AsyncIterator[str | Draft]:
         """Yield the text in pieces with checked citation markers, and at the end the draft."""
@@ -107,7 +112,8 @@ class AnswerWriter:
         if clarification is not None or (self._context.outcome not in _GROUNDED and chat.no_context == "say"):
             text = chat.no_context_text if clarification is None else clarification.question
             yield text
-            yield Draft(text=text, completion=Completion(text=text, tokens_in=0, tokens_out=0))
+            silent = Completion(text=text, tokens_in=0, tokens_out=0)
+            yield Draft(text=text, completion=silent, models=self._meter.usage)
             return
         prompt = self._prompt()
         if chat.guard == "retry" and self._context.envelopes:
@@ -148,6 +154,7 @@ class AnswerWriter:
         order, context = self._order, self._context
         markers, completion, text = Markers(len(context.envelopes)), Completion(text=""), ""
         generator = await self._server.generators.ready(order.generator)
+        self._meter.count_call(order.generator)
         async with closing(write_pieces(generator, prompt, order.writing)) as pieces:
             async for piece in pieces:
                 if isinstance(piece, Completion):
@@ -160,8 +167,11 @@ class AnswerWriter:
             yield tail
         completion = _count_tokens(completion, prompt)
         self._server.metrics.tokens(order.generator, completion.tokens_in, completion.tokens_out)
+        self._meter.add(order.generator, completion, prices_of(self._server.settings, order.generator))
         checks = check_answer(order.conversation.question, text, markers.used, context)
-        yield Draft(text=text, completion=completion, cited=markers.used, checks=checks)
+        yield Draft(
+            text=text, completion=completion, cited=markers.used, checks=checks, models=self._meter.usage
+        )
 
 
 async def _draft(pieces: AsyncIterator[str | Draft]) -> Draft:

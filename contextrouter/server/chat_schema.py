@@ -113,7 +113,8 @@ class Cited(msgspec.Struct, frozen=True, kw_only=True):
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """The extension of this server: how an answer came about.
 
-    `citations` maps each number that the answer cites to its document.
+    `citations` maps each number that the answer cites to its document; `models` are the generators that
+    interpreters, stages and the answer called, with their tokens and cost.
     """
 
     outcome: str
@@ -126,6 +127,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     answerability: Any
     degraded: bool
     guard: Mapping[str, bool]
+    models: Sequence[Any]
     request_id: str
 
 

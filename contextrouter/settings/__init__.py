@@ -9,14 +9,20 @@ from __future__ import annotations
 
 from contextrouter.settings.instances import GIVEN, NAME, PluginSchemas
 from contextrouter.settings.loading import load
+from contextrouter.settings.router_keys import (
+    FactKeys,
+    GeneratorKeys,
+    InterpreterKeys,
+    SourceKeys,
+    StageKeys,
+    keys_of,
+)
 from contextrouter.settings.values import (
     TABLES,
     AccessKey,
     Cache,
     Chat,
-    FactKeys,
     Instance,
-    InterpreterKeys,
     Job,
     Mcp,
     Plugins,
@@ -25,9 +31,6 @@ from contextrouter.settings.values import (
     Selection,
     Serve,
     Settings,
-    SourceKeys,
-    StageKeys,
-    keys_of,
 )
 
 __all__ = [
@@ -38,6 +41,7 @@ __all__ = [
     "Cache",
     "Chat",
     "FactKeys",
+    "GeneratorKeys",
     "Instance",
     "InterpreterKeys",
     "Job",

@@ -16,9 +16,10 @@ from contextrouter.errors import ContextRouterError, PluginNotFound, Problem, Se
 from contextrouter.settings import schema
 from contextrouter.settings.problems import Key
 from contextrouter.settings.reading import Reading
+from contextrouter.settings.router_keys import keys_of
 from contextrouter.settings.sections import is_table, table_values
 from contextrouter.settings.suggestions import unknown
-from contextrouter.settings.values import TABLES, Instance, Settings, keys_of
+from contextrouter.settings.values import TABLES, Instance, Settings
 
 GIVEN = "(made by hand)"
 NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
@@ -50,7 +51,7 @@ class InstanceTables(NamedTuple):
     reading: Reading
     plugins: PluginSchemas
     by_hand: Mapping[str, Collection[str]]  # kind -> names of instances made by hand
-    timezone: str  # of [rag]
+    inherited: Mapping[str, Any]  # keys of [rag] that are the defaults of a plugin's own keys of that name
 
 
 def read_instances(tables: InstanceTables, tree: Mapping[str, Any]) -> dict[str, dict[str, Instance]]:
@@ -126,9 +127,10 @@ def _read_table(
     references = {n: f.reference for n, f in fields.items() if f.reference and values.get(n) is not None}
     keys = keys_of(kind)(**{n: v for n, v in values.items() if n in router_fields})
     options = {n: v for n, v in values.items() if n not in router_fields}
-    if "timezone" in fields and "timezone" not in value and "rag.timezone" in origins:
-        options["timezone"] = tables.timezone  # all days are in one time zone, unless a table sets its own
-        origins[f"{kind}s.{name}.timezone"] = origins["rag.timezone"]
+    for option, inherited in tables.inherited.items():  # such as one time zone for all days
+        if option in fields and option not in value and f"rag.{option}" in origins:
+            options[option] = inherited
+            origins[f"{kind}s.{name}.{option}"] = origins[f"rag.{option}"]
     return Instance(kind=kind, name=name, use=use, keys=keys, options=options, references=references)
 
 

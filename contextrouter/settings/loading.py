@@ -37,6 +37,8 @@ from contextrouter.settings.sections import (
 from contextrouter.settings.switches import check_rerankers
 from contextrouter.settings.values import TABLES, Settings
 
+INHERITED = ("timezone", "enable_multi_query")
+"""Keys of `[rag]` whose values are the defaults of a plugin's keys of the same name."""
 PluginsAt = Callable[[Sequence[Path]], PluginSchemas]
 """Returns the plugins in these folders, and all installed plugins."""
 
@@ -73,7 +75,8 @@ def _build(
         name: read_section(reading, (name,), tree.get(name, {}), cls) for name, cls in SECTIONS.items()
     }
     plugins = plugins_at(plugin_folders(reading, sections["plugins"].paths))
-    tables = InstanceTables(reading, plugins, by_hand, sections["rag"].timezone)
+    inherited = {name: getattr(sections["rag"], name) for name in INHERITED}
+    tables = InstanceTables(reading, plugins, by_hand, inherited)
     instances: dict[str, Any] = read_instances(tables, tree)
     named_sections: dict[str, Any] = read_named_sections(reading, tree)
     settings = Settings(

@@ -206,6 +206,15 @@ class LessThanNoTokens(Echo):
         return Completion(text=made.text, data=made.data, tokens_in=-1)
 
 
+@breaks("ends_are_known")
+class EndsAsItLikes(Echo):
+    async def complete(
+        self, messages: Sequence[Mapping[str, str]], *, schema: Mapping[str, Any] | None = None
+    ) -> Completion:
+        made = await super().complete(messages, schema=schema)
+        return Completion(text=made.text, data=made.data, finish="done")
+
+
 @breaks("schema_is_answered_with_data")
 class TextOnly(Echo):
     async def complete(

@@ -63,7 +63,9 @@ class Anthropic(Remote):
     async def complete(
         self, messages: Sequence[Mapping[str, str]], *, schema: Mapping[str, Any] | None = None
     ) -> Completion:
-        """The answer; with a schema as an object in `data`. Raises PluginError when the server fails."""
+        """The answer; with a schema as an object in `data`, or in the text where the model did not use the
+        tool. Raises PluginError when the server fails.
+        """
         options: dict[str, Any] = {}
         if schema is not None:
             tool = {"name": _TOOL, "description": "Give the answer.", "input_schema": dict(schema)}
@@ -72,18 +74,17 @@ class Anthropic(Remote):
         try:
             text = "".join(block.text for block in answer.content if block.type == "text")
             data = next((block.input for block in answer.content if block.type == "tool_use"), None)
-            if schema is not None and not isinstance(data, dict):
-                raise self._make_error("gave no object for the schema")
             return Completion(
                 text=text,
-                data=data,
+                data=data if isinstance(data, dict) else None,
                 model=answer.model,
                 tokens_in=answer.usage.input_tokens,
                 tokens_out=answer.usage.output_tokens,
                 finish=_finish_reason(answer.stop_reason),
             )
         except (AttributeError, TypeError) as error:
-            raise self._make_error(f"answered in another shape ({type(error).__name__})") from None
+            problem = f"it did not answer as Anthropic's server does ({type(error).__name__})"
+            raise self._make_error(problem, hint="Check base_url.") from None
 
     async def _stream_completion(
         self, messages: Sequence[Mapping[str, str]], writing: Writing
@@ -108,7 +109,7 @@ class Anthropic(Remote):
                         text.append(event.delta.text)
                         yield event.delta.text
         except (AnthropicError, AttributeError, TypeError) as error:
-            raise self._make_error(f"{type(error).__name__}: {error}") from None
+            raise self._refused_by_server(error) from None
         yield Completion(
             text="".join(text),
             model=state["model"],
@@ -135,7 +136,7 @@ class Anthropic(Remote):
             return await create(model=self.model, **arguments)
         except AnthropicError as error:
             # The chain is cut: the client's own exceptions carry the request and with it the key.
-            raise self._make_error(f"{type(error).__name__}: {error}") from None
+            raise self._refused_by_server(error) from None
 
 
 def _merge_turns(messages: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
@@ -160,4 +161,4 @@ def _record_event(event: Any, state: dict[str, Any]) -> None:
 
 
 def _finish_reason(reason: str | None) -> str:
-    return "length" if reason == "max_tokens" else "stop"
+    return {"max_tokens": "length", "refusal": "refusal"}.get(reason or "", "stop")

@@ -1,7 +1,7 @@
 """Local generator server for the examples of `openai` and `anthropic`, which then need no key.
 
 It answers with the last message, word by word, in OpenAI's or Anthropic's wire format; asked for an object,
-with one that has a list of texts for each property.
+with one that fits the schema.
 """
 
 from __future__ import annotations
@@ -36,8 +36,22 @@ def _answer_text(body: dict[str, Any]) -> str:
     return f"You said: {body['messages'][-1]['content']}"
 
 
-def _example_object(schema: dict[str, Any]) -> dict[str, Any]:
-    return {name: ["example"] for name in schema.get("properties", {})}
+def example_value(schema: dict[str, Any], definitions: dict[str, Any] | None = None) -> Any:
+    """Return a value that fits a JSON schema: the first of a choice, one item of a list, all of an object."""
+    shared = definitions or schema.get("$defs", {})
+    if "$ref" in schema:
+        return example_value(shared[schema["$ref"].rpartition("/")[2]], shared)
+    if choices := schema.get("enum") or [schema[key] for key in ("const",) if key in schema]:
+        return choices[0]
+    if options := [part for part in schema.get("anyOf", ()) if part.get("type") != "null"]:
+        return example_value(options[0], shared)
+    kind = schema.get("type", "object" if "properties" in schema else "string")
+    if kind == "object":
+        return {name: example_value(part, shared) for name, part in schema.get("properties", {}).items()}
+    if kind == "array":
+        return [example_value(schema.get("items", {}), shared)]
+    text = "2026-01-31" if schema.get("format") == "date" else "example"
+    return {"integer": 1, "number": 0.5, "boolean": True}.get(kind, text)
 
 
 def _full_response(body: dict[str, Any], anthropic: bool) -> dict[str, Any]:
@@ -49,12 +63,12 @@ def _full_response(body: dict[str, Any], anthropic: bool) -> dict[str, Any]:
                     "type": "tool_use",
                     "id": "t",
                     "name": tool["name"],
-                    "input": _example_object(tool["input_schema"]),
+                    "input": example_value(tool["input_schema"]),
                 }
             ]
         return _message(body) | {"content": content, "stop_reason": "end_turn"}
     shape = body.get("response_format", {}).get("json_schema")
-    text = json.dumps(_example_object(shape["schema"])) if shape else _answer_text(body)
+    text = json.dumps(example_value(shape["schema"])) if shape else _answer_text(body)
     choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
     return _openai_frame(body, "chat.completion") | {"choices": [choice], "usage": _usage(text)}
 

@@ -14,6 +14,12 @@ from contextrouter.errors import PluginError
 from contextrouter.runtime.masking import mask
 
 
+class RequestNotTaken(PluginError):
+    """The server answered 400 or 422: it does not take the request as it is. `code` is the server's own."""
+
+    code: str = ""
+
+
 class Remote(ServerClient, Generator):
     """Asks `model` at `base_url` (empty: the `service`'s own) by a client that `open()` makes."""
 
@@ -46,8 +52,26 @@ class Remote(ServerClient, Generator):
     ) -> AsyncGenerator[str | Completion, None]:
         """As `write()`."""
 
-    def _make_error(self, problem: str) -> PluginError:
+    def _make_error(self, problem: str, *, hint: str = "") -> PluginError:
+        """What went wrong, and where."""
+        return PluginError(self._describe(problem, hint))
+
+    def _refused_by_server(self, error: Exception) -> PluginError:
+        """The error of a client, in words that say how to mend it."""
+        status = getattr(error, "status_code", None)
+        problem = f"{type(error).__name__}: {error}"
+        if status in (400, 422):
+            refused = RequestNotTaken(self._describe(problem, "It does not take this request."))
+            refused.code = str(getattr(error, "code", None) or "")
+            return refused
+        if status == 429:
+            return self._make_error(problem, hint="It limits requests: ask less often, or raise the limit.")
+        if status is not None and status >= 500:
+            return self._make_error(problem, hint="The server has a fault; it may pass.")
+        hint = "Check base_url, model and api_key." if status is not None else "Check base_url."
+        return self._make_error(problem, hint=hint)
+
+    def _describe(self, problem: str, hint: str) -> str:
         server = self.base_url or self.service
         failure = f"Model {self.model!r} at {server} failed: {problem.rstrip('.')}."
-        message = f"{failure} Check base_url, model and api_key."
-        return PluginError(mask(message, [self._api_key]))
+        return mask(f"{failure} {hint}".rstrip(), [self._api_key])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 from contextrouter.contracts import Completion
@@ -17,6 +18,7 @@ SCHEMA = {
     "properties": {"queries": {"type": "array", "items": {"type": "string"}}},
     "required": ["queries"],
 }
+ENDS = ("stop", "length", "refusal", "filter")
 
 
 @law
@@ -42,13 +44,35 @@ async def tokens_are_counts(subject: Subject) -> None:
 
 
 @law
+async def ends_are_known(subject: Subject) -> None:
+    """`finish` is "stop", "length", "refusal" or "filter"."""
+    async with subject.open_plugin() as plugin:
+        for messages in await subject.exercise.inputs(subject, plugin):
+            finish = getattr(await plugin.complete(messages), "finish", "stop")
+            if finish not in ENDS:
+                raise Broken(f"finish is {finish!r}; it is one of {', '.join(ENDS)}")
+
+
+@law
 async def schema_is_answered_with_data(subject: Subject) -> None:
-    """With a JSON schema, complete() returns `data` with the keys that the schema requires."""
+    """With a JSON schema, complete() returns an object with the keys that the schema requires: in `data`, or
+    as its text.
+    """
     async with subject.open_plugin() as plugin:
         messages = (await subject.exercise.inputs(subject, plugin))[0]
-        data = getattr(await plugin.complete(messages, schema=SCHEMA), "data", None)
+        completion = await plugin.complete(messages, schema=SCHEMA)
+        data = getattr(completion, "data", None)
+        if data is None:
+            data = _parsed(getattr(completion, "text", ""))
         if not isinstance(data, dict) or not isinstance(data.get("queries"), list):
             raise Broken(f"a schema with the key 'queries' was answered with the data {shorten(data)}")
+
+
+def _parsed(text: Any) -> Any:
+    try:
+        return json.loads(text)
+    except (TypeError, ValueError):
+        return None
 
 
 @law
@@ -86,6 +110,7 @@ async def abandoned_stream_ends_at_once(subject: Subject) -> None:
 LAWS: tuple[Law, ...] = (
     answers_are_completions,
     tokens_are_counts,
+    ends_are_known,
     schema_is_answered_with_data,
     stream_is_a_text_in_pieces,
     abandoned_stream_ends_at_once,

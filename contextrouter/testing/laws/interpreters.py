@@ -10,7 +10,7 @@ from contextrouter.testing.kit import Law, law
 from contextrouter.testing.messages import Broken, shorten
 from contextrouter.testing.subject import Subject
 
-_KEPT = ("entities", "concepts", "labels", "facets")
+_KEPT = ("entities", "concepts", "facets")
 
 
 async def _interpret_inputs(subject: Subject, plugin: Any) -> list[tuple[Intent, Any]]:
@@ -51,13 +51,18 @@ async def queries_are_not_blank(subject: Subject) -> None:
 
 @law
 async def what_was_known_is_kept(subject: Subject) -> None:
-    """An interpreter only adds: the entities, concepts, labels, facets and attributes of its input stay."""
+    """An interpreter only adds: the entities, concepts, facets and attributes of its input stay. Of its
+    labels it may choose some.
+    """
     async with subject.open_plugin() as plugin:
         for original, intent in await _interpret_inputs(subject, plugin):
             for name in _KEPT:
                 lost = set(getattr(original, name)) - set(getattr(intent, name))
                 if lost:
                     raise Broken(f"{name} lost {sorted(lost)}")
+            labels, before = set(intent.labels), set(original.labels)
+            if not (before <= labels or labels <= before):
+                raise Broken(f"labels {sorted(before)} became {sorted(labels)}")
             if any(intent.attributes.get(key) != value for key, value in original.attributes.items()):
                 raise Broken(f"attributes {shorten(original.attributes)} became {shorten(intent.attributes)}")
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from contextrouter.builtin.shared.structured_output import ask, check_pydantic
 from contextrouter.builtin.shared.text_segments import segments
 from contextrouter.contracts import Generator
 from contextrouter.model import Fact
@@ -34,26 +35,6 @@ _OUTSIDE_NAME = (
 )
 _SENTENCE = 300  # characters of the sentence in the attributes of a fact
 _PART = 6_000  # characters that a generator reads at once
-SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["triples"],
-    "properties": {
-        "triples": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "additionalProperties": False,
-                "required": ["subject", "predicate", "object"],
-                "properties": {
-                    "subject": {"type": "string"},
-                    "predicate": {"type": "string"},
-                    "object": {"type": "string"},
-                },
-            },
-        }
-    },
-}
 _PROMPT = (
     "List the facts that the text states, as triples of subject, predicate and object. Subject and object are"
     " names or short phrases exactly as the text writes them; no pronouns. {relations}Add nothing that the"
@@ -163,6 +144,7 @@ async def generate(generator: Generator, text: str, relations: Sequence[str]) ->
     """
     facts: list[Fact] = []
     problems: list[str] = []
+    check_pydantic()
     allowed = f"Use no other predicates than these: {'; '.join(relations)}. " if relations else ""
     for part in segments(text, _PART):
         if not part.strip():
@@ -173,19 +155,38 @@ async def generate(generator: Generator, text: str, relations: Sequence[str]) ->
             {"role": "user", "content": f"{fence}\n{part}\n{fence}"},
         ]
         try:
-            completion = await generator.complete(messages, schema=SCHEMA)
-            data = completion.data if completion.data is not None else json.loads(completion.text)
-            facts += _read_triples(data["triples"], part)
+            answer = await ask(generator, messages, _shape())
+            facts += _read_triples(answer.triples, part)
         except Exception as error:  # the document is stored without them
-            problems.append(f"triples were not read: {type(error).__name__}: {error}")
+            problems.append(f"triples were not read: {error}")
     return facts, problems
+
+
+@cache
+def _shape() -> type[Any]:
+    """An object with the list `triples`."""
+    from pydantic import BaseModel
+
+    class Triple(BaseModel):
+        """One statement of the text."""
+
+        subject: str
+        predicate: str
+        object: str
+
+    class Answer(BaseModel):
+        """All statements of the text."""
+
+        triples: list[Triple]
+
+    return Answer
 
 
 def _read_triples(triples: Any, text: str) -> Iterator[Fact]:
     folded_text = " ".join(text.casefold().split())
     for triple in triples:
         subject, predicate, object_ = (
-            " ".join(str(triple[role]).split()) for role in ("subject", "predicate", "object")
+            " ".join(value.split()) for value in (triple.subject, triple.predicate, triple.object)
         )
         if predicate and all(name and name.casefold() in folded_text for name in (subject, object_)):
             attributes = {"method": "generator"}

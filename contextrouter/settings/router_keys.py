@@ -1,0 +1,94 @@
+"""The router's own keys in the tables of plugins: a struct for each kind, with its defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from contextrouter.settings.values import Positive, Seconds, Weight
+
+Price = Annotated[float, Meta(ge=0)]
+
+
+class FactKeys(msgspec.Struct, frozen=True, kw_only=True):
+    """The router's own keys in the table of a fact source. Facts are not fused and have no kind."""
+
+    use: str | None = None
+    enabled: bool = True
+    timeout: Seconds | None = None
+    limit: Positive | None = None
+    concurrency: Positive | None = None
+    tenant: str | None = None
+    compartment: str | None = None
+    sensitivity: Literal["public", "internal", "confidential", "restricted"] | None = None
+
+    @property
+    def labels(self) -> bool:
+        """Whether the table sets labels for the documents of its source."""
+        return any((self.tenant, self.compartment, self.sensitivity))
+
+
+class SourceKeys(FactKeys, frozen=True, kw_only=True):
+    """The router's own keys in the table of a provider or a connector."""
+
+    weight: Weight = 1.0
+    legs: tuple[str, ...] | None = None
+    queries: Annotated[int, Meta(ge=1, le=3)] | None = None
+    kind: str | None = None
+    trust: Literal["authoritative", "reference", "volatile"] | None = None
+
+    @property
+    def labels(self) -> bool:
+        """Whether the table sets labels for the documents of its source."""
+        return bool(self.kind or self.trust) or any((self.tenant, self.compartment, self.sensitivity))
+
+
+class StageKeys(msgspec.Struct, frozen=True, kw_only=True):
+    """The router's own keys in the table of a stage or an interpreter."""
+
+    use: str | None = None
+    enabled: bool = True
+    top_n: Positive | None = None  # the stage ranks only the first n documents; the others follow after them
+    keep: Positive | None = None  # how many documents the stage keeps
+    timeout: Seconds | None = None
+    on_error: Literal["skip", "raise"] = "skip"
+
+
+class InterpreterKeys(msgspec.Struct, frozen=True, kw_only=True):
+    """The router's own keys in the table of an interpreter. It has no `top_n` and no `keep`."""
+
+    use: str | None = None
+    enabled: bool = True
+    timeout: Seconds | None = None
+    on_error: Literal["skip", "raise"] = "skip"
+
+
+class GeneratorKeys(msgspec.Struct, frozen=True, kw_only=True):
+    """The router's own keys in the table of a generator."""
+
+    use: str | None = None
+    enabled: bool = True
+    price_in: Price | None = None  # of a million tokens that it reads, in any currency
+    price_out: Price | None = None  # of a million tokens that it writes
+
+
+class OtherKeys(msgspec.Struct, frozen=True, kw_only=True):
+    """The router's own keys in the table of any other plugin."""
+
+    use: str | None = None
+    enabled: bool = True
+
+
+RouterKeys = type[FactKeys] | type[StageKeys] | type[InterpreterKeys] | type[GeneratorKeys] | type[OtherKeys]
+_KEYS: Mapping[str, RouterKeys] = {
+    **{"fact": FactKeys, "provider": SourceKeys, "connector": SourceKeys, "stage": StageKeys},
+    **{"interpreter": InterpreterKeys, "generator": GeneratorKeys},
+}
+
+
+def keys_of(kind: str) -> RouterKeys:
+    """Return the struct of the router's own keys for this kind."""
+    return _KEYS.get(kind, OtherKeys)
