@@ -45,7 +45,7 @@ from contextrouter.builtin.interpreters.periods import Periods
 from contextrouter.testing.builders import interpreter_context
 
 SETS = ("lihua-world", "locomo", "multihop-rag-500")
-BONUSES = (0.1, 0.3, 0.5, 1.0)
+BONUSES = (0.3, 0.6, 1.0)
 WITHOUT, FILTER, ROUTER = "without", "filter", "router"
 DEEP = 1_000
 

@@ -317,7 +317,7 @@ async def test_a_store_is_asked_for_the_inferred_period_too_and_a_connector_once
     assert [query.period for query in store.queries] == [None, MARCH]
     assert [query.period for query in web.queries] == [None]
     (envelope,) = [each for each in context.envelopes if each.document.id == "march"]
-    assert (envelope.signals["period"], envelope.provenance[0].rank) == (0.5, 6)
+    assert (envelope.signals["period"], envelope.provenance[0].rank) == (0.6, 6)
 
 
 @pytest.mark.case("M05")

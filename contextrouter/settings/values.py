@@ -40,7 +40,7 @@ class Rag(msgspec.Struct, frozen=True, kw_only=True):
     interpret_seconds: Seconds | None = None  # for all interpreters; None: three tenths of the deadline
     least_confidence: Annotated[float, Meta(ge=0, le=1)] = 0.2  # an intent below it is not searched for
     period_boost: Annotated[float, Meta(ge=0, le=10)] = (
-        0.5  # of documents in an inferred period; 0: no others
+        0.6  # of documents in an inferred period; 0: no others
     )
     exact_legs: tuple[str, ...] = ("text",)  # inferred labels and filters do not reach them
     # Enhancements: better answers for more time. Without them, stages that withhold documents still run.
