@@ -292,7 +292,7 @@ ROUTER_KEYS: Mapping[str, tuple[str, ...]] = {
         "sensitivity",
     ),
     "fact": ("use", "enabled", "timeout", "limit", "concurrency", "tenant", "compartment", "sensitivity"),
-    "stage": ("use", "enabled", "top_n", "keep", "timeout", "on_error"),
+    "stage": ("use", "enabled", "top_n", "keep", "pool", "timeout", "on_error"),
     "interpreter": ("use", "enabled", "top_n", "keep", "timeout", "on_error"),
 }
 """Keys of a plugin's table that are the router's own; no constructor may use one. Connectors have the

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import ceil
 from typing import Any
 
 from contextrouter.contracts import (
@@ -23,16 +24,23 @@ from contextrouter.text.query_syntax import parse
 
 
 def make_plan(
-    intent: Intent, request: Request, settings: Settings, sources: Mapping[str, Source | FactSource]
+    intent: Intent,
+    request: Request,
+    settings: Settings,
+    sources: Mapping[str, Source | FactSource],
+    pool: float = 1.0,
 ) -> Plan:
     """Return the calls to make for `intent`, and for every source or leg that is not asked, why.
+
+    `pool` multiplies the limit of every call that returns documents, rounded up: the largest `pool` of the
+    stages that run.
 
     It walks `sources`; one without a table in `settings` has the default keys. Of a source only `legs`,
     `phrase_legs`, `default_queries` and its abilities are read. Raises RequestRefused when the request
     names a source or a leg that does not exist.
     """
     _check_names(request, settings, sources)
-    planner = _Planner(intent, request, settings)
+    planner = _Planner(intent, request, settings, pool)
     for name, source in sources.items():
         if isinstance(source, FactSource):
             planner.add_facts(name, source)
@@ -44,8 +52,8 @@ def make_plan(
 class _Planner:
     """One plan as it grows."""
 
-    def __init__(self, intent: Intent, request: Request, settings: Settings) -> None:
-        self.intent, self.request, self.settings = intent, request, settings
+    def __init__(self, intent: Intent, request: Request, settings: Settings, pool: float) -> None:
+        self.intent, self.request, self.settings, self.pool = intent, request, settings, pool
         self.rag, self.route = settings.for_route(intent.kind)
         self.filters = request_filters(request)
         self.calls: list[Call] = []
@@ -59,7 +67,8 @@ class _Planner:
         if why := self._why_excluded(name, kind, keys):
             self.excluded[name] = why
             return
-        limit = keys.limit or self.rag.candidates
+        # rounded first: 30 × 1.1 is 33.000000000000004
+        limit = ceil(round((keys.limit or self.rag.candidates) * self.pool, 6))
         count = min(self.rag.queries, keys.queries or source.default_queries or 3)
         for leg in source.legs:
             if why := _leg_not_asked(leg, keys, self.request, self.rag, self.route):

@@ -77,15 +77,16 @@ class Run:
         intent = await interpret(self.request, engine, deadline.share(INTERPRETATION_SHARE), now=self.now)
         note = failures(intent)
         self.trace.add("interpret", note=note, failed=bool(note))
-        plan = make_plan(intent, self.request, engine.settings, engine.sources)
+        self.rag, _ = engine.settings.for_route(intent.kind)
+        self.stages = engine.stages(self.rag)
+        pool = max([keys.pool for _, _, keys in self.stages], default=1.0)
+        plan = make_plan(intent, self.request, engine.settings, engine.sources, pool)
         if engine.settings.selection.sources != "all":
             from contextrouter.pipeline.source_selection import select_sources  # loaded only when it is used
 
             plan = await select_sources(plan, engine, deadline)
         self.trace.add("plan")
         self.plan = plan
-        self.rag, _ = engine.settings.for_route(intent.kind)
-        self.stages = engine.stages(self.rag)
         return plan
 
     async def fan_out(self) -> None:
