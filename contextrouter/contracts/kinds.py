@@ -129,8 +129,15 @@ class Interpreter(Plugin):
         """Return a fuller intent. Raises RequestRefused to stop the request with a reason."""
 
 
+def _drop_note(text: str) -> None:
+    """Take a note of a stage that runs without a trace."""
+
+
 class StageContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What a ranking stage may know. `now` is the one clock of the request; `seal` lets a new document in."""
+    """What a ranking stage may know. `now` is the one clock of the request; `seal` lets a new document in.
+
+    `note(text)` adds a note to the stage's line in the trace: what it could not do, or did not have to.
+    """
 
     intent: Intent
     scope: Scope | None
@@ -142,6 +149,7 @@ class StageContext(msgspec.Struct, frozen=True, kw_only=True):
     scores: Callable[..., Awaitable[Sequence[float]]] | None = (
         None  # scores(reranker, query, documents): kept, or made now
     )
+    note: Callable[[str], None] = _drop_note
 
 
 class Stage(Plugin):
