@@ -120,7 +120,7 @@ async def note_of(stage: Stage) -> tuple[str, bool]:
     return trace.steps[0].note, trace.steps[0].failed
 
 
-async def test_notes_of_a_stage_stand_in_its_step_masked_and_cut_and_are_no_failure():
+async def test_notes_of_a_stage_stand_in_its_step_masked_and_cut():
     assert await note_of(leaves()) == ("", False)
     assert await note_of(leaves("2 of 3\nfilled", "2 of 3 filled", " ", "off")) == (
         "2 of 3 filled; off",

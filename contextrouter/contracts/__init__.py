@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from contextrouter.contracts.abilities import (
     Entry,
+    LinkDegrees,
     SupportsCrawl,
+    SupportsDegrees,
     SupportsEntities,
     SupportsFacets,
     SupportsFetch,
@@ -61,6 +63,7 @@ __all__ = [
     "Generator",
     "Interpreter",
     "InterpreterContext",
+    "LinkDegrees",
     "Partial",
     "Plugin",
     "Provider",
@@ -69,6 +72,7 @@ __all__ = [
     "Stage",
     "StageContext",
     "SupportsCrawl",
+    "SupportsDegrees",
     "SupportsEntities",
     "SupportsFacets",
     "SupportsFetch",

@@ -15,7 +15,8 @@ import msgspec
 from contextrouter.builtin.providers.example_documents import EXAMPLE_ENTRIES
 from contextrouter.builtin.providers.field_weights import USUAL
 from contextrouter.builtin.providers.filtering import aligned, labelled, matches
-from contextrouter.contracts import Entry, Provider, TermStatistics
+from contextrouter.builtin.providers.link_degrees import count_degrees
+from contextrouter.contracts import Entry, LinkDegrees, Provider, TermStatistics
 from contextrouter.errors import IngestError, SourceError
 from contextrouter.model import Document, Hit, Query
 from contextrouter.scope import Scope
@@ -135,6 +136,22 @@ class Memory(Provider):
             if id != parent:
                 known[id].append(chunk.document)
         return [d for id in dict.fromkeys(ids) for d in known.get(id, ()) if scope is None or scope.allows(d)]
+
+    async def degrees(self, ids: Sequence[str], scope: Scope | None = None) -> LinkDegrees:
+        """Count the links of documents, by their ids or those of their chunks, and the links per document."""
+        shown = {
+            key: stored.document
+            for key, stored in self._stored.items()
+            if scope is None or scope.allows(stored.document)
+        }
+        positions = {key: position for position, key in enumerate(shown)}
+        names: dict[str, list[int]] = {id: [] for id in ids}
+        for tenant, parent, id in self._chunks:
+            if id in names and id != parent and (tenant, parent) in positions:
+                names[id].append(positions[tenant, parent])
+        for (_, id), position in (item for item in positions.items() if item[0][1] in names):
+            names[id].append(position)
+        return count_degrees(list(shown.values()), names)
 
     async def version(self) -> str:
         """A count of changes."""
