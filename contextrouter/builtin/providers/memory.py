@@ -139,19 +139,19 @@ class Memory(Provider):
 
     async def degrees(self, ids: Sequence[str], scope: Scope | None = None) -> LinkDegrees:
         """Count the links of documents, by their ids or those of their chunks, and the links per document."""
-        shown = {
+        visible = {
             key: stored.document
             for key, stored in self._stored.items()
             if scope is None or scope.allows(stored.document)
         }
-        positions = {key: position for position, key in enumerate(shown)}
+        positions = {key: position for position, key in enumerate(visible)}
         names: dict[str, list[int]] = {id: [] for id in ids}
         for tenant, parent, id in self._chunks:
             if id in names and id != parent and (tenant, parent) in positions:
                 names[id].append(positions[tenant, parent])
         for (_, id), position in (item for item in positions.items() if item[0][1] in names):
             names[id].append(position)
-        return count_degrees(list(shown.values()), names)
+        return count_degrees(list(visible.values()), names)
 
     async def version(self) -> str:
         """A count of changes."""

@@ -90,14 +90,14 @@ async def degrees(connection: Connection, ids: Sequence[str], scope: Scope | Non
     """
     values = Values()
     names = {clean(id): id for id in ids}
-    asked = values.bound(list(names), "text[]")
+    ids_sql = values.bound(list(names), "text[]")
     pair = _pair(scope, values)
-    seen = visible(scope, "s", values) or "true"
+    rule = visible(scope, "s", values) or "true"
     rows = await connection.fetch(
         f"WITH given (name, tenant, id) AS (SELECT d.id, d.tenant, d.id FROM documents d WHERE d.id = ANY"
-        f" ({asked}) UNION SELECT c.id, c.owner, c.document FROM chunks c WHERE c.id = ANY ({asked})), seen"
-        " (name, tenant, id, url) AS (SELECT g.name, s.tenant, s.id, s.url FROM given g JOIN documents s ON"
-        f" (s.tenant, s.id) = (g.tenant, g.id) WHERE {seen}), linked (tenant, id, s_tenant, s_id, t_tenant,"
+        f" ({ids_sql}) UNION SELECT c.id, c.owner, c.document FROM chunks c WHERE c.id = ANY ({ids_sql})),"
+        " seen (name, tenant, id, url) AS (SELECT g.name, s.tenant, s.id, s.url FROM given g JOIN documents s ON"
+        f" (s.tenant, s.id) = (g.tenant, g.id) WHERE {rule}), linked (tenant, id, s_tenant, s_id, t_tenant,"
         " t_id) AS (SELECT g.tenant, g.id, g.tenant, g.id, t.tenant, t.id FROM seen g JOIN links l ON"
         " (l.tenant, l.document) = (g.tenant, g.id) JOIN documents t ON t.id = l.target UNION SELECT"
         " g.tenant, g.id, g.tenant, g.id, t.tenant, t.id FROM seen g JOIN links l ON (l.tenant, l.document) ="
@@ -116,13 +116,13 @@ async def degrees(connection: Connection, ids: Sequence[str], scope: Scope | Non
 async def mean_degree(connection: Connection, scope: Scope | None) -> float:
     """How many links there are per document, over all documents that may be seen."""
     values = Values()
-    pair, seen = _pair(scope, values), visible(scope, "s", values) or "true"
+    pair, rule = _pair(scope, values), visible(scope, "s", values) or "true"
     columns = "s.tenant AS a, s.id AS b, t.tenant AS c, t.id AS d"
     joined = "FROM links l JOIN documents s ON (s.tenant, s.id) = (l.tenant, l.document) JOIN documents t ON"
     row = await connection.fetchrow(
         f"SELECT (SELECT count(*) FROM (SELECT {columns} {joined} t.id = l.target WHERE {pair} UNION SELECT"
         f" {columns} {joined} t.url = l.target AND t.url <> '' WHERE {pair}) p) AS links, (SELECT count(*)"
-        f" FROM documents s WHERE {seen}) AS documents",
+        f" FROM documents s WHERE {rule}) AS documents",
         *values,
     )
     return mean_links(row["links"], row["documents"]) if row else 0.0
