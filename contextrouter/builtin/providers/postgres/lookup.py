@@ -96,7 +96,8 @@ async def degrees(connection: Connection, ids: Sequence[str], scope: Scope | Non
     rows = await connection.fetch(
         f"WITH given (name, tenant, id) AS (SELECT d.id, d.tenant, d.id FROM documents d WHERE d.id = ANY"
         f" ({ids_sql}) UNION SELECT c.id, c.owner, c.document FROM chunks c WHERE c.id = ANY ({ids_sql})),"
-        " seen (name, tenant, id, url) AS (SELECT g.name, s.tenant, s.id, s.url FROM given g JOIN documents s ON"
+        " seen (name, tenant, id, url) AS (SELECT g.name, s.tenant, s.id, s.url FROM given g JOIN documents s"
+        " ON"
         f" (s.tenant, s.id) = (g.tenant, g.id) WHERE {rule}), linked (tenant, id, s_tenant, s_id, t_tenant,"
         " t_id) AS (SELECT g.tenant, g.id, g.tenant, g.id, t.tenant, t.id FROM seen g JOIN links l ON"
         " (l.tenant, l.document) = (g.tenant, g.id) JOIN documents t ON t.id = l.target UNION SELECT"
