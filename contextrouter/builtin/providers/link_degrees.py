@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from threading import Lock
 
-from contextrouter.contracts import LinkDegrees
 from contextrouter.model import Document
 from contextrouter.runtime.lru import Lru
 from contextrouter.scope import SHARED, Scope
@@ -14,21 +13,18 @@ from contextrouter.scope import SHARED, Scope
 _MEANS = 256  # scopes whose mean is kept
 
 
-def count_degrees(documents: Sequence[Document], names: Mapping[str, Sequence[int]]) -> LinkDegrees:
-    """Return the degrees of names; each maps to the positions of the documents that it stands for.
+def count_degrees(documents: Sequence[Document]) -> tuple[list[int], float]:
+    """Return the degree of each document, and the mean number of links per document.
 
     A link leads from one of the documents to another, by its id or its URL, and counts once. Both have one
-    tenant, or one of them is shared. Where a name stands for several documents, the largest degree counts.
+    tenant, or one of them is shared.
     """
     pairs = _links(documents)
     degrees = [0] * len(documents)
     for start, goal in pairs:
         degrees[start] += 1
         degrees[goal] += 1
-    return LinkDegrees(
-        degrees={name: max(degrees[at] for at in places) for name, places in names.items() if places},
-        mean=mean_links(len(pairs), len(documents)),
-    )
+    return degrees, mean_links(len(pairs), len(documents))
 
 
 def mean_links(links: int, documents: int) -> float:
