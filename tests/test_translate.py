@@ -206,6 +206,18 @@ async def test_before_chunk_the_original_is_the_document_that_the_chunks_were_cu
     assert chunk.metadata["original"] == "yes"  # what a document says of itself stays
 
 
+@pytest.mark.parametrize(
+    ("metadata", "mark"),
+    [({}, "try_again.mark"), ({"try_again": True}, "mark"), ({"draft": True}, "try_again.mark")],
+)
+async def test_only_a_transform_says_that_a_document_is_done_again(metadata: dict[str, Any], mark: str):
+    """What a source says in its metadata would have the document done again for ever."""
+    document = Document(id="d", content=GERMAN, language="de", metadata=metadata)
+    entry, _ = await build_entry(document, [Translate(generator=Told("")), Chunk()], "mark")
+    assert entry.fingerprint == mark
+    assert all("try_again" not in chunk.metadata for chunk in entry.chunks)
+
+
 # Through the settings, with a server on this machine.
 
 

@@ -22,12 +22,12 @@ from contextrouter.text.fields import body
 LABELS = ("kind", "trust", "tenant", "compartment", "sensitivity")
 TRUSTS = ("authoritative", "reference", "volatile")
 """Levels of trust, highest first."""
-UNFINISHED = "unfinished"
+TRY_AGAIN = "try_again"
 """Key of the metadata by which a transform says that it could not do its work: the next run tries again."""
 AT_ONCE = 4
 """How many chunks of a document one transform processes at the same time."""
 _YIELD_EVERY = 64  # chunks
-_INTERNAL = ("facts", "problems", UNFINISHED)  # transforms hand these to ingestion in the metadata
+_INTERNAL = ("facts", "problems", TRY_AGAIN)  # transforms hand these to ingestion in the metadata
 # Times are left out: a file that was only touched or copied has the same content.
 _HASHED = (
     "id",
@@ -179,8 +179,8 @@ async def build_entry(
                 problems.append(
                     f"fact {fact!r} is no Fact; the transform that made it has to return Fact objects."
                 )
-    if any(chunk.metadata.get(UNFINISHED) for chunk in chunks):
-        mark = f"{UNFINISHED}.{mark}"  # no content has this fingerprint, so the document counts as changed
+    if TRY_AGAIN not in document.metadata and any(chunk.metadata.get(TRY_AGAIN) for chunk in chunks):
+        mark = f"{TRY_AGAIN}.{mark}"  # no content has this fingerprint, so the document counts as changed
     parent = _merge_findings(document, chunks)
     parent = parent.replace(metadata=_drop_internal(document.metadata))
     entry = Entry(

@@ -92,7 +92,7 @@ class Translate(LanguageDetector, Transform):
             reason = f"{type(error).__name__}: {error}"[:_PROBLEM]
             problem = f"was not translated from {language!r}: {reason}"
             problems = (*document.metadata.get("problems", ()), problem)
-            return [_with_metadata(document, problems=problems, unfinished=True)]
+            return [_with_metadata(document, problems=problems, try_again=True)]
         metadata = {key: value for key, value in document.metadata.items() if key != SEARCH_TEXT}
         original = {ORIGINAL: document.content, ORIGINAL_LANGUAGE: language}
         return [document.replace(content=content, language=self.to, metadata={**metadata, **original})]
