@@ -194,10 +194,7 @@ async def test_what_a_renamed_job_left_is_named_and_removed_on_request_only(tmp_
     await run(path)
     left = [Leftover(store="store", origin="old", documents=2)]
     assert await leftovers(path) == left
-    for wrong, said in (
-        ("odl", "Did you mean 'old'"),
-        ("kept", "is kept up to date by the job of that name"),
-    ):
+    for wrong, said in (("odl", "Did you mean 'old'"), ("kept", "is kept up to date by the job 'kept'")):
         with pytest.raises(SettingsError, match=said):
             await forget(path, ["old", wrong])
     assert await forget(path, ["old"], dry_run=True) == await leftovers(path) == left

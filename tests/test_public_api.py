@@ -14,10 +14,10 @@ ROOT = Path(__file__).parents[1]
 NAMES = """
 AllSourcesFailed Answerability Call Citation Clarification Completion Connector Context ContextRouter ContextRouterError ContractError Document
 Embedder Entity Entry Envelope Facet Fact FactSource FilePath Generator Harvest Hit IngestError Intent Interpreter InterpreterContext
-MissingDependency ModelUsage
+LinkDegrees MissingDependency ModelUsage
 Partial Period Plan Plugin PluginError PluginNotFound Problem Provenance Provider Query Rag RankedList Request RequestRefused
 Reranker Scope Settings SettingsError Source SourceError SourceReport SourceTimeout Stage StageContext StageError Step SupportsCrawl
-SupportsEntities SupportsFacets SupportsFetch SupportsGraph SupportsInspect SupportsMentions SupportsNeighbours SupportsStatistics SupportsTenants
+SupportsDegrees SupportsEntities SupportsFacets SupportsFetch SupportsGraph SupportsInspect SupportsMentions SupportsNeighbours SupportsStatistics SupportsTenants
 SupportsUpsert SupportsVectors SupportsVersion SupportsWriting TermStatistics Trace Transform Usage Vector Writing
 """.split()
 LOADED = (

@@ -105,6 +105,40 @@ async def test_a_failing_or_late_stage_keeps_the_order_and_the_cut_and_is_named(
         assert "abcdefgh" not in trace.steps[0].note
 
 
+def leaves(*notes: object, fail: bool = False) -> Does:
+    def apply(envelopes: Sequence[Envelope], context: StageContext) -> Sequence[Envelope]:
+        for note in notes:
+            context.note(note)  # type: ignore[arg-type]  # one test leaves what is no text
+        return envelopes if not fail else 1 / 0
+
+    return Does(apply)
+
+
+async def note_of(stage: Stage) -> tuple[str, bool]:
+    trace = TraceBuilder()
+    await rank_by(pool(), {"x": stage}, CONTEXT, trace=trace)
+    return trace.steps[0].note, trace.steps[0].failed
+
+
+async def test_notes_of_a_stage_stand_in_its_step_masked_and_cut():
+    assert await note_of(leaves()) == ("", False)
+    assert await note_of(leaves("2 of 3\nfilled", "2 of 3 filled", " ", "off")) == (
+        "2 of 3 filled; off",
+        False,
+    )
+    assert await note_of(leaves("token=abcdefgh")) == ("token=***", False)
+    assert await note_of(leaves("x" * 301)) == ("x" * 300 + "…", False)
+    assert (await note_of(leaves(*"abcdefg")))[0] == "a; b; c; d; e; 2 more notes"
+
+
+async def test_the_notes_of_a_stage_that_fails_follow_the_failure():
+    note, failed = await note_of(leaves("half done", fail=True))
+    assert (note, failed) == ("failed: ZeroDivisionError: division by zero; half done", True)
+    note, failed = await note_of(leaves(7))
+    assert failed
+    assert note.startswith("failed: ContractError: note() was given int")
+
+
 async def test_on_error_raise_raises():
     with pytest.raises(StageError, match="'x' failed") as caught:
         await rank_by(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from contextrouter import ContextRouter, Document, Envelope, Hit, Provenance, Scope, Stage
+from contextrouter import ContextRouter, Document, Envelope, Hit, Provenance, Request, Scope, Stage
 from contextrouter.builtin.stages.blend import Blend
 from contextrouter.builtin.stages.centrality import Centrality
 from contextrouter.builtin.stages.collapse import Collapse
@@ -247,6 +247,8 @@ def test_without_vectors_texts_of_any_script_are_compared(texts: tuple[str, str]
         (Profile, {"boosts": {"grade": -1.0}}),
         (Profile, {"tiers": {"a": float("inf")}}),
         (Profile, {"limits": {"a": -1}}),
+        (Profile, {"asker_limits": {"a": -1}}),
+        (Profile, {"asker_boosts": {"a": float("nan")}}),
         (Collapse, {"by": ""}),
         (Collapse, {"least": 1}),
     ],
@@ -333,6 +335,61 @@ def test_limits_per_tier_keep_the_best():
     result = profiled(Profile(limits={"web": 1}), given)
     assert live(result) == ["a", "b"]
     assert result[2].dropped == "profile: limit of 1 for tier 'web'"
+
+
+ASKERS = {"free": 0.5, "pro": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("tier", "factor"), [("free", 1.2), ("PRO", 1.8), (["free", "pro"], 1.8), ("gold", 1.4), (None, 1.4)]
+)
+@pytest.mark.case("T07", "T08")
+def test_boosts_are_weighed_by_the_tier_of_the_asker(tier: object, factor: float):
+    """1 + 0.4 × 0.5, 1 + 0.4 × 2, and 1 + 0.4 for a tier that is not listed."""
+    stage = Profile(asker_boosts=ASKERS)
+    (result,) = profiled(stage, [pupil("a", 0.5, grade=8, subject="art")], grade=8, subject="Art", tier=tier)
+    assert result.signals["profile"] == pytest.approx(factor)
+    assert result.normalized == pytest.approx(factor / 2.0)  # the most: 1 + 2 × 0.5
+
+
+@pytest.mark.parametrize(
+    ("tier", "ids"),
+    [
+        ("free", ["a", "b"]),
+        ("pro", ["a", "b", "d"]),
+        (["free", "pro"], ["a", "b", "d"]),
+        ("gold", ["a"]),
+        (None, ["a"]),
+    ],
+)
+@pytest.mark.case("T08")
+async def test_the_tier_of_the_asker_limits_the_documents_of_the_answer(tier: object, ids: list[str]):
+    """Behind the limit of one document of the tier `forum`, which c is over."""
+    documents = [
+        {"id": "a", "content": "tides tides tides", "metadata": {"tier": "forum"}},
+        {"id": "b", "content": "tides tides moon"},
+        {"id": "c", "content": "tides moon moon sand", "metadata": {"tier": "forum"}},
+        {"id": "d", "content": "tides and a lot of other things such as sand and moon"},
+    ]
+    settings = {
+        "rag": {"stages": ["profile"], "interpreters": []},
+        "providers": {"docs": {"use": "memory", "documents": documents}},
+        "stages": {"profile": {"limits": {"forum": 1}, "asker_limits": {"free": 2, "pro": 3, "other": 1}}},
+    }
+    async with ContextRouter(settings) as router:
+        context = await router.route(Request(question="tides", profile={"tier": tier} if tier else {}))
+    assert live(context.envelopes) == ids
+    reasons = {e.document.id: e.dropped for e in context.trace.dropped}
+    assert reasons["c"] == "profile: limit of 1 for tier 'forum'"
+    if tier == "free":
+        assert reasons["d"] == "profile: limit of 2 for this asker's tier"
+
+
+def test_an_asker_without_a_limit_gets_all_and_a_limit_of_0_leaves_none():
+    given = [pupil("a", 0.9), pupil("b", 0.8)]
+    assert live(profiled(Profile(asker_limits={"free": 1}), given, tier="pro")) == ["a", "b"]
+    assert live(profiled(Profile(asker_limits={"free": 0}), given, tier="free")) == []
+    assert live(profiled(Profile(asker_limits={"free": 1}, asker_key="plan"), given, plan="Free ")) == ["a"]
 
 
 class Web(Fixed):

@@ -19,6 +19,8 @@ from contextrouter.builtin.providers.postgres import Postgres
 from contextrouter.builtin.providers.sqlite import Sqlite
 from contextrouter.contracts import (
     Entry,
+    LinkDegrees,
+    SupportsDegrees,
     SupportsFacets,
     SupportsFetch,
     SupportsNeighbours,
@@ -58,7 +60,7 @@ def open_second(store: Any) -> Any:
 
 
 def test_it_has_the_abilities_it_claims() -> None:
-    abilities = (SupportsUpsert, SupportsFetch, SupportsVersion, SupportsStatistics)
+    abilities = (SupportsUpsert, SupportsFetch, SupportsVersion, SupportsStatistics, SupportsDegrees)
     of_files = (*abilities, SupportsNeighbours, SupportsFacets)
     for store, claimed in ((Memory(), abilities), (Sqlite(path="x.db"), of_files), (Postgres(), of_files)):
         assert [ability for ability in claimed if not isinstance(store, ability)] == []
@@ -700,6 +702,85 @@ async def test_neighbours_of_a_chunk_are_those_of_its_document(lasting: Any) -> 
     )
     assert [hit.document.id for hit in await lasting.neighbours(["d#1"], 5)] == ["e"]
     assert [hit.document.id for hit in await lasting.neighbours(["e"], 5)] == ["d#0"]
+
+
+GRAPH = [
+    entry("hub", "hub", links=("one", "http://x/two", "two", "both", "missing", "hub"), url="http://x/hub"),
+    entry("one", "1"),
+    entry("two", "2", url="http://x/two"),
+    entry("both", "b", links=("http://x/hub", "hub")),
+    entry("back", "back", links=("hub",)),
+    entry("alone", "a"),
+]
+
+
+@pytest.mark.case("K18")
+async def test_degrees_count_links_from_and_to_a_document_once_each(store: Any) -> None:
+    """From the hub to one, two, both; to it from both, back. 5 links, 6 documents."""
+    await store.upsert(GRAPH)
+    counted = await store.degrees(["hub", "one", "two", "both", "back", "alone", "missing"])
+    degrees = {"hub": 5, "one": 1, "two": 1, "both": 2, "back": 1, "alone": 0}
+    assert counted == LinkDegrees(degrees=degrees, mean=pytest.approx(5 / 6))
+    assert (await store.degrees([])).mean == pytest.approx(5 / 6)
+    await store.delete(["back"])
+    assert await store.degrees(["hub"]) == LinkDegrees(degrees={"hub": 4}, mean=pytest.approx(4 / 5))
+
+
+async def test_degrees_are_those_of_the_graph_that_a_scope_shows(store: Any) -> None:
+    """A link needs both ends in one tenant, or one of them shared."""
+    await store.upsert(
+        [
+            entry("a", "a", tenant="t", links=("b", "c", "s")),
+            entry("b", "b", tenant="t", sensitivity="restricted", links=("a",)),
+            entry("c", "c", tenant="u", links=("a", "s")),
+            entry("s", "s", tenant=SHARED),
+        ]
+    )
+    every = ["a", "b", "c", "s"]
+    low, high = Scope(tenant="t"), Scope(tenant="t", ceiling="restricted")
+    assert await store.degrees(every, low) == LinkDegrees(degrees={"a": 1, "s": 1}, mean=0.5)
+    assert await store.degrees(every, high) == LinkDegrees(degrees={"a": 3, "b": 2, "s": 1}, mean=1.0)
+    assert await store.degrees(every) == LinkDegrees(degrees={"a": 3, "b": 2, "c": 1, "s": 2}, mean=1.0)
+    assert await store.degrees(every, Scope(tenant="nobody")) == LinkDegrees(degrees={"s": 0}, mean=0.0)
+
+
+async def test_the_degree_of_a_chunk_is_that_of_its_document(store: Any) -> None:
+    document = Document(id="d", content="a b", links=("e",))
+    parts = [Document(content="a"), Document(content="b")]
+    await store.upsert([Entry(document=document, chunks=parts), entry("e", "c")])
+    assert (await store.degrees(["d#1", "d", "e"])).degrees == {"d#1": 1, "d": 1, "e": 1}
+    assert (await store.degrees(["'; --", "\x00"])).degrees == {}
+
+
+NAMES = st.sampled_from(["a", "b", "c", "d", "http://x/a", "http://x/b"])
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    graph=st.dictionaries(
+        st.sampled_from("abcd"),
+        st.tuples(
+            st.lists(NAMES, max_size=5),
+            st.sampled_from(["", "http://x/a", "http://x/b"]),
+            st.sampled_from([None, "t", SHARED]),
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    scope=st.sampled_from([None, Scope(), Scope(tenant="t")]),
+)
+async def test_every_store_counts_the_links_of_any_graph_as_memory_does(
+    lasting: Any, graph: dict[str, Any], scope: Scope | None
+) -> None:
+    memory = Memory()
+    entries = [
+        entry(id, id, links=tuple(links), url=url, tenant=tenant)
+        for id, (links, url, tenant) in graph.items()
+    ]
+    await memory.upsert(entries)
+    await lasting.clear()
+    await lasting.upsert(entries)
+    assert await lasting.degrees(list("abcde"), scope) == await memory.degrees(list("abcde"), scope)
 
 
 @pytest.mark.case("M09")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from contextrouter.contracts.abilities import (
     Entry,
+    LinkDegrees,
     SupportsCrawl,
+    SupportsDegrees,
     SupportsEntities,
     SupportsFacets,
     SupportsFetch,
@@ -74,6 +76,7 @@ __all__ = [
     "Generator",
     "Interpreter",
     "InterpreterContext",
+    "LinkDegrees",
     "Partial",
     "Plugin",
     "Provider",
@@ -82,6 +85,7 @@ __all__ = [
     "Stage",
     "StageContext",
     "SupportsCrawl",
+    "SupportsDegrees",
     "SupportsEntities",
     "SupportsFacets",
     "SupportsFetch",

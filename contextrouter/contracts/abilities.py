@@ -128,6 +128,28 @@ class SupportsNeighbours(Protocol):
         ...
 
 
+class LinkDegrees(msgspec.Struct, frozen=True, kw_only=True):
+    """How well documents are linked. `degrees` maps an id to the number of links from and to its document;
+    `mean` is the number of links ÷ the number of documents, over the whole graph.
+    """
+
+    degrees: Mapping[str, int]
+    mean: float
+
+
+@runtime_checkable
+class SupportsDegrees(Protocol):
+    """A source that counts the links of its documents."""
+
+    async def degrees(self, ids: Sequence[str], scope: Scope | None = None) -> LinkDegrees:
+        """Return the degrees of `ids` (of documents or chunks) in the graph that `scope` allows.
+
+        A link counts once where both documents may be seen, and are two. An id that does not exist, or may
+        not be seen, has no degree.
+        """
+        ...
+
+
 @runtime_checkable
 class SupportsMentions(Protocol):
     """A store that knows which of its documents name an entity."""

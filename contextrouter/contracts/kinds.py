@@ -140,8 +140,15 @@ CLARIFY: Literal["clarify"] = "clarify"
 """Outcomes of a request behind a stage that let no document through."""
 
 
+def _drop_note(text: str) -> None:
+    """Take a note of a stage that runs without a trace."""
+
+
 class StageContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What a ranking stage may know. `now` is the one clock of the request; `seal` lets a new document in."""
+    """What a ranking stage may know. `now` is the one clock of the request; `seal` lets a new document in.
+
+    `note(text)` adds a note to the stage's line in the trace: what it could not do, or did not have to.
+    """
 
     intent: Intent
     scope: Scope | None
@@ -153,6 +160,7 @@ class StageContext(msgspec.Struct, frozen=True, kw_only=True):
     scores: Callable[..., Awaitable[Sequence[float]]] | None = (
         None  # scores(reranker, query, documents): kept, or made now
     )
+    note: Callable[[str], None] = _drop_note
 
 
 class Stage(Plugin):
@@ -316,7 +324,7 @@ ROUTER_KEYS: Mapping[str, tuple[str, ...]] = {
         "sensitivity",
     ),
     "fact": ("use", "enabled", "timeout", "limit", "concurrency", "tenant", "compartment", "sensitivity"),
-    "stage": ("use", "enabled", "top_n", "keep", "timeout", "on_error"),
+    "stage": ("use", "enabled", "top_n", "keep", "pool", "timeout", "on_error"),
     "interpreter": ("use", "enabled", "top_n", "keep", "timeout", "on_error"),
     "generator": ("use", "enabled", "price_in", "price_out"),
 }

@@ -77,7 +77,8 @@ async def run(
             await _clear(router, jobs, stores)
         for name, job in jobs.items():
             labels = {label: value for label in LABELS if (value := getattr(job, label))}
-            options = JobOptions(origin=name, labels=labels, batch=batch, dry_run=dry_run, rebuild=rebuild)
+            origin = job.origin or name
+            options = JobOptions(origin=origin, labels=labels, batch=batch, dry_run=dry_run, rebuild=rebuild)
             job_run = JobRun(plugins[name], options, _job_progress(progress, name))
             reports[name] = await job_run.execute()
     return reports

@@ -26,7 +26,7 @@ class Leftover(msgspec.Struct, frozen=True, kw_only=True):
     """Documents in a store that a job stored and that no job of the settings updates."""
 
     store: str
-    origin: str  # the name the job had
+    origin: str  # the origin that the job had: its name, unless it set another
     documents: int  # over all tenants
 
 
@@ -85,12 +85,12 @@ async def forget(
 def _check_origin(origin: str, router: ContextRouter, origins: Sequence[str]) -> None:
     if origin in origins:
         return
-    job = router.settings.ingest.get(origin)
-    reason = (
-        f"; what it put into {job.to!r} is kept up to date by the job of that name, which has to go first"
-        if job
-        else ""
-    )
+    jobs = router.settings.ingest.items()
+    filling = [(name, job.to) for name, job in jobs if origin == (job.origin or name)]
+    reason = ""
+    if filling:
+        name, store = filling[0]
+        reason = f"; what it put into {store!r} is kept up to date by the job {name!r}, which has to go first"
     sentence = f"Origin {origin!r} left nothing in a store{reason}"
     raise SettingsError(unknown(sentence, origin, origins, "Left over", none="nothing"))
 
@@ -113,7 +113,7 @@ async def _list_orphans(
 
     A document without a fingerprint is left out: no job stored it.
     """
-    filling = {job for job, settings in router.settings.ingest.items() if settings.to == name}
+    filling = {job.origin or job_name for job_name, job in router.settings.ingest.items() if job.to == name}
     try:
         for tenant in await store.tenants():
             stored = await store.fingerprints(tenant)

@@ -22,10 +22,12 @@ from contextrouter.text.fields import body
 LABELS = ("kind", "trust", "tenant", "compartment", "sensitivity")
 TRUSTS = ("authoritative", "reference", "volatile")
 """Levels of trust, highest first."""
+TRY_AGAIN = "try_again"
+"""Key of the metadata by which a transform says that it could not do its work: the next run tries again."""
 AT_ONCE = 4
 """How many chunks of a document one transform processes at the same time."""
 _YIELD_EVERY = 64  # chunks
-_INTERNAL = ("facts", "problems")  # transforms hand these to ingestion in the metadata
+_INTERNAL = ("facts", "problems", TRY_AGAIN)  # transforms hand these to ingestion in the metadata
 # Times are left out: a file that was only touched or copied has the same content.
 _HASHED = (
     "id",
@@ -177,6 +179,8 @@ async def build_entry(
                 problems.append(
                     f"fact {fact!r} is no Fact; the transform that made it has to return Fact objects."
                 )
+    if TRY_AGAIN not in document.metadata and any(chunk.metadata.get(TRY_AGAIN) for chunk in chunks):
+        mark = f"{TRY_AGAIN}.{mark}"  # no content has this fingerprint, so the document counts as changed
     parent = _merge_findings(document, chunks)
     parent = parent.replace(metadata=_drop_internal(document.metadata))
     entry = Entry(
@@ -214,7 +218,9 @@ def _merge_findings(document: Document, chunks: Sequence[Document]) -> Document:
     """Return the document with the links and labels of all its chunks, and the language of most of them."""
     links = tuple(dict.fromkeys((*document.links, *(link for chunk in chunks for link in chunk.links))))
     labels = tuple(dict.fromkeys((*document.labels, *(label for chunk in chunks for label in chunk.labels))))
-    languages = Counter(chunk.language for chunk in chunks if chunk.language)
+    # The document keeps its content, so the language of what was translated is the original one.
+    spoken = (chunk.metadata.get("original_language") or chunk.language for chunk in chunks)
+    languages = Counter(language for language in spoken if isinstance(language, str))
     language = document.language or next((code for code, _ in languages.most_common(1)), None)
     if (links, labels, language) == (document.links, document.labels, document.language):
         return document

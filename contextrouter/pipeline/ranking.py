@@ -18,7 +18,7 @@ from contextrouter.pipeline.admission import flaw_of
 from contextrouter.pipeline.deadline import Deadline
 from contextrouter.pipeline.engine import Engine
 from contextrouter.pipeline.envelopes import Ranking, split
-from contextrouter.pipeline.trace import TraceBuilder, order_of
+from contextrouter.pipeline.trace import StageNotes, TraceBuilder, order_of
 from contextrouter.runtime.masking import mask
 from contextrouter.scope import Scope
 from contextrouter.settings import StageKeys
@@ -47,10 +47,12 @@ async def rank(
     live, dropped = list(before), list(gone)
     trace.keep_order(live)
     for name, stage, keys in stages:
-        note = ""
+        failure, notes = "", StageNotes(engine.secrets)
         try:
             await engine.ensure_open("stage", name, deadline)
-            live, lost = await _apply((name, stage, keys), live, context, deadline)
+            live, lost = await _apply(
+                (name, stage, keys), live, msgspec.structs.replace(context, note=notes.add), deadline
+            )
         except Exception as error:
             reason = (
                 "timed out"
@@ -59,13 +61,12 @@ async def rank(
             )
             if keys.on_error == "raise":
                 raise StageError(f"Stage {name!r} failed: {reason}", plugin=name, kind="stage") from error
-            note = f"failed: {reason}"
+            failure = f"failed: {reason}"
             live, lost = _keep(name, live, keys)
         dropped.extend(lost)
         gated = stage.withholds_facts and not live
-        trace.add(
-            name, len(live), tuple(lost), note=note, order=order_of(live), failed=bool(note), gated=gated
-        )
+        note, failed = notes.join(failure), bool(failure)
+        trace.add(name, len(live), tuple(lost), note=note, order=order_of(live), failed=failed, gated=gated)
     return Ranking(live, dropped)
 
 

@@ -93,15 +93,16 @@ class Run:
         """Interpret the question, plan the calls, and leave out sources that cannot help."""
         engine, deadline = self.engine, self.deadline
         intent, unmet = choose_route(await self.interpret(), self.request, engine.settings)
-        plan = make_plan(intent, self.request, engine.settings, engine.sources, self.now)
+        self.rag = engine.settings.for_route(intent.kind)[0]
+        self.stages = engine.stages(self.rag)
+        pool = max([keys.pool for _, _, keys in self.stages], default=1.0)
+        plan = make_plan(intent, self.request, engine.settings, engine.sources, self.now, pool)
         if engine.settings.selection.sources != "all":
             from contextrouter.pipeline.source_selection import select_sources  # loaded only when it is used
 
             plan = await select_sources(plan, engine, deadline)
         self.trace.add("plan", note="; ".join(filter(None, (self.reason, unmet, plan.note))))
         self.plan = plan
-        self.rag = engine.settings.for_route(intent.kind)[0]
-        self.stages = engine.stages(self.rag)
         return plan
 
     async def interpret(self) -> Intent:

@@ -44,8 +44,17 @@ def check_references(settings: Settings, declared: Declared, problems: Problems)
                 target = instance.options[option]
                 if (target_kind, target) != ("embedder", "default"):  # made when no table defines it
                     _check_instance((table, name, option), target_kind, target, declared, problems)
+    jobs: dict[tuple[str, str], str] = {}  # origin and store -> the first job with them
     for name, job in settings.ingest.items():
         _check_instance(("ingest", name, "to"), "provider", job.to, declared, problems)
+        origin = job.origin or name
+        first_job = jobs.setdefault((origin, job.to), name)
+        if first_job != name:
+            problems.add(
+                ("ingest", name, "origin" if job.origin else "to"),
+                f"the job {first_job!r} fills {job.to!r} with the origin {origin!r} too, so each job would"
+                " remove the documents of the other. Give them different origins or stores.",
+            )
 
 
 def _check_instance(key: Key, kind: str, name: str, declared: Declared, problems: Problems) -> None:

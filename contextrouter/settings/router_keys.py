@@ -53,6 +53,9 @@ class StageKeys(msgspec.Struct, frozen=True, kw_only=True):
     enabled: bool = True
     top_n: Positive | None = None  # the stage ranks only the first n documents; the others follow after them
     keep: Positive | None = None  # how many documents the stage keeps
+    pool: Annotated[float, Meta(ge=1, le=100)] = (
+        1.0  # while it runs, each leg is asked for so many times more
+    )
     timeout: Seconds | None = None
     on_error: Literal["skip", "raise"] = "skip"
 

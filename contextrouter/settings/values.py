@@ -271,6 +271,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, rename={"source": "from"}):
     source: str  # a connector's name, or a path relative to the settings file
     to: str
     transforms: tuple[str, ...] = ("chunk", "keywords")
+    # the first part of the documents' ids; without it, the job's name
+    origin: Annotated[str, Meta(pattern="^[A-Za-z0-9_.-]{1,64}$")] | None = None
     kind: str | None = None
     trust: Literal["authoritative", "reference", "volatile"] | None = None
     tenant: str | None = None

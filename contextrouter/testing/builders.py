@@ -93,11 +93,12 @@ def stage_context(
     now: datetime = NOW,
     profile: Mapping[str, Any] | None = None,
     sealed: list[Envelope] | None = None,
+    notes: list[str] | None = None,
     intent: Intent | None = None,
 ) -> StageContext:
     """Make a context whose `seal` works like the router's: it returns None for a document out of scope.
 
-    Every envelope that it makes is added to `sealed`.
+    Every envelope that it makes is added to `sealed`, and every note of the stage to `notes`.
     """
 
     def seal(hit: Hit, *, source: str = "docs", **fields: Any) -> Envelope | None:
@@ -117,6 +118,7 @@ def stage_context(
         facts=tuple(facts),
         now=now,
         seal=seal,
+        note=(notes if notes is not None else []).append,
     )
 
 

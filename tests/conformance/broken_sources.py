@@ -11,7 +11,7 @@ from typing import Any
 from breaking import breaks
 from broken_common import Shelf
 
-from contextrouter.contracts import TermStatistics
+from contextrouter.contracts import LinkDegrees, TermStatistics
 from contextrouter.model import Document, Facet, Hit, Query
 from contextrouter.scope import Scope
 from contextrouter.testing import admits
@@ -173,6 +173,10 @@ class Library(Shelf):
             return []
         return [Hit(document=d) for d in self.documents if admits(d, Query(text="", scope=scope))][:limit]
 
+    async def degrees(self, ids: Sequence[str], scope: Scope | None = None) -> LinkDegrees:
+        shown = {d.id for d in self.documents if admits(d, Query(text="", scope=scope))}
+        return LinkDegrees(degrees={id: len(shown) - 1 for id in ids if id in shown}, mean=1.0)
+
     async def facets(self, query: Query, dimensions: Sequence[str]) -> Sequence[Facet]:
         return self.counted(self.found(query), dimensions)
 
@@ -234,6 +238,28 @@ class NeighboursWithoutLimit(Library):
 class NeighboursForAnyone(Library):
     async def neighbours(self, ids: Sequence[str], limit: int, scope: Scope | None = None) -> Sequence[Hit]:
         return await super().neighbours(ids, limit, None)
+
+
+@breaks("degrees_are_counts")
+class DegreesOfStrangers(Library):
+    async def degrees(self, ids: Sequence[str], scope: Scope | None = None) -> LinkDegrees:
+        counted = await super().degrees(ids, scope)
+        return LinkDegrees(degrees={**dict.fromkeys(ids, 0), **counted.degrees}, mean=counted.mean)
+
+
+@breaks("degrees_are_counts")
+class MoreLinksInAScope(Library):
+    async def degrees(self, ids: Sequence[str], scope: Scope | None = None) -> LinkDegrees:
+        counted = await super().degrees(ids, None)
+        return LinkDegrees(
+            degrees={id: many + (scope is not None) for id, many in counted.degrees.items()}, mean=1.0
+        )
+
+
+@breaks("degrees_are_counts")
+class MeanOfNothing(Library):
+    async def degrees(self, ids: Sequence[str], scope: Scope | None = None) -> LinkDegrees:
+        return LinkDegrees(degrees={}, mean=float("nan"))
 
 
 @breaks("facets_count_before_any_limit")

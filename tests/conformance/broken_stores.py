@@ -9,7 +9,7 @@ from typing import Any, Self
 from breaking import breaks
 
 from contextrouter.builtin.providers.memory import Memory
-from contextrouter.contracts import Entry, TermStatistics
+from contextrouter.contracts import Entry, LinkDegrees, TermStatistics
 from contextrouter.filters import FIELDS, passes
 from contextrouter.model import Document, Facet, Hit, Query
 from contextrouter.scope import Scope
@@ -235,6 +235,12 @@ class FetchesWhatItFinds(Store):
 class NeighboursOfAllLevels(Linked):
     async def neighbours(self, ids: Sequence[str], limit: int, scope: Scope | None = None) -> Sequence[Hit]:
         return await super().neighbours(ids, limit, scope and scope.replace(ceiling="restricted"))
+
+
+@breaks("degrees_count_what_the_scope_allows")
+class DegreesOfAllLevels(Linked):
+    async def degrees(self, ids: Sequence[str], scope: Scope | None = None) -> LinkDegrees:
+        return await super().degrees(ids, scope and scope.replace(ceiling="restricted"))
 
 
 @breaks("facets_count_what_the_scope_allows")

@@ -73,6 +73,13 @@ class HasASwitchThatIsNone(Reversing):
     switch = "enable_rerankers"
 
 
+@breaks("notes_are_texts")
+class LeavesANumber(Reversing):
+    async def apply(self, envelopes: Sequence[Envelope], context: StageContext) -> Sequence[Envelope]:
+        context.note(len(envelopes))  # type: ignore[arg-type]  # a wrong type on purpose
+        return await super().apply(envelopes, context)
+
+
 @breaks("time_is_the_request_s")
 class LooksAtTheClock(Changing):
     def changed(self, envelopes: list[Envelope]) -> Any:

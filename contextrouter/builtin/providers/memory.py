@@ -15,9 +15,11 @@ import msgspec
 from contextrouter.builtin.providers.example_documents import EXAMPLE_ENTRIES
 from contextrouter.builtin.providers.field_weights import USUAL
 from contextrouter.builtin.providers.filtering import aligned, labelled, matches
-from contextrouter.contracts import Entry, Provider, TermStatistics
+from contextrouter.builtin.providers.link_degrees import count_degrees
+from contextrouter.contracts import Entry, LinkDegrees, Provider, TermStatistics
 from contextrouter.errors import IngestError, SourceError
 from contextrouter.model import Document, Hit, Query
+from contextrouter.runtime.lru import Lru
 from contextrouter.scope import Scope
 from contextrouter.text import analysis, bm25, query_syntax
 from contextrouter.text.analysis import analyse
@@ -28,6 +30,7 @@ from contextrouter.vectors import cosine, unit
 
 _Key = tuple[str, str, str]
 """Tenant, document and chunk."""
+_GRAPHS = 8  # scopes whose degrees are kept
 
 
 class _Chunk(NamedTuple):
@@ -67,6 +70,7 @@ class Memory(Provider):
         self._languages: Counter[str] = Counter()  # stem language -> chunks
         self._dimensions: int | None = None
         self._generation = 0
+        self._graphs: Lru[tuple[int, Scope | None], tuple[dict[tuple[str, str], int], float]] = Lru(_GRAPHS)
         for number, table in enumerate(documents or []):
             document = _document(number, table)
             self._put(Entry(document=document, chunks=[document]))
@@ -135,6 +139,27 @@ class Memory(Provider):
             if id != parent:
                 known[id].append(chunk.document)
         return [d for id in dict.fromkeys(ids) for d in known.get(id, ()) if scope is None or scope.allows(d)]
+
+    async def degrees(self, ids: Sequence[str], scope: Scope | None = None) -> LinkDegrees:
+        """Count the links of documents, by their ids or those of their chunks, and the links per document."""
+        key = self._generation, scope
+        graph = self._graphs.get(key)
+        if graph is None:
+            documents = [stored.document for stored in self._stored.values()]
+            documents = [document for document in documents if scope is None or scope.allows(document)]
+            counts, mean = count_degrees(documents)
+            names = ((document.tenant or "", document.id) for document in documents)
+            graph = dict(zip(names, counts, strict=True)), mean
+            self._graphs.put(key, graph)
+        by_document, mean = graph
+        named = dict.fromkeys(ids)
+        degrees: dict[str, int] = {}
+        places = ((tenant, parent, id) for tenant, parent, id in self._chunks if id in named)
+        whole_documents = ((tenant, id, id) for tenant, id in self._stored if id in named)
+        for tenant, parent, id in chain(places, whole_documents):
+            if (degree := by_document.get((tenant, parent))) is not None:
+                degrees[id] = max(degree, degrees.get(id, 0))
+        return LinkDegrees(degrees=degrees, mean=mean)
 
     async def version(self) -> str:
         """A count of changes."""

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Any
 
 from contextrouter.builtin.shared.model_in_threads import ModelInThreads
 from contextrouter.errors import MissingDependency
+
+_READ = 5_000  # characters; more do not change the answer
+_CODE = re.compile(r"^ {0,3}(```|~~~).*?(?:^ {0,3}\1[^\n]*$|\Z)|`[^`\n]+`|https?://\S+", re.M | re.S)
+_LETTER = re.compile(r"[^\W\d_]")
 
 
 class LanguageDetector(ModelInThreads[Any]):
@@ -36,6 +41,17 @@ class LanguageDetector(ModelInThreads[Any]):
         if self.languages:
             identifier.set_languages(list(self.languages))
         return identifier
+
+    async def detect(self, text: str, *, minimum: int, confidence: float) -> str | None:
+        """Return the language of a text; None with fewer than `minimum` letters, or if the detector is less
+        than `confidence` (0 to 1) sure. Code blocks and addresses are not read.
+        """
+        text = _CODE.sub(" ", text[:_READ])
+        if len(_LETTER.findall(text)) < minimum:
+            return None
+        pool, identifier = self._get_model()
+        code, share = await pool.run(identifier.classify, text)
+        return str(code) if share >= confidence else None
 
 
 def language_codes(languages: Sequence[str]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
+from contextrouter.builtin.stages.envelope_values import read_value
 from contextrouter.contracts import CLARIFY, GATED, Stage, StageContext
 from contextrouter.model import Envelope
 
@@ -43,18 +44,10 @@ class Gate(Stage):
         self.outcome, self.clarification = outcome, clarification
         self._threshold, self._reads, self._legs = threshold, reads, frozenset(legs)
 
-    def value(self, envelope: Envelope) -> float | None:
-        """What is read of one envelope; None where it has none."""
-        if self._reads == "normalized":
-            return envelope.normalized
-        if self._reads != "similarity":
-            return envelope.signals.get(self._reads)
-        scores = [p.score for p in envelope.provenance if p.leg in self._legs and p.score is not None]
-        return max(scores, default=None)
-
     async def apply(self, envelopes: Sequence[Envelope], context: StageContext) -> Sequence[Envelope]:
         """Return all as they are, or all dropped with what was read."""
-        values = [value for value in map(self.value, envelopes) if value is not None]
+        read = (read_value(envelope, self._reads, self._legs) for envelope in envelopes)
+        values = [value for value in read if value is not None]
         best = max(values, default=0.0)
         if best >= self._threshold:
             return list(envelopes)

@@ -14,8 +14,9 @@ class Hydrate(Stage):
     place of its own.
 
     `source` names it; "": the source that found the document. What that source does not have, labels
-    otherwise, or the scope and the filters keep back, stays as it is. Put it last, with `top_n` as many as go
-    on, so that no more is fetched than is read.
+    otherwise, or the scope and the filters keep back, stays as it is, and the stage's note in the trace says
+    how many were filled. Stores share ids where their jobs have one `origin`. Put it last, with `top_n` as
+    many as go on, so that no more is fetched than is read.
     """
 
     def __init__(self, *, source: str = "", by: Literal["id", "parent"] = "id") -> None:
@@ -40,7 +41,7 @@ class Hydrate(Stage):
                 admitted = context.seal(Hit(document=document), source=name)
                 if admitted is not None and document.content.strip():
                     full_documents[name, document.id] = admitted.document
-        result = []
+        result, filled_count = [], 0
         for envelope, target in zip(envelopes, targets, strict=True):
             full = full_documents.get(target) if target else None
             if full is None or not _has_compatible_labels(full, envelope.document):
@@ -48,6 +49,9 @@ class Hydrate(Stage):
             else:
                 filled = envelope.document.replace(content=full.content)
                 result.append(envelope.replace(document=filled).scored(envelope.score, hydrated=1.0))
+                filled_count += 1
+        if filled_count < len(envelopes):
+            context.note(f"{filled_count} of {len(envelopes)} filled")
         return result
 
     def _find_source(self, envelope: Envelope, context: StageContext) -> tuple[str, str] | None:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Self
 
 from contextrouter.builtin.shared.language_detector import LanguageDetector, language_codes
 from contextrouter.contracts import Transform
 from contextrouter.model import Document
-
-_READ = 5_000  # characters; more do not change the answer
-_CODE = re.compile(r"^ {0,3}(```|~~~).*?(?:^ {0,3}\1[^\n]*$|\Z)|`[^`\n]+`|https?://\S+", re.M | re.S)
-_LETTER = re.compile(r"[^\W\d_]")
 
 
 class Language(LanguageDetector, Transform):
@@ -39,9 +34,5 @@ class Language(LanguageDetector, Transform):
         """Return the document with its language."""
         if document.language or self._pool is None:
             return [document]
-        text = _CODE.sub(" ", document.content[:_READ])
-        if len(_LETTER.findall(text)) < self.minimum:
-            return [document]
-        pool, identifier = self._get_model()
-        code, confidence = await pool.run(identifier.classify, text)
-        return [document.replace(language=str(code)) if confidence >= self.confidence else document]
+        language = await self.detect(document.content, minimum=self.minimum, confidence=self.confidence)
+        return [document.replace(language=language) if language else document]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from math import ceil
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -36,8 +37,12 @@ def make_plan(
     settings: Settings,
     sources: Mapping[str, Source | FactSource],
     now: datetime | None = None,
+    pool: float = 1.0,
 ) -> Plan:
     """Return the calls to make for `intent`, and for every source or leg that is not asked, why.
+
+    `pool` multiplies the limit of every call that returns documents, rounded up: the largest `pool` of the
+    stages that run.
 
     It walks `sources`; one without a table in `settings` has the default keys. Of a source only `legs`,
     `phrase_legs`, `default_queries` and its abilities are read. Raises RequestRefused when the request
@@ -46,7 +51,7 @@ def make_plan(
     _check_names(request, settings, sources)
     rag, route = settings.for_route(intent.kind)
     limits = restrictions(intent, request, rag, route, now or datetime.now(ZoneInfo(rag.timezone)))
-    planner = _Planner(intent, request, settings, limits)
+    planner = _Planner(intent, request, settings, limits, pool)
     for name, source in sources.items():
         if isinstance(source, FactSource):
             planner.add_facts(name, source)
@@ -65,8 +70,11 @@ def make_plan(
 class _Planner:
     """One plan as it grows."""
 
-    def __init__(self, intent: Intent, request: Request, settings: Settings, limits: Restrictions) -> None:
+    def __init__(
+        self, intent: Intent, request: Request, settings: Settings, limits: Restrictions, pool: float
+    ) -> None:
         self.intent, self.request, self.settings, self.limits = intent, request, settings, limits
+        self.pool = pool
         self.rag, self.route = settings.for_route(intent.kind)
         self.entities = () if "entities" in self.route.ignore else intent.entities
         self.candidates = max(self.rag.candidates, final_limit(request) or 0)
@@ -81,7 +89,8 @@ class _Planner:
         if why := self._why_excluded(name, kind, keys):
             self.excluded[name] = why
             return
-        limit = keys.limit or self.candidates
+        # rounded first: 30 × 1.1 is 33.000000000000004
+        limit = ceil(round((keys.limit or self.candidates) * self.pool, 6))
         texts = self._texts(min(self.rag.queries, keys.queries or source.default_queries or 3))
         for leg in source.legs:
             if why := self._leg_not_asked(leg, keys):

@@ -1,11 +1,16 @@
-"""Laws of optional abilities of sources: crawl, fetch, neighbours, facets, statistics, version, graph."""
+"""Laws of optional abilities of sources: crawl, fetch, neighbours, degrees, facets, statistics, version,
+graph.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from contextrouter.contracts import (
+    LinkDegrees,
     SupportsCrawl,
+    SupportsDegrees,
     SupportsEntities,
     SupportsFacets,
     SupportsFetch,
@@ -85,6 +90,24 @@ async def neighbours_keep_limit_and_scope(subject: Subject) -> None:
             raise Broken("an unknown id has neighbours")
         if any(not _visible(hit.document, _STRANGER) for hit in await plugin.neighbours(ids, 100, _STRANGER)):
             raise Broken("a neighbour came back in a scope that forbids it")
+
+
+@law_of(SupportsDegrees)
+async def degrees_are_counts(subject: Subject) -> None:
+    """degrees() counts links of ids that exist, 0 or more, and a finite mean; a scope raises no count."""
+    async with subject.open_plugin() as plugin:
+        ids = [*await _search_inputs(subject, plugin), "no such id"]
+        counted, scoped = await plugin.degrees(ids), await plugin.degrees(ids, _STRANGER)
+        for answer in (counted, scoped):
+            if not isinstance(answer, LinkDegrees) or not math.isfinite(answer.mean) or answer.mean < 0:
+                raise Broken(f"it returned {shorten(answer)}")
+        if "no such id" in counted.degrees or not set(counted.degrees) <= set(ids):
+            raise Broken(f"{ids[:3]} were asked for, {sorted(counted.degrees)[:3]} came")
+        if not all(isinstance(many, int) and many >= 0 for many in counted.degrees.values()):
+            raise Broken(f"the degrees are {shorten(dict(counted.degrees))}")
+        more = [id for id, many in scoped.degrees.items() if many > counted.degrees.get(id, -1)]
+        if more:
+            raise Broken(f"in a scope {more[0]!r} has more links than there are")
 
 
 @law_of(SupportsFacets)
@@ -177,6 +200,7 @@ OF_SOURCES: tuple[Law, ...] = (
     crawl_says_the_same_twice,
     fetch_returns_what_was_found,
     neighbours_keep_limit_and_scope,
+    degrees_are_counts,
     facets_count_before_any_limit,
     statistics_are_of_the_terms_asked,
     version_is_stable,

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, cast
 
+import msgspec
+
 from contextrouter.contracts import Stage, StageContext
 from contextrouter.errors import ContractError
 from contextrouter.model import Envelope
@@ -113,6 +115,18 @@ async def time_is_the_request_s(subject: Subject) -> None:
 
 
 @law
+async def notes_are_texts(subject: Subject) -> None:
+    """What a stage leaves with `context.note` is a text, and not blank: it stands in the trace."""
+    async with subject.open_plugin() as plugin:
+        for envelopes, context, _ in await subject.exercise.inputs(subject, plugin):
+            notes: list[Any] = []
+            await plugin.apply(envelopes, msgspec.structs.replace(context, note=notes.append))
+            wrong = next((note for note in notes if not isinstance(note, str) or not note.strip()), None)
+            if wrong is not None:
+                raise Broken(f"it left the note {wrong!r}")
+
+
+@law
 async def switch_is_a_key_of_rag(subject: Subject) -> None:
     """`switch` is a true-or-false key of `[rag]`, or "": then no key turns the stage off."""
     try:
@@ -129,6 +143,7 @@ LAWS: tuple[Law, ...] = (
     numbers_are_finite,
     nothing_in_nothing_out,
     time_is_the_request_s,
+    notes_are_texts,
     switch_is_a_key_of_rag,
 )
 

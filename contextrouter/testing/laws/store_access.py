@@ -6,6 +6,7 @@ from itertools import product
 from typing import Any, Protocol, runtime_checkable
 
 from contextrouter.contracts import (
+    SupportsDegrees,
     SupportsFacets,
     SupportsFetch,
     SupportsNeighbours,
@@ -36,6 +37,11 @@ class FetchingStore(SupportsUpsert, SupportsFetch, Protocol):
 @runtime_checkable
 class LinkedStore(SupportsUpsert, SupportsNeighbours, Protocol):
     """A store that knows which documents link to which."""
+
+
+@runtime_checkable
+class DegreeStore(SupportsUpsert, SupportsDegrees, Protocol):
+    """A store that counts the links of its documents."""
 
 
 @runtime_checkable
@@ -87,6 +93,24 @@ async def fetch_shows_what_the_scope_allows(subject: Subject) -> None:
             if fetched != allowed:
                 raise Broken(
                     f"{len(fetched)} documents were fetched where {len(allowed)} are allowed, in"
+                    f" {shorten(scope, 120)}"
+                )
+
+
+@law_of(DegreeStore)
+async def degrees_count_what_the_scope_allows(subject: Subject) -> None:
+    """degrees() in a scope has no document that it forbids, and counts no link to one."""
+    async with subject.open_plugin() as plugin:
+        documents = await _put_canaries(subject, plugin)
+        ids = [HUB, *(document.id for document in documents)]
+        for scope in _SCOPES:
+            allowed = {document.id for document in documents if scope.allows(document)}
+            degrees = (await plugin.degrees(ids, scope)).degrees
+            if strangers := set(degrees) - allowed - {HUB}:
+                raise Broken(f"{min(strangers)!r} has a degree in {shorten(scope, 120)}")
+            if degrees.get(HUB, 0) > len(allowed):
+                raise Broken(
+                    f"{HUB!r} has {degrees[HUB]} links where {len(allowed)} documents are allowed, in"
                     f" {shorten(scope, 120)}"
                 )
 
@@ -184,6 +208,7 @@ LAWS: tuple[Law, ...] = (
     canaries_never_leave_their_scope,
     fetch_shows_what_the_scope_allows,
     neighbours_never_leave_their_scope,
+    degrees_count_what_the_scope_allows,
     facets_count_what_the_scope_allows,
     statistics_count_what_the_scope_allows,
     scope_narrows_before_the_limit,

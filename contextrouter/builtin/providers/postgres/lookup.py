@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from contextrouter.builtin.providers.filtering import COLUMNS
+from contextrouter.builtin.providers.link_degrees import mean_links
 from contextrouter.builtin.providers.postgres.connection_pool import clean
 from contextrouter.builtin.providers.postgres.filter import Values, admitted, beginning, value_of, visible
 from contextrouter.builtin.providers.sqlite.write import document
@@ -81,6 +82,63 @@ async def neighbours(
         *values,
     )
     return [Hit(document=document(row["payload"]), score=float(row["strength"])) for row in rows]
+
+
+async def degrees(connection: Connection, ids: Sequence[str], scope: Scope | None) -> dict[str, int]:
+    """How many links each of `ids` (of documents or chunks) has, either way, between documents that may be
+    seen.
+    """
+    values = Values()
+    names = {clean(id): id for id in ids}
+    ids_sql = values.bound(list(names), "text[]")
+    pair = _pair(scope, values)
+    rule = visible(scope, "s", values) or "true"
+    rows = await connection.fetch(
+        f"WITH given (name, tenant, id) AS (SELECT d.id, d.tenant, d.id FROM documents d WHERE d.id = ANY"
+        f" ({ids_sql}) UNION SELECT c.id, c.owner, c.document FROM chunks c WHERE c.id = ANY ({ids_sql})),"
+        " seen (name, tenant, id, url) AS (SELECT g.name, s.tenant, s.id, s.url FROM given g JOIN documents s"
+        " ON"
+        f" (s.tenant, s.id) = (g.tenant, g.id) WHERE {rule}), linked (tenant, id, s_tenant, s_id, t_tenant,"
+        " t_id) AS (SELECT g.tenant, g.id, g.tenant, g.id, t.tenant, t.id FROM seen g JOIN links l ON"
+        " (l.tenant, l.document) = (g.tenant, g.id) JOIN documents t ON t.id = l.target UNION SELECT"
+        " g.tenant, g.id, g.tenant, g.id, t.tenant, t.id FROM seen g JOIN links l ON (l.tenant, l.document) ="
+        " (g.tenant, g.id) JOIN documents t ON t.url = l.target AND t.url <> '' UNION SELECT g.tenant, g.id,"
+        " l.tenant, l.document, g.tenant, g.id FROM seen g JOIN links l ON l.target = g.id UNION SELECT"
+        " g.tenant, g.id, l.tenant, l.document, g.tenant, g.id FROM seen g JOIN links l ON l.target = g.url"
+        " AND g.url <> ''), counted (tenant, id, many) AS (SELECT k.tenant, k.id, count(*) FROM linked k JOIN"
+        " documents s ON (s.tenant, s.id) = (k.s_tenant, k.s_id) JOIN documents t ON (t.tenant, t.id) ="
+        f" (k.t_tenant, k.t_id) WHERE {pair} GROUP BY k.tenant, k.id) SELECT g.name, max(coalesce(n.many, 0))"
+        " AS many FROM seen g LEFT JOIN counted n ON (n.tenant, n.id) = (g.tenant, g.id) GROUP BY g.name",
+        *values,
+    )
+    return {names[row["name"]]: int(row["many"]) for row in rows}
+
+
+async def mean_degree(connection: Connection, scope: Scope | None) -> float:
+    """How many links there are per document, over all documents that may be seen."""
+    values = Values()
+    pair, rule = _pair(scope, values), visible(scope, "s", values) or "true"
+    columns = "s.tenant AS a, s.id AS b, t.tenant AS c, t.id AS d"
+    joined = "FROM links l JOIN documents s ON (s.tenant, s.id) = (l.tenant, l.document) JOIN documents t ON"
+    row = await connection.fetchrow(
+        f"SELECT (SELECT count(*) FROM (SELECT {columns} {joined} t.id = l.target WHERE {pair} UNION SELECT"
+        f" {columns} {joined} t.url = l.target AND t.url <> '' WHERE {pair}) p) AS links, (SELECT count(*)"
+        f" FROM documents s WHERE {rule}) AS documents",
+        *values,
+    )
+    return mean_links(row["links"], row["documents"]) if row else 0.0
+
+
+def _pair(scope: Scope | None, values: Values) -> str:
+    """Which two documents `s` and `t` a link may join, as SQL."""
+    shared = values.bound(SHARED, "text")
+    rules = [
+        "(s.tenant, s.id) <> (t.tenant, t.id)",
+        f"(s.tenant = t.tenant OR {shared} IN (s.tenant, t.tenant))",
+        visible(scope, "s", values),
+        visible(scope, "t", values),
+    ]
+    return " AND ".join(filter(None, rules))
 
 
 async def facets(

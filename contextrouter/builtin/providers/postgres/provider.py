@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from contextrouter.builtin.providers.example_documents import EXAMPLE_ENTRIES
 from contextrouter.builtin.providers.field_weights import USUAL, checked_weights
+from contextrouter.builtin.providers.link_degrees import MeanCache
 from contextrouter.builtin.providers.postgres import index_tuning, lookup, schema, text_leg, vector_leg, write
 from contextrouter.builtin.providers.postgres.connection_pool import Pool, Session, clean
 from contextrouter.builtin.providers.postgres.embedded import PREFIX, example_folder
@@ -18,7 +19,7 @@ from contextrouter.builtin.providers.postgres.ingest_lock import IngestLock
 from contextrouter.builtin.providers.postgres.text_configurations import Words, of_all_stores
 from contextrouter.builtin.providers.postgres.vector_leg import Index, Precision
 from contextrouter.builtin.providers.sqlite.write import document
-from contextrouter.contracts import Entry, Provider, TermStatistics
+from contextrouter.contracts import Entry, LinkDegrees, Provider, TermStatistics
 from contextrouter.errors import SourceError
 from contextrouter.model import Document, Facet, Hit, Query, Vector
 from contextrouter.scope import Scope
@@ -95,6 +96,7 @@ class Postgres(Provider):
             target_session_attrs=target_session_attrs,
         )
         self._ingest_lock = IngestLock(self.pool)
+        self._means = MeanCache()
         self._model: tuple[str, int] = ("", 0)
         self._examples: tuple[Entry, ...] = ()
 
@@ -292,6 +294,16 @@ class Postgres(Provider):
         """
         async with self.pool.transaction(scope) as connection:
             return await lookup.neighbours(connection, ids, limit, scope)
+
+    async def degrees(self, ids: Sequence[str], scope: Scope | None = None) -> LinkDegrees:
+        """Count the links of documents, by their ids or those of their chunks, and the links per document."""
+        async with self.pool.transaction(scope) as connection:
+            version = await schema.content_version(connection)
+            mean = self._means.get(version, scope)
+            if mean is None:
+                mean = await lookup.mean_degree(connection, scope)
+                self._means.put(version, scope, mean)
+            return LinkDegrees(degrees=await lookup.degrees(connection, ids, scope), mean=mean)
 
     async def facets(self, query: Query, dimensions: Sequence[str]) -> Sequence[Facet]:
         """Count documents by the values of fields (kind, labels, …) or metadata keys, over all the query lets

@@ -9,11 +9,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from contextrouter.builtin.providers.filtering import COLUMNS
+from contextrouter.builtin.providers.link_degrees import mean_links
 from contextrouter.builtin.providers.sqlite import schema
 from contextrouter.builtin.providers.sqlite.filter import Condition, visible
 from contextrouter.builtin.providers.sqlite.write import document, listed
 from contextrouter.model import Document, Facet, Hit, Vector
 from contextrouter.scope import Scope
+
+_PAIR = "s.number <> t.number AND (s.tenant = t.tenant OR '*' IN (s.tenant, t.tenant))"
+"""Which two documents a link may join."""
 
 
 def texts(connection: sqlite3.Connection, numbers: Iterable[int]) -> list[Document]:
@@ -100,6 +104,46 @@ def neighbours(
         (listed(ids), *start.values, *goal.values, *chunk.values, max(limit, 0)),
     )
     return [Hit(document=document(stored), score=float(strength)) for strength, stored in rows]
+
+
+def degrees(connection: sqlite3.Connection, ids: Sequence[str], scope: Scope | None) -> dict[str, int]:
+    """How many links each of `ids` (of documents or chunks) has, either way, between documents that may be
+    seen.
+    """
+    start, goal = visible(scope, "s"), visible(scope, "t")
+    rows = connection.execute(
+        "WITH asked (id) AS (SELECT value FROM json_each(?)), given (name, number) AS (SELECT d.id, d.number"
+        " FROM documents d WHERE d.id IN asked UNION SELECT c.id, c.document FROM chunks c WHERE c.id IN"
+        " asked), seen (name, number, id, url) AS (SELECT g.name, s.number, s.id, s.url FROM given g JOIN"
+        f" documents s ON s.number = g.number WHERE {start.where}), linked (number, start, goal) AS (SELECT"
+        " g.number, g.number, t.number FROM seen g JOIN links l ON l.document = g.number JOIN documents t ON"
+        " t.id = l.target UNION SELECT g.number, g.number, t.number FROM seen g JOIN links l ON l.document ="
+        " g.number JOIN documents t ON t.url = l.target AND t.url <> '' UNION SELECT g.number, l.document,"
+        " g.number FROM seen g JOIN links l ON l.target IN (g.id, nullif(g.url, ''))), counted (number, many)"
+        " AS (SELECT k.number, count(*) FROM linked k JOIN documents s ON s.number = k.start JOIN documents t"
+        f" ON t.number = k.goal WHERE {_PAIR} AND {start.where} AND {goal.where} GROUP BY k.number) SELECT"
+        " g.name, max(coalesce(n.many, 0)) FROM seen g LEFT JOIN counted n ON n.number = g.number GROUP BY"
+        " g.name",
+        (listed(ids), *start.values, *start.values, *goal.values),
+    )
+    return {str(name): int(many) for name, many in rows}
+
+
+def mean_degree(connection: sqlite3.Connection, scope: Scope | None) -> float:
+    """How many links there are per document, over all documents that may be seen."""
+    start, goal = visible(scope, "s"), visible(scope, "t")
+    pairs = f"{_PAIR} AND {start.where} AND {goal.where}"
+    values = (*start.values, *goal.values)
+    (links,) = connection.execute(
+        "SELECT count(*) FROM (SELECT s.number, t.number FROM links l JOIN documents s ON s.number ="
+        f" l.document JOIN documents t ON t.id = l.target WHERE {pairs} UNION SELECT s.number, t.number FROM"
+        " links l JOIN documents s ON s.number = l.document JOIN documents t ON t.url = l.target AND t.url <>"
+        f" '' WHERE {pairs})",
+        (*values, *values),
+    ).fetchone()
+    sql = f"SELECT count(*) FROM documents s WHERE {start.where}"
+    (documents,) = connection.execute(sql, start.values).fetchone()
+    return mean_links(links, documents)
 
 
 def facets(connection: sqlite3.Connection, condition: Condition, dimensions: Sequence[str]) -> list[Facet]:

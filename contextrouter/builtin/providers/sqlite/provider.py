@@ -14,13 +14,14 @@ from typing import Self
 
 from contextrouter.builtin.providers.example_documents import EXAMPLE_ENTRIES
 from contextrouter.builtin.providers.field_weights import checked_weights
+from contextrouter.builtin.providers.link_degrees import MeanCache
 from contextrouter.builtin.providers.sqlite import lookup, schema, text_leg, write
 from contextrouter.builtin.providers.sqlite.file import Stop, StoreFile, kind_of_file
 from contextrouter.builtin.providers.sqlite.filter import admitted
 from contextrouter.builtin.providers.sqlite.ingest_lock import IngestLock
 from contextrouter.builtin.providers.sqlite.rows import AdmittedChunks, numpy
 from contextrouter.builtin.providers.sqlite.vector_leg import LEGS, CodeIndex, StaleSnapshot, simsimd
-from contextrouter.contracts import Entry, FilePath, Provider, TermStatistics
+from contextrouter.contracts import Entry, FilePath, LinkDegrees, Provider, TermStatistics
 from contextrouter.errors import SourceError
 from contextrouter.model import Document, Facet, Hit, Query, Vector
 from contextrouter.scope import Scope
@@ -68,6 +69,7 @@ class Sqlite(Provider):
             dict(zip(("title", "path", "body"), weights, strict=True)), self._admitted
         )
         self._nearby = {leg: CodeIndex(leg, self._admitted) for leg in self.vector_legs}
+        self._means = MeanCache()
         self._model, self._dimensions = "", 0
 
     @classmethod
@@ -204,6 +206,12 @@ class Sqlite(Provider):
         """
         return await self._file.read(lambda c, _: lookup.neighbours(c, ids, limit, scope), missing=[])
 
+    async def degrees(self, ids: Sequence[str], scope: Scope | None = None) -> LinkDegrees:
+        """Count the links of documents, by their ids or those of their chunks, and the links per document."""
+        return await self._file.read(
+            lambda c, _: self._degrees(c, ids, scope), missing=LinkDegrees(degrees={}, mean=0.0)
+        )
+
     async def facets(self, query: Query, dimensions: Sequence[str]) -> Sequence[Facet]:
         """Count documents by the values of fields (kind, labels, …) or metadata keys, over all the query lets
         through.
@@ -275,6 +283,16 @@ class Sqlite(Provider):
             except StaleSnapshot:
                 connection.rollback()
                 connection.execute("BEGIN")
+
+    def _degrees(
+        self, connection: sqlite3.Connection, ids: Sequence[str], scope: Scope | None
+    ) -> LinkDegrees:
+        version = schema.version(connection)
+        mean = self._means.get(version, scope)
+        if mean is None:
+            mean = lookup.mean_degree(connection, scope)
+            self._means.put(version, scope, mean)
+        return LinkDegrees(degrees=lookup.degrees(connection, ids, scope), mean=mean)
 
     def _same_model(self, connection: sqlite3.Connection) -> None:
         write.refuse_other_model(connection, self._model, self._dimensions)

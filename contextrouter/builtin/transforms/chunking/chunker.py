@@ -118,8 +118,11 @@ class Chunker(Transform):
 
 
 def _common_metadata(document: Document) -> Mapping[str, Any]:
-    """Return the metadata that all chunks have."""
-    return {key: value for key, value in document.metadata.items() if key not in _DOCUMENT_METADATA}
+    """Return the metadata that all chunks have. The original of a translation is that of the document."""
+    own = (
+        (*_DOCUMENT_METADATA, "original") if "original_language" in document.metadata else _DOCUMENT_METADATA
+    )
+    return {key: value for key, value in document.metadata.items() if key not in own}
 
 
 def _first_chunk_metadata(document: Document, problems: Sequence[str]) -> dict[str, Any]:
