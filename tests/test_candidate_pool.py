@@ -70,7 +70,7 @@ def test_only_stages_have_a_pool():
 
 def planned(limit: int, pool: float) -> int:
     intent, table = Intent(question="q", queries=("q",)), Settings(rag=Rag(candidates=limit))
-    made = make_plan(intent, Request(question="q"), table, {"web": Fixed()}, pool)
+    made = make_plan(intent, Request(question="q"), table, {"web": Fixed()}, pool=pool)
     return made.calls[0].query.limit
 
 
