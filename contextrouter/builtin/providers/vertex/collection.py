@@ -223,8 +223,8 @@ class Collection:
         raw = type(result).pb(result)
         row = self._row(result.data_object)
         score = raw.distance if raw.HasField("distance") else None
-        texts = (str(row.data.get(field, "")) for field in RETURNED)
-        return Result(row.id, *texts, score, row.vector)
+        payload, terms = (str(row.data.get(field, "")) for field in RETURNED)
+        return Result(row.id, payload, terms, score, row.vector)
 
     def _row(self, stored: Any) -> StoredRow:
         raw = type(stored).pb(stored)

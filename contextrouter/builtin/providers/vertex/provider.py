@@ -12,22 +12,15 @@ from contextrouter.builtin.providers.vertex.collection import MOST, Collection, 
 from contextrouter.builtin.providers.vertex.collection_server import CollectionServer
 from contextrouter.builtin.providers.vertex.data_objects import VECTOR, prepare, read_document
 from contextrouter.builtin.providers.vertex.object_filter import admitted
-from contextrouter.builtin.shared.google_cloud.cloud_connection import CloudConnection, Service
+from contextrouter.builtin.shared.google_cloud.cloud_connection import CloudConnection
 from contextrouter.builtin.shared.google_cloud.cloud_options import CloudOptions, check_above_zero, check_name
+from contextrouter.builtin.shared.google_cloud.google_services import VECTOR_SEARCH
 from contextrouter.contracts import Entry, FilePath, Partial, Provider
 from contextrouter.errors import ContractError, SourceError
 from contextrouter.model import Document, Facet, Hit, Query, Vector
 from contextrouter.scope import Scope
 from contextrouter.text.languages import LanguageTerms, language_terms
 from contextrouter.text.stemming import stem_language
-
-SERVICE = Service(
-    "Vector Search",
-    "google-cloud-vectorsearch",
-    "google.cloud.vectorsearch_v1",
-    "vectorsearch.googleapis.com",
-    "Vector Search Editor",
-)
 
 
 class Vertex(Provider):
@@ -77,7 +70,7 @@ class Vertex(Provider):
         self._index, self._recall = index and check_name("index", index), target_recall
         self._dimensions = dimensions
         options = CloudOptions(project, location, credentials_file, endpoint, request_timeout).check()
-        self._connection = CloudConnection(SERVICE, options, "Provider 'vertex'", of_source=True)
+        self._connection = CloudConnection(VECTOR_SEARCH, options, "Provider 'vertex'", of_source=True)
         self._collection: Collection | None = None
         self._notes = write.Notes()
         self._model: tuple[str, int] = ("", 0)

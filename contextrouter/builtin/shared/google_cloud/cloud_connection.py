@@ -155,6 +155,10 @@ class CloudConnection:
         failure = explain(error, target, seconds)
         return self._raised(failure.message, failure.late, exhausted=failure.exhausted)
 
+    def late(self, message: str) -> PluginError:
+        """Return the error of what did not come in time."""
+        return self._raised(message, late=True)
+
     def failed(self, problem: str, remedy: str = "") -> PluginError:
         """Return the error of an answer that cannot be used."""
         return self._raised(f"{self.service.name} {problem}.{' ' if remedy else ''}{remedy}", late=False)
@@ -194,7 +198,8 @@ class CloudConnection:
 def _unusable(error: Exception) -> Exception:
     from google.auth.exceptions import GoogleAuthError
 
-    return error if isinstance(error, GoogleAuthError) else GoogleAuthError(type(error).__name__)
+    made: Exception = GoogleAuthError(type(error).__name__)
+    return error if isinstance(error, GoogleAuthError) else made
 
 
 def find_module(name: str) -> object | None:
