@@ -304,8 +304,10 @@ class CollectionServer(GrpcServer):
         )
 
     def _aggregate(self, request: Any) -> Any:
-        count = {"count": len(self._matching(request.parent, request))}
-        return self.types.AggregateDataObjectsResponse(aggregate_results=[count])
+        answer = self.types.AggregateDataObjectsResponse
+        raw = answer.pb()()
+        raw.aggregate_results.add().update({"count": len(self._matching(request.parent, request))})
+        return answer.wrap(raw)
 
 
 def holds(data: Mapping[str, Any], condition: Mapping[str, Any]) -> bool:
