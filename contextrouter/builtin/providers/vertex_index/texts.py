@@ -40,6 +40,8 @@ class Texts:
 
     async def datapoints_of(self, ids: Sequence[str], tenant: str | None) -> dict[str, list[str]]:
         """Return document id -> the ids of its datapoints."""
+        if isinstance(self.store, SupportsTenants) and tenant not in await self.store.tenants():
+            return {}  # a store that is not there yet refuses to fetch
         return {
             document.id: [str(each) for each in listed]
             for document in await self.store.fetch(list(ids))
