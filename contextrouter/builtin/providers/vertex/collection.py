@@ -197,13 +197,15 @@ class Collection:
                 types.DeleteDataObjectRequest(name=self.object_name(id)) for id in ids[start : start + MOST]
             ]
             request = types.BatchDeleteDataObjectsRequest(parent=self.name, requests=requests)
-            if not await self._done(self.objects.batch_delete_data_objects, request, "NotFound"):
+            method = self.objects.batch_delete_data_objects
+            if not await self._done(method, request, "NotFound", answers=False):
                 for each in requests:
-                    await self._done(self.objects.delete_data_object, each, "NotFound")
+                    await self._done(self.objects.delete_data_object, each, "NotFound", answers=False)
 
-    async def _done(self, method: Any, request: Any, unless: str) -> bool:
+    async def _done(self, method: Any, request: Any, unless: str, *, answers: bool = True) -> bool:
         """Make a call that writes; False: it failed in this one way."""
-        return await self.connection.call(method, request, instead={unless: False}) is not False
+        call = self.connection.call
+        return await call(method, request, instead={unless: False}, answers=answers) is not False
 
     # Messages
 

@@ -110,11 +110,12 @@ class CloudConnection:
         *,
         deadline: float | None = None,
         instead: Mapping[str, Any] = {},
+        answers: bool = True,
     ) -> T:
         """Make one call, once, with what is left of the time as its limit on the wire.
 
-        `instead` maps names of errors, such as NotFound, to answers in their place. Raises SourceTimeout,
-        SourceError or PluginError.
+        `instead` maps names of errors, such as NotFound, to answers in their place. `answers` False: the
+        method has no answer. Raises SourceTimeout, SourceError or PluginError.
         """
         self.check_home()
         from google.api_core.timeout import ConstantTimeout
@@ -122,13 +123,17 @@ class CloudConnection:
         left = self.time_left(deadline)
         try:
             # The client's own default repeats a failed call for minutes, and limits one attempt only.
-            return await method(request, timeout=ConstantTimeout(left), retry=None)
+            answer = await method(request, timeout=ConstantTimeout(left), retry=None)
         except Exception as error:
             if (name := type(error).__name__) in instead:
-                answer: T = instead[name]
-                return answer
+                other: T = instead[name]
+                return other
             # The chain is cut: the client's own exceptions carry the request and with it the credentials.
             raise self.explained(error, left) from None
+        # The client turns a message that it cannot read into None, alone or inside a pager.
+        if answers and getattr(answer, "_response", answer) is None:
+            raise self.failed("sent an answer that cannot be read")
+        return answer
 
     def time_left(self, deadline: float | None) -> float:
         """Return the seconds that a call may take. Raises SourceTimeout where there are none."""
