@@ -193,7 +193,7 @@ async def test_a_breaker_can_be_off_and_each_leg_has_its_own():
     assert {r.leg: r.status for r in context.coverage} == {"one": "open", "two": "ok"}
 
 
-async def test_a_used_up_quota_opens_the_breaker_at_the_first_failure_unless_breakers_are_off():
+async def test_a_used_up_quota_opens_the_breaker_at_the_first_failure():
     class UsedUp(Fixed):
         async def search(self, query: Query) -> Sequence[Hit]:
             error = SourceError("the daily quota is used up")

@@ -139,7 +139,7 @@ async def test_scope_period_and_filters_go_to_the_service_before_the_limit():
         assert len(server.objects) == 11  # five documents, five chunks, the notes
 
 
-async def test_a_document_is_replaced_without_a_gap_and_what_did_not_change_is_not_written_again():
+async def test_a_document_is_replaced_without_a_gap_by_its_changes_alone():
     async with store() as (vertex, server, script):
         old = [
             Document(id=f"d#{n}", parent="d", content=text) for n, text in enumerate(["same", "old", "gone"])

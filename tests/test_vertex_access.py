@@ -265,7 +265,7 @@ asyncio.run(main(sys.argv[1]))
 """
 
 
-def test_over_tls_a_token_is_sent_and_a_refresh_that_fails_is_a_fault_of_the_credentials(tmp_path: Path):
+def test_over_tls_a_token_is_sent_and_a_failing_refresh_is_reported(tmp_path: Path):
     """The token is there before the first question, which would pay for it otherwise."""
     done = subprocess.run(
         [sys.executable, "-c", TLS, str(tmp_path)],

@@ -43,10 +43,10 @@ class PredictionServer(GrpcServer):
         if len(instances) > MOST_TEXTS:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{len(instances)} instances; at most 250")
         size = int(raw.parameters.struct_value.fields["outputDimensionality"].number_value)
-        self.asked.append(([each["content"] for each in instances], instances[0]["task_type"]))
+        self.asked.append(([item["content"] for item in instances], instances[0]["task_type"]))
         predictions = [
-            json_format.ParseDict({"embeddings": {"values": self._vector(each, size)}}, struct_pb2.Value())
-            for each in self.asked[-1][0]
+            json_format.ParseDict({"embeddings": {"values": self._vector(item, size)}}, struct_pb2.Value())
+            for item in self.asked[-1][0]
         ]
         return self.types.PredictResponse.wrap(self.types.PredictResponse.pb()(predictions=predictions))
 

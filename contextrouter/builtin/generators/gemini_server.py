@@ -27,11 +27,11 @@ class GeminiServer(GrpcServer):
         from google.cloud.aiplatform_v1 import types
 
         self.types: Any = types
-        asked, answered = types.GenerateContentRequest, types.GenerateContentResponse
+        request_type, answered = types.GenerateContentRequest, types.GenerateContentResponse
         return {
             "google.cloud.aiplatform.v1.PredictionService": {
-                "GenerateContent": Rpc(self._generate, asked, answered),
-                "StreamGenerateContent": Rpc(self._stream, asked, answered, streams=True),
+                "GenerateContent": Rpc(self._generate, request_type, answered),
+                "StreamGenerateContent": Rpc(self._stream, request_type, answered, streams=True),
             }
         }
 
@@ -41,8 +41,8 @@ class GeminiServer(GrpcServer):
     async def _stream(self, request: Any, context: Any) -> AsyncIterator[Any]:
         words = self._answer(request).split(" ")
         for number, word in enumerate(words, 1):
-            last = number == len(words)
-            yield self._piece(word if last else f"{word} ", self.finish if last else "")
+            final = number == len(words)
+            yield self._piece(word if final else f"{word} ", self.finish if final else "")
 
     def _answer(self, request: Any) -> str:
         from google.protobuf import json_format

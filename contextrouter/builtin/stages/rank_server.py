@@ -39,11 +39,11 @@ class RankServer(GrpcServer):
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, message)
         if not all(record.title or record.content for record in request.records):
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "a record has neither title nor content")
-        asked = set(request.query.casefold().split())
+        target = set(request.query.casefold().split())
         scored = []
         for record in request.records:
             words = f"{record.title} {record.content}".casefold().replace(".", " ").split()
-            share = len(asked & set(words)) / len(asked)
+            share = len(target & set(words)) / len(target)
             scored.append(self.types.RankingRecord(id=record.id, score=max(round(share, 2), 0.0001)))
         scored.sort(key=lambda record: -record.score)
         return self.types.RankResponse(records=scored[self.left_out :])

@@ -80,7 +80,7 @@ class VertexReranker(Reranker):
         self._connection.check_home()
         starts = range(0, len(documents), MOST_RECORDS)
         parts = [documents[start : start + MOST_RECORDS] for start in starts]
-        calls = [partial(self._rank, _clean(query), part) for part in parts]
+        calls = [partial(self._rank, _sendable(query), part) for part in parts]
         return [score for scores in await run_together(calls, _AT_ONCE) for score in scores]
 
     async def _rank(self, question: str, documents: Sequence[Document]) -> list[float]:
@@ -89,8 +89,8 @@ class VertexReranker(Reranker):
         records = [
             types.RankingRecord(
                 id=str(number),
-                title=_clean(document.title[:_LONGEST_TITLE]),
-                content=_clean(document.content[: self._most]) or ".",  # a record must have some text
+                title=_sendable(document.title[:_LONGEST_TITLE]),
+                content=_sendable(document.content[: self._most]) or ".",  # a record must have some text
             )
             for number, document in enumerate(documents)
         ]
@@ -104,14 +104,14 @@ class VertexReranker(Reranker):
         answer = await self._connection.call(self._client.rank, request)
         # The answer is in the order of the scores: the ids say which document each belongs to.
         scores = {record.id: record.score for record in type(answer).pb(answer).records}
-        missing = [record.id for record in records if record.id not in scores]
-        if missing or len(scores) != len(records):
+        absent = [record.id for record in records if record.id not in scores]
+        if absent or len(scores) != len(records):
             raise self._connection.failed(
                 f"scored {len(scores)} records where {len(records)} were sent", "Ask again."
             )
         return [scores[record.id] for record in records]
 
 
-def _clean(text: str) -> str:
+def _sendable(text: str) -> str:
     """Text that a message can carry: half of a surrogate pair becomes "?"."""
     return text.encode("utf-8", "replace").decode()

@@ -76,7 +76,7 @@ class Collection:
             search.search_hint = hint
         request = types.SearchDataObjectsRequest(parent=self.name, vector_search=search)
         answer = await self.connection.call(self.searches.search_data_objects, request, deadline=deadline)
-        return [self._result(each) for each in answer.results]  # of the first page, without a further call
+        return [self._result(item) for item in answer.results]  # of the first page, without a further call
 
     async def text_searches(
         self,
@@ -88,7 +88,7 @@ class Collection:
     ) -> list[list[Result]]:
         """Return the chunks that have all words of a text and meet the conditions, for each pair."""
         types = self.types
-        made = [
+        message = [
             types.Search(
                 text_search=types.TextSearch(
                     search_text=text,
@@ -98,11 +98,11 @@ class Collection:
             )
             for text, conditions in searches
         ]
-        request = types.BatchSearchDataObjectsRequest(parent=self.name, searches=made)
+        request = types.BatchSearchDataObjectsRequest(parent=self.name, searches=message)
         answer = await self.connection.call(
             self.searches.batch_search_data_objects, request, deadline=deadline
         )
-        lists = [[self._result(each) for each in one.results] for one in answer.results]
+        lists = [[self._result(item) for item in response.results] for response in answer.results]
         if len(lists) != len(searches):
             raise self.connection.failed(f"gave {len(lists)} lists for {len(searches)} searches")
         return lists
@@ -128,7 +128,7 @@ class Collection:
                 **_filter(conditions),
             )
             answer = await self.connection.call(self.searches.query_data_objects, request, deadline=deadline)
-            rows += [self._row(each) for each in answer.data_objects]
+            rows += [self._row(item) for item in answer.data_objects]
             token, pages = answer.next_page_token, None if pages is None else pages - 1
             if not token:
                 break
@@ -171,8 +171,8 @@ class Collection:
             ]
             request = types.BatchCreateDataObjectsRequest(parent=self.name, requests=requests)
             if not await self._done(self.objects.batch_create_data_objects, request, "AlreadyExists"):
-                for each in requests:
-                    await self._done(self.objects.create_data_object, each, "AlreadyExists")
+                for item in requests:
+                    await self._done(self.objects.create_data_object, item, "AlreadyExists")
 
     async def put(self, rows: Sequence[Row]) -> None:
         """Create objects, or replace those that are there."""
@@ -185,8 +185,8 @@ class Collection:
             request = types.BatchUpdateDataObjectsRequest(parent=self.name, requests=requests)
             if await self._done(self.objects.batch_update_data_objects, request, "NotFound"):
                 continue
-            for row, each in zip(part, requests, strict=True):
-                if not await self._done(self.objects.update_data_object, each, "NotFound"):
+            for row, item in zip(part, requests, strict=True):
+                if not await self._done(self.objects.update_data_object, item, "NotFound"):
                     await self.create([row])
 
     async def delete(self, ids: Sequence[str]) -> None:
@@ -199,8 +199,8 @@ class Collection:
             request = types.BatchDeleteDataObjectsRequest(parent=self.name, requests=requests)
             method = self.objects.batch_delete_data_objects
             if not await self._done(method, request, "NotFound", answers=False):
-                for each in requests:
-                    await self._done(self.objects.delete_data_object, each, "NotFound", answers=False)
+                for item in requests:
+                    await self._done(self.objects.delete_data_object, item, "NotFound", answers=False)
 
     async def _done(self, method: Any, request: Any, unless: str, *, answers: bool = True) -> bool:
         """Make a call that writes; False: it failed in this one way."""
@@ -216,10 +216,10 @@ class Collection:
 
     def _object(self, row: Row, name: str = "") -> Any:
         types = self.types
-        made = types.DataObject(name=name, data=row.data)
+        message = types.DataObject(name=name, data=row.data)
         if row.vector is not None:
-            made.vectors[VECTOR] = types.Vector(dense=types.DenseVector(values=row.vector))
-        return made
+            message.vectors[VECTOR] = types.Vector(dense=types.DenseVector(values=row.vector))
+        return message
 
     def _result(self, result: Any) -> Result:
         raw = type(result).pb(result)

@@ -63,8 +63,8 @@ class CollectionServer(GrpcServer):
             self.collections[self.first[0]] = self._make_collection(self.first[1])
 
         def rpc(answer: Callable[[Any], Any], name: str, response: Any = None) -> Rpc:
-            made = response or getattr(types, f"{name}Response", None)
-            return Rpc(_answering(answer), getattr(types, f"{name}Request"), made)
+            message = response or getattr(types, f"{name}Response", None)
+            return Rpc(_answering(answer), getattr(types, f"{name}Request"), message)
 
         poll = Rpc(_answering(self._poll), operations_pb2.GetOperationRequest, operations_pb2.Operation)
         operation, empty, stored = operations_pb2.Operation, empty_pb2.Empty, types.DataObject
@@ -98,17 +98,17 @@ class CollectionServer(GrpcServer):
     # Collections
 
     def _make_collection(self, dimensions: int) -> Any:
-        made = self.types.Collection(data_schema=SCHEMA)
+        message = self.types.Collection(data_schema=SCHEMA)
         if dimensions:
             dense = self.types.DenseVectorField(dimensions=dimensions)
-            made.vector_schema[VECTOR] = self.types.VectorField(dense_vector=dense)
-        return made
+            message.vector_schema[VECTOR] = self.types.VectorField(dense_vector=dense)
+        return message
 
     def _find_collection(self, name: str) -> Any:
-        made = self.collections.get(name.split("/collections/")[1].split("/")[0])
-        if made is None:
+        message = self.collections.get(name.split("/collections/")[1].split("/")[0])
+        if message is None:
             raise Refused("NOT_FOUND", f"Collection {name!r} was not found")
-        return made
+        return message
 
     def _get_collection(self, request: Any) -> Any:
         return self._find_collection(request.name)
@@ -123,7 +123,7 @@ class CollectionServer(GrpcServer):
 
     def _list_indexes(self, request: Any) -> Any:
         self._find_collection(request.parent)
-        indexes = [each for name, each in self.indexes.items() if name.startswith(request.parent)]
+        indexes = [item for name, item in self.indexes.items() if name.startswith(request.parent)]
         return self.types.ListIndexesResponse(indexes=indexes)
 
     def _create_index(self, request: Any) -> Any:
@@ -144,9 +144,9 @@ class CollectionServer(GrpcServer):
     def _poll(self, request: Any) -> Any:
         from google.longrunning import operations_pb2
 
-        left = self.operations[request.name]
-        left[0] -= 1
-        return operations_pb2.Operation(name=request.name, done=left[0] <= 0)
+        countdown = self.operations[request.name]
+        countdown[0] -= 1
+        return operations_pb2.Operation(name=request.name, done=countdown[0] <= 0)
 
     # Objects
 
@@ -160,16 +160,16 @@ class CollectionServer(GrpcServer):
         return self.types.BatchCreateDataObjectsResponse(data_objects=self._create(_few(request.requests)))
 
     def _create(self, requests: Any) -> list[Any]:
-        for each in requests:
-            self._find_collection(each.parent)
-            if not _ID.fullmatch(each.data_object_id):
-                raise Refused("INVALID_ARGUMENT", f"data_object_id {each.data_object_id!r} is not valid")
-            if f"{each.parent}/dataObjects/{each.data_object_id}" in self.objects:
-                raise Refused("ALREADY_EXISTS", f"DataObject {each.data_object_id!r} exists")
-            self._check_vectors(each.parent, each.data_object)
+        for item in requests:
+            self._find_collection(item.parent)
+            if not _ID.fullmatch(item.data_object_id):
+                raise Refused("INVALID_ARGUMENT", f"data_object_id {item.data_object_id!r} is not valid")
+            if f"{item.parent}/dataObjects/{item.data_object_id}" in self.objects:
+                raise Refused("ALREADY_EXISTS", f"DataObject {item.data_object_id!r} exists")
+            self._check_vectors(item.parent, item.data_object)
         return [
-            self._keep(f"{each.parent}/dataObjects/{each.data_object_id}", each.data_object)
-            for each in requests
+            self._keep(f"{item.parent}/dataObjects/{item.data_object_id}", item.data_object)
+            for item in requests
         ]
 
     def _batch_update(self, request: Any) -> Any:
@@ -177,38 +177,38 @@ class CollectionServer(GrpcServer):
         return self.types.BatchUpdateDataObjectsResponse()
 
     def _update(self, requests: Any) -> list[Any]:
-        for each in requests:
-            self._find_collection(each.data_object.name)
-            if each.data_object.name not in self.objects:
-                raise Refused("NOT_FOUND", f"DataObject {each.data_object.name!r} was not found")
-            self._check_vectors(each.data_object.name, each.data_object)
-        return [self._keep(each.data_object.name, each.data_object) for each in requests]
+        for item in requests:
+            self._find_collection(item.data_object.name)
+            if item.data_object.name not in self.objects:
+                raise Refused("NOT_FOUND", f"DataObject {item.data_object.name!r} was not found")
+            self._check_vectors(item.data_object.name, item.data_object)
+        return [self._keep(item.data_object.name, item.data_object) for item in requests]
 
     def _delete(self, requests: Any) -> Any:
         from google.protobuf import empty_pb2
 
-        for each in requests:
-            self._find_collection(each.name)
-            if each.name not in self.objects:
-                raise Refused("NOT_FOUND", f"DataObject {each.name!r} was not found")
-        for each in requests:
-            self.objects.pop(each.name, None)
-            self.data.pop(each.name, None)
+        for item in requests:
+            self._find_collection(item.name)
+            if item.name not in self.objects:
+                raise Refused("NOT_FOUND", f"DataObject {item.name!r} was not found")
+        for item in requests:
+            self.objects.pop(item.name, None)
+            self.data.pop(item.name, None)
         return empty_pb2.Empty()
 
-    def _keep(self, name: str, given: Any) -> Any:
+    def _keep(self, name: str, sent: Any) -> Any:
         from google.protobuf import json_format
 
-        kept = type(given)()
-        kept._pb.CopyFrom(given._pb)
-        kept.name, kept.data_object_id = name, name.rpartition("/")[2]
-        self.objects[name] = kept
-        self.data[name] = json_format.MessageToDict(kept._pb.data)
-        return kept
+        stored = type(sent)()
+        stored._pb.CopyFrom(sent._pb)
+        stored.name, stored.data_object_id = name, name.rpartition("/")[2]
+        self.objects[name] = stored
+        self.data[name] = json_format.MessageToDict(stored._pb.data)
+        return stored
 
-    def _check_vectors(self, name: str, given: Any) -> None:
+    def _check_vectors(self, name: str, sent: Any) -> None:
         schema = self._find_collection(name).vector_schema
-        for field, vector in given.vectors.items():
+        for field, vector in sent.vectors.items():
             expected = schema[field].dense_vector.dimensions if field in schema else 0
             if len(vector.dense.values) != expected:
                 raise Refused(
@@ -223,7 +223,7 @@ class CollectionServer(GrpcServer):
 
     def _batch_search(self, request: Any) -> Any:
         answer = self.types.SearchDataObjectsResponse
-        lists = [answer(results=self._ranked(request.parent, each)) for each in request.searches]
+        lists = [answer(results=self._ranked(request.parent, item)) for item in request.searches]
         return self.types.BatchSearchDataObjectsResponse(results=lists)
 
     def _ranked(self, parent: str, search: Any) -> list[Any]:
@@ -240,7 +240,7 @@ class CollectionServer(GrpcServer):
         ]
 
     def _nearness(self, parent: str, query: Any, names: list[str]) -> dict[str, float]:
-        asked = list(query.vector.values)
+        target = list(query.vector.values)
         hint = query.search_hint.index_hint.name
         if hint and hint not in self.indexes:
             raise Refused("NOT_FOUND", f"Index {hint!r} was not found")
@@ -249,13 +249,13 @@ class CollectionServer(GrpcServer):
         schema = self._find_collection(parent).vector_schema
         if query.search_field not in schema:
             raise Refused("INVALID_ARGUMENT", f"there is no vector field {query.search_field!r}")
-        if len(asked) != schema[query.search_field].dense_vector.dimensions:
-            raise Refused("INVALID_ARGUMENT", f"the query vector has {len(asked)} dimensions")
+        if len(target) != schema[query.search_field].dense_vector.dimensions:
+            raise Refused("INVALID_ARGUMENT", f"the query vector has {len(target)} dimensions")
         vectors = {name: self.objects[name].vectors for name in names}
         return {
-            name: math.fsum(map(operator.mul, each[query.search_field].dense.values, asked))
-            for name, each in vectors.items()
-            if query.search_field in each
+            name: math.fsum(map(operator.mul, item[query.search_field].dense.values, target))
+            for name, item in vectors.items()
+            if query.search_field in item
         }
 
     def _occurrences(self, parent: str, query: Any, names: list[str]) -> dict[str, float]:
@@ -263,15 +263,15 @@ class CollectionServer(GrpcServer):
         if not query.data_field_names or not query.search_text.strip():
             raise Refused("INVALID_ARGUMENT", "search_text and data_field_names are required")
         every = {name: self._words(name, query.data_field_names) for name in self._of(parent)}
-        asked = dict.fromkeys(query.search_text.lower().split())
+        target = dict.fromkeys(query.search_text.lower().split())
         rarity = {
             word: math.log(1 + len(every) / (1 + sum(word in words for words in every.values())))
-            for word in asked
+            for word in target
         }
         return {
-            name: sum(rarity[word] * every[name][word] / (1 + every[name][word]) for word in asked)
+            name: sum(rarity[word] * every[name][word] / (1 + every[name][word]) for word in target)
             for name in names
-            if all(every[name][word] for word in asked)
+            if all(every[name][word] for word in target)
         }
 
     def _words(self, name: str, fields: Any) -> Counter[str]:
@@ -289,11 +289,11 @@ class CollectionServer(GrpcServer):
 
     def _output(self, name: str, fields: Any) -> Any:
         data = {key: value for key, value in self.data[name].items() if {"*", key} & {*fields.data_fields}}
-        made = self.types.DataObject(name=name, data_object_id=name.rpartition("/")[2], data=data)
+        message = self.types.DataObject(name=name, data_object_id=name.rpartition("/")[2], data=data)
         for field in fields.vector_fields:
             if field in self.objects[name].vectors:
-                made.vectors[field] = self.objects[name].vectors[field]
-        return made
+                message.vectors[field] = self.objects[name].vectors[field]
+        return message
 
     def _query(self, request: Any) -> Any:
         names = self._matching(request.parent, request)
@@ -317,28 +317,28 @@ def holds(data: Mapping[str, Any], condition: Mapping[str, Any]) -> bool:
 
 def _holds_one(data: Mapping[str, Any], key: str, value: Any) -> bool:
     if key == "$and":
-        return all([holds(data, each) for each in value])
+        return all([holds(data, item) for item in value])
     if key == "$or":
-        return any([holds(data, each) for each in value])
+        return any([holds(data, item) for item in value])
     if key.startswith("$"):
         raise Refused("INVALID_ARGUMENT", f"operator {key!r} is not supported")
     compared = value if isinstance(value, Mapping) else {"$eq": value}
-    return all([_compare(data.get(key), sign, each) for sign, each in compared.items()])
+    return all([_compare(data.get(key), sign, item) for sign, item in compared.items()])
 
 
-def _compare(held: Any, sign: str, value: Any) -> bool:
-    values = held if isinstance(held, list) else [held]
+def _compare(present: Any, sign: str, value: Any) -> bool:
+    values = present if isinstance(present, list) else [present]
     if sign in ("$eq", "$ne"):
         return (value in values) == (sign == "$eq")
     if sign in ("$in", "$nin"):
-        if not all(isinstance(each, str) for each in value):
+        if not all(isinstance(item, str) for item in value):
             raise Refused("INVALID_ARGUMENT", f"{sign} takes strings only")
-        return any(each in value for each in values) == (sign == "$in")
+        return any(item in value for item in values) == (sign == "$in")
     if sign not in _COMPARED:
         raise Refused("INVALID_ARGUMENT", f"operator {sign!r} is not supported")
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise Refused("INVALID_ARGUMENT", f"{sign} takes numbers only")
-    return isinstance(held, int | float) and _COMPARED[sign](held, value)
+    return isinstance(present, int | float) and _COMPARED[sign](present, value)
 
 
 def _few(requests: Any) -> Any:

@@ -18,20 +18,20 @@ SCANNED = 100_000  # objects that a collection searches without an index
 _NEAR = 0.8  # of them: an index is advised
 
 
-async def migrate(collection: Collection, dimensions: int, index: str, *, vectors: bool) -> list[int]:
+async def make_missing(collection: Collection, dimensions: int, index: str, *, vectors: bool) -> list[int]:
     """Make what is missing: the collection (1), its index (2). Return what was made."""
-    made: list[int] = []
+    created: list[int] = []
     if await _get_collection(collection) is None:
         if vectors and not dimensions:
             raise SourceError(
                 "A collection is made for vectors of one length. Set `dimensions` to that of the embedder."
             )
         await _create_collection(collection, dimensions if vectors else 0)
-        made.append(1)
+        created.append(1)
     if vectors and index and index not in await _indexes(collection):
         await create_index(collection, index)
-        made.append(2)
-    return made
+        created.append(2)
+    return created
 
 
 async def status(collection: Collection) -> Mapping[str, int | str]:
@@ -65,29 +65,29 @@ async def advice(collection: Collection, index: str) -> list[str]:
 async def create_index(collection: Collection, index: str) -> None:
     """Make the index of the vectors, and wait for it."""
     types = collection.types
-    made = types.Index(
+    created = types.Index(
         index_field=VECTOR,
         filter_fields=list(FILTERED),
         store_fields=list(RETURNED),
         distance_metric=types.DistanceMetric.DOT_PRODUCT,
     )
-    request = types.CreateIndexRequest(parent=collection.name, index_id=index, index=made)
+    request = types.CreateIndexRequest(parent=collection.name, index_id=index, index=created)
     await _finish(collection, collection.admin.create_index, request, f"index {index!r}")
 
 
 async def _create_collection(collection: Collection, dimensions: int) -> None:
     types = collection.types
-    made = types.Collection(data_schema=SCHEMA)
+    created = types.Collection(data_schema=SCHEMA)
     if dimensions:
         dense = types.DenseVectorField(dimensions=dimensions)
-        made.vector_schema[VECTOR] = types.VectorField(dense_vector=dense)
+        created.vector_schema[VECTOR] = types.VectorField(dense_vector=dense)
     request = types.CreateCollectionRequest(
-        parent=collection.location, collection_id=collection.id, collection=made
+        parent=collection.location, collection_id=collection.id, collection=created
     )
     await _finish(collection, collection.admin.create_collection, request, f"collection {collection.id!r}")
 
 
-async def _finish(collection: Collection, method: Any, request: Any, what: str) -> None:
+async def _finish(collection: Collection, method: Any, request: Any, label: str) -> None:
     """Start an operation and ask after it until it has ended. Each question has a time limit of its own."""
     from google.longrunning.operations_pb2 import GetOperationRequest
 
@@ -97,13 +97,13 @@ async def _finish(collection: Collection, method: Any, request: Any, what: str) 
     while not operation.done:
         if monotonic() >= until:
             raise SourceError(
-                f"The {what} is still being made. `contextrouter db status` shows when it is there."
+                f"The {label} is still being made. `contextrouter db status` shows when it is there."
             )
         await asyncio.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)
         operation = await call(collection.admin.get_operation, GetOperationRequest(name=operation.name))
     if operation.HasField("error"):
-        raise collection.connection.failed(f"could not make the {what}: {operation.error.message}")
+        raise collection.connection.failed(f"could not make the {label}: {operation.error.message}")
 
 
 async def _get_collection(collection: Collection) -> Any:

@@ -65,7 +65,7 @@ def owner_id(tenant: str | None, id: str) -> str:
     return "d" + _digest(tenant or "", id)
 
 
-def prepare(entry: Entry, legs: Sequence[str], dimensions: int) -> EntryRows:
+def make_rows(entry: Entry, legs: Sequence[str], dimensions: int) -> EntryRows:
     """Return the objects of an entry. Raises IngestError that names the document and what is wrong with it.
 
     `dimensions` is the length of the store's vectors; 0: it has none yet.
@@ -78,9 +78,9 @@ def prepare(entry: Entry, legs: Sequence[str], dimensions: int) -> EntryRows:
         chunks = labelled(document, entry.chunks)
         vectors = [_vector(entry, number, dimensions) for number in range(len(chunks))]
         owner = owner_id(document.tenant, document.id)
-        whole = "" if chunks == [document] else _payload(document)
-        notes = {"role": "document", "owner": owner, "fingerprint": entry.fingerprint, "payload": whole}
-        head = Row(owner, {**notes, **_labels(document)}, None, len(whole))
+        payload = "" if chunks == [document] else _payload(document)
+        notes = {"role": "document", "owner": owner, "fingerprint": entry.fingerprint, "payload": payload}
+        head = Row(owner, {**notes, **_labels(document)}, None, len(payload))
         rows = tuple(_chunk_row(owner, chunk, vector) for chunk, vector in zip(chunks, vectors, strict=True))
         return EntryRows(head, rows, frozenset(stem_language(chunk.language) for chunk in chunks))
     except UnicodeEncodeError:

@@ -30,13 +30,13 @@ async def fingerprints(collection: Collection, tenant: str | None) -> dict[str, 
 
 async def tenants(collection: Collection) -> list[str | None]:
     """Whose documents are there. Each call leaves out those that are known, so there are few."""
-    known: set[str] = set()
+    names: set[str] = set()
     while True:
-        others = [{"tenant": {"$nin": sorted(known)}}] if known else []
+        others = [{"tenant": {"$nin": sorted(names)}}] if names else []
         rows = await collection.query([DOCUMENTS, *others], ["tenant"], pages=1)
         if not rows:
-            return [None if tenant == NONE else tenant for tenant in sorted(known)]
-        known |= {row.data["tenant"] for row in rows}
+            return [None if tenant == NONE else tenant for tenant in sorted(names)]
+        names |= {row.data["tenant"] for row in rows}
 
 
 async def stored_objects(
@@ -52,31 +52,31 @@ async def stored_objects(
 
 async def fetch(collection: Collection, ids: Sequence[str], scope: Scope | None) -> list[Document]:
     """Whole documents by id, or chunks by theirs, that may be seen, in the order asked."""
-    wanted = [id for id in dict.fromkeys(ids) if id and id == id.encode("utf-8", "replace").decode()]
+    requested = [id for id in dict.fromkeys(ids) if id and id == id.encode("utf-8", "replace").decode()]
     rows: list[StoredRow] = []
-    for start in range(0, len(wanted), _AT_ONCE):
-        condition = {"id": {"$in": wanted[start : start + _AT_ONCE]}}
+    for start in range(0, len(requested), _AT_ONCE):
+        condition = {"id": {"$in": requested[start : start + _AT_ONCE]}}
         rows += await collection.query(
             [condition, *in_scope(scope)], ["role", "owner", "id", "tenant", "payload"]
         )
-    whole = {row.id for row in rows if row.data["role"] == "document" and row.data["payload"]}
+    complete = {row.id for row in rows if row.data["role"] == "document" and row.data["payload"]}
     by_id: defaultdict[str, list[tuple[bool, str, Document]]] = defaultdict(list)
     for row in rows:
         document = read_document(row.data["payload"])
         chunk = row.data["role"] == "chunk"
         # A chunk with the id of its document is shown where it is all of the document.
-        if document is None or (chunk and row.data["owner"] in whole and document.parent is None):
+        if document is None or (chunk and row.data["owner"] in complete and document.parent is None):
             continue
         if scope is None or scope.allows(document):
             by_id[document.id].append((chunk, row.data["tenant"], document))
     return [
         document
-        for id in wanted
-        for _, _, document in sorted(by_id[id], key=lambda found: (found[0], found[1]))
+        for id in requested
+        for _, _, document in sorted(by_id[id], key=lambda entry: (entry[0], entry[1]))
     ]
 
 
-async def embedded(
+async def chunk_vectors(
     collection: Collection, ids: Sequence[str], tenant: str | None
 ) -> list[tuple[Document, Mapping[str, Vector]]]:
     """The chunks of documents, each with its vector."""
@@ -92,7 +92,7 @@ async def embedded(
     return sorted(chunks, key=lambda pair: pair[0].id)
 
 
-async def facets(
+async def count_values(
     collection: Collection, query: Query, conditions: Sequence[Condition], dimensions: Sequence[str]
 ) -> list[Facet]:
     """How many admitted documents have each value of each dimension, most first. All of them are read."""

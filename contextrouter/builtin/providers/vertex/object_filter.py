@@ -29,7 +29,7 @@ def in_scope(scope: Scope | None) -> list[Condition]:
     ]
 
 
-def admitted(query: Query) -> list[Condition] | None:
+def query_conditions(query: Query) -> list[Condition] | None:
     """Return the conditions of a query; None: nothing can meet them."""
     conditions = in_scope(query.scope)
     if query.period is not None:

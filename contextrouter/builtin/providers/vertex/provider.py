@@ -10,8 +10,8 @@ from contextrouter.builtin.providers.filtering import matches
 from contextrouter.builtin.providers.vertex import collection_setup, lookup, text_leg, vector_leg, write
 from contextrouter.builtin.providers.vertex.collection import MOST, Collection, Result
 from contextrouter.builtin.providers.vertex.collection_server import CollectionServer
-from contextrouter.builtin.providers.vertex.data_objects import VECTOR, prepare, read_document
-from contextrouter.builtin.providers.vertex.object_filter import admitted
+from contextrouter.builtin.providers.vertex.data_objects import VECTOR, make_rows, read_document
+from contextrouter.builtin.providers.vertex.object_filter import query_conditions
 from contextrouter.builtin.shared.google_cloud.cloud_connection import CloudConnection
 from contextrouter.builtin.shared.google_cloud.cloud_options import CloudOptions, check_above_zero, check_name
 from contextrouter.builtin.shared.google_cloud.google_services import VECTOR_SEARCH
@@ -122,7 +122,7 @@ class Vertex(Provider):
         """Return chunks, best first; text scores are the service's, vector scores cosines in [-1, 1]."""
         if query.leg not in self.legs:
             raise SourceError(f"Leg {query.leg!r} is not one of this store's legs: {', '.join(self.legs)}.")
-        collection, conditions = self._opened(), admitted(query)
+        collection, conditions = self._opened(), query_conditions(query)
         if query.limit < 1 or conditions is None:
             return []
         question = language_terms(
@@ -130,13 +130,13 @@ class Vertex(Provider):
         )
         if query.leg == "text":
             top = _candidates(query.limit, question)
-            results = await text_leg.search(
+            results = await text_leg.search_words(
                 collection, query, question, conditions, top=top, with_vectors=bool(self.embedder)
             )
             return _hits(results, query, question)
         self._notes.refuse_other_model(*self._model)
         question = question.without_phrases()
-        results = await vector_leg.search(
+        results = await vector_leg.search_vectors(
             collection,
             query,
             conditions,
@@ -153,10 +153,10 @@ class Vertex(Provider):
 
         Scope, period, filters and labels narrow. All chunks that are let through are read for it.
         """
-        conditions = admitted(query)
+        conditions = query_conditions(query)
         if conditions is None:
             return []
-        return await lookup.facets(self._opened(), query, conditions, dimensions)
+        return await lookup.count_values(self._opened(), query, conditions, dimensions)
 
     async def fetch(self, ids: Sequence[str], scope: Scope | None = None) -> Sequence[Document]:
         """Return whole documents, or chunks, by id, in the order asked."""
@@ -189,7 +189,7 @@ class Vertex(Provider):
         notes = await write.read_notes(collection)
         notes.refuse_other_model(model, dimensions)
         dimensions = notes.dimensions or dimensions or self._dimensions
-        rows = [prepare(entry, self.vector_legs, dimensions) for entry in entries]
+        rows = [make_rows(entry, self.vector_legs, dimensions) for entry in entries]
         sizes = {len(row.vector) for entry in rows for row in entry.chunks if row.vector is not None}
         if len(sizes) > 1:
             raise SourceError(f"The vectors have {sorted(sizes)} dimensions; embed all with one model.")
@@ -200,7 +200,7 @@ class Vertex(Provider):
         )
         if noted != notes:  # before the first such vector or text, so that none is there unnoticed
             noted = await write.write_notes(collection, noted)
-        await write.upsert(collection, rows)
+        await write.replace_documents(collection, rows)
         self._notes = await write.write_notes(collection, noted)
 
     async def fingerprints(self, tenant: str | None = None) -> Mapping[str, str]:
@@ -217,25 +217,25 @@ class Vertex(Provider):
         """Return the chunks of documents with their vectors; nothing when another model filled the store."""
         if not self.embedder or self._notes.model != model:
             return []
-        return await lookup.embedded(self._opened(), ids, tenant)
+        return await lookup.chunk_vectors(self._opened(), ids, tenant)
 
     async def delete(self, ids: Sequence[str], tenant: str | None = None) -> int:
         """Remove documents of one tenant with their chunks; return how many there were."""
-        count = await write.delete(self._opened(), ids, tenant)
+        count = await write.remove_documents(self._opened(), ids, tenant)
         if count:
             self._notes = await write.write_notes(self._opened(), await write.read_notes(self._opened()))
         return count
 
     async def clear(self) -> None:
         """Remove everything, and forget which embedder filled the store: the way to build it again."""
-        await write.clear(self._opened())
+        await write.remove_all(self._opened())
         self._notes = write.Notes()
 
     # The database
 
     async def migrate(self) -> Sequence[int]:
         """Make the collection (1) and its index (2), where they are missing; return what was made."""
-        return await collection_setup.migrate(
+        return await collection_setup.make_missing(
             self._opened(), self._dimensions, self._index, vectors=bool(self.embedder)
         )
 
@@ -262,7 +262,7 @@ def _refuse_search_keys(engine: str, data_store: str) -> None:
 
 def _candidates(limit: int, question: LanguageTerms) -> int:
     """How many chunks to ask for: more where phrases or exclusions are checked on arrival."""
-    checked = any(each.required or each.excluded for each in question.by_language.values())
+    checked = any(item.required or item.excluded for item in question.by_language.values())
     return min(MOST, max(5 * limit, 200) if checked else limit)
 
 

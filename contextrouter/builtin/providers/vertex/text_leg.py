@@ -20,7 +20,7 @@ FEWEST = 100  # candidates of a single word, so that a small limit does not chan
 _Search = tuple[str, list[Condition]]
 
 
-async def search(
+async def search_words(
     collection: Collection,
     query: Query,
     question: LanguageTerms,
@@ -30,21 +30,21 @@ async def search(
     with_vectors: bool,
 ) -> list[Result]:
     """Return chunks with all words of the question, then those with some of them, best first."""
-    whole = _whole(question, conditions)
-    if not whole:
+    together = _whole(question, conditions)
+    if not together:
         return []
-    lists = await collection.text_searches(whole, top, with_vectors=with_vectors, deadline=query.deadline)
+    lists = await collection.text_searches(together, top, with_vectors=with_vectors, deadline=query.deadline)
     best = _merged(lists)
     single = _single(question, conditions)
     if len(best) >= top or len(single) < 2:
         return best
     among = min(max(top, FEWEST), MOST)
     lists = await collection.text_searches(single, among, with_vectors=with_vectors, deadline=query.deadline)
-    first = {result.id for result in best}
+    ids = {result.id for result in best}
     # Scores of single words add up. Those below may not pass what has all the words.
     lowest = min((result.score or 0.0 for result in best), default=float("inf"))
-    rest = [result for result in _merged(lists) if result.id not in first]
-    return best + [each._replace(score=min(each.score or 0.0, lowest)) for each in rest]
+    others = [result for result in _merged(lists) if result.id not in ids]
+    return best + [item._replace(score=min(item.score or 0.0, lowest)) for item in others]
 
 
 def _whole(question: LanguageTerms, conditions: Sequence[Condition]) -> list[_Search]:
@@ -74,8 +74,8 @@ def _stems(languages: Languages) -> list[Condition]:
 def _longest(terms: Sequence[str], *, of_forms: bool = False) -> list[str]:
     """The longest terms, in their order. The beginning of a term counts as the term."""
     distinct = list(dict.fromkeys(terms if of_forms else (term.rstrip(FURTHEST) for term in terms)))
-    kept = set(sorted(distinct, key=len, reverse=True)[:MOST_WORDS])
-    return [term.rstrip(FURTHEST) if of_forms else term for term in distinct if term in kept]
+    chosen = set(sorted(distinct, key=len, reverse=True)[:MOST_WORDS])
+    return [term.rstrip(FURTHEST) if of_forms else term for term in distinct if term in chosen]
 
 
 def _merged(lists: Sequence[Sequence[Result]]) -> list[Result]:

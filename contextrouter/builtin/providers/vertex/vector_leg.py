@@ -12,7 +12,7 @@ from contextrouter.model import Query
 from contextrouter.vectors import unit
 
 
-async def search(
+async def search_vectors(
     collection: Collection,
     query: Query,
     conditions: Sequence[Condition],
@@ -59,8 +59,8 @@ def cosines(results: Sequence[Result]) -> list[float | None]:
     """Return the scores of results, best first, as cosines. A service may give products, or their negatives:
     the order says which.
     """
-    given = [result.score for result in results if result.score is not None]
-    sign = -1.0 if given and given[0] < given[-1] else 1.0
+    scores = [result.score for result in results if result.score is not None]
+    sign = -1.0 if scores and scores[0] < scores[-1] else 1.0
     return [None if result.score is None else max(-1.0, min(1.0, sign * result.score)) for result in results]
 
 

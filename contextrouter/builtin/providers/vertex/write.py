@@ -26,8 +26,8 @@ class Notes(NamedTuple):
 
     def refuse_other_model(self, model: str, dimensions: int) -> None:
         """Raise SourceError when a model of another name or length filled the collection."""
-        other = self.model and model and self.model != model
-        if other or (self.dimensions and dimensions and self.dimensions != dimensions):
+        renamed = self.model and model and self.model != model
+        if renamed or (self.dimensions and dimensions and self.dimensions != dimensions):
             raise SourceError(
                 f"Collection was filled by the embedding model {self.model or 'unknown'!r} with"
                 f" {self.dimensions} dimensions, the settings name {model or 'unknown'!r} with {dimensions};"
@@ -56,7 +56,7 @@ async def write_notes(collection: Collection, notes: Notes) -> Notes:
     return notes
 
 
-async def upsert(collection: Collection, entries: Iterable[EntryRows]) -> None:
+async def replace_documents(collection: Collection, entries: Iterable[EntryRows]) -> None:
     """Put documents in place of what they were. Of two entries for one document the last counts."""
     latest = {entry.document.id: entry for entry in entries}
     stored = {row.id: row for row in await lookup.stored_objects(collection, list(latest))}
@@ -70,7 +70,7 @@ async def upsert(collection: Collection, entries: Iterable[EntryRows]) -> None:
     )
 
 
-async def delete(collection: Collection, ids: Sequence[str], tenant: str | None) -> int:
+async def remove_documents(collection: Collection, ids: Sequence[str], tenant: str | None) -> int:
     """Remove documents; return how many there were. A document's own object goes last: until then a run that
     broke off is repeated.
     """
@@ -82,7 +82,7 @@ async def delete(collection: Collection, ids: Sequence[str], tenant: str | None)
     return len(heads)
 
 
-async def clear(collection: Collection) -> None:
+async def remove_all(collection: Collection) -> None:
     """Remove all objects, the notes last."""
     while rows := await collection.query([{"role": {"$in": ["chunk", "document"]}}], ["role"], pages=1):
         await collection.delete([row.id for row in rows])

@@ -40,17 +40,17 @@ def make_datapoint(types: Any, chunk: Document, vector: Sequence[float]) -> Any:
     labels = {name: getattr(chunk, name) or NONE for name in _LABELS}
     tokens = {key: sorted(values) for key, values in attributes(chunk).items() if key not in _LABELS}
     point = types.IndexDatapoint
-    made = point(
+    datapoint = point(
         datapoint_id=datapoint_id(chunk.tenant, chunk.id),
         feature_vector=vector,
         restricts=[
-            point.Restriction(namespace=_clean(key), allow_list=values)
+            point.Restriction(namespace=_namespace(key), allow_list=values)
             for key, values in {**tokens, **{name: [token] for name, token in labels.items()}}.items()
         ],
     )
     if (moment := microseconds(chunk.updated_at)) is not None:
-        made.numeric_restricts = [point.NumericRestriction(namespace=_UPDATED, value_int=moment)]
-    return made
+        datapoint.numeric_restricts = [point.NumericRestriction(namespace=_UPDATED, value_int=moment)]
+    return datapoint
 
 
 def restrict(types: Any, point: Any, query: Query) -> bool:
@@ -60,12 +60,15 @@ def restrict(types: Any, point: Any, query: Query) -> bool:
         return False
     restriction, numeric = types.IndexDatapoint.Restriction, types.IndexDatapoint.NumericRestriction
     point.restricts = [
-        restriction(namespace=_clean(name), allow_list=sorted(values)) for name, values in tokens.items()
+        restriction(namespace=_namespace(name), allow_list=sorted(values)) for name, values in tokens.items()
     ]
     if query.period is not None:
         start, end = map(microseconds, query.period.bounds())
-        least, below = numeric.Operator.GREATER_EQUAL, numeric.Operator.LESS
-        bounds = [(start if start is not None else -(2**62), least), *([] if end is None else [(end, below)])]
+        at_least, below = numeric.Operator.GREATER_EQUAL, numeric.Operator.LESS
+        bounds = [
+            (start if start is not None else -(2**62), at_least),
+            *([] if end is None else [(end, below)]),
+        ]
         point.numeric_restricts = [
             numeric(namespace=_UPDATED, value_int=value, op=sign) for value, sign in bounds
         ]
@@ -87,5 +90,5 @@ def _tokens(query: Query) -> Mapping[str, set[str]]:
     return tokens
 
 
-def _clean(text: str) -> str:
+def _namespace(text: str) -> str:
     return text.encode("utf-8", "replace").decode()

@@ -82,21 +82,21 @@ class IndexServer(GrpcServer):
         return self.types.RemoveDatapointsResponse()
 
     async def _read(self, request: Any, context: Any) -> Any:
-        found = [self.points[id] for id in request.ids if id in self.points]
-        return self.types.ReadIndexDatapointsResponse(datapoints=found)
+        datapoints = [self.points[id] for id in request.ids if id in self.points]
+        return self.types.ReadIndexDatapointsResponse(datapoints=datapoints)
 
     async def _find(self, request: Any, context: Any) -> Any:
         import grpc
 
         self.asked.append(request)
         query = request.queries[0]
-        asked = list(query.datapoint.feature_vector)
-        if any(len(point.feature_vector) != len(asked) for point in self.points.values()):
+        target = list(query.datapoint.feature_vector)
+        if any(len(point.feature_vector) != len(target) for point in self.points.values()):
             await context.abort(
-                grpc.StatusCode.INVALID_ARGUMENT, f"the query vector has {len(asked)} dimensions"
+                grpc.StatusCode.INVALID_ARGUMENT, f"the query vector has {len(target)} dimensions"
             )
         products = {
-            id: math.fsum(map(operator.mul, point.feature_vector, asked))
+            id: math.fsum(map(operator.mul, point.feature_vector, target))
             for id, point in self.points.items()
             if _lets_through(point, query.datapoint)
         }

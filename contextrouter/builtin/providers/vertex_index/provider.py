@@ -13,7 +13,7 @@ from contextrouter.builtin.providers.memory import Memory
 from contextrouter.builtin.providers.vertex.vector_leg import query_direction
 from contextrouter.builtin.providers.vertex_index.datapoints import make_datapoint, restrict
 from contextrouter.builtin.providers.vertex_index.index_server import IndexServer, example_vector
-from contextrouter.builtin.providers.vertex_index.texts import Texts, without_list
+from contextrouter.builtin.providers.vertex_index.text_store import Texts, without_list
 from contextrouter.builtin.shared.google_cloud.cloud_connection import CloudConnection
 from contextrouter.builtin.shared.google_cloud.cloud_options import CloudOptions, check_name
 from contextrouter.builtin.shared.google_cloud.google_services import vertex_ai
@@ -120,12 +120,12 @@ class VertexIndex(Provider):
 
         self._admin.resource = name
         client = self._admin.client("index_endpoint_service")
-        found = await self._admin.call(client.get_index_endpoint, GetIndexEndpointRequest(name=name))
-        if not found.public_endpoint_domain_name:
+        response = await self._admin.call(client.get_index_endpoint, GetIndexEndpointRequest(name=name))
+        if not response.public_endpoint_domain_name:
             raise self._admin.failed(
                 f"has no public endpoint for {name!r}", "Set public_endpoint to the host that serves it."
             )
-        return str(found.public_endpoint_domain_name)
+        return str(response.public_endpoint_domain_name)
 
     async def aclose(self) -> None:
         """Close the connections. The store of `texts` is not closed: it has its own table."""
@@ -159,9 +159,9 @@ class VertexIndex(Provider):
             return []
         neighbours = await self._neighbours(connection, query, direction)
         documents = await self._fetch(connection, [id for id, _ in neighbours], query.deadline)
-        known = [(documents[id], score) for id, score in neighbours if id in documents]
-        hits = [Hit(document=document, score=score) for document, score in known if _admits(document, query)]
-        orphans = len(neighbours) - len(known)
+        scored = [(documents[id], score) for id, score in neighbours if id in documents]
+        hits = [Hit(document=document, score=score) for document, score in scored if _admits(document, query)]
+        orphans = len(neighbours) - len(scored)
         if orphans:
             reason = f"{orphans} of {len(neighbours)} neighbours have no text in the store of `texts`"
             return Partial(hits[: query.limit], reason)
@@ -185,11 +185,13 @@ class VertexIndex(Provider):
         )
         answer = await connection.call(self._client.find_neighbors, request, deadline=query.deadline)
         lists = type(answer).pb(answer).nearest_neighbors
-        found = [
-            (each.datapoint.datapoint_id, each.distance) for each in (lists[0].neighbors if lists else ())
+        response = [
+            (item.datapoint.datapoint_id, item.distance) for item in (lists[0].neighbors if lists else ())
         ]
-        scores = self._cosines([distance for _, distance in found])
-        return sorted(zip((id for id, _ in found), scores, strict=True), key=lambda pair: (-pair[1], pair[0]))
+        scores = self._cosines([distance for _, distance in response])
+        return sorted(
+            zip((id for id, _ in response), scores, strict=True), key=lambda pair: (-pair[1], pair[0])
+        )
 
     def _cosines(self, distances: Sequence[float]) -> list[float]:
         """The cosines of unit vectors with such distances. Products may come negated: the order says so."""
@@ -208,12 +210,12 @@ class VertexIndex(Provider):
         """The texts, within the same deadline."""
         if not ids:
             return {}
-        left = connection.time_left(deadline)
+        remaining = connection.time_left(deadline)
         try:
-            async with asyncio.timeout(left):
+            async with asyncio.timeout(remaining):
                 return await self._texts.by_datapoint(ids)
         except TimeoutError:
-            raise connection.late(f"The store of `texts` did not answer within {left:.2f} s.") from None
+            raise connection.late(f"The store of `texts` did not answer within {remaining:.2f} s.") from None
 
     async def fetch(self, ids: Sequence[str], scope: Scope | None = None) -> Sequence[Document]:
         """Return documents, or chunks, by id, from the store of `texts`."""
@@ -231,12 +233,12 @@ class VertexIndex(Provider):
         self._opened()
         latest = {(entry.document.tenant or None, entry.document.id): entry for entry in entries}
         points = {key: self._datapoints(entry) for key, entry in latest.items()}
-        ids = {key: [point.datapoint_id for point in made] for key, made in points.items()}
+        ids = {key: [point.datapoint_id for point in datapoints] for key, datapoints in points.items()}
         before = await self._written(list(latest))
-        await self._write([point for made in points.values() for point in made])
+        await self._write([point for datapoints in points.values() for point in datapoints])
         await self._texts.upsert([(entry, ids[key]) for key, entry in latest.items()], self.embedder)
-        kept = {id for each in ids.values() for id in each}
-        await self._remove([id for id in before if id not in kept])
+        current = {id for item in ids.values() for id in item}
+        await self._remove([id for id in before if id not in current])
 
     def _datapoints(self, entry: Entry) -> list[Any]:
         from google.cloud.aiplatform_v1 import types

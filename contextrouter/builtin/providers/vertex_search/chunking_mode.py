@@ -29,10 +29,10 @@ async def check_mode(
 
 
 def _mismatch(name: str, mode: str) -> str:
-    made, other = ("without", "documents") if mode == "chunks" else ("with", "chunks")
+    state, alternative = ("without", "documents") if mode == "chunks" else ("with", "chunks")
     return (
-        f"Data store {name!r} was made {made} chunks, so mode = {mode!r} finds nothing in it. Set"
-        f" mode = {other!r}, or make the data store anew in the other way."
+        f"Data store {name!r} was made {state} chunks, so mode = {mode!r} finds nothing in it. Set"
+        f" mode = {alternative!r}, or make the data store anew in the other way."
     )
 
 
@@ -44,19 +44,21 @@ async def _data_stores(connection: CloudConnection, parent: str, engine: str) ->
     from google.cloud.discoveryengine_v1 import GetEngineRequest
 
     client = connection.client("engine_service")
-    found = await _read(connection, client.get_engine, GetEngineRequest(name=f"{parent}/engines/{engine}"))
-    return list(found.data_store_ids)
+    settings = await _read_settings(
+        connection, client.get_engine, GetEngineRequest(name=f"{parent}/engines/{engine}")
+    )
+    return list(settings.data_store_ids)
 
 
 async def _has_chunks(connection: CloudConnection, name: str) -> bool:
     from google.cloud.discoveryengine_v1 import GetDataStoreRequest
 
     client = connection.client("data_store_service")
-    found = await _read(connection, client.get_data_store, GetDataStoreRequest(name=name))
-    return bool(type(found).pb(found).document_processing_config.HasField("chunking_config"))
+    settings = await _read_settings(connection, client.get_data_store, GetDataStoreRequest(name=name))
+    return bool(type(settings).pb(settings).document_processing_config.HasField("chunking_config"))
 
 
-async def _read(connection: CloudConnection, method: Any, request: Any) -> Any:
+async def _read_settings(connection: CloudConnection, method: Any, request: Any) -> Any:
     connection.resource = request.name
     answer = await connection.call(method, request, instead={"PermissionDenied": None, "NotFound": _MISSING})
     if answer is None:

@@ -29,7 +29,7 @@ def checks_on_arrival(query: Query, labels: Mapping[str, str]) -> bool:
     if query.scope is not None:
         names |= {"tenant", "compartment", "sensitivity"} & {*labels}
     unmapped = names - {*labels} or {
-        name for name in query.filters if name in labels and not _texts(query.filters[name])
+        name for name in query.filters if name in labels and not _any_of(query.filters[name])
     }
     return bool(unmapped or query.period is not None or query.excluded)
 
@@ -50,12 +50,12 @@ def _conditions(query: Query, labels: Mapping[str, str]) -> list[tuple[str, Sequ
         }
         conditions += [(labels[name], values) for name, values in allowed.items() if name in labels]
     for name, value in {**query.filters, **({"labels": query.labels} if query.labels else {})}.items():
-        if name in labels and (texts := _texts(value)):
+        if name in labels and (texts := _any_of(value)):
             conditions.append((labels[name], texts))
     return conditions
 
 
-def _texts(value: Any) -> list[str]:
+def _any_of(value: Any) -> list[str]:
     """The values of a filter, where all are texts: ANY compares texts."""
     values = list(value) if isinstance(value, list | tuple | set | frozenset) else [value]
-    return values if values and all(isinstance(each, str) and each for each in values) else []
+    return values if values and all(isinstance(item, str) and item for item in values) else []

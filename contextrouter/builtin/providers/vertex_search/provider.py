@@ -120,13 +120,13 @@ class VertexSearch(Provider):
         )
         results = list(pager.results)  # of the first page, without a further call
         hits = [hit for result in results if (hit := self._reader.read(result)) is not None]
-        missing: list[str] = []
+        gaps: list[str] = []
         if len(hits) < len(results):
-            missing.append(f"{len(results) - len(hits)} of {len(results)} results have no text")
+            gaps.append(f"{len(results) - len(hits)} of {len(results)} results have no text")
         if pager.next_page_token and len(results) < size and size <= query.limit:
-            missing.append(f"a page of this store has {len(results)} results; set limit = {len(results)}")
+            gaps.append(f"a page of this store has {len(results)} results; set limit = {len(results)}")
         admitted = [hit for hit in _ranked(hits) if matches(hit.document, query)][: query.limit]
-        return Partial(admitted, "; ".join(missing)) if missing else admitted
+        return Partial(admitted, "; ".join(gaps)) if gaps else admitted
 
     def _request(self, query: Query, size: int) -> Any:
         from google.cloud.discoveryengine_v1 import SearchRequest
@@ -157,12 +157,12 @@ class VertexSearch(Provider):
 
 def _ranked(hits: Sequence[Hit]) -> list[Hit]:
     """Each document once. The order of the service counts: scores that contradict it are left out."""
-    first = list({hit.document.id: hit for hit in reversed(hits)}.values())[::-1]
-    scores = [hit.score for hit in first]
-    known = [score for score in scores if score is not None]
-    if len(known) < len(scores) or any(low < high for low, high in pairwise(known)):
-        return [hit.replace(score=None) for hit in first]
-    return first
+    distinct = list({hit.document.id: hit for hit in reversed(hits)}.values())[::-1]
+    scores = [hit.score for hit in distinct]
+    numbers = [score for score in scores if score is not None]
+    if len(numbers) < len(scores) or any(low < high for low, high in pairwise(numbers)):
+        return [hit.replace(score=None) for hit in distinct]
+    return distinct
 
 
 def _check_names(key: str, names: Mapping[str, str], allowed: Sequence[str] | None) -> None:

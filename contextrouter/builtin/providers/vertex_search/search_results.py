@@ -50,7 +50,7 @@ class ResultReader:
         content = data.get(self._fields.get("content", "content"))
         id, parent, page = raw.document.id or raw.id, None, None
         if not isinstance(content, str) or not content.strip():
-            segments = [each for each in _maps(derived.get("extractive_segments")) if each.get("content")]
+            segments = [item for item in _maps(derived.get("extractive_segments")) if item.get("content")]
             if not segments:
                 return None
             # Which part comes depends on the question, so a part is a document of its own.
@@ -73,24 +73,24 @@ class ResultReader:
             highlights=_highlights(derived),
         )
 
-    def _make(self, data: Mapping[str, Any], **known: Any) -> Document:
+    def _make(self, data: Mapping[str, Any], **values: Any) -> Document:
         """A document with what the store's own fields say of it."""
         for name in TEXTS:
             field = self._fields.get(name, name if name == "kind" else "")
             if name == "content" or not isinstance(value := data.get(field), str) or not value:
                 continue
-            known[name] = _moment(value) if name == "updated_at" else value
+            values[name] = _moment(value) if name == "updated_at" else value
         for name, field in self._labels.items():
             value = data.get(field)
             if name in _LISTS:
-                known[name] = tuple(_texts(value))
+                values[name] = tuple(_strings(value))
             elif value in (None, "", NONE):
                 continue
             elif name in LABELS:
-                known[name] = str(value)
+                values[name] = str(value)
             else:
-                known["metadata"] = {**known["metadata"], name: value}  # for filters by our name
-        return Document(**known)
+                values["metadata"] = {**values["metadata"], name: value}  # for filters by our name
+        return Document(**values)
 
 
 def _pages(span: Any) -> dict[str, int]:
@@ -99,11 +99,11 @@ def _pages(span: Any) -> dict[str, int]:
 
 def _highlights(derived: Mapping[str, Any]) -> tuple[str, ...]:
     """What of a document depends on the question: answers, and snippets that were found."""
-    answers = [each.get("content") for each in _maps(derived.get("extractive_answers"))]
+    answers = [item.get("content") for item in _maps(derived.get("extractive_answers"))]
     snippets = [
-        each.get("snippet")
-        for each in _maps(derived.get("snippets"))
-        if each.get("snippet_status", "SUCCESS") == "SUCCESS"
+        item.get("snippet")
+        for item in _maps(derived.get("snippets"))
+        if item.get("snippet_status", "SUCCESS") == "SUCCESS"
     ]
     return tuple(dict.fromkeys(text for text in (*answers, *snippets) if isinstance(text, str) and text))
 
@@ -116,12 +116,12 @@ def _plain(struct: Any) -> dict[str, Any]:
 
 
 def _maps(value: Any) -> list[Mapping[str, Any]]:
-    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
 
 
-def _texts(value: Any) -> list[str]:
+def _strings(value: Any) -> list[str]:
     values = value if isinstance(value, list) else [value]
-    return [each for each in values if isinstance(each, str) and each]
+    return [item for item in values if isinstance(item, str) and item]
 
 
 def _moment(text: str) -> datetime | None:

@@ -30,7 +30,7 @@ class Stored(NamedTuple):
 
 def _example() -> list[Stored]:
     unlabelled = dict.fromkeys(("tenant", "compartment", "sensitivity"), "-")
-    return [Stored(each.id, each.title, each.content, unlabelled) for each in EXAMPLE_DOCUMENTS]
+    return [Stored(item.id, item.title, item.content, unlabelled) for item in EXAMPLE_DOCUMENTS]
 
 
 class SearchServer(GrpcServer):
@@ -69,34 +69,34 @@ class SearchServer(GrpcServer):
 
         if request.name.endswith("/missing"):
             await context.abort(grpc.StatusCode.NOT_FOUND, f"DataStore {request.name!r} not found")
-        found = self.types.DataStore(name=request.name)
+        data_store = self.types.DataStore(name=request.name)
         if self.chunked:
             chunking = self.types.DocumentProcessingConfig.ChunkingConfig()
             layout = chunking.LayoutBasedChunkingConfig(chunk_size=500)
             chunking.layout_based_chunking_config = layout
-            found.document_processing_config.chunking_config = chunking
-        return found
+            data_store.document_processing_config.chunking_config = chunking
+        return data_store
 
     async def _search(self, request: Any, context: Any) -> Any:
         import grpc
 
         self.asked.append(request)
         try:
-            conditions = parse_filter(request.filter, {key for each in self.documents for key in each.data})
+            conditions = parse_filter(request.filter, {key for item in self.documents for key in item.data})
         except ValueError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         chunks = request.content_search_spec.search_result_mode.name == "CHUNKS"
         matching = (
-            [each for each in self.documents if _meets(each, conditions)] if chunks == self.chunked else []
+            [item for item in self.documents if _meets(item, conditions)] if chunks == self.chunked else []
         )
         words = set(re.findall(r"\w+", request.query.casefold()))
-        scored = [(share, each) for each in matching if (share := _share(each, words))]
+        scored = [(share, item) for item in matching if (share := _shared_words(item, words))]
         scored.sort(key=lambda pair: (-(pair[0] + self.boost(pair[1])), pair[1].id))
         size, start = min(request.page_size or 10, self.most), int(request.page_token or 0)
         make = self._chunk if chunks else self._document
         page = scored[start : start + size]
         return self.types.SearchResponse(
-            results=[make(request, share, each) for share, each in page],
+            results=[make(request, share, item) for share, item in page],
             total_size=len(scored),
             next_page_token=str(start + size) if start + size < len(scored) else "",
         )
@@ -144,7 +144,7 @@ def parse_filter(text: str, fields: set[str]) -> list[tuple[str, set[str]]]:
             raise ValueError(f"Invalid filter syntax at {position}")
         if match[1] not in fields:
             raise ValueError(f"Unsupported field {match[1]!r} in the filter")
-        values = {re.sub(r"\\(.)", r"\1", each[1:-1]) for each in re.findall(_STRING, match[2])}
+        values = {re.sub(r"\\(.)", r"\1", item[1:-1]) for item in re.findall(_STRING, match[2])}
         conditions.append((match[1], values))
         position = match.end()
         if text[position:] and not text.startswith(" AND ", position):
@@ -155,12 +155,12 @@ def parse_filter(text: str, fields: set[str]) -> list[tuple[str, set[str]]]:
 
 def _meets(stored: Stored, conditions: Sequence[tuple[str, set[str]]]) -> bool:
     for field, values in conditions:
-        held = stored.data.get(field)
-        if values.isdisjoint(held if isinstance(held, list) else [held]):
+        present = stored.data.get(field)
+        if values.isdisjoint(present if isinstance(present, list) else [present]):
             return False
     return True
 
 
-def _share(stored: Stored, words: set[str]) -> float:
-    own = re.findall(r"\w+", f"{stored.title} {stored.text}".casefold())
-    return len(words & set(own)) / len(words) if words else 0.0
+def _shared_words(stored: Stored, words: set[str]) -> float:
+    text_words = re.findall(r"\w+", f"{stored.title} {stored.text}".casefold())
+    return len(words & set(text_words)) / len(words) if words else 0.0

@@ -120,16 +120,16 @@ class CloudConnection:
         self.check_home()
         from google.api_core.timeout import ConstantTimeout
 
-        left = self.time_left(deadline)
+        remaining = self.time_left(deadline)
         try:
             # The client's own default repeats a failed call for minutes, and limits one attempt only.
-            answer = await method(request, timeout=ConstantTimeout(left), retry=None)
+            answer = await method(request, timeout=ConstantTimeout(remaining), retry=None)
         except Exception as error:
             if (name := type(error).__name__) in instead:
-                other: T = instead[name]
-                return other
+                substitute: T = instead[name]
+                return substitute
             # The chain is cut: the client's own exceptions carry the request and with it the credentials.
-            raise self.explained(error, left) from None
+            raise self.explained(error, remaining) from None
         # The client turns a message that it cannot read into None, alone or inside a pager.
         if answers and getattr(answer, "_response", answer) is None:
             raise self.failed("sent an answer that cannot be read")
@@ -138,10 +138,10 @@ class CloudConnection:
     def time_left(self, deadline: float | None) -> float:
         """Return the seconds that a call may take. Raises SourceTimeout where there are none."""
         limit = self.options.request_timeout
-        left = limit if deadline is None else min(limit, deadline - monotonic())
-        if left <= 0:
+        remaining = limit if deadline is None else min(limit, deadline - monotonic())
+        if remaining <= 0:
             raise SourceTimeout(f"{self.service.name} was not asked: no time was left.")
-        return left
+        return remaining
 
     def explained(self, error: Exception, seconds: float) -> PluginError:
         """Return the error of a failed call with its remedy. What is no failure of a call is returned as it
@@ -153,8 +153,8 @@ class CloudConnection:
 
         if isinstance(error, PluginError):
             return error
-        known = (GoogleAPIError, GoogleAuthError, grpc.RpcError, grpc.aio.UsageError, TimeoutError)
-        if not isinstance(error, known):
+        types = (GoogleAPIError, GoogleAuthError, grpc.RpcError, grpc.aio.UsageError, TimeoutError)
+        if not isinstance(error, types):
             return self.failed(f"answered in another form than it should ({type(error).__name__})")
         target = Target(self.service.name, self.resource or self.service.name, self.service.role)
         failure = explain(error, target, seconds)
@@ -203,8 +203,8 @@ class CloudConnection:
 def _unusable(error: Exception) -> Exception:
     from google.auth.exceptions import GoogleAuthError
 
-    made: Exception = GoogleAuthError(type(error).__name__)
-    return error if isinstance(error, GoogleAuthError) else made
+    wrapped: Exception = GoogleAuthError(type(error).__name__)
+    return error if isinstance(error, GoogleAuthError) else wrapped
 
 
 def find_module(name: str) -> object | None:

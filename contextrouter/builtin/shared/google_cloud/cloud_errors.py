@@ -40,41 +40,41 @@ def explain(error: Exception, target: Target, seconds: float = 0.0) -> Failure:
     from google.api_core import exceptions
     from google.auth.exceptions import GoogleAuthError
 
-    said = _own_words(error)
+    words = _own_words(error)
     if isinstance(error, exceptions.DeadlineExceeded | TimeoutError):
         return Failure(f"{target.service} did not answer within {seconds:.2f} s.", late=True)
-    if isinstance(error, GoogleAuthError) or _TOKEN_FAILED in said:
+    if isinstance(error, GoogleAuthError) or _TOKEN_FAILED in words:
         return Failure(f"{target.service} was not asked: the credentials do not work. {_CREDENTIALS}.")
     if isinstance(error, exceptions.ResourceExhausted):
-        return _quota(error, target, said)
-    return Failure(f"{target.service} {_problem(error, target, said)}")
+        return _quota(error, target, words)
+    return Failure(f"{target.service} {_problem(error, target, words)}")
 
 
-def _quota(error: Any, target: Target, said: str) -> Failure:
+def _quota(error: Any, target: Target, words: str) -> Failure:
     console = "Raise it in the console (IAM & Admin, Quotas)"
-    if _DAILY.search(" ".join((said, *_details(error)))):
-        message = f"{target.service}: the daily quota is used up ({said}). {console}, or wait for tomorrow."
+    if _DAILY.search(" ".join((words, *_details(error)))):
+        message = f"{target.service}: the daily quota is used up ({words}). {console}, or wait for tomorrow."
         return Failure(message, exhausted=True)
-    return Failure(f"{target.service}: the quota is used up ({said}). {console}, or ask less often.")
+    return Failure(f"{target.service}: the quota is used up ({words}). {console}, or ask less often.")
 
 
-def _problem(error: Exception, target: Target, said: str) -> str:
+def _problem(error: Exception, target: Target, words: str) -> str:
     from google.api_core import exceptions
 
     if isinstance(error, exceptions.Unauthenticated):
-        return f"refuses the credentials ({said}). {_CREDENTIALS}."
+        return f"refuses the credentials ({words}). {_CREDENTIALS}."
     if isinstance(error, exceptions.PermissionDenied):
         return (
-            f"does not allow it ({said}). Give the account of the credentials the role {target.role!r} in the"
-            " project, and enable the API."
+            f"does not allow it ({words}). Give the account of the credentials the role {target.role!r} in"
+            " the project, and enable the API."
         )
     if isinstance(error, exceptions.NotFound):
-        return f"has no {target.resource!r} ({said}). Check project, location and name."
+        return f"has no {target.resource!r} ({words}). Check project, location and name."
     if isinstance(error, exceptions.ServiceUnavailable):
-        return f"is not reachable now ({said}). It is asked again with the next question."
+        return f"is not reachable now ({words}). It is asked again with the next question."
     if isinstance(error, exceptions.InvalidArgument | exceptions.FailedPrecondition):
-        return f"refuses the request ({said})."
-    return f"failed: {type(error).__name__}: {said}."
+        return f"refuses the request ({words})."
+    return f"failed: {type(error).__name__}: {words}."
 
 
 def _own_words(error: Exception) -> str:

@@ -66,9 +66,9 @@ def check_name(key: str, value: str) -> str:
     return value
 
 
-def check_above_zero(key: str, value: float, most: float = math.inf) -> float:
+def check_above_zero(key: str, value: float, maximum: float = math.inf) -> float:
     """A number above 0, of `most` at most. Raises ValueError."""
-    if not (math.isfinite(value) and 0 < value <= most):
-        limit = "" if most == math.inf else f" and at most {most:g}"
+    if not (math.isfinite(value) and 0 < value <= maximum):
+        limit = "" if maximum == math.inf else f" and at most {maximum:g}"
         raise ValueError(f"{key} {value!r} is out of range. Give a number above 0{limit}.")
     return value

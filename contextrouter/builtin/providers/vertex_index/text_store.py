@@ -32,9 +32,9 @@ class Texts:
     async def by_datapoint(self, datapoints: Sequence[str]) -> Mapping[str, Document]:
         """Return datapoint id -> chunk, for those that the store has."""
         keys = {datapoint: chunk_key(datapoint) for datapoint in datapoints}
-        found = await self.store.fetch(list(dict.fromkeys(id for _, id in keys.values())))
+        fetched = await self.store.fetch(list(dict.fromkeys(id for _, id in keys.values())))
         documents: dict[tuple[str | None, str], Document] = {}
-        for document in found:
+        for document in fetched:
             documents.setdefault((document.tenant or None, document.id), without_list(document))
         return {datapoint: documents[key] for datapoint, key in keys.items() if key in documents}
 
@@ -43,7 +43,7 @@ class Texts:
         if isinstance(self.store, SupportsTenants) and tenant not in await self.store.tenants():
             return {}  # a store that is not there yet refuses to fetch
         return {
-            document.id: [str(each) for each in listed]
+            document.id: [str(item) for item in listed]
             for document in await self.store.fetch(list(ids))
             if (document.tenant or None) == tenant
             and isinstance(listed := document.metadata.get(_DATAPOINTS), list)
