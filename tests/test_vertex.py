@@ -85,8 +85,8 @@ async def test_phrases_and_exclusions_hold():
         texts = {"new york": "a map of New York", "york new": "York has a new map", "old": "an old map"}
         chunks = [Document(id=id, content=text) for id, text in texts.items()]
         await vertex.upsert([Entry(document=chunk, chunks=[chunk]) for chunk in chunks])
-        quoted = {"text": 'map "new york"', "required": (("new york",),)}
-        assert await find(vertex, leg="text", **quoted) == ["new york"]
+        quote_string = {"text": 'map "new york"', "required": (("new york",),)}
+        assert await find(vertex, leg="text", **quote_string) == ["new york"]
         assert sorted(await find(vertex, "map -york", "text", excluded=("york",))) == ["old"]
 
 
@@ -277,7 +277,7 @@ async def test_an_object_of_another_program_is_reported_and_left_out():
 @pytest.mark.parametrize("id", ["a" * 64, "Moon", "1a", "a-", ""])
 async def test_the_service_refuses_ids_of_another_form(id: str):
     async with store() as (vertex, _, _):
-        raw = vertex._opened()
+        raw = vertex._get_collection()
         request = types.CreateDataObjectRequest(parent=PARENT, data_object_id=id, data_object={})
         with pytest.raises(SourceError, match="is not valid"):
             await vertex._connection.call(raw.objects.create_data_object, request)
@@ -285,7 +285,7 @@ async def test_the_service_refuses_ids_of_another_form(id: str):
 
 async def test_the_service_refuses_a_batch_of_more_than_a_thousand():
     async with store() as (vertex, _, _):
-        raw = vertex._opened()
+        raw = vertex._get_collection()
         deletes = [types.DeleteDataObjectRequest(name=f"{PARENT}/dataObjects/a")] * 1001
         request = types.BatchDeleteDataObjectsRequest(parent=PARENT, requests=deletes)
         with pytest.raises(SourceError, match="1001 requests in a batch; at most 1000"):
@@ -305,7 +305,7 @@ async def test_the_service_refuses_filters_that_it_does_not_know(condition: Any,
     async with store() as (vertex, _, _):
         await vertex.upsert([entry("a", "moon")])
         with pytest.raises(SourceError, match=problem):
-            await vertex._opened().query([condition], ["id"])
+            await vertex._get_collection().query([condition], ["id"])
 
 
 async def test_a_second_vector_in_the_oneof_takes_the_place_of_the_first():
@@ -316,7 +316,7 @@ async def test_a_second_vector_in_the_oneof_takes_the_place_of_the_first():
         await vertex.upsert([entry("a", "moon")])
         request = types.SearchDataObjectsRequest(parent=PARENT, vector_search=search)
         with pytest.raises(SourceError, match="the query vector has 0 dimensions"):
-            await vertex._connection.call(vertex._opened().searches.search_data_objects, request)
+            await vertex._connection.call(vertex._get_collection().searches.search_data_objects, request)
 
 
 async def test_beyond_a_hundred_thousand_objects_an_index_is_needed():
@@ -376,7 +376,7 @@ async def test_before_open_a_call_says_so_and_without_a_project_open_says_so(mon
         monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "of-the-environment")
         async with opened(Vertex(collection="c", endpoint=endpoint)) as vertex:
             await vertex.ping()
-            assert vertex._opened().name.startswith("projects/of-the-environment/")
+            assert vertex._get_collection().name.startswith("projects/of-the-environment/")
 
 
 async def test_migrate_makes_collection_and_index_and_status_says_how_they_stand():

@@ -243,7 +243,7 @@ async def main(folder):
     await plugin.open()
     print("tokens before the first question", len(tokens))
     await plugin.search(Query(text="moon", leg="vector", vector=[1.0, 0.0]))
-    print(script.seen[-1].metadata["authorization"], plugin._opened().name)
+    print(script.seen[-1].metadata["authorization"], plugin._get_collection().name)
     await plugin.aclose()
     other = Vertex(**keys)
     await other.open()

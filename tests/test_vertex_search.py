@@ -12,7 +12,7 @@ from support.vertex import Script, Step, listening, opened
 
 from contextrouter import Hit, Period, Query, Scope
 from contextrouter.builtin.providers.vertex_search import VertexSearch
-from contextrouter.builtin.providers.vertex_search.filter_expression import quoted
+from contextrouter.builtin.providers.vertex_search.filter_expression import quote_string
 from contextrouter.builtin.providers.vertex_search.search_server import SearchServer, Stored, parse_filter
 from contextrouter.contracts import Partial
 from contextrouter.errors import SourceError
@@ -80,7 +80,7 @@ async def test_what_cannot_be_asked_for_is_checked_on_arrival():
 
 @pytest.mark.parametrize("text", ['a" OR tenant: ANY("b', "\\", 'x\\" ) AND y: ANY("z', "\n\x00", "ß “q”"])
 async def test_a_filter_cannot_be_escaped_from(text: str):
-    assert parse_filter(f"team: ANY({quoted(text)})", {"team"}) == [
+    assert parse_filter(f"team: ANY({quote_string(text)})", {"team"}) == [
         ("team", {"".join(character for character in text if character.isprintable())})
     ]
     server = SearchServer([stored("a", "moon", team="acme")])

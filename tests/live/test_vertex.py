@@ -116,9 +116,9 @@ async def test_in_on_a_list_finds_what_has_one_of_the_values():
 
 async def test_the_text_search_joins_words_by_and():
     async with filled() as vertex:
-        (both,) = await vertex._opened().text_searches([("moon sand", [])], 10, with_vectors=False)
+        (both,) = await vertex._get_collection().text_searches([("moon sand", [])], 10, with_vectors=False)
         assert both == []
-        (one,) = await vertex._opened().text_searches([("moon", [])], 10, with_vectors=False)
+        (one,) = await vertex._get_collection().text_searches([("moon", [])], 10, with_vectors=False)
         assert len(one) == 1
 
 
@@ -133,7 +133,7 @@ async def test_objects_that_are_there_already_are_no_error_in_a_batch():
 
 async def test_counts_and_filters_of_missing_labels_agree():
     async with filled() as vertex:
-        assert await vertex._opened().count([lookup.DOCUMENTS]) == 2
+        assert await vertex._get_collection().count([lookup.DOCUMENTS]) == 2
         assert await vertex.tenants() == [None, "acme"]
 
 
@@ -141,7 +141,7 @@ async def test_counts_and_filters_of_missing_labels_agree():
 async def test_the_service_refuses_what_the_stand_in_refuses(condition: dict[str, object]):
     async with filled() as vertex:
         with pytest.raises(SourceError):
-            await vertex._opened().query([condition], ["id"])
+            await vertex._get_collection().query([condition], ["id"])
 
 
 async def test_what_is_deleted_is_gone():

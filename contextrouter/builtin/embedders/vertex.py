@@ -101,7 +101,7 @@ class VertexEmbedder(Embedder):
         ask = self._embed_content if single else self._predict
         calls = [partial(ask, [clean[n] for n in batch], self._tasks[query]) for batch in batches]
         for batch, answers in zip(batches, await run_together(calls, _AT_ONCE), strict=True):
-            for number, vector in zip(batch, self._checked(answers, len(batch)), strict=True):
+            for number, vector in zip(batch, self._check_vectors(answers, len(batch)), strict=True):
                 vectors[number] = vector
         return vectors
 
@@ -145,13 +145,13 @@ class VertexEmbedder(Embedder):
         answer = await self._connection.call(self._client.embed_content, request)
         return [list(type(answer).pb(answer).embedding.values)]
 
-    def _checked(self, vectors: Sequence[list[float]], expected: int) -> list[list[float]]:
+    def _check_vectors(self, vectors: Sequence[list[float]], expected: int) -> list[list[float]]:
         """Unit vectors, after a look at how many and how long they are. Shortened ones come of any length."""
         if len(vectors) != expected:
-            raise self._failed(f"returned {len(vectors)} vectors for {expected} texts")
+            raise self._model_error(f"returned {len(vectors)} vectors for {expected} texts")
         for vector in vectors:
             if len(vector) != self.dimensions:
-                raise self._failed(
+                raise self._model_error(
                     f"returned a vector of {len(vector)} numbers where dimensions = {self.dimensions}",
                     f"Set dimensions = {len(vector)}, and index again what was indexed with another length."
                     if vector
@@ -159,11 +159,11 @@ class VertexEmbedder(Embedder):
                 )
         directions = [direction(vector) for vector in vectors]
         if not all(directions):
-            raise self._failed("returned a vector that has no direction (zeros, or no finite numbers)")
+            raise self._model_error("returned a vector that has no direction (zeros, or no finite numbers)")
         return directions
 
-    def _failed(self, problem: str, remedy: str = "") -> PluginError:
-        return self._connection.failed(f"(model {self.model!r}) {problem}", remedy)
+    def _model_error(self, problem: str, remedy: str = "") -> PluginError:
+        return self._connection.answer_error(f"(model {self.model!r}) {problem}", remedy)
 
 
 def _values_in(prediction: Any) -> list[float]:

@@ -80,7 +80,7 @@ class VertexGenerator(Generator):
         try:
             data = None if schema is None else json.loads(text)
         except ValueError:
-            raise self._connection.failed(
+            raise self._connection.answer_error(
                 f"(model {self.model!r}) answered with what is no JSON", "Raise max_tokens if it was cut."
             ) from None
         return answer_so_far.completion(text, data)
@@ -110,7 +110,7 @@ class VertexGenerator(Generator):
                     text.append(piece)
                     yield piece
         except Exception as error:
-            raise connection.explained(error, connection.options.request_timeout) from None
+            raise connection.explain_error(error, connection.options.request_timeout) from None
         finally:
             stream.cancel()  # a reader that has left; ended, it does nothing
         self._check(answer)
@@ -148,7 +148,7 @@ class VertexGenerator(Generator):
     def _check(self, answer: _Answer) -> None:
         """Raise PluginError where a model ended without an answer."""
         if answer.blocked:
-            raise self._connection.failed(
+            raise self._connection.answer_error(
                 f"(model {self.model!r}) wrote no answer: {answer.blocked}", "Ask in other words."
             )
 

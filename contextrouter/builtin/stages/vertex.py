@@ -106,7 +106,7 @@ class VertexReranker(Reranker):
         scores = {record.id: record.score for record in type(answer).pb(answer).records}
         absent = [record.id for record in records if record.id not in scores]
         if absent or len(scores) != len(records):
-            raise self._connection.failed(
+            raise self._connection.answer_error(
                 f"scored {len(scores)} records where {len(records)} were sent", "Ask again."
             )
         return [scores[record.id] for record in records]

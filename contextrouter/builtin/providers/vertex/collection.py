@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from contextrouter.builtin.providers.vertex.data_objects import RETURNED, VECTOR, Row
-from contextrouter.builtin.providers.vertex.object_filter import Condition, joined
+from contextrouter.builtin.providers.vertex.object_filter import Condition, join_conditions
 from contextrouter.builtin.shared.google_cloud.cloud_connection import CloudConnection
 
 MOST = 1_000  # objects in one request or answer
@@ -104,7 +104,7 @@ class Collection:
         )
         lists = [[self._result(item) for item in response.results] for response in answer.results]
         if len(lists) != len(searches):
-            raise self.connection.failed(f"gave {len(lists)} lists for {len(searches)} searches")
+            raise self.connection.answer_error(f"gave {len(lists)} lists for {len(searches)} searches")
         return lists
 
     async def query(
@@ -243,7 +243,7 @@ class Collection:
 
 
 def _filter(conditions: Sequence[Condition]) -> dict[str, Condition]:
-    return {"filter": joined(conditions)} if conditions else {}
+    return {"filter": join_conditions(conditions)} if conditions else {}
 
 
 def _batches(rows: Sequence[Row]) -> list[list[Row]]:

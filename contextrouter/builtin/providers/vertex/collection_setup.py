@@ -103,7 +103,7 @@ async def _finish(collection: Collection, method: Any, request: Any, label: str)
         pause = min(2 * pause, _LONGEST_PAUSE)
         operation = await call(collection.admin.get_operation, GetOperationRequest(name=operation.name))
     if operation.HasField("error"):
-        raise collection.connection.failed(f"could not make the {label}: {operation.error.message}")
+        raise collection.connection.answer_error(f"could not make the {label}: {operation.error.message}")
 
 
 async def _get_collection(collection: Collection) -> Any:

@@ -39,7 +39,7 @@ async def tenants(collection: Collection) -> list[str | None]:
         names |= {row.data["tenant"] for row in rows}
 
 
-async def stored_objects(
+async def read_objects(
     collection: Collection, owners: Sequence[str], fields: Sequence[str] = (), *, with_vectors: bool = False
 ) -> list[StoredRow]:
     """The objects of documents, with their role and owner."""
@@ -81,7 +81,7 @@ async def chunk_vectors(
 ) -> list[tuple[Document, Mapping[str, Vector]]]:
     """The chunks of documents, each with its vector."""
     owners = [owner_id(tenant, id) for id in dict.fromkeys(ids)]
-    rows = await stored_objects(collection, owners, ["payload"], with_vectors=True)
+    rows = await read_objects(collection, owners, ["payload"], with_vectors=True)
     chunks = [
         (document, {VECTOR: row.vector})
         for row in rows

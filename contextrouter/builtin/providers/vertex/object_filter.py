@@ -47,6 +47,6 @@ def query_conditions(query: Query) -> list[Condition] | None:
     return conditions
 
 
-def joined(conditions: Sequence[Condition]) -> Condition:
+def join_conditions(conditions: Sequence[Condition]) -> Condition:
     """Return one filter that holds where all conditions do."""
     return {"$and": list(conditions)} if len(conditions) > 1 else (conditions[0] if conditions else {})

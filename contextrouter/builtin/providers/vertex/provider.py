@@ -107,11 +107,11 @@ class Vertex(Provider):
 
     async def ping(self) -> None:
         """Raise SourceError when the collection cannot be asked."""
-        collection = self._opened()
+        collection = self._get_collection()
         request = collection.types.GetCollectionRequest(name=collection.name)
         await self._connection.call(collection.admin.get_collection, request)
 
-    def _opened(self) -> Collection:
+    def _get_collection(self) -> Collection:
         if self._collection is None:
             raise ContractError("Provider 'vertex' is not open. Call open() first.", law="opened before use")
         return self._collection
@@ -122,7 +122,7 @@ class Vertex(Provider):
         """Return chunks, best first; text scores are the service's, vector scores cosines in [-1, 1]."""
         if query.leg not in self.legs:
             raise SourceError(f"Leg {query.leg!r} is not one of this store's legs: {', '.join(self.legs)}.")
-        collection, conditions = self._opened(), query_conditions(query)
+        collection, conditions = self._get_collection(), query_conditions(query)
         if query.limit < 1 or conditions is None:
             return []
         question = language_terms(
@@ -156,15 +156,15 @@ class Vertex(Provider):
         conditions = query_conditions(query)
         if conditions is None:
             return []
-        return await lookup.count_values(self._opened(), query, conditions, dimensions)
+        return await lookup.count_values(self._get_collection(), query, conditions, dimensions)
 
     async def fetch(self, ids: Sequence[str], scope: Scope | None = None) -> Sequence[Document]:
         """Return whole documents, or chunks, by id, in the order asked."""
-        return await lookup.fetch(self._opened(), ids, scope)
+        return await lookup.fetch(self._get_collection(), ids, scope)
 
     async def version(self) -> str:
         """A string that changes with every write, by whichever process; "" while there is none."""
-        self._notes = await write.read_notes(self._opened())
+        self._notes = await write.read_notes(self._get_collection())
         return self._notes.generation
 
     # Filling
@@ -174,7 +174,7 @@ class Vertex(Provider):
         model filled the collection, here and at each search by vector.
         """
         self._model = (model, dimensions)
-        self._notes = await write.read_notes(self._opened())
+        self._notes = await write.read_notes(self._get_collection())
         self._notes.refuse_other_model(model, dimensions)
 
     async def upsert(self, entries: Sequence[Entry]) -> None:
@@ -185,7 +185,7 @@ class Vertex(Provider):
         """
         if not entries:
             return
-        collection, (model, dimensions) = self._opened(), self._model
+        collection, (model, dimensions) = self._get_collection(), self._model
         notes = await write.read_notes(collection)
         notes.refuse_other_model(model, dimensions)
         dimensions = notes.dimensions or dimensions or self._dimensions
@@ -205,11 +205,11 @@ class Vertex(Provider):
 
     async def fingerprints(self, tenant: str | None = None) -> Mapping[str, str]:
         """Document id -> fingerprint, of one tenant's documents (None: those without a tenant)."""
-        return await lookup.fingerprints(self._opened(), tenant)
+        return await lookup.fingerprints(self._get_collection(), tenant)
 
     async def tenants(self) -> Sequence[str | None]:
         """Whose documents are here; None: some have no tenant."""
-        return await lookup.tenants(self._opened())
+        return await lookup.tenants(self._get_collection())
 
     async def embedded(
         self, ids: Sequence[str], tenant: str | None, model: str
@@ -217,18 +217,20 @@ class Vertex(Provider):
         """Return the chunks of documents with their vectors; nothing when another model filled the store."""
         if not self.embedder or self._notes.model != model:
             return []
-        return await lookup.chunk_vectors(self._opened(), ids, tenant)
+        return await lookup.chunk_vectors(self._get_collection(), ids, tenant)
 
     async def delete(self, ids: Sequence[str], tenant: str | None = None) -> int:
         """Remove documents of one tenant with their chunks; return how many there were."""
-        count = await write.remove_documents(self._opened(), ids, tenant)
+        count = await write.remove_documents(self._get_collection(), ids, tenant)
         if count:
-            self._notes = await write.write_notes(self._opened(), await write.read_notes(self._opened()))
+            self._notes = await write.write_notes(
+                self._get_collection(), await write.read_notes(self._get_collection())
+            )
         return count
 
     async def clear(self) -> None:
         """Remove everything, and forget which embedder filled the store: the way to build it again."""
-        await write.remove_all(self._opened())
+        await write.remove_all(self._get_collection())
         self._notes = write.Notes()
 
     # The database
@@ -236,18 +238,18 @@ class Vertex(Provider):
     async def migrate(self) -> Sequence[int]:
         """Make the collection (1) and its index (2), where they are missing; return what was made."""
         return await collection_setup.make_missing(
-            self._opened(), self._dimensions, self._index, vectors=bool(self.embedder)
+            self._get_collection(), self._dimensions, self._index, vectors=bool(self.embedder)
         )
 
     async def status(self) -> Mapping[str, int | str]:
         """What the collection holds, its indexes, and the distance of a vector to itself: 1, or -1."""
-        return await collection_setup.status(self._opened())
+        return await collection_setup.status(self._get_collection())
 
     async def tune(self, *, apply: bool = False) -> Sequence[str]:
         """Say what should change in the index; with `apply` make the index that the settings name."""
-        changes = await collection_setup.advice(self._opened(), self._index)
+        changes = await collection_setup.advice(self._get_collection(), self._index)
         if apply and changes and self._index:
-            await collection_setup.create_index(self._opened(), self._index)
+            await collection_setup.create_index(self._get_collection(), self._index)
         return changes
 
 

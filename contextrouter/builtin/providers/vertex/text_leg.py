@@ -34,7 +34,7 @@ async def search_words(
     if not together:
         return []
     lists = await collection.text_searches(together, top, with_vectors=with_vectors, deadline=query.deadline)
-    best = _merged(lists)
+    best = _merge_lists(lists)
     single = _single(question, conditions)
     if len(best) >= top or len(single) < 2:
         return best
@@ -43,7 +43,7 @@ async def search_words(
     ids = {result.id for result in best}
     # Scores of single words add up. Those below may not pass what has all the words.
     lowest = min((result.score or 0.0 for result in best), default=float("inf"))
-    others = [result for result in _merged(lists) if result.id not in ids]
+    others = [result for result in _merge_lists(lists) if result.id not in ids]
     return best + [item._replace(score=min(item.score or 0.0, lowest)) for item in others]
 
 
@@ -78,7 +78,7 @@ def _longest(terms: Sequence[str], *, of_forms: bool = False) -> list[str]:
     return [term.rstrip(FURTHEST) if of_forms else term for term in distinct if term in chosen]
 
 
-def _merged(lists: Sequence[Sequence[Result]]) -> list[Result]:
+def _merge_lists(lists: Sequence[Sequence[Result]]) -> list[Result]:
     """The results of several lists, each once with the sum of its scores, best first."""
     results: dict[str, Result] = {}
     for ranked in lists:

@@ -59,7 +59,7 @@ async def write_notes(collection: Collection, notes: Notes) -> Notes:
 async def replace_documents(collection: Collection, entries: Iterable[EntryRows]) -> None:
     """Put documents in place of what they were. Of two entries for one document the last counts."""
     latest = {entry.document.id: entry for entry in entries}
-    stored = {row.id: row for row in await lookup.stored_objects(collection, list(latest))}
+    stored = {row.id: row for row in await lookup.read_objects(collection, list(latest))}
     chunks = {row.id: row for entry in latest.values() for row in entry.chunks}
     await collection.create([row for id, row in chunks.items() if id not in stored])
     heads = [entry.document for entry in latest.values()]
@@ -75,7 +75,7 @@ async def remove_documents(collection: Collection, ids: Sequence[str], tenant: s
     broke off is repeated.
     """
     owners = [owner_id(tenant, id) for id in dict.fromkeys(ids)]
-    rows = await lookup.stored_objects(collection, owners)
+    rows = await lookup.read_objects(collection, owners)
     heads = [row.id for row in rows if row.data["role"] == "document"]
     await collection.delete([row.id for row in rows if row.data["role"] == "chunk"])
     await collection.delete(heads)

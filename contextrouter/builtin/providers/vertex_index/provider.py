@@ -122,7 +122,7 @@ class VertexIndex(Provider):
         client = self._admin.client("index_endpoint_service")
         response = await self._admin.call(client.get_index_endpoint, GetIndexEndpointRequest(name=name))
         if not response.public_endpoint_domain_name:
-            raise self._admin.failed(
+            raise self._admin.answer_error(
                 f"has no public endpoint for {name!r}", "Set public_endpoint to the host that serves it."
             )
         return str(response.public_endpoint_domain_name)
@@ -139,13 +139,13 @@ class VertexIndex(Provider):
         """Raise SourceError when the deployed index does not answer."""
         from google.cloud.aiplatform_v1 import ReadIndexDatapointsRequest
 
-        connection = self._opened()
+        connection = self._get_connection()
         request = ReadIndexDatapointsRequest(
             index_endpoint=connection.resource, deployed_index_id=self._deployed, ids=["ping"]
         )
         await connection.call(self._client.read_index_datapoints, request, instead={"NotFound": None})
 
-    def _opened(self) -> CloudConnection:
+    def _get_connection(self) -> CloudConnection:
         if self._match is None or self._client is None:
             raise ContractError(f"{self._label} is not open. Call open() first.", law="opened before use")
         return self._match
@@ -154,7 +154,7 @@ class VertexIndex(Provider):
         """Return the nearest chunks with their cosines, best first; Partial where texts are missing."""
         if query.leg not in self.legs:
             raise SourceError(f"Leg {query.leg!r} is not one of this store's legs: {', '.join(self.legs)}.")
-        connection, direction = self._opened(), query_direction(query, 0)
+        connection, direction = self._get_connection(), query_direction(query, 0)
         if query.limit < 1 or direction is None:
             return []
         neighbours = await self._neighbours(connection, query, direction)
@@ -230,11 +230,11 @@ class VertexIndex(Provider):
         """
         if not entries:
             return
-        self._opened()
+        self._get_connection()
         latest = {(entry.document.tenant or None, entry.document.id): entry for entry in entries}
         points = {key: self._datapoints(entry) for key, entry in latest.items()}
         ids = {key: [point.datapoint_id for point in datapoints] for key, datapoints in points.items()}
-        before = await self._written(list(latest))
+        before = await self._datapoint_ids(list(latest))
         await self._write([point for datapoints in points.values() for point in datapoints])
         await self._texts.upsert([(entry, ids[key]) for key, entry in latest.items()], self.embedder)
         current = {id for item in ids.values() for id in item}
@@ -259,7 +259,7 @@ class VertexIndex(Provider):
             raise IngestError(f"Document {document.id!r} {error}.", document=document.id) from None
         return [make_datapoint(types, chunk, direction) for chunk, direction in pairs]
 
-    async def _written(self, keys: Sequence[tuple[str | None, str]]) -> list[str]:
+    async def _datapoint_ids(self, keys: Sequence[tuple[str | None, str]]) -> list[str]:
         """The ids of the datapoints that documents have."""
         by_tenant: defaultdict[str | None, list[str]] = defaultdict(list)
         for tenant, id in keys:
@@ -309,8 +309,8 @@ class VertexIndex(Provider):
 
     async def delete(self, ids: Sequence[str], tenant: str | None = None) -> int:
         """Remove documents: their datapoints, then their texts; return how many there were."""
-        self._opened()
-        await self._remove(await self._written([(tenant, id) for id in dict.fromkeys(ids)]))
+        self._get_connection()
+        await self._remove(await self._datapoint_ids([(tenant, id) for id in dict.fromkeys(ids)]))
         return await self._texts.fillable().delete(ids, tenant)
 
 

@@ -55,7 +55,9 @@ class Texts:
         """
         store = self.fillable()
         same = embedder is not None and store.embedder == embedder
-        await store.upsert([_listed(entry, ids, store.vector_legs if same else ()) for entry, ids in entries])
+        await store.upsert(
+            [_with_list(entry, ids, store.vector_legs if same else ()) for entry, ids in entries]
+        )
 
     async def tenants(self) -> Sequence[str | None]:
         """Whose documents the store has."""
@@ -73,7 +75,7 @@ def without_list(document: Document) -> Document:
     )
 
 
-def _listed(entry: Entry, ids: Sequence[str], legs: Sequence[str]) -> Entry:
+def _with_list(entry: Entry, ids: Sequence[str], legs: Sequence[str]) -> Entry:
     document = entry.document
     return msgspec.structs.replace(
         entry,

@@ -64,5 +64,5 @@ async def _read_settings(connection: CloudConnection, method: Any, request: Any)
     if answer is None:
         raise _Unknown(f"the account may not read {request.name!r}")
     if answer is _MISSING:
-        raise connection.failed(f"has no {request.name!r}", "Check project, location, and its name.")
+        raise connection.answer_error(f"has no {request.name!r}", "Check project, location, and its name.")
     return answer

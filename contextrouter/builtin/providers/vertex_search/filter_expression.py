@@ -18,7 +18,8 @@ NONE = "-"  # what a document has in the field of a label that it lacks
 def expression(query: Query, labels: Mapping[str, str]) -> str:
     """Return the filter of a query, by `labels`: our name -> field of the store. "": nothing to ask for."""
     parts = [
-        f"{field}: ANY({', '.join(map(quoted, values))})" for field, values in _conditions(query, labels)
+        f"{field}: ANY({', '.join(map(quote_string, values))})"
+        for field, values in _conditions(query, labels)
     ]
     return " AND ".join(parts)
 
@@ -34,7 +35,7 @@ def checks_on_arrival(query: Query, labels: Mapping[str, str]) -> bool:
     return bool(unmapped or query.period is not None or query.excluded)
 
 
-def quoted(text: str) -> str:
+def quote_string(text: str) -> str:
     """Return a text as a string of the filter language: what is in it cannot end it."""
     clean = "".join(c for c in text.encode("utf-8", "replace").decode() if c.isprintable())
     return '"' + clean.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -90,7 +90,7 @@ class SearchServer(GrpcServer):
             [item for item in self.documents if _meets(item, conditions)] if chunks == self.chunked else []
         )
         words = set(re.findall(r"\w+", request.query.casefold()))
-        scored = [(share, item) for item in matching if (share := _shared_words(item, words))]
+        scored = [(share, item) for item in matching if (share := _word_share(item, words))]
         scored.sort(key=lambda pair: (-(pair[0] + self.boost(pair[1])), pair[1].id))
         size, start = min(request.page_size or 10, self.most), int(request.page_token or 0)
         make = self._chunk if chunks else self._document
@@ -161,6 +161,6 @@ def _meets(stored: Stored, conditions: Sequence[tuple[str, set[str]]]) -> bool:
     return True
 
 
-def _shared_words(stored: Stored, words: set[str]) -> float:
+def _word_share(stored: Stored, words: set[str]) -> float:
     text_words = re.findall(r"\w+", f"{stored.title} {stored.text}".casefold())
     return len(words & set(text_words)) / len(words) if words else 0.0

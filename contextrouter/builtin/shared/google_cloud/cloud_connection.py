@@ -129,10 +129,10 @@ class CloudConnection:
                 substitute: T = instead[name]
                 return substitute
             # The chain is cut: the client's own exceptions carry the request and with it the credentials.
-            raise self.explained(error, remaining) from None
+            raise self.explain_error(error, remaining) from None
         # The client turns a message that it cannot read into None, alone or inside a pager.
         if answers and getattr(answer, "_response", answer) is None:
-            raise self.failed("sent an answer that cannot be read")
+            raise self.answer_error("sent an answer that cannot be read")
         return answer
 
     def time_left(self, deadline: float | None) -> float:
@@ -143,7 +143,7 @@ class CloudConnection:
             raise SourceTimeout(f"{self.service.name} was not asked: no time was left.")
         return remaining
 
-    def explained(self, error: Exception, seconds: float) -> PluginError:
+    def explain_error(self, error: Exception, seconds: float) -> PluginError:
         """Return the error of a failed call with its remedy. What is no failure of a call is returned as it
         is.
         """
@@ -155,20 +155,20 @@ class CloudConnection:
             return error
         types = (GoogleAPIError, GoogleAuthError, grpc.RpcError, grpc.aio.UsageError, TimeoutError)
         if not isinstance(error, types):
-            return self.failed(f"answered in another form than it should ({type(error).__name__})")
+            return self.answer_error(f"answered in another form than it should ({type(error).__name__})")
         target = Target(self.service.name, self.resource or self.service.name, self.service.role)
         failure = explain(error, target, seconds)
-        return self._raised(failure.message, failure.late, exhausted=failure.exhausted)
+        return self._make_error(failure.message, failure.late, exhausted=failure.exhausted)
 
     def late(self, message: str) -> PluginError:
         """Return the error of what did not come in time."""
-        return self._raised(message, late=True)
+        return self._make_error(message, late=True)
 
-    def failed(self, problem: str, remedy: str = "") -> PluginError:
+    def answer_error(self, problem: str, remedy: str = "") -> PluginError:
         """Return the error of an answer that cannot be used."""
-        return self._raised(f"{self.service.name} {problem}.{' ' if remedy else ''}{remedy}", late=False)
+        return self._make_error(f"{self.service.name} {problem}.{' ' if remedy else ''}{remedy}", late=False)
 
-    def _raised(self, message: str, late: bool, *, exhausted: bool = False) -> PluginError:
+    def _make_error(self, message: str, late: bool, *, exhausted: bool = False) -> PluginError:
         cls: type[PluginError] = PluginError
         if self._of_source:
             cls = SourceTimeout if late else SourceError
@@ -196,7 +196,7 @@ class CloudConnection:
             from google.auth.exceptions import GoogleAuthError
 
             if isinstance(error, GoogleAuthError | ValueError | KeyError | OSError):
-                raise self.explained(_unusable(error), 0.0) from None
+                raise self.explain_error(_unusable(error), 0.0) from None
             raise
 
 
