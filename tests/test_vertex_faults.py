@@ -107,7 +107,7 @@ FAULTS = {
     "unavailable": (Step(status="UNAVAILABLE"), "is not reachable now"),
     "daily quota": (Step(status="RESOURCE_EXHAUSTED", message=DAILY), "the daily quota is used up"),
     "quota per minute": (Step(status="RESOURCE_EXHAUSTED", message=MINUTE), "Raise it in the console"),
-    "no role": (Step(status="PERMISSION_DENIED"), "Give the account of the credentials the role '"),
+    "no role": (Step(status="PERMISSION_DENIED"), "Give the account of the credentials the role roles/"),
     "expired token": (Step(status="UNAUTHENTICATED"), "gcloud auth application-default login"),
     "missing": (Step(status="NOT_FOUND"), "has no '.*Check project, location and name"),
     "malformed": (Step(cut=lambda raw: b"\xff\xff\xff"), r"cannot be read|another form"),

@@ -65,8 +65,8 @@ def _problem(error: Exception, target: Target, words: str) -> str:
         return f"refuses the credentials ({words}). {_CREDENTIALS}."
     if isinstance(error, exceptions.PermissionDenied):
         return (
-            f"does not allow it ({words}). Give the account of the credentials the role {target.role!r} in"
-            " the project, and enable the API."
+            f"does not allow it ({words}). Give the account of the credentials the role {target.role}"
+            " in the project, and enable the API."
         )
     if isinstance(error, exceptions.NotFound):
         return f"has no {target.resource!r} ({words}). Check project, location and name."

@@ -9,21 +9,21 @@ VECTOR_SEARCH = Service(
     "google-cloud-vectorsearch",
     "google.cloud.vectorsearch_v1",
     "vectorsearch.googleapis.com",
-    "Vector Search Editor",
+    "roles/vectorsearch.viewer, or roles/vectorsearch.admin to fill it",
 )
 RANKING = Service(
     "Ranking API",
     "google-cloud-discoveryengine",
     "google.cloud.discoveryengine_v1",
     "discoveryengine.googleapis.com",
-    "Discovery Engine Viewer",
+    "roles/discoveryengine.viewer",
 )
 
 
 def vertex_ai(location: str, name: str = "Vertex AI") -> Service:
     """The service of models and indexes in a region, or "global"."""
     host = f"{_prefix(location)}aiplatform.googleapis.com"
-    return Service(name, "google-cloud-aiplatform", "google.cloud.aiplatform_v1", host, "Vertex AI User")
+    return Service(name, "google-cloud-aiplatform", "google.cloud.aiplatform_v1", host, "roles/aiplatform.user")
 
 
 def vertex_ai_search(location: str) -> Service:
