@@ -334,6 +334,8 @@ async def test_beyond_a_hundred_thousand_objects_an_index_is_needed():
         assert await vertex.migrate() == [2]
         assert await vertex.tune() == []
         assert sorted(await find(vertex)) == ["a", "b", "c"]
+        with pytest.raises(SourceError, match="query is limited to 4 objects"):
+            await vertex.fingerprints()
         made = server.indexes[f"{PARENT}/indexes/ann"]
         assert {"tenant", "compartment", "sensitivity", "updated", "values"} <= {*made.filter_fields}
 

@@ -170,7 +170,7 @@ async def test_a_caller_that_leaves_ends_the_call_at_the_server(name: str):
 
 
 @pytest.mark.parametrize("name", SERVICES)
-async def test_a_server_that_is_gone_is_reported_and_found_again(name: str):
+async def test_a_server_that_is_gone_is_reported(name: str):
     async with asked(name) as (service, plugin, server, _):
         await server.aclose()
         with pytest.raises(PluginError, match=r"is not reachable now|did not answer within"):
@@ -208,7 +208,8 @@ async def test_in_a_router_one_source_fails_and_the_others_answer(name: str, fau
             context = await router.route("moon")
             report = next(each for each in context.coverage if each.source == "cloud")
             assert report.status == ("timeout" if fault == "hang" else "error")
-            assert re.search(message, report.error)
+            cut_off = "no answer by the request's deadline"  # the router's own word, where it is first
+            assert re.search(message, report.error) or (fault == "hang" and report.error == cut_off)
             assert [each.document.id for each in context.envelopes] == ["b"]
             assert context.degraded
 

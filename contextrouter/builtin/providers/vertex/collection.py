@@ -215,11 +215,12 @@ class Collection:
         return {**_filter(conditions), "top_k": min(top, MOST), "output_fields": output}
 
     def _object(self, row: Row, name: str = "") -> Any:
-        types = self.types
-        message = types.DataObject(name=name, data=row.data)
+        message = self.types.DataObject
+        raw = message.pb()(name=name)
+        raw.data.update(row.data)
         if row.vector is not None:
-            message.vectors[VECTOR] = types.Vector(dense=types.DenseVector(values=row.vector))
-        return message
+            raw.vectors[VECTOR].dense.values.extend(row.vector)
+        return message.wrap(raw)
 
     def _result(self, result: Any) -> Result:
         raw = type(result).pb(result)

@@ -1,8 +1,8 @@
 """A local stand-in for Vector Search 2, for examples and tests: it keeps objects in memory.
 
-It refuses what the service refuses: ids of another form, more than 1,000 objects in a request, a scan of
-more than 100,000 objects, $not and numbers in $in, vectors of another length. Its text search joins words by
-AND.
+It refuses what the service refuses: ids of another form, more than 1,000 objects in a request, a scan or a
+listing of more than 100,000 objects, $not and numbers in $in, vectors of another length. Its text search
+joins words by AND.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Refused(Exception):
 class CollectionServer(GrpcServer):
     """Keeps one project. `collection` is there from the start, with vectors of `dimensions`; "": none is.
 
-    `scanned` is the most objects that are searched without an index. `sign` -1: distances are negative
-    products. A collection or an index is ready after `polls` questions.
+    `scanned` is the most objects that are searched without an index, or listed. `sign` -1: distances are
+    negative products. A collection or an index is ready after `polls` questions.
     """
 
     def __init__(self, collection: str = "", dimensions: int = 0) -> None:
@@ -251,11 +251,12 @@ class CollectionServer(GrpcServer):
             raise Refused("INVALID_ARGUMENT", f"there is no vector field {query.search_field!r}")
         if len(target) != schema[query.search_field].dense_vector.dimensions:
             raise Refused("INVALID_ARGUMENT", f"the query vector has {len(target)} dimensions")
-        vectors = {name: self.objects[name].vectors for name in names}
+        field, message = query.search_field, self.types.DataObject
+        vectors = {name: message.pb(self.objects[name]).vectors for name in names}
         return {
-            name: math.fsum(map(operator.mul, item[query.search_field].dense.values, target))
+            name: math.fsum(map(operator.mul, item[field].dense.values, target))
             for name, item in vectors.items()
-            if query.search_field in item
+            if field in item
         }
 
     def _occurrences(self, parent: str, query: Any, names: list[str]) -> dict[str, float]:
@@ -296,6 +297,8 @@ class CollectionServer(GrpcServer):
         return message
 
     def _query(self, request: Any) -> Any:
+        if len(self._of(request.parent)) > self.scanned:
+            raise Refused("FAILED_PRECONDITION", f"query is limited to {self.scanned} objects")
         names = self._matching(request.parent, request)
         size, start = min(request.page_size or 100, 1_000), int(request.page_token or 0)
         return self.types.QueryDataObjectsResponse(

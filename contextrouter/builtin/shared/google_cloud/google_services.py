@@ -23,7 +23,8 @@ RANKING = Service(
 def vertex_ai(location: str, name: str = "Vertex AI") -> Service:
     """The service of models and indexes in a region, or "global"."""
     host = f"{_prefix(location)}aiplatform.googleapis.com"
-    return Service(name, "google-cloud-aiplatform", "google.cloud.aiplatform_v1", host, "roles/aiplatform.user")
+    role = "roles/aiplatform.user"
+    return Service(name, "google-cloud-aiplatform", "google.cloud.aiplatform_v1", host, role)
 
 
 def vertex_ai_search(location: str) -> Service:
