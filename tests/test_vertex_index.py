@@ -176,7 +176,7 @@ async def test_the_texts_are_fetched_inside_the_deadline():
         slow = False
 
     texts = Slow()
-    async with index(texts, request_timeout=0.1) as (provider, _, _):
+    async with index(texts, request_timeout=1.0) as (provider, _, _):
         await provider.upsert([entry("a", "moon")])
         texts.slow = True
         with pytest.raises(SourceTimeout, match="The store of `texts` did not answer within"):
