@@ -65,6 +65,7 @@ HOMONYMS = {
     "text_leg": "the leg `text` of a store",
     "transforms": "a kind of plugin: the built-in ones, and the laws of the kind",
     "vector_leg": "the leg `vector` of a store",
+    "vertex": "the plugin of that name, of several kinds",
     "write": "how a store takes documents in",
 }
 # Functions of modules that three or more modules have, and their one meaning. Methods are not counted: those of one

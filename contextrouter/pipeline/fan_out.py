@@ -24,7 +24,7 @@ from contextrouter.contracts import (
     SupportsEntities,
     SupportsFacets,
 )
-from contextrouter.errors import ContextRouterError, ContractError, SourceTimeout
+from contextrouter.errors import ContextRouterError, ContractError, PluginError, SourceTimeout
 from contextrouter.model import (
     Call,
     Facet,
@@ -220,7 +220,7 @@ class _FanOut:
         if isinstance(error, Overloaded) or (late and elapsed < patience):
             breaker.abandon()
         else:
-            breaker.fail(why)
+            breaker.fail(why, at_once=isinstance(error, PluginError) and error.exhausted)
 
     def _cut_off(self, call: Call, outcome: _Outcome) -> None:
         """Report a call that was cancelled at the deadline. It counts against a source that had enough

@@ -33,9 +33,6 @@ from contextrouter.settings import Instance, schema
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-FIRST_PARTY: Mapping[tuple[str, str], str] = {("provider", "vertex"): "vertex"}
-"""First-party plugins in a separate distribution -> the extra that installs it."""
-
 
 class PluginListing(msgspec.Struct, frozen=True, kw_only=True):
     """One line of `contextrouter plugins list`. `problem` says why it cannot be used; empty: it can."""
@@ -87,12 +84,11 @@ class Registry:
         broken one for none.
         """
         local = {stem for stem in self._files if self._find_class_or_none(stem, kind) is not None}
-        extra = {name for entry_kind, name in FIRST_PARTY if entry_kind == kind}
-        return sorted({*self.entries(kind), *local, *extra})
+        return sorted({*self.entries(kind), *local})
 
     def has(self, kind: str, use: str) -> bool:
         """Whether this name is registered. Only the module of this name is imported; a broken one counts."""
-        if use in self.entries(kind) or (kind, use) in FIRST_PARTY:
+        if use in self.entries(kind):
             return True
         try:
             return use in self._files and self._find_class(use, kind) is not None
@@ -119,10 +115,6 @@ class Registry:
                     )
                 return self._check(cls, kind, use)
         if entry is None:
-            if (kind, use) in FIRST_PARTY:
-                raise MissingDependency(
-                    f"contextrouter-{use}", FIRST_PARTY[kind, use], what=f"{kind.capitalize()} {use!r}"
-                )
             raise PluginNotFound(use, kind, self.names(kind))
         try:
             cls = entry.load()
@@ -216,11 +208,7 @@ class Registry:
             for name in sorted({*self.entries(kind), *(n for n in self.names(kind))}):
                 local = name in self._files and self._find_class_or_none(name, kind) is not None
                 entry = self.entries(kind).get(name)
-                origin = (
-                    self._files[name].name
-                    if local
-                    else (entry.value if entry else f"extra {FIRST_PARTY[kind, name]}")
-                )
+                origin = self._files[name].name if local or entry is None else entry.value
                 lines.append(self._line(kind, name, origin))
         for stem, path in self._files.items():
             try:
