@@ -32,7 +32,7 @@ class ResultReader:
             return None
         _, _, path = chunk.name.rpartition("/documents/")
         parent, _, part = path.partition("/chunks/")
-        data = _plain(about.struct_data)
+        data = _to_mapping(about.struct_data)
         document = self._make(
             data,
             id=f"{parent}#{part}" if part else chunk.id or raw.id,
@@ -46,7 +46,7 @@ class ResultReader:
         return Hit(document=document, score=score)
 
     def _document(self, raw: Any) -> Hit | None:
-        data, derived = _plain(raw.document.struct_data), _plain(raw.document.derived_struct_data)
+        data, derived = _to_mapping(raw.document.struct_data), _to_mapping(raw.document.derived_struct_data)
         content = data.get(self._fields.get("content", "content"))
         id, parent, page = raw.document.id or raw.id, None, None
         if not isinstance(content, str) or not content.strip():
@@ -108,7 +108,7 @@ def _highlights(derived: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text for text in (*answers, *snippets) if isinstance(text, str) and text))
 
 
-def _plain(struct: Any) -> dict[str, Any]:
+def _to_mapping(struct: Any) -> dict[str, Any]:
     from google.protobuf import json_format
 
     plain: dict[str, Any] = json_format.MessageToDict(struct)
