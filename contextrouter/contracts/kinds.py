@@ -272,8 +272,11 @@ KINDS: dict[str, type[Plugin]] = {
 `[<kind>s.<name>]`.
 """
 
-FACTS, FACETS, ENTITIES = "facts", "facets", "entities"
-"""Legs that answer with something other than hits."""
+FACTS, FACETS, ENTITIES, PATH = "facts", "facets", "entities", "path"
+"""Legs that answer with something other than hits; `path` with facts, in the order of the way."""
+MENTIONS = "mentions"
+"""The leg of the documents that name an entity."""
+STRUCTURED_LEGS = frozenset((FACTS, FACETS, ENTITIES, PATH))
 
 ROUTER_KEYS: Mapping[str, tuple[str, ...]] = {
     "provider": (
