@@ -32,8 +32,8 @@ class Admission:
     """Checks the answer to one query. `keys` are the router's own keys in the table of its source.
 
     `withheld` counts the hits in scope that the kinds, filters, labels, period or excluded words kept
-    back, and the facts that excluded words or the period did; `flaws` says what was wrong with the types of hits that were
-    left out.
+    back, and the facts that excluded words or the period did; `flaws` says what was wrong with the types of
+    hits that were left out.
     """
 
     def __init__(self, query: Query, keys: FactKeys | None) -> None:
