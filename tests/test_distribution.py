@@ -61,7 +61,12 @@ def test_the_source_archive_holds_no_other_distribution(built: Path):
     (archive,) = built.glob("*.tar.gz")
     with tarfile.open(archive) as opened:
         names = {name.partition("/")[2] for name in opened.getnames()}
-    assert {"pyproject.toml", "plugins/README.md", "plugins/glossary.py", "contextrouter/model/request.py"} <= names
+    assert {
+        "pyproject.toml",
+        "plugins/README.md",
+        "plugins/glossary.py",
+        "contextrouter/model/request.py",
+    } <= names
     assert [name for name in names if "decoy" in name] == []
 
 

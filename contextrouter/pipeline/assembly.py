@@ -97,10 +97,12 @@ class Assembled:
     def note(self) -> str:
         """What was done to the documents, for the trace; empty: nothing."""
         notes = ["the best document was cut to the token budget"] if self.cut else []
-        lost = {"facts": self.lost_facts, "entities": self.lost_entities, "counts": self.lost_facets}
-        notes += [
-            f"{len(items)} {name} were beyond the token budget" for name, items in lost.items() if items
-        ]
+        lost = {
+            "facts": len(self.lost_facts),
+            "entities": len(self.lost_entities),
+            "counts": len(self.lost_facets),
+        }
+        notes += [f"{number} {name} were beyond the token budget" for name, number in lost.items() if number]
         if self.fenced:
             notes.append(f"untrusted documents fenced: {self.fenced}")
         if self.cleaned:

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any, Self
 
 from contextrouter.builtin.providers.example_documents import EXAMPLE_ENTRIES
 from contextrouter.builtin.providers.field_weights import USUAL, checked_weights
-from contextrouter.builtin.providers.postgres import index_tuning, lookup, schema, text_leg, vector_leg, write
+from contextrouter.builtin.providers.postgres import (
+    index_tuning,
+    lookup,
+    mentions_leg,
+    schema,
+    text_leg,
+    vector_leg,
+    write,
+)
 from contextrouter.builtin.providers.postgres.connection_pool import Pool, Session, clean
 from contextrouter.builtin.providers.postgres.embedded import PREFIX, example_folder
 from contextrouter.builtin.providers.postgres.ingest_lock import IngestLock
@@ -293,9 +301,19 @@ class Postgres(Provider):
         async with self.pool.transaction(scope) as connection:
             return await lookup.neighbours(connection, ids, limit, scope)
 
+    async def mentions(self, query: Query) -> Sequence[Hit]:
+        """Return a chunk of each document whose facts or key phrases name an entity of the query, or of its
+        text; as in `sqlite`.
+        """
+        if query.limit < 1:
+            return []
+        async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
+            question = await self._words.query_terms(connection, query)
+            return await mentions_leg.search(connection, query, question.without_phrases())
+
     async def facets(self, query: Query, dimensions: Sequence[str]) -> Sequence[Facet]:
         """Count documents by the values of fields (kind, labels, …) or metadata keys, over all the query lets
-        through.
+        through: of each dimension the `query.limit` values of most documents.
 
         Scope, period, filters, labels, phrases and exclusions narrow; plain words do not, as in a search,
         where any suffices.

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import msgspec
 
 from contextrouter.builtin.providers.filtering import aligned, indexed, labelled, microseconds
+from contextrouter.builtin.providers.name_candidates import name_key
 from contextrouter.builtin.providers.postgres import schema
 from contextrouter.builtin.providers.postgres.connection_pool import clean
 from contextrouter.builtin.providers.postgres.filter import entries, lexeme, mark
 from contextrouter.builtin.providers.postgres.text_configurations import of_all_stores
-from contextrouter.builtin.providers.sqlite.write import name_key, payload
+from contextrouter.builtin.providers.sqlite.write import payload
 from contextrouter.contracts import Entry
 from contextrouter.errors import IngestError, SourceError
 from contextrouter.model import Document, Fact, Vector

@@ -14,7 +14,7 @@ from typing import Self
 
 from contextrouter.builtin.providers.example_documents import EXAMPLE_ENTRIES
 from contextrouter.builtin.providers.field_weights import checked_weights
-from contextrouter.builtin.providers.sqlite import lookup, schema, text_leg, write
+from contextrouter.builtin.providers.sqlite import lookup, mentions_leg, schema, text_leg, write
 from contextrouter.builtin.providers.sqlite.file import Stop, StoreFile, kind_of_file
 from contextrouter.builtin.providers.sqlite.filter import admitted
 from contextrouter.builtin.providers.sqlite.ingest_lock import IngestLock
@@ -204,15 +204,26 @@ class Sqlite(Provider):
         """
         return await self._file.read(lambda c, _: lookup.neighbours(c, ids, limit, scope), missing=[])
 
+    async def mentions(self, query: Query) -> Sequence[Hit]:
+        """Return a chunk of each document whose facts or key phrases name an entity of the query, or of its
+        text.
+
+        Best first: most entities, then most often; the score is entities + n ÷ (n + 1), n how often. It is
+        the chunk whose key phrases name the most, else the first. Ties go by id.
+        """
+        return await self._file.read(
+            lambda c, stop: self._mentions(c, query, stop), missing=[], deadline=query.deadline
+        )
+
     async def facets(self, query: Query, dimensions: Sequence[str]) -> Sequence[Facet]:
         """Count documents by the values of fields (kind, labels, …) or metadata keys, over all the query lets
-        through.
+        through: of each dimension the `query.limit` values of most documents.
 
         Scope, period, filters, labels, phrases and exclusions narrow; plain words do not, as in a search,
         where any suffices.
         """
         return await self._file.read(
-            lambda c, _: lookup.facets(c, admitted(query, _asked(c, query)), dimensions),
+            lambda c, _: lookup.facets(c, admitted(query, _asked(c, query)), dimensions, query.limit),
             missing=[],
             deadline=query.deadline,
         )
@@ -249,10 +260,20 @@ class Sqlite(Provider):
         question = _asked(connection, query)
         condition = admitted(query, question)
         best = self._index.search(connection, question.words, query.scope, condition, query.limit, stop)
-        vectors: Mapping[int, Vector] = {}
-        if "vector" in self._nearby and write.is_of_model(connection, self._model, self._dimensions):
-            vectors = self._nearby["vector"].vectors_of(connection, [number for number, _ in best])
-        return _hits(connection, best, query.limit, vectors)
+        return _hits(connection, best, query.limit, self._vectors_of(connection, best))
+
+    def _mentions(self, connection: sqlite3.Connection, query: Query, stop: Stop) -> list[Hit]:
+        condition = admitted(query, _asked(connection, query).without_phrases())
+        best = mentions_leg.search(connection, query, condition, stop)
+        return _hits(connection, best, query.limit, self._vectors_of(connection, best))
+
+    def _vectors_of(
+        self, connection: sqlite3.Connection, best: Sequence[tuple[int, float]]
+    ) -> Mapping[int, Vector]:
+        """The vectors of chunks, where they are of the model that questions have."""
+        if "vector" not in self._nearby or not write.is_of_model(connection, self._model, self._dimensions):
+            return {}
+        return self._nearby["vector"].vectors_of(connection, [number for number, _ in best])
 
     def _nearest(self, connection: sqlite3.Connection, query: Query, stop: Stop) -> list[Hit]:
         if query.vector is None:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from contextrouter.builtin.providers.filtering import aligned, indexed, labelled, microseconds
+from contextrouter.builtin.providers.name_candidates import name_key
 from contextrouter.builtin.providers.sqlite import schema
 from contextrouter.builtin.providers.sqlite.vector_leg import LEGS, code
 from contextrouter.contracts import Entry
@@ -96,11 +97,6 @@ def terms(chunk: Document) -> tuple[str, str, str]:
     stemmed = stemmer(chunk.language)
     title, path, body = (" ".join(analysis.analyse(text, stemmed)) for text in fields(chunk))
     return title, path, body
-
-
-def name_key(name: str) -> str:
-    """A name as it is compared: folded words, characters of a script without spaces one by one."""
-    return " ".join(analysis.atoms(name))
 
 
 def upsert(connection: sqlite3.Connection, rows: Iterable[Rows], model: str, dimensions: int) -> None:
