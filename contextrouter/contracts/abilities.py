@@ -194,14 +194,16 @@ class SupportsEntityHints(Protocol):
 class SupportsEntityVectors(Protocol):
     """A store that keeps vectors of the entities of its facts. Ingestion embeds what they need."""
 
-    async def entity_texts(self, limit: int) -> Sequence[str]:
-        """Return distinct texts about `limit` entities that have no vectors: name, aliases and description of
-        each. Empty: all have theirs.
+    async def entity_texts(self) -> Sequence[str]:
+        """Return distinct texts about the next entities that have no vectors, some thousand at most: name,
+        aliases and description of each.
         """
         ...
 
     async def embed_entities(self, vectors: Mapping[str, Vector]) -> int:
-        """Keep text -> vector for each entity all of whose texts are given; return how many those are."""
+        """Keep text -> vector for each of these entities whose texts are all in `vectors`; return how many
+        those are. 0: there is nothing more to do.
+        """
         ...
 
 

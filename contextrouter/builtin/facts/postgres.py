@@ -12,14 +12,16 @@ import msgspec
 
 from contextrouter.builtin.facts import entity_names, statement_counts
 from contextrouter.builtin.facts import graph_walk as walking
+from contextrouter.builtin.providers.entity_texts import check_threshold
 from contextrouter.builtin.providers.filtering import microseconds, moment
 from contextrouter.builtin.providers.name_candidates import name_candidates, name_key
 from contextrouter.builtin.providers.postgres import Postgres, schema
 from contextrouter.builtin.providers.postgres.connection_pool import Pool, Session
 from contextrouter.builtin.providers.postgres.embedded import PREFIX, example_folder
 from contextrouter.builtin.providers.postgres.filter import Values, visible
-from contextrouter.contracts import Entry, FactSource, Provider
-from contextrouter.model import Document, Entity, Facet, Fact, Period, Query
+from contextrouter.contracts import EntityMatch, Entry, FactSource, Provider
+from contextrouter.errors import SourceError
+from contextrouter.model import Document, Entity, Facet, Fact, Period, Query, Vector
 from contextrouter.scope import Scope
 
 if TYPE_CHECKING:
@@ -42,6 +44,9 @@ class PostgresFacts(FactSource):
     facts about the entities of the first facts come too. `path_hops` (1 to 10) is how long a way between
     two entities may be.
 
+    With a `store`, the vectors it has of entities find those that a hint means; `entity_threshold` is the
+    cosine that a match needs (None: that of the store, or of its embedder).
+
     Names are matched whole, without regard to case and accents, longest first, in any script. Facts are those
     that hold now, or at some time in the query's period. Raises ValueError for values out of range.
     """
@@ -56,6 +61,7 @@ class PostgresFacts(FactSource):
         schema: str = "contextrouter",
         hops: int = 2,
         path_hops: int = 4,
+        entity_threshold: float | None = None,
         pool_size: int = 4,
         pool_timeout: float = 5.0,
         statement_timeout: float = 30.0,
@@ -66,6 +72,11 @@ class PostgresFacts(FactSource):
             raise ValueError("dsn and a store are both given; give one of them.")
         if store is not None and not isinstance(store, Postgres):
             raise ValueError(f"store is a {type(store).__name__}; name a provider that uses 'postgres'.")
+        self._store = store
+        self.embedder = store.embedder if store is not None else None
+        self.entity_threshold = check_threshold(entity_threshold)
+        if entity_threshold is None and store is not None:
+            self.entity_threshold = store.entity_threshold
         self._hops = walking.check_hops(hops)
         self._path_hops = walking.check_hops(path_hops, "path_hops")
         self.pool = (
@@ -194,6 +205,23 @@ class PostgresFacts(FactSource):
                 rows = await connection.fetch(sql, *values)
                 counts.extend(statement_counts.make_facets(dimension, rows, query.limit))
         return counts
+
+    async def exact_names(self, hints: Sequence[str], query: Query) -> Sequence[str]:
+        """Return the hints that facts in scope have as names."""
+        keys = {name_key(hint) for hint in hints}
+        async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
+            names = await _find_existing_names(connection, keys, query.scope)
+        return [hint for hint in hints if name_key(hint) in names]
+
+    async def nearest_entities(
+        self, vector: Vector, query: Query, *, threshold: float
+    ) -> Sequence[EntityMatch]:
+        """Return the entities in scope with a cosine of at least `threshold`, nearest first. Raises
+        SourceError where no `store` is named, or it has no vectors of entities.
+        """
+        if self._store is None:
+            raise SourceError("Entities have vectors in a store only; name the provider as `store`.")
+        return await self._store.nearest_entities(vector, query, threshold=threshold)
 
     async def _match(self, connection: Connection, query: Query) -> list[entity_names.FactMatch]:
         return await _run_walk(

@@ -17,13 +17,15 @@ import msgspec
 
 from contextrouter.builtin.facts import entity_names, statement_counts
 from contextrouter.builtin.facts import graph_walk as walking
+from contextrouter.builtin.providers.entity_texts import check_threshold
 from contextrouter.builtin.providers.filtering import microseconds, moment
 from contextrouter.builtin.providers.name_candidates import name_candidates, name_key
 from contextrouter.builtin.providers.sqlite import Sqlite, schema, write
 from contextrouter.builtin.providers.sqlite.file import Stop, StoreFile, kind_of_file
 from contextrouter.builtin.providers.sqlite.filter import EVERYTHING, Condition, visible
-from contextrouter.contracts import Entry, FactSource, FilePath, Provider
-from contextrouter.model import Document, Entity, Facet, Fact, Period, Query
+from contextrouter.contracts import EntityMatch, Entry, FactSource, FilePath, Provider
+from contextrouter.errors import SourceError
+from contextrouter.model import Document, Entity, Facet, Fact, Period, Query, Vector
 from contextrouter.scope import Scope
 
 T = TypeVar("T")
@@ -40,6 +42,9 @@ class SqliteFacts(FactSource):
     the two). `hops` (1 to 10) is how far facts are followed from the names: at 2, facts about the entities of
     the first facts come too.
 
+    With a `store`, the vectors it has of entities find those that a hint means; `entity_threshold` is the
+    cosine that a match needs (None: that of the store, or of its embedder).
+
     Names are matched whole, without regard to case and accents, longest first, in any script. Facts are those
     that hold now, or at some time in the query's period. Raises ValueError for values out of range.
     """
@@ -47,12 +52,24 @@ class SqliteFacts(FactSource):
     example_questions: ClassVar[Sequence[str]] = ("Who founded OpenAI?",)
 
     def __init__(
-        self, *, path: FilePath = "", store: Provider | None = None, hops: int = 1, path_hops: int = 4
+        self,
+        *,
+        path: FilePath = "",
+        store: Provider | None = None,
+        hops: int = 1,
+        path_hops: int = 4,
+        entity_threshold: float | None = None,
     ) -> None:
         if path and store is not None:
             raise ValueError(f"path {path!r} and a store are both given; give one of them.")
         if store is not None and not isinstance(store, Sqlite):
             raise ValueError(f"store is a {type(store).__name__}; name a provider that uses 'sqlite'.")
+        self._store = store
+        self.embedder = store.embedder if store is not None else None
+        threshold = check_threshold(entity_threshold)
+        self.entity_threshold = (
+            store.entity_threshold if store is not None and threshold is None else threshold
+        )
         self._path = store.path if store is not None else kind_of_file(path) if path else ""
         self._hops = walking.check_hops(hops)
         self._path_hops = walking.check_hops(path_hops, "path_hops")
@@ -153,6 +170,28 @@ class SqliteFacts(FactSource):
         """
         return await self._get_file().read(
             lambda c, _: _count_facets(c, query, dimensions), missing=[], deadline=query.deadline
+        )
+
+    async def exact_names(self, hints: Sequence[str], query: Query) -> Sequence[str]:
+        """Return the hints that facts in scope have as names."""
+        keys = {name_key(hint) for hint in hints}
+        none: set[str] = set()
+        names = await self._get_file().read(
+            lambda c, _: _find_existing_names(c, keys, query.scope), missing=none, deadline=query.deadline
+        )
+        return [hint for hint in hints if name_key(hint) in names]
+
+    async def nearest_entities(
+        self, vector: Vector, query: Query, *, threshold: float
+    ) -> Sequence[EntityMatch]:
+        """Return the entities in scope with a cosine of at least `threshold`, nearest first. Raises
+        SourceError where no `store` is named, or it has no vectors of entities.
+        """
+        store = self._store
+        if store is None:
+            raise SourceError("Entities have vectors in a store only; name the provider as `store`.")
+        return await self._get_file().read(
+            lambda c, _: store.near_entities(c, vector, query, threshold), missing=[], deadline=query.deadline
         )
 
     def _get_file(self) -> StoreFile:

@@ -44,7 +44,7 @@ class Mentions:
     ) -> None:
         facts, phrases = list(facts), list(phrases)
         existing = {name for fact in facts for name in fact.names} | {phrase.name for phrase in phrases}
-        names = candidates.matching(existing)
+        self.names = names = candidates.matching(existing)
         self._times: defaultdict[Hashable, Counter[str]] = defaultdict(Counter)  # document -> name -> times
         self._chunks: defaultdict[Hashable, Counter[tuple[int, Chunk]]] = defaultdict(Counter)
         for fact in facts:

@@ -31,7 +31,7 @@ from contextrouter.pipeline.admission import Admission
 from contextrouter.pipeline.circuit_breaker import CircuitBreaker
 from contextrouter.pipeline.deadline import GRACE, Deadline
 from contextrouter.pipeline.engine import Engine
-from contextrouter.pipeline.fan_out.entity_hints import EntityHints, resolve_hints
+from contextrouter.pipeline.fan_out.entity_hints import EntityHints, finds_by_meaning, resolve_hints
 from contextrouter.pipeline.fan_out.outcomes import Outcome, declared_range, make_harvest, skipped_report
 from contextrouter.pipeline.fan_out.structured_legs import ask_structured
 from contextrouter.pipeline.phrases import Phrases
@@ -78,8 +78,7 @@ class _FanOut:
         self.on_report, self.embed = on_report, embed
         self.started = monotonic()
         self.source_deadline = deadline.at - min(0.05, deadline.left() * MARGIN)
-        # by embedder, and for entity hints by these, too
-        self.vectors: dict[tuple[str, ...], asyncio.Task[Mapping[str, Vector]]] = {}
+        self.vectors: dict[str, asyncio.Task[Mapping[str, Vector]]] = {}
         self.ending = False
         self._queries: dict[int, Query] = {}
         self.phrases = Phrases(plan)
@@ -96,7 +95,7 @@ class _FanOut:
     async def _run(self, outcomes: Sequence[Outcome]) -> None:
         loop = asyncio.get_running_loop()
         for name, texts in self._texts().items():
-            self.vectors[name,] = loop.create_task(self._embed(name, texts))
+            self.vectors[name] = loop.create_task(self._embed(name, texts))
         pairs = list(zip(self.plan.calls, outcomes, strict=True))
         tasks = [loop.create_task(self._ask(call, outcome)) for call, outcome in pairs]
         timeout = None if self.deadline.at == inf else self.deadline.left()
@@ -136,11 +135,18 @@ class _FanOut:
                 task.exception()  # read, so that the event loop does not report it as lost
 
     def _texts(self) -> dict[str, list[str]]:
-        """Return the texts that each embedder is needed for."""
+        """Return the texts that each embedder is needed for: queries, and entities, which may be hints.
+
+        Entities that prove to be exact names are embedded, too: what is embedded must not tell what a source
+        holds.
+        """
         texts: dict[str, dict[str, None]] = {}
         for call in self.plan.calls:
+            source: Any = self.engine.sources[call.source]
             if (embedder := self._embedder_of(call)) is not None:
                 texts.setdefault(embedder, {})[call.query.text] = None
+            elif call.query.entities and _asks_of_entities(call) and finds_by_meaning(source):
+                texts.setdefault(source.embedder, {}).update(dict.fromkeys(call.query.entities))
         return {name: list(distinct) for name, distinct in texts.items()}
 
     def _embedder_of(self, call: Call) -> str | None:
@@ -230,7 +236,7 @@ class _FanOut:
         async with engine.limits.slots(call.source):
             if engine.plugins.closed:
                 await engine.ensure_open(engine.kinds[call.source], call.source, Deadline())
-            if leg in STRUCTURED_LEGS or leg == MENTIONS:
+            if _asks_of_entities(call):
                 answer = await self._ask_of_entities(call, outcome, source)
             else:
                 answer = await self._search(call, outcome, source)
@@ -272,22 +278,18 @@ class _FanOut:
         at = self._source_deadline(call)
         seconds = None if at == inf else max(at - monotonic(), 0.0) * HINT_SHARE
 
-        async def embed(name: str, hints: Sequence[str]) -> Mapping[str, Vector]:
-            key = (name, *hints)
-            if key not in self.vectors:
-                texts = list(dict.fromkeys(hints))
-                self.vectors[key] = asyncio.get_running_loop().create_task(self._embed(name, texts))
+        async def vectors(name: str) -> Mapping[str, Vector]:
             async with asyncio.timeout(seconds):
-                return await asyncio.shield(self.vectors[key])
+                return await asyncio.shield(self.vectors[name])
 
-        hints = await resolve_hints(source, call.query, embed, self.engine.embedders)
+        hints = await resolve_hints(source, call.query, vectors, self.engine.embedders)
         return hints._replace(note=mask(hints.note, self.engine.secrets))
 
     async def _vector(self, call: Call) -> Vector | None:
         embedder = self._embedder_of(call)
         if embedder is None:
             return None
-        return (await asyncio.shield(self.vectors[embedder,]))[call.query.text]
+        return (await asyncio.shield(self.vectors[embedder]))[call.query.text]
 
     def _keep_hits(
         self, call: Call, outcome: Outcome, answer: Sequence[Hit], admission: Admission, started: float
@@ -350,3 +352,7 @@ class _FanOut:
     def _publish(self, report: SourceReport) -> None:
         if self.on_report is not None:
             self.on_report(report)
+
+
+def _asks_of_entities(call: Call) -> bool:
+    return call.query.leg in STRUCTURED_LEGS or call.query.leg == MENTIONS

@@ -15,8 +15,8 @@ NEARNESS = 0.45
 "Anna: wife of the user, lives in Berlin", "table" one of .27 with "desk: made of wood".
 """
 
-EmbedHints = Callable[[str, Sequence[str]], Awaitable[Mapping[str, Vector]]]
-"""Called with an embedder's name and hints; returns hint -> vector."""
+Vectors = Callable[[str], Awaitable[Mapping[str, Vector]]]
+"""Called with an embedder's name; returns hint -> vector."""
 
 
 class EntityHints(NamedTuple):
@@ -31,8 +31,13 @@ class EntityHints(NamedTuple):
         return query if entities == query.entities else query.replace(entities=entities)
 
 
+def finds_by_meaning(source: Any) -> bool:
+    """Whether a source has an embedder whose vectors find entities."""
+    return isinstance(source, SupportsEntityHints) and bool(source.embedder)
+
+
 async def resolve_hints(
-    source: Any, query: Query, embed: EmbedHints, embedders: Mapping[str, Embedder]
+    source: Any, query: Query, vectors_of: Vectors, embedders: Mapping[str, Embedder]
 ) -> EntityHints:
     """Return the names that the entities of a query stand for in this source.
 
@@ -40,14 +45,14 @@ async def resolve_hints(
     or the vectors fail, the note says why, and the source is asked with the hints as they are.
     """
     plain = EntityHints([(hint,) for hint in query.entities])
-    if not query.entities or not isinstance(source, SupportsEntityHints) or not source.embedder:
+    if not query.entities or not finds_by_meaning(source):
         return plain
     exact = frozenset(await source.exact_names(query.entities, query))
     hints = [hint for hint in dict.fromkeys(query.entities) if hint not in exact]
     if not hints:
         return plain
     try:
-        vectors = await embed(source.embedder, hints)
+        vectors = await vectors_of(source.embedder)
         threshold = _threshold(source, embedders[source.embedder])
         query = query.replace(limit=MOST_MATCHES)
         matches = {

@@ -25,14 +25,23 @@ if TYPE_CHECKING:
 
 async def search(connection: Connection, query: Query, question: LanguageTerms) -> list[Hit]:
     """A hit for each document that names entities of a query, best first, `query.limit` at most."""
+    mentions = await _mentions(connection, query, question)
+    ranked = mentions.rank(await _first_chunks(connection, query, question, mentions.without_chunk))
+    ranked = ranked[: max(query.limit, 0)]
+    payloads = await _payloads(connection, [chunk for chunk, _ in ranked])
+    return [Hit(document=document(payloads[chunk[2]]), score=score) for chunk, score in ranked]
+
+
+async def names(connection: Connection, query: Query, question: LanguageTerms) -> frozenset[str]:
+    """The entities of a query that facts or key phrases in scope have as names, as names are compared."""
+    return frozenset((await _mentions(connection, query, question)).names)
+
+
+async def _mentions(connection: Connection, query: Query, question: LanguageTerms) -> Mentions:
     candidates = mention_candidates(query)
     keys = sorted(candidates.keys)
     facts = await _facts(connection, query, keys)
-    mentions = Mentions(candidates, facts, await _phrases(connection, query, question, keys))
-    ranked = mentions.rank(await _first_chunks(connection, query, question, mentions.without_chunk))
-    ranked = ranked[: query.limit]
-    payloads = await _payloads(connection, [chunk for chunk, _ in ranked])
-    return [Hit(document=document(payloads[chunk[2]]), score=score) for chunk, score in ranked]
+    return Mentions(candidates, facts, await _phrases(connection, query, question, keys))
 
 
 async def _facts(connection: Connection, query: Query, keys: Sequence[str]) -> list[FactNames]:

@@ -28,13 +28,20 @@ def search(
     """(chunk number, score) of the documents that name entities of a query, best first; `condition` is what
     chunks must meet.
     """
-    candidates = mention_candidates(query)
-    keys = json.dumps(sorted(candidates.keys))
-    mentions = Mentions(
-        candidates, _facts(connection, query, keys, stop), _phrases(connection, condition, keys)
-    )
+    mentions = _mentions(connection, query, condition, stop)
     ranked = mentions.rank(_first_chunks(connection, condition, mentions.without_chunk))
     return [(number, score) for (_, _, number), score in ranked[: max(query.limit, 0)]]
+
+
+def names(connection: sqlite3.Connection, query: Query, condition: Condition, stop: Stop) -> frozenset[str]:
+    """The entities of a query that facts or key phrases in scope have as names, as names are compared."""
+    return frozenset(_mentions(connection, query, condition, stop).names)
+
+
+def _mentions(connection: sqlite3.Connection, query: Query, condition: Condition, stop: Stop) -> Mentions:
+    candidates = mention_candidates(query)
+    keys = json.dumps(sorted(candidates.keys))
+    return Mentions(candidates, _facts(connection, query, keys, stop), _phrases(connection, condition, keys))
 
 
 def _facts(connection: sqlite3.Connection, query: Query, keys: str, stop: Stop) -> Iterator[FactNames]:

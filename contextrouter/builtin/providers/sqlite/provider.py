@@ -12,15 +12,24 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
+from contextrouter.builtin.providers.entity_texts import PAGE, EntityTexts, check_threshold
 from contextrouter.builtin.providers.example_documents import EXAMPLE_ENTRIES
 from contextrouter.builtin.providers.field_weights import checked_weights
-from contextrouter.builtin.providers.sqlite import lookup, mentions_leg, schema, text_leg, write
+from contextrouter.builtin.providers.name_candidates import name_key
+from contextrouter.builtin.providers.sqlite import (
+    entity_vectors,
+    lookup,
+    mentions_leg,
+    schema,
+    text_leg,
+    write,
+)
 from contextrouter.builtin.providers.sqlite.file import Stop, StoreFile, kind_of_file
 from contextrouter.builtin.providers.sqlite.filter import admitted
 from contextrouter.builtin.providers.sqlite.ingest_lock import IngestLock
 from contextrouter.builtin.providers.sqlite.rows import AdmittedChunks, numpy
 from contextrouter.builtin.providers.sqlite.vector_leg import LEGS, CodeIndex, StaleSnapshot, simsimd
-from contextrouter.contracts import Entry, FilePath, Provider, TermStatistics
+from contextrouter.contracts import EntityMatch, Entry, FilePath, Provider, TermStatistics
 from contextrouter.errors import SourceError
 from contextrouter.model import Document, Facet, Hit, Query, Vector
 from contextrouter.scope import Scope
@@ -33,7 +42,8 @@ class Sqlite(Provider):
 
     `embedder` names the embedder of its vectors ("": text only). `title_weight`, `path_weight` and
     `body_weight` say how often a term counts in each field. `busy_timeout` (seconds) is how long a writer
-    waits for another one; `threads` how many searches run at once. Raises ValueError for values out of range.
+    waits for another one; `threads` how many searches run at once. `entity_threshold` is the cosine at which
+    a hint at an entity means it; None: that of the embedder. Raises ValueError for values out of range.
 
     A search honours scope, period, filters, labels and exclusions before its limit, on the leg `text`
     phrases as well. It raises SourceError for a file that is not there or damaged, SourceTimeout when
@@ -50,6 +60,7 @@ class Sqlite(Provider):
         body_weight: float = 1.0,
         busy_timeout: float = 5.0,
         threads: int = 4,
+        entity_threshold: float | None = None,
     ) -> None:
         self.path = kind_of_file(path)
         self.embedder = embedder or None
@@ -68,6 +79,8 @@ class Sqlite(Provider):
             dict(zip(("title", "path", "body"), weights, strict=True)), self._admitted
         )
         self._nearby = {leg: CodeIndex(leg, self._admitted) for leg in self.vector_legs}
+        self.entity_threshold = check_threshold(entity_threshold)
+        self.entity_index = entity_vectors.EntityIndex()
         self._model, self._dimensions = "", 0
 
     @classmethod
@@ -99,6 +112,7 @@ class Sqlite(Provider):
         self._index.forget()
         for index in self._nearby.values():
             index.forget()
+        self.entity_index.forget()
 
     async def ping(self) -> None:
         """Raise SourceError when there is no store to search."""
@@ -213,6 +227,57 @@ class Sqlite(Provider):
         """
         return await self._file.read(
             lambda c, stop: self._mentions(c, query, stop), missing=[], deadline=query.deadline
+        )
+
+    async def exact_names(self, hints: Sequence[str], query: Query) -> Sequence[str]:
+        """Return the hints that facts or key phrases have as names, in scope."""
+        query = Query(text="", entities=tuple(hints), scope=query.scope)
+        none: frozenset[str] = frozenset()
+        names = await self._file.read(
+            lambda c, stop: mentions_leg.names(c, query, admitted(query, _asked(c, query)), stop),
+            missing=none,
+            deadline=query.deadline,
+        )
+        return [hint for hint in hints if name_key(hint) in names]
+
+    async def nearest_entities(
+        self, vector: Vector, query: Query, *, threshold: float
+    ) -> Sequence[EntityMatch]:
+        """Return the entities in scope with a cosine of at least `threshold`, nearest first. Raises
+        SourceError where there are no vectors of entities.
+        """
+        return await self._file.read(
+            lambda c, _: self.near_entities(c, vector, query, threshold), missing=[], deadline=query.deadline
+        )
+
+    def near_entities(
+        self, connection: sqlite3.Connection, vector: Vector, query: Query, threshold: float
+    ) -> Sequence[EntityMatch]:
+        """As `nearest_entities`, on a connection of the caller's."""
+        self._same_model(connection)
+        return self.entity_index.nearest(connection, vector, query, threshold)
+
+    async def entity_texts(self) -> Sequence[str]:
+        """Return the distinct texts about the next entities that have no vectors."""
+        entities = await self._entities_without_vectors(PAGE)
+        return list(dict.fromkeys(text for entity in entities for text in entity.texts))
+
+    async def embed_entities(self, vectors: Mapping[str, Vector]) -> int:
+        """Keep vectors of entities, by text; return how many entities have theirs now that had none."""
+        model, dimensions = self._model, self._dimensions
+        if not await self._entities_without_vectors(1):
+            return 0
+
+        def insert(connection: sqlite3.Connection, _: None) -> int:
+            write.refuse_other_model(connection, model, dimensions)
+            return entity_vectors.insert(connection, PAGE, vectors)
+
+        return await self._file.write(insert)
+
+    async def _entities_without_vectors(self, limit: int) -> list[EntityTexts]:
+        nothing: list[EntityTexts] = []
+        return await self._file.read(
+            lambda c, _: entity_vectors.without_vectors(c, limit), missing=nothing, must_exist=False
         )
 
     async def facets(self, query: Query, dimensions: Sequence[str]) -> Sequence[Facet]:
