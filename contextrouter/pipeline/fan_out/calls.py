@@ -33,7 +33,7 @@ from contextrouter.pipeline.deadline import GRACE, Deadline
 from contextrouter.pipeline.engine import Engine
 from contextrouter.pipeline.fan_out.entity_hints import EntityHints, finds_by_meaning, resolve_hints
 from contextrouter.pipeline.fan_out.outcomes import Outcome, declared_range, make_harvest, skipped_report
-from contextrouter.pipeline.fan_out.structured_legs import ask_structured
+from contextrouter.pipeline.fan_out.structured_legs import ask_structured, note_cut
 from contextrouter.pipeline.phrases import Phrases
 from contextrouter.pipeline.slots import Overloaded
 from contextrouter.runtime.masking import mask
@@ -246,6 +246,7 @@ class _FanOut:
             outcome.items = [
                 item if isinstance(item, Facet) else item.replace(source=call.source) for item in items
             ]
+            outcome.cut = note_cut(call.query, answer)
             note = admission.note(len(items), "facts")
             status: Status = "partial" if note else "ok"
             self._report(
@@ -344,7 +345,7 @@ class _FanOut:
             query=query.text,
             status=status,
             elapsed=elapsed,
-            note="; ".join(filter(None, (outcome.hints, outcome.note))),
+            note="; ".join(filter(None, (outcome.hints, outcome.note, outcome.cut))),
             **values,
         )
         self._publish(outcome.report)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise, product
 from typing import Any
@@ -18,7 +19,7 @@ from contextrouter.contracts import (
     SupportsGraph,
 )
 from contextrouter.errors import ContractError
-from contextrouter.model import Fact, Query
+from contextrouter.model import Facet, Fact, Query
 
 STORE_DIMENSIONS = ("labels", "keywords", "kind")
 """What a store counts where a question names no dimension."""
@@ -47,6 +48,13 @@ async def ask_structured(
     if leg == PATH and isinstance(source, SupportsGraph):
         return await _find_paths(source, query, names)
     raise ContractError(f"leg {leg!r} is not one this source has")
+
+
+def note_cut(query: Query, answer: Sequence[Any]) -> str:
+    """Say which of facts, entities or dimensions reached the limit of a query; empty: none."""
+    names = [item.dimension if isinstance(item, Facet) else query.leg for item in answer]
+    full = [name for name, number in Counter(names).items() if number >= query.limit]
+    return f"{', '.join(full)}: the first {query.limit}, there may be more" if full else ""
 
 
 async def _find_paths(
