@@ -155,7 +155,7 @@ class _Writer:
         result.facts, result.lost_facts = self._take_facts(share, facts, beside.now)
         result.facets, result.lost_facets = _take_counts(share, beside.facets)
         self.left -= share.used
-        current, ended = _parted(result.facts, beside.now)
+        current, ended = _split_ended(result.facts, beside.now)
         lines = [*map(_fact_line, current), *([ENDED, *map(_fact_line, ended)] if ended else [])]
         sections = {
             FACTS_HEADING: lines,
@@ -168,9 +168,9 @@ class _Writer:
         self, share: _Share, facts: Sequence[Fact], now: datetime | None
     ) -> tuple[list[Fact], list[Fact]]:
         """Return the facts that fit, in their order, and those that do not."""
-        first = next((fact for fact in facts if _has_ended(fact, now)), None)
+        oldest = next((fact for fact in facts if _has_ended(fact, now)), None)
         return share.take(
-            FACTS_HEADING, facts, lambda f: f"{ENDED}\n{_fact_line(f)}" if f is first else _fact_line(f)
+            FACTS_HEADING, facts, lambda f: f"{ENDED}\n{_fact_line(f)}" if f is oldest else _fact_line(f)
         )
 
     def add_document(self, envelope: Envelope) -> None:
@@ -248,13 +248,15 @@ def _fact_line(fact: Fact) -> str:
 
 def _entity_line(entity: Entity) -> str:
     """An entity with its attributes: `- Anna — birthday: 5 May; child: Ben, Mia`."""
-    attributes = [f"{_one_line(str(name))}: {_values(value)}" for name, value in entity.attributes.items()]
+    attributes = [
+        f"{_one_line(str(name))}: {_join_values(value)}" for name, value in entity.attributes.items()
+    ]
     return f"- {_one_line(entity.name)}" + (f" — {'; '.join(attributes)}" if attributes else "")
 
 
-def _values(value: object) -> str:
+def _join_values(value: object) -> str:
     values: Iterable[object] = value if isinstance(value, list | tuple) else (value,)
-    return ", ".join([_one_line(str(each)) for each in values])
+    return ", ".join([_one_line(str(item)) for item in values])
 
 
 def _take_counts(share: _Share, facets: Sequence[Facet]) -> tuple[list[Facet], list[Facet]]:
@@ -292,7 +294,7 @@ def _has_ended(fact: Fact, now: datetime | None) -> bool:
     return (end if end.tzinfo else end.replace(tzinfo=UTC)) <= now
 
 
-def _parted(facts: Sequence[Fact], now: datetime | None) -> tuple[list[Fact], list[Fact]]:
+def _split_ended(facts: Sequence[Fact], now: datetime | None) -> tuple[list[Fact], list[Fact]]:
     """Facts that hold, and those that stopped being true."""
     ended = [fact for fact in facts if _has_ended(fact, now)]
     return [fact for fact in facts if not _has_ended(fact, now)], ended

@@ -82,10 +82,10 @@ def group_by_subject(facts: Iterable[Fact], query: Query) -> list[Entity]:
 
 def _facts_of_attribute(facts: Iterable[Fact], query: Query) -> Iterator[Fact]:
     """Yield the facts whose predicate is the attribute, in one spelling: that of the first."""
-    wanted = _stems(query.attribute or "", query.language)
+    stems = _stems(query.attribute or "", query.language)
     predicate = ""
     for fact in facts:
-        if wanted and _stems(fact.predicate, query.language) & wanted:
+        if stems and _stems(fact.predicate, query.language) & stems:
             predicate = predicate or fact.predicate
             yield fact.replace(predicate=predicate)
 

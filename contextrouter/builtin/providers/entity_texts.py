@@ -74,55 +74,57 @@ def describe_entities(
     """Return the texts about each entity. `facts` are all those with one of them as subject or object, the
     surest first.
     """
-    own: dict[tuple[str, Labels], list[StoredFact]] = {}
-    others: dict[tuple[str, Labels], list[StoredFact]] = {}
+    as_subject: dict[tuple[str, Labels], list[StoredFact]] = {}
+    as_object: dict[tuple[str, Labels], list[StoredFact]] = {}
     for fact in facts:
-        own.setdefault((fact.subject_key, fact.labels), []).append(fact)
+        as_subject.setdefault((fact.subject_key, fact.labels), []).append(fact)
         if fact.object_key != fact.subject_key:
-            others.setdefault((fact.object_key, fact.labels), []).append(fact)
-    return [_describe(entity, own.get(entity, ()), others.get(entity, ())) for entity in entities]
+            as_object.setdefault((fact.object_key, fact.labels), []).append(fact)
+    return [_texts_of(entity, as_subject.get(entity, ()), as_object.get(entity, ())) for entity in entities]
 
 
-def _describe(
-    entity: tuple[str, Labels], own: Sequence[StoredFact], others: Sequence[StoredFact]
+def _texts_of(
+    entity: tuple[str, Labels], as_subject: Sequence[StoredFact], as_object: Sequence[StoredFact]
 ) -> EntityTexts:
-    names = [fact.subject for fact in own] or [fact.object for fact in others]
-    name = _one_line(min(names, default=""))
-    only_says = not own and all(_words(fact.predicate) in _ALIASES | _IDENTITY for fact in others)
+    names = [fact.subject for fact in as_subject] or [fact.object for fact in as_object]
+    name = _text_line(min(names, default=""))
+    only_says = not as_subject and all(
+        _predicate_key(fact.predicate) in _ALIASES | _IDENTITY for fact in as_object
+    )
     if only_says or not any(map(str.isalpha, name)):
         return EntityTexts(*entity, name, ())
     now = microseconds(datetime.now(UTC)) or 0
-    holding = [fact for fact in own if fact.valid_to is None or fact.valid_to > now]
-    aliases = [fact.object for fact in holding if _words(fact.predicate) in _ALIASES | _IDENTITY]
-    roles = _roles([fact for fact in others if fact.valid_to is None or fact.valid_to > now])
-    statements = [fact.object for fact in holding if _words(fact.predicate) in _IDENTITY]
+    holding = [fact for fact in as_subject if fact.valid_to is None or fact.valid_to > now]
+    aliases = [fact.object for fact in holding if _predicate_key(fact.predicate) in _ALIASES | _IDENTITY]
+    roles = _roles([fact for fact in as_object if fact.valid_to is None or fact.valid_to > now])
+    statements = [fact.object for fact in holding if _predicate_key(fact.predicate) in _IDENTITY]
     statements += roles
     statements += [
-        f"{_words(fact.predicate)} {fact.object}"
+        f"{_predicate_key(fact.predicate)} {fact.object}"
         for fact in holding
-        if _words(fact.predicate) not in _ALIASES | _IDENTITY
+        if _predicate_key(fact.predicate) not in _ALIASES | _IDENTITY
     ]
-    said = ", ".join(dict.fromkeys(map(_one_line, statements[:MOST_STATEMENTS])))
-    texts = [name, *aliases[:MOST_ALIASES], *roles, *([f"{name}: {said}"] if said else [])]
-    return EntityTexts(*entity, name, tuple(dict.fromkeys(_one_line(text) for text in texts)))
+    line = ", ".join(dict.fromkeys(map(_text_line, statements[:MOST_STATEMENTS])))
+    texts = [name, *aliases[:MOST_ALIASES], *roles, *([f"{name}: {line}"] if line else [])]
+    return EntityTexts(*entity, name, tuple(dict.fromkeys(_text_line(text) for text in texts)))
 
 
 def _roles(others: Sequence[StoredFact]) -> list[str]:
     """What an entity is to others, each relation once: `user wife Anna` makes Anna "wife of user"."""
     roles: dict[str, str] = {}
     for fact in others:
-        relation = _words(fact.predicate)
+        relation = _predicate_key(fact.predicate)
         if relation not in _ALIASES | _IDENTITY:
             roles.setdefault(relation, f"{relation} of {fact.subject}")
     return list(roles.values())[:MOST_ROLES]
 
 
-def _words(predicate: str) -> str:
+def _predicate_key(predicate: str) -> str:
     """A predicate as words, folded: `bornIn` and `born_in` are "born in"."""
     return name_key(spaced(predicate)[len(predicate) :].strip() or predicate)
 
 
-def _one_line(text: str) -> str:
+def _text_line(text: str) -> str:
     return " ".join(text.split())[:LONGEST]
 
 

@@ -108,8 +108,8 @@ class Memory(Provider):
         """Return a chunk of each document whose facts or key phrases name an entity of the query, or of its
         text; as in `sqlite`.
         """
-        chunks = self._admitted(query)
-        places = {key: place for place, key in enumerate(chunks)}
+        chunks = self._find_admitted(query)
+        places = {key: number for number, key in enumerate(chunks)}
         phrases = [
             PhraseName(key[:2], places[key], (key[2], key[0], key), name)
             for key, chunk in chunks.items()
@@ -135,7 +135,7 @@ class Memory(Provider):
         """
         # dimension and value -> documents
         documents: defaultdict[tuple[str, str], set[tuple[str, ...]]] = defaultdict(set)
-        for key, chunk in self._admitted(query, phrases=True).items():
+        for key, chunk in self._find_admitted(query, phrases=True).items():
             values = attributes(chunk.document)
             for dimension in dimensions:
                 for value in values.get(dimension, ()):
@@ -149,7 +149,7 @@ class Memory(Provider):
             )[: max(query.limit, 0)]
         ]
 
-    def _admitted(self, query: Query, *, phrases: bool = False) -> Mapping[_Key, _Chunk]:
+    def _find_admitted(self, query: Query, *, phrases: bool = False) -> Mapping[_Key, _Chunk]:
         """The chunks that a query lets through, in their order."""
         question = language_terms(
             query.text, self._languages, required=query.required, excluded=query.excluded
@@ -289,7 +289,7 @@ class Memory(Provider):
             vectors = [self._vectors(entry, number) for number in range(len(chunks))]
         except ValueError as error:
             raise IngestError(f"Document {document.id!r} {error}.", document=document.id) from error
-        facts = tuple([_labelled_fact(fact, document) for fact in entry.facts])
+        facts = tuple([_with_labels(fact, document) for fact in entry.facts])
         return _Stored(document, tuple(map(_chunk, chunks, vectors)), entry.fingerprint, facts)
 
     def _vectors(self, entry: Entry, number: int) -> dict[str, tuple[float, ...]]:
@@ -364,7 +364,7 @@ def _document(number: int, table: Any) -> Document:
     )
 
 
-def _labelled_fact(fact: Fact, document: Document) -> Fact:
+def _with_labels(fact: Fact, document: Document) -> Fact:
     """A fact with the labels of access that it lacks taken from its document."""
     return fact.replace(
         tenant=fact.tenant or document.tenant,

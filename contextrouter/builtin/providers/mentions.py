@@ -48,8 +48,8 @@ class Mentions:
         self._times: defaultdict[Hashable, Counter[str]] = defaultdict(Counter)  # document -> name -> times
         self._chunks: defaultdict[Hashable, Counter[tuple[int, Chunk]]] = defaultdict(Counter)
         for fact in facts:
-            if here := names.intersection(fact.names):
-                self._times[fact.document].update(here)
+            if matching := names.intersection(fact.names):
+                self._times[fact.document].update(matching)
         for phrase in phrases:
             if phrase.name in names:
                 self._times[phrase.document][phrase.name] += 1

@@ -63,7 +63,7 @@ async def resolve_hints(
         reason = "the embedder did not answer in time" if isinstance(error, TimeoutError) else str(error)
         return plain._replace(note=f"{_quoted(hints)} not looked for by meaning: {reason or repr(error)}")
     names = [tuple(m.name for m in matches.get(hint, ())) or (hint,) for hint in query.entities]
-    return EntityHints(names, "; ".join(_describe(hint, matches[hint]) for hint in hints))
+    return EntityHints(names, "; ".join(_name_matches(hint, matches[hint]) for hint in hints))
 
 
 def _threshold(source: SupportsEntityHints, embedder: Embedder) -> float:
@@ -72,7 +72,7 @@ def _threshold(source: SupportsEntityHints, embedder: Embedder) -> float:
     return embedder.unrelated + NEARNESS * (1 - embedder.unrelated)
 
 
-def _describe(hint: str, matches: Sequence[EntityMatch]) -> str:
+def _name_matches(hint: str, matches: Sequence[EntityMatch]) -> str:
     """Say which entities a hint stands for: `"wife" → Anna .79`."""
     near = ", ".join(f"{match.name} {match.cosine:.2f}".replace(" 0.", " .") for match in matches)
     return f'"{hint}" → {near}' if near else f'"{hint}" is no name, and no entity is near it'

@@ -43,8 +43,8 @@ async def ask_structured(
     if leg == ENTITIES and isinstance(source, SupportsEntities):
         return await source.entities(query)
     if leg == FACETS and isinstance(source, SupportsFacets):
-        usual = FACT_DIMENSIONS if isinstance(source, FactSource) else STORE_DIMENSIONS
-        return await source.facets(query, dimensions or usual)
+        default = FACT_DIMENSIONS if isinstance(source, FactSource) else STORE_DIMENSIONS
+        return await source.facets(query, dimensions or default)
     if leg == PATH and isinstance(source, SupportsGraph):
         return await _find_paths(source, query, names)
     raise ContractError(f"leg {leg!r} is not one this source has")
@@ -67,7 +67,7 @@ async def _find_paths(
     facts: list[Fact] = []
     for starts, goals in pairwise(names):
         for start, goal in product(starts, goals):
-            if way := await source.path(start, goal, query):
-                facts += [fact for fact in way if fact not in facts]
+            if path := await source.path(start, goal, query):
+                facts += [fact for fact in path if fact not in facts]
                 break
     return facts

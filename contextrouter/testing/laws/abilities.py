@@ -97,10 +97,12 @@ async def facets_count_before_any_limit(subject: Subject) -> None:
         if len(names) < len(facets) or not set(names) <= {"kind", "id"}:
             raise Broken(f"it returned {shorten(facets)}")
         by_dimension = [[f for f in facets if f.dimension == name] for name in dict.fromkeys(names)]
-        if any([f.count for f in own] != sorted([f.count for f in own])[::-1] for own in by_dimension):
+        if any(
+            [f.count for f in counts] != sorted([f.count for f in counts])[::-1] for counts in by_dimension
+        ):
             raise Broken(f"the largest counts are not first: {shorten(facets)}")
         few = list(await plugin.facets(query.replace(limit=1), ["kind", "id"]))
-        if few != [own[0] for own in by_dimension]:
+        if few != [values[0] for values in by_dimension]:
             raise Broken(f"with limit 1 it returned {shorten(few)}, not the first of each dimension")
 
 

@@ -54,12 +54,12 @@ async def nearest(
         return []
     values = Values()
     access = visible(query.scope, "e", values) or "true"
-    place = values.bound(list(hint), "real[]")
-    least, limit = values.bound(threshold, "float8"), values.bound(max(query.limit, 0), "bigint")
-    cosine = f"round(max(-(e.vector <#> {place}::vector))::numeric, 6)::float8"
+    direction = values.bound(list(hint), "real[]")
+    minimum, limit = values.bound(threshold, "float8"), values.bound(max(query.limit, 0), "bigint")
+    cosine = f"round(max(-(e.vector <#> {direction}::vector))::numeric, 6)::float8"
     rows = await connection.fetch(
         f"SELECT e.name, {cosine} AS cosine FROM entities e WHERE e.vector IS NOT NULL AND {access} GROUP BY"
-        f' e.name HAVING {cosine} >= {least} ORDER BY 2 DESC, e.name COLLATE "C" LIMIT {limit}',
+        f' e.name HAVING {cosine} >= {minimum} ORDER BY 2 DESC, e.name COLLATE "C" LIMIT {limit}',
         *values,
     )
     return [EntityMatch(name=row["name"], cosine=min(row["cosine"], 1.0)) for row in rows]
@@ -81,8 +81,8 @@ async def without_vectors(connection: Connection, limit: int) -> list[EntityText
     if not await schema.has_entities(connection):
         return []
     subjects, objects = (_WITHOUT.format(column) for column in ("subject_key", "object_key"))
-    found = await connection.fetch(f"{subjects} UNION {objects}", limit)
-    entities = [(row["key"], (row["tenant"], row["compartment"], row["sensitivity"])) for row in found]
+    keys = await connection.fetch(f"{subjects} UNION {objects}", limit)
+    entities = [(row["key"], (row["tenant"], row["compartment"], row["sensitivity"])) for row in keys]
     rows = await connection.fetch(
         "SELECT subject, predicate, object, subject_key, object_key, valid_to, tenant, compartment,"
         " sensitivity FROM facts WHERE subject_key = ANY ($1::text[]) OR object_key = ANY ($1::text[]) ORDER"
@@ -98,9 +98,9 @@ async def insert(connection: Connection, limit: int, vectors: Mapping[str, Vecto
     """
     entities = ready_rows(await without_vectors(connection, limit), vectors)
     rows: list[tuple[Any, ...]] = []
-    for entity, own in entities:
-        units: Sequence[Any] = [each for vector in own if (each := unit(vector)) is not None] or [None]
-        rows += [(entity.key, *entity.labels, place, clean(entity.name), v) for place, v in enumerate(units)]
+    for entity, texts in entities:
+        units: Sequence[Any] = [row for vector in texts if (row := unit(vector)) is not None] or [None]
+        rows += [(entity.key, *entity.labels, n, clean(entity.name), v) for n, v in enumerate(units)]
     await connection.executemany(
         "INSERT INTO entities VALUES ($1, $2, $3, $4, $5, $6, $7::real[]::vector) ON CONFLICT DO NOTHING",
         rows,
@@ -108,7 +108,7 @@ async def insert(connection: Connection, limit: int, vectors: Mapping[str, Vecto
     return len(entities)
 
 
-async def forget(connection: Connection, keys: Iterable[str]) -> None:
+async def forget_entities(connection: Connection, keys: Iterable[str]) -> None:
     """Take out the vectors of entities whose facts change, in one order, so that writers do not wait for one
     another in a circle. Call inside a write transaction.
     """

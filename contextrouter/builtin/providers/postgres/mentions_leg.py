@@ -23,25 +23,25 @@ if TYPE_CHECKING:
     from contextrouter.builtin.providers.postgres.connection_pool import Connection
 
 
-async def search(connection: Connection, query: Query, question: LanguageTerms) -> list[Hit]:
+async def find_mentions(connection: Connection, query: Query, question: LanguageTerms) -> list[Hit]:
     """A hit for each document that names entities of a query, best first, `query.limit` at most."""
-    mentions = await _mentions(connection, query, question)
+    mentions = await _collect(connection, query, question)
     ranked = mentions.rank(await _first_chunks(connection, query, question, mentions.without_chunk))
     ranked = ranked[: max(query.limit, 0)]
     payloads = await _payloads(connection, [chunk for chunk, _ in ranked])
     return [Hit(document=document(payloads[chunk[2]]), score=score) for chunk, score in ranked]
 
 
-async def names(connection: Connection, query: Query, question: LanguageTerms) -> frozenset[str]:
+async def find_names(connection: Connection, query: Query, question: LanguageTerms) -> frozenset[str]:
     """The entities of a query that facts or key phrases in scope have as names, as names are compared."""
-    return frozenset((await _mentions(connection, query, question)).names)
+    return frozenset((await _collect(connection, query, question)).names)
 
 
-async def _mentions(connection: Connection, query: Query, question: LanguageTerms) -> Mentions:
+async def _collect(connection: Connection, query: Query, question: LanguageTerms) -> Mentions:
     candidates = mention_candidates(query)
     keys = sorted(candidates.keys)
     facts = await _facts(connection, query, keys)
-    return Mentions(candidates, facts, await _phrases(connection, query, question, keys))
+    return Mentions(candidates, facts, await _phrase_names(connection, query, question, keys))
 
 
 async def _facts(connection: Connection, query: Query, keys: Sequence[str]) -> list[FactNames]:
@@ -56,7 +56,7 @@ async def _facts(connection: Connection, query: Query, keys: Sequence[str]) -> l
     return [FactNames((owner, id), frozenset(filter(None, names))) for owner, id, *names in map(tuple, rows)]
 
 
-async def _phrases(
+async def _phrase_names(
     connection: Connection, query: Query, question: LanguageTerms, keys: Sequence[str]
 ) -> list[PhraseName]:
     values = Values()
@@ -69,8 +69,8 @@ async def _phrases(
         *values,
     )
     return [
-        PhraseName((owner, parent), place, (id, tenant, (owner, parent, place)), value_of(path, PHRASES))
-        for owner, parent, place, id, tenant, path in map(tuple, rows)
+        PhraseName((owner, parent), number, (id, tenant, (owner, parent, number)), value_of(path, PHRASES))
+        for owner, parent, number, id, tenant, path in map(tuple, rows)
     ]
 
 
@@ -89,14 +89,14 @@ async def _first_chunks(
         *values,
     )
     return {
-        (owner, parent): (id, tenant, (owner, parent, place))
-        for owner, parent, place, id, tenant in map(tuple, rows)
+        (owner, parent): (id, tenant, (owner, parent, number))
+        for owner, parent, number, id, tenant in map(tuple, rows)
     }
 
 
 async def _payloads(connection: Connection, chunks: Sequence[Any]) -> dict[Hashable, str]:
     """The documents of chunks, as stored, by what they are known by."""
-    columns = zip(*(place for _, _, place in chunks), strict=True) if chunks else ((), (), ())
+    columns = zip(*(key for _, _, key in chunks), strict=True) if chunks else ((), (), ())
     owners, documents, places = map(list, columns)
     rows = await connection.fetch(
         "SELECT c.owner, c.document, c.place, c.payload FROM chunks c JOIN unnest($1::text[], $2::text[],"
@@ -106,4 +106,4 @@ async def _payloads(connection: Connection, chunks: Sequence[Any]) -> dict[Hasha
         documents,
         places,
     )
-    return {(owner, parent, place): payload for owner, parent, place, payload in map(tuple, rows)}
+    return {(owner, parent, number): payload for owner, parent, number, payload in map(tuple, rows)}

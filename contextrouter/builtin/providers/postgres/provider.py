@@ -57,6 +57,9 @@ class Postgres(Provider):
     values out of range.
     """
 
+    _model: tuple[str, int] = ("", 0)
+    _examples: tuple[Entry, ...] = ()
+
     def __init__(
         self,
         *,
@@ -106,8 +109,6 @@ class Postgres(Provider):
         )
         self._ingest_lock = IngestLock(self.pool)
         self.entity_threshold = check_threshold(entity_threshold)
-        self._model: tuple[str, int] = ("", 0)
-        self._examples: tuple[Entry, ...] = ()
 
     @classmethod
     def example(cls) -> Self:
@@ -297,14 +298,14 @@ class Postgres(Provider):
         """
         async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
             question = await self._words.query_terms(connection, query)
-            return await mentions_leg.search(connection, query, question.without_phrases())
+            return await mentions_leg.find_mentions(connection, query, question.without_phrases())
 
     async def exact_names(self, hints: Sequence[str], query: Query) -> Sequence[str]:
         """Return the hints that facts or key phrases have as names, in scope."""
-        asked = Query(text="", entities=tuple(hints), scope=query.scope)
+        named = Query(text="", entities=tuple(hints), scope=query.scope)
         async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
-            question = await self._words.query_terms(connection, asked)
-            names = await mentions_leg.names(connection, asked, question)
+            question = await self._words.query_terms(connection, named)
+            names = await mentions_leg.find_names(connection, named, question)
         return [hint for hint in hints if name_key(hint) in names]
 
     async def nearest_entities(
@@ -319,7 +320,9 @@ class Postgres(Provider):
 
     async def entity_texts(self) -> Sequence[str]:
         """Return the distinct texts about the next entities that have no vectors."""
-        return list(dict.fromkeys(text for each in await self._without_vectors(PAGE) for text in each.texts))
+        return list(
+            dict.fromkeys(text for entity in await self._without_vectors(PAGE) for text in entity.texts)
+        )
 
     async def embed_entities(self, vectors: Mapping[str, Vector]) -> int:
         """Keep vectors of entities, by text; return how many entities have theirs now that had none."""

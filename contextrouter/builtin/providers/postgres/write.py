@@ -219,7 +219,7 @@ async def upsert(connection: Connection, entries: Iterable[Rows]) -> None:
     await connection.executemany(_LINK, [link for entry in rows for link in entry.links])
     await connection.executemany(_FACT, [fact for entry in rows for fact in entry.facts])
     names.update(name for entry in rows for fact in entry.facts for name in fact[6:8])
-    await entity_vectors.forget(connection, names)
+    await entity_vectors.forget_entities(connection, names)
     for chunk in chunks:
         _count(counts, chunk[4:7], 1, chunk[8])
     for entry in rows:
@@ -233,7 +233,7 @@ async def delete(connection: Connection, ids: Sequence[str], tenant: str) -> int
     existing = [row["id"] for row in await connection.fetch(sql, tenant, list(ids))]
     if existing:
         counts, names = await _remove_parts(connection, [tenant] * len(existing), existing)
-        await entity_vectors.forget(connection, names)
+        await entity_vectors.forget_entities(connection, names)
         await connection.execute(
             "DELETE FROM documents WHERE tenant = $1 AND id = ANY ($2::text[])", tenant, existing
         )

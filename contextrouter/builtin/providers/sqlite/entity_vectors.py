@@ -71,10 +71,10 @@ class EntityIndex(SnapshotCache[_Rows]):
             )
         cosines = numpy().round(rows.vectors @ hint, 6)
         best: dict[str, float] = {}
-        for place in _at_least(cosines, threshold):
-            if _shows(query, rows.labels[place]):
-                name = rows.names[place]
-                best[name] = max(best.get(name, -1.0), float(cosines[place]))
+        for row in _at_least(cosines, threshold):
+            if _shows(query, rows.labels[row]):
+                name = rows.names[row]
+                best[name] = max(best.get(name, -1.0), float(cosines[row]))
         ranked = sorted(best.items(), key=lambda pair: (-pair[1], pair[0]))[: max(query.limit, 0)]
         return [EntityMatch(name=name, cosine=min(cosine, 1.0)) for name, cosine in ranked]
 
@@ -143,19 +143,19 @@ def insert(connection: sqlite3.Connection, limit: int, vectors: Mapping[str, Vec
     are.
     """
     rows = ready_rows(without_vectors(connection, limit), vectors)
-    for entity, own in rows:
-        units = [unit for vector in own if (unit := unit_array(vector)) is not None]
+    for entity, texts in rows:
+        units = [unit for vector in texts if (unit := unit_array(vector)) is not None]
         blobs = [unit.tobytes() for unit in units] if units else [None]
         connection.executemany(
             "INSERT INTO entities VALUES (?, ?, ?, ?, ?, ?, ?)",
-            [(entity.key, *entity.labels, place, entity.name, blob) for place, blob in enumerate(blobs)],
+            [(entity.key, *entity.labels, number, entity.name, blob) for number, blob in enumerate(blobs)],
         )
     if rows:
         schema.add(connection, "generation", 1)
     return len(rows)
 
 
-def forget(connection: sqlite3.Connection, keys: Iterable[str]) -> None:
+def forget_entities(connection: sqlite3.Connection, keys: Iterable[str]) -> None:
     """Take out the vectors of entities whose facts change. Call inside a write transaction."""
     connection.execute(
         "DELETE FROM entities WHERE key IN (SELECT value FROM json_each(?))", (json.dumps(sorted(set(keys))),)

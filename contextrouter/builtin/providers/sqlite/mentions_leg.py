@@ -22,26 +22,30 @@ from contextrouter.model import Query
 _AMONG = "(SELECT value FROM json_each(?1))"
 
 
-def search(
+def find_mentions(
     connection: sqlite3.Connection, query: Query, condition: Condition, stop: Stop
 ) -> list[tuple[int, float]]:
     """(chunk number, score) of the documents that name entities of a query, best first; `condition` is what
     chunks must meet.
     """
-    mentions = _mentions(connection, query, condition, stop)
+    mentions = _collect(connection, query, condition, stop)
     ranked = mentions.rank(_first_chunks(connection, condition, mentions.without_chunk))
     return [(number, score) for (_, _, number), score in ranked[: max(query.limit, 0)]]
 
 
-def names(connection: sqlite3.Connection, query: Query, condition: Condition, stop: Stop) -> frozenset[str]:
+def find_names(
+    connection: sqlite3.Connection, query: Query, condition: Condition, stop: Stop
+) -> frozenset[str]:
     """The entities of a query that facts or key phrases in scope have as names, as names are compared."""
-    return frozenset(_mentions(connection, query, condition, stop).names)
+    return frozenset(_collect(connection, query, condition, stop).names)
 
 
-def _mentions(connection: sqlite3.Connection, query: Query, condition: Condition, stop: Stop) -> Mentions:
+def _collect(connection: sqlite3.Connection, query: Query, condition: Condition, stop: Stop) -> Mentions:
     candidates = mention_candidates(query)
     keys = json.dumps(sorted(candidates.keys))
-    return Mentions(candidates, _facts(connection, query, keys, stop), _phrases(connection, condition, keys))
+    return Mentions(
+        candidates, _facts(connection, query, keys, stop), _phrase_names(connection, condition, keys)
+    )
 
 
 def _facts(connection: sqlite3.Connection, query: Query, keys: str, stop: Stop) -> Iterator[FactNames]:
@@ -57,7 +61,7 @@ def _facts(connection: sqlite3.Connection, query: Query, keys: str, stop: Stop) 
         yield FactNames(document, frozenset(filter(None, names)))
 
 
-def _phrases(connection: sqlite3.Connection, condition: Condition, keys: str) -> Iterator[PhraseName]:
+def _phrase_names(connection: sqlite3.Connection, condition: Condition, keys: str) -> Iterator[PhraseName]:
     rows = connection.execute(
         "SELECT c.document, c.number, c.id, c.tenant, v.value FROM filter_values v JOIN filters f ON f.value"
         f" = v.number JOIN chunks c ON c.number = f.chunk WHERE v.value IN {_AMONG} AND v.key = ? AND"

@@ -234,7 +234,7 @@ class Sqlite(Provider):
         query = Query(text="", entities=tuple(hints), scope=query.scope)
         none: frozenset[str] = frozenset()
         names = await self._file.read(
-            lambda c, stop: mentions_leg.names(c, query, admitted(query, _asked(c, query)), stop),
+            lambda c, stop: mentions_leg.find_names(c, query, admitted(query, _asked(c, query)), stop),
             missing=none,
             deadline=query.deadline,
         )
@@ -329,7 +329,7 @@ class Sqlite(Provider):
 
     def _mentions(self, connection: sqlite3.Connection, query: Query, stop: Stop) -> list[Hit]:
         condition = admitted(query, _asked(connection, query).without_phrases())
-        best = mentions_leg.search(connection, query, condition, stop)
+        best = mentions_leg.find_mentions(connection, query, condition, stop)
         return _hits(connection, best, query.limit, self._vectors_of(connection, best))
 
     def _vectors_of(

@@ -266,7 +266,7 @@ def _remove(connection: sqlite3.Connection, tenant: str, id: str) -> bool:
     schema.add(connection, "chunks", -len(chunks))
     schema.add(connection, "removed", len(chunks))
     keys = connection.execute("SELECT subject_key, object_key FROM facts WHERE document = ?", existing)
-    entity_vectors.forget(connection, [key for pair in keys.fetchall() for key in pair])
+    entity_vectors.forget_entities(connection, [key for pair in keys.fetchall() for key in pair])
     for table in ("chunks", "links", "facts"):
         connection.execute(f"DELETE FROM {table} WHERE document = ?", existing)
     connection.execute("DELETE FROM documents WHERE number = ?", existing)
@@ -300,7 +300,7 @@ def _insert(connection: sqlite3.Connection, rows: Rows) -> None:
     schema.add(connection, "chunks", len(rows.chunks))
     schema.add(connection, "length", sum(chunk.row[-1] for chunk in rows.chunks))
     connection.executemany("INSERT INTO links VALUES (?, ?)", [(document, target) for target in rows.links])
-    entity_vectors.forget(connection, [key for fact in rows.facts for key in fact[3:5]])
+    entity_vectors.forget_entities(connection, [key for fact in rows.facts for key in fact[3:5]])
     connection.executemany(
         "INSERT INTO facts (document, subject, predicate, object, subject_key, object_key, confidence,"
         " valid_from, valid_to, tenant, compartment, sensitivity, source, attributes) VALUES (?, ?, ?, ?, ?,"

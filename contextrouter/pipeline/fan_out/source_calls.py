@@ -1,4 +1,4 @@
-"""Calls to sources: all at once, inside one deadline. One task for each call.
+"""Fan-out (step 4): asks all sources at once, inside one deadline. One task for each call.
 
 The router uses every answer that arrives in time. It cancels late calls and reports them as `timeout`. A
 failure is data: it becomes a report beside the answer, never an exception instead of it.
