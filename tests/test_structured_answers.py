@@ -18,7 +18,7 @@ from contextrouter import ContextRouter, Interpreter, InterpreterContext, Reques
 from contextrouter.builtin.facts.postgres import PostgresFacts
 from contextrouter.builtin.facts.sqlite import SqliteFacts
 from contextrouter.builtin.providers.sqlite import Sqlite
-from contextrouter.contracts import Entry, FactSource
+from contextrouter.contracts import Entry, FactSource, legs_of
 from contextrouter.model import (
     Call,
     Document,
@@ -337,6 +337,14 @@ async def test_counts_are_cut_by_dimension_and_have_usual_dimensions(every: Stor
         assert (await ask((store, None), "facets", limit=1)).facets[0].count == 4
     named = await ask((store, None), "facets", ("kind",), limit=2)
     assert [(f.dimension, f.count) for f in named.facets] == [("kind", 6)]
+
+
+def test_a_source_has_the_legs_it_names_and_those_of_its_abilities() -> None:
+    store = Sqlite(path="x.db", embedder=None)
+    assert legs_of(store) == ("text", "mentions", "facets")
+    assert legs_of(SqliteFacts(store=store)) == ("facts", "facets", "entities", "path")
+    assert legs_of(Timeless()) == ("facts",)
+    assert legs_of(Fixed("x")) == tuple(Fixed.legs)
 
 
 async def test_a_leg_that_a_source_does_not_have_is_an_error_of_it_alone() -> None:

@@ -23,6 +23,7 @@ from contextrouter.contracts.abilities import (
     SupportsVersion,
     SupportsWriting,
     TermStatistics,
+    legs_of,
 )
 from contextrouter.contracts.kinds import (
     ENTITIES,
@@ -99,5 +100,6 @@ __all__ = [
     "TermStatistics",
     "Transform",
     "Writing",
+    "legs_of",
     "router_keys",
 ]

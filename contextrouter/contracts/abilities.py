@@ -10,7 +10,17 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from contextrouter.contracts.kinds import Completion, Writing
+from contextrouter.contracts.kinds import (
+    ENTITIES,
+    FACETS,
+    FACTS,
+    MENTIONS,
+    PATH,
+    Completion,
+    FactSource,
+    Source,
+    Writing,
+)
 from contextrouter.model import Document, Entity, Facet, Fact, Hit, Query, Vector
 from contextrouter.scope import Scope
 
@@ -274,3 +284,15 @@ class SupportsStatistics(Protocol):
         all.
         """
         ...
+
+
+def legs_of(source: Source | FactSource) -> tuple[str, ...]:
+    """Return the legs of a source: those it names, and those that its abilities make."""
+    legs = (FACTS,) if isinstance(source, FactSource) else tuple(source.legs)
+    abilities = {
+        MENTIONS: isinstance(source, SupportsMentions),
+        FACETS: isinstance(source, SupportsFacets),
+        ENTITIES: isinstance(source, FactSource) and isinstance(source, SupportsEntities),
+        PATH: isinstance(source, FactSource) and isinstance(source, SupportsGraph),
+    }
+    return (*legs, *(leg for leg, able in abilities.items() if able))

@@ -330,8 +330,9 @@ class Postgres(Provider):
             return 0
         async with self.pool.transaction(write=True) as connection:
             await write.refuse_other_model(connection, *self._model)
-            await write.note_change(connection)
-            return await entity_vectors.insert(connection, PAGE, vectors)
+            count = await entity_vectors.insert(connection, PAGE, vectors)
+            await write.note_change(connection)  # last, as in an upsert: its row is held until the commit
+        return count
 
     async def _without_vectors(self, limit: int) -> list[EntityTexts]:
         none: list[EntityTexts] = []
