@@ -301,11 +301,12 @@ KINDS: dict[str, type[Plugin]] = {
 """
 
 FACTS, FACETS, ENTITIES, PATH = "facts", "facets", "entities", "path"
-"""Legs that answer with something other than hits."""
+"""Legs that answer with something other than hits; `path` with facts, in the order of the way."""
 MENTIONS = "mentions"
-"""The leg of a store with the documents whose facts or key phrases name an entity. It is searched only where
-a route or a request names it.
+"""The leg of a store with the documents that name an entity. It is searched only where a route or a request
+names it.
 """
+STRUCTURED_LEGS = frozenset((FACTS, FACETS, ENTITIES, PATH))
 
 ROUTER_KEYS: Mapping[str, tuple[str, ...]] = {
     "provider": (

@@ -17,13 +17,14 @@ from contextrouter.testing.laws import (
     sources,
     stages,
     store_access,
+    store_entities,
     store_filters,
     store_writes,
     transforms,
 )
 
 _COMMON = (*construction.LAWS, *open_and_close.LAWS, *calls.LAWS)
-_STORES = (*store_access.LAWS, *store_filters.LAWS, *store_writes.LAWS)
+_STORES = (*store_access.LAWS, *store_filters.LAWS, *store_entities.LAWS, *store_writes.LAWS)
 _SOURCES = (*_COMMON, *sources.LAWS, *abilities.OF_SOURCES, *_STORES)
 _STAGES = (*_COMMON, *stages.LAWS)
 

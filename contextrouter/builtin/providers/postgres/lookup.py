@@ -144,7 +144,9 @@ def _pair(scope: Scope | None, values: Values) -> str:
 async def facets(
     connection: Connection, query: Query, question: LanguageTerms, dimensions: Sequence[str]
 ) -> list[Facet]:
-    """How many admitted documents have each value of each dimension, most first."""
+    """How many admitted documents have each value of each dimension, most first; `query.limit` values of
+    each.
+    """
     facets: list[Facet] = []
     for dimension in dict.fromkeys(dimensions):
         values = Values()
@@ -162,7 +164,8 @@ async def facets(
             (-row["many"], row["value"] if column else value_of(row["value"], dimension)) for row in rows
         )
         facets.extend(
-            Facet(dimension=dimension, value=value.lstrip("\x1f"), count=-many) for many, value in counts
+            Facet(dimension=dimension, value=value.lstrip("\x1f"), count=-many)
+            for many, value in counts[: max(query.limit, 0)]
         )
     return facets
 

@@ -146,23 +146,26 @@ def mean_degree(connection: sqlite3.Connection, scope: Scope | None) -> float:
     return mean_links(links, documents)
 
 
-def facets(connection: sqlite3.Connection, condition: Condition, dimensions: Sequence[str]) -> list[Facet]:
-    """How many admitted documents have each value of each dimension, most first."""
+def facets(
+    connection: sqlite3.Connection, condition: Condition, dimensions: Sequence[str], limit: int
+) -> list[Facet]:
+    """How many admitted documents have each value of each dimension, most first; `limit` values of each."""
+    limit = max(limit, 0)
     facets: list[Facet] = []
     for dimension in dict.fromkeys(dimensions):
         if dimension in COLUMNS:
             counted = connection.execute(
                 f"SELECT c.{dimension} AS value, count(DISTINCT c.document) AS many FROM chunks c WHERE value"
-                f" <> '' AND {condition.where} GROUP BY value ORDER BY many DESC, value",
-                condition.values,
+                f" <> '' AND {condition.where} GROUP BY value ORDER BY many DESC, value LIMIT ?",
+                (*condition.values, limit),
             )
             facets.extend(Facet(dimension=dimension, value=value, count=many) for value, many in counted)
             continue
         rows = connection.execute(
             "SELECT v.value, count(DISTINCT c.document) AS many FROM filter_values v JOIN filters f ON"
             f" f.value = v.number JOIN chunks c ON c.number = f.chunk WHERE v.key = ? AND {condition.where}"
-            " GROUP BY v.value ORDER BY many DESC, v.value",
-            (dimension, *condition.values),
+            " GROUP BY v.value ORDER BY many DESC, v.value LIMIT ?",
+            (dimension, *condition.values, limit),
         )
         facets.extend(
             Facet(dimension=dimension, value=value.lstrip("\x1f"), count=many) for value, many in rows
