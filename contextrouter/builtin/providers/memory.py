@@ -6,16 +6,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from hashlib import sha256
 from itertools import chain, islice
 from typing import Any, NamedTuple, Self
-
-import msgspec
 
 from contextrouter.builtin.providers.example_documents import EXAMPLE_ENTRIES
 from contextrouter.builtin.providers.field_weights import USUAL
 from contextrouter.builtin.providers.filtering import aligned, labelled, matches, phrase_keys
 from contextrouter.builtin.providers.link_degrees import count_degrees
+from contextrouter.builtin.providers.memory_documents import read_document, with_labels
 from contextrouter.builtin.providers.mentions import FactNames, Mentions, PhraseName, mention_candidates
 from contextrouter.builtin.providers.name_candidates import name_key
 from contextrouter.contracts import Entry, LinkDegrees, Provider, TermStatistics
@@ -76,7 +74,7 @@ class Memory(Provider):
         self._generation = 0
         self._graphs: Lru[tuple[int, Scope | None], tuple[dict[tuple[str, str], int], float]] = Lru(_GRAPHS)
         for number, table in enumerate(documents or []):
-            document = _document(number, table)
+            document = read_document(number, table)
             self._put(Entry(document=document, chunks=[document]))
 
     @classmethod
@@ -314,7 +312,7 @@ class Memory(Provider):
             vectors = [self._vectors(entry, number) for number in range(len(chunks))]
         except ValueError as error:
             raise IngestError(f"Document {document.id!r} {error}.", document=document.id) from error
-        facts = tuple([_with_labels(fact, document) for fact in entry.facts])
+        facts = tuple([with_labels(fact, document) for fact in entry.facts])
         return _Stored(document, tuple(map(_chunk, chunks, vectors)), entry.fingerprint, facts)
 
     def _vectors(self, entry: Entry, number: int) -> dict[str, tuple[float, ...]]:
@@ -369,33 +367,6 @@ class Memory(Provider):
                 if not self._postings[term]:
                     del self._postings[term]
         return True
-
-
-def _document(number: int, table: Any) -> Document:
-    """A document of the settings; Raises ValueError that says which one is wrong and why."""
-    try:
-        unknown = set(table) - set(Document.__struct_fields__)
-        if unknown:
-            raise ValueError(
-                f"unknown keys {sorted(unknown)}; known keys: {', '.join(Document.__struct_fields__)}"
-            )
-        document = msgspec.convert(table, Document)
-    except (msgspec.ValidationError, TypeError, ValueError) as error:
-        raise ValueError(f"documents[{number}] is not a document: {error}.") from error
-    return (
-        document
-        if document.id
-        else document.replace(id=sha256(document.fingerprint.encode()).hexdigest()[:16])
-    )
-
-
-def _with_labels(fact: Fact, document: Document) -> Fact:
-    """A fact with the labels of access that it lacks taken from its document."""
-    return fact.replace(
-        tenant=fact.tenant or document.tenant,
-        compartment=fact.compartment or document.compartment,
-        sensitivity=fact.sensitivity or document.sensitivity,
-    )
 
 
 def _chunk(document: Document, vectors: Mapping[str, tuple[float, ...]]) -> _Chunk:

@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from contextrouter.builtin.providers.filtering import COLUMNS
-from contextrouter.builtin.providers.link_degrees import mean_links
+from contextrouter.builtin.providers.link_degrees import MeanCache, mean_links
+from contextrouter.builtin.providers.postgres import schema
 from contextrouter.builtin.providers.postgres.connection_pool import clean
 from contextrouter.builtin.providers.postgres.filter import Values, admitted, beginning, value_of, visible
 from contextrouter.builtin.providers.sqlite.write import document
+from contextrouter.contracts import LinkDegrees
 from contextrouter.model import Document, Facet, Hit, Query, Vector
 from contextrouter.scope import SHARED, Scope
 from contextrouter.text.languages import LanguageTerms
@@ -82,6 +84,18 @@ async def neighbours(
         *values,
     )
     return [Hit(document=document(row["payload"]), score=float(row["strength"])) for row in rows]
+
+
+async def link_degrees(
+    connection: Connection, ids: Sequence[str], scope: Scope | None, means: MeanCache
+) -> LinkDegrees:
+    """The degrees of documents, and the mean of the whole graph, which `means` keeps."""
+    version = await schema.content_version(connection)
+    mean = means.get(version, scope)
+    if mean is None:
+        mean = await mean_degree(connection, scope)
+        means.put(version, scope, mean)
+    return LinkDegrees(degrees=await degrees(connection, ids, scope), mean=mean)
 
 
 async def degrees(connection: Connection, ids: Sequence[str], scope: Scope | None) -> dict[str, int]:

@@ -93,9 +93,8 @@ class Postgres(Provider):
         self._weights, self._factor = text_leg.rank_weights(*weights)
         self._usual = weights == USUAL  # those that the index of pg_textsearch was made with
         self._words = Words(text_search, languages)
-        self._wanted = index_tuning.Wanted(
-            index=index, precision=precision, m=m, ef_construction=ef_construction
-        )
+        built = {"m": m, "ef_construction": ef_construction}
+        self._wanted = index_tuning.Wanted(index=index, precision=precision, **built)
         index_tuning.check_range("ef_search", ef_search, 1, 1000)
         index_tuning.check_range("exact_below", exact_below, 0, 10_000_000)
         self._exact_below, self._ef_search = exact_below, ef_search
@@ -108,10 +107,8 @@ class Postgres(Provider):
             statement_cache_size=statement_cache_size,
             target_session_attrs=target_session_attrs,
         )
-        self._ingest_lock = IngestLock(self.pool)
-        self._means = MeanCache()
+        self._ingest_lock, self._means = IngestLock(self.pool), MeanCache()
         self._model: tuple[str, int] = ("", 0)
-        self._examples: tuple[Entry, ...] = ()
         self.entity_threshold = check_threshold(entity_threshold)
 
     @classmethod
@@ -193,15 +190,10 @@ class Postgres(Provider):
 
     async def _by_words(self, connection: Connection, query: Query, question: LanguageTerms) -> list[Any]:
         model = self._model[0] if self.embedder else None
-        if self._ranks and (
-            rows := await text_leg.search_index(
-                connection, query, question, self._words, self.pool.schema, model
-            )
-        ):
+        asked = (connection, query, question, self._words)
+        if self._ranks and (rows := await text_leg.search_index(*asked, self.pool.schema, model)):
             return rows
-        return await text_leg.search(
-            connection, query, question, self._words, self._weights, self._factor, model
-        )
+        return await text_leg.search(*asked, self._weights, self._factor, model)
 
     @property
     def _ranks(self) -> bool:
@@ -299,12 +291,7 @@ class Postgres(Provider):
     async def degrees(self, ids: Sequence[str], scope: Scope | None = None) -> LinkDegrees:
         """Count the links of documents, by their ids or those of their chunks, and the links per document."""
         async with self.pool.transaction(scope) as connection:
-            version = await schema.content_version(connection)
-            mean = self._means.get(version, scope)
-            if mean is None:
-                mean = await lookup.mean_degree(connection, scope)
-                self._means.put(version, scope, mean)
-            return LinkDegrees(degrees=await lookup.degrees(connection, ids, scope), mean=mean)
+            return await lookup.link_degrees(connection, ids, scope, self._means)
 
     async def mentions(self, query: Query) -> Sequence[Hit]:
         """Return a chunk of each document whose facts or key phrases name an entity of the query, or of its
@@ -404,9 +391,7 @@ class Postgres(Provider):
         searches go on.
         """
         async with self.pool.transaction() as connection:
-            found = await index_tuning.changes(connection, self._wanted, ranks=self._ranks)
-        if apply and found:
-            await index_tuning.apply(self.pool, found, self._wanted)
-        return [
-            f"{each.leg}: {each.reason}{'; ' + each.definition if each.definition else ''}" for each in found
-        ]
+            changes = await index_tuning.changes(connection, self._wanted, ranks=self._ranks)
+        if apply and changes:
+            await index_tuning.apply(self.pool, changes, self._wanted)
+        return [f"{c.leg}: {c.reason}{'; ' + c.definition if c.definition else ''}" for c in changes]

@@ -9,10 +9,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from contextrouter.builtin.providers.filtering import COLUMNS
-from contextrouter.builtin.providers.link_degrees import mean_links
+from contextrouter.builtin.providers.link_degrees import MeanCache, mean_links
 from contextrouter.builtin.providers.sqlite import schema
 from contextrouter.builtin.providers.sqlite.filter import Condition, visible
 from contextrouter.builtin.providers.sqlite.write import document, listed
+from contextrouter.contracts import LinkDegrees
 from contextrouter.model import Document, Facet, Hit, Vector
 from contextrouter.scope import Scope
 
@@ -104,6 +105,18 @@ def neighbours(
         (listed(ids), *start.values, *goal.values, *chunk.values, max(limit, 0)),
     )
     return [Hit(document=document(stored), score=float(strength)) for strength, stored in rows]
+
+
+def link_degrees(
+    connection: sqlite3.Connection, ids: Sequence[str], scope: Scope | None, means: MeanCache
+) -> LinkDegrees:
+    """The degrees of documents, and the mean of the whole graph, which `means` keeps."""
+    version = schema.version(connection)
+    mean = means.get(version, scope)
+    if mean is None:
+        mean = mean_degree(connection, scope)
+        means.put(version, scope, mean)
+    return LinkDegrees(degrees=degrees(connection, ids, scope), mean=mean)
 
 
 def degrees(connection: sqlite3.Connection, ids: Sequence[str], scope: Scope | None) -> dict[str, int]:

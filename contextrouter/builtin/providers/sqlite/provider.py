@@ -223,7 +223,8 @@ class Sqlite(Provider):
     async def degrees(self, ids: Sequence[str], scope: Scope | None = None) -> LinkDegrees:
         """Count the links of documents, by their ids or those of their chunks, and the links per document."""
         return await self._file.read(
-            lambda c, _: self._degrees(c, ids, scope), missing=LinkDegrees(degrees={}, mean=0.0)
+            lambda c, _: lookup.link_degrees(c, ids, scope, self._means),
+            missing=LinkDegrees(degrees={}, mean=0.0),
         )
 
     async def mentions(self, query: Query) -> Sequence[Hit]:
@@ -369,16 +370,6 @@ class Sqlite(Provider):
             except StaleSnapshot:
                 connection.rollback()
                 connection.execute("BEGIN")
-
-    def _degrees(
-        self, connection: sqlite3.Connection, ids: Sequence[str], scope: Scope | None
-    ) -> LinkDegrees:
-        version = schema.version(connection)
-        mean = self._means.get(version, scope)
-        if mean is None:
-            mean = lookup.mean_degree(connection, scope)
-            self._means.put(version, scope, mean)
-        return LinkDegrees(degrees=lookup.degrees(connection, ids, scope), mean=mean)
 
     def _same_model(self, connection: sqlite3.Connection) -> None:
         write.refuse_other_model(connection, self._model, self._dimensions)
