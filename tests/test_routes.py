@@ -412,7 +412,7 @@ async def test_another_text_is_searched_and_the_question_stays_a_query():
         context = await made.route("Was ist Sauerteig?")
     assert context.question == context.intent.question == "Was ist Sauerteig?"
     assert context.intent.queries == ("Was ist Sauerteig?", "What is sourdough?")
-    assert context.intent.derived == ("Was ist Sauerteig?",)
+    assert context.intent.derived == ()
     assert {query.text for query in docs.queries} == set(context.intent.queries)
     assert [query.text for query in web.queries] == ["What is sourdough?"]
 

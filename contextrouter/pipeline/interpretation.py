@@ -137,7 +137,7 @@ def _with_distinct_queries(intent: Intent, question: str, request: Request, limi
     """Put the question first and the text that is searched behind it, leave out repeated and blank queries,
     keep at most `limit`; `mode` names the route.
 
-    Beside another text the question itself stands behind it, as a query that rules made.
+    Beside another text the question itself may be named in `derived`, to stand behind it.
     """
     text = intent.text.strip() or question
     distinct = {question.casefold(): question}
@@ -150,8 +150,6 @@ def _with_distinct_queries(intent: Intent, question: str, request: Request, limi
         request.mode or intent.kind,
     )
     by_rules = {query.strip().casefold() for query in intent.derived} - {text.casefold()}
-    if text != question:
-        by_rules.add(question.casefold())
     derived = tuple([query for query in queries if query.casefold() in by_rules]) if by_rules else ()
     before = (intent.question, intent.text, intent.queries, intent.derived, intent.kind)
     if before == (question, text, queries, derived, kind):
