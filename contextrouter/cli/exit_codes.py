@@ -12,7 +12,7 @@ from typing import Any, ParamSpec
 
 import typer
 
-from contextrouter.cli import terminal
+from contextrouter.cli import stdout, terminal
 from contextrouter.errors import (
     AllSourcesFailed,
     ContextRouterError,
@@ -38,15 +38,16 @@ P = ParamSpec("P")
 
 def command(function: Callable[P, Coroutine[Any, Any, int] | int]) -> Callable[P, None]:
     """Turn a function that returns an exit code, async or not, into a command. Errors become messages on
-    stderr.
+    stderr, and so does what plugins print.
     """
 
     @wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
         logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s: %(message)s")
         try:
-            result = function(*args, **kwargs)
-            code = result if isinstance(result, int) else asyncio.run(result)
+            with stdout.reserve():
+                result = function(*args, **kwargs)
+                code = result if isinstance(result, int) else asyncio.run(result)
         except ContextRouterError as error:
             terminal.error(str(error))
             code = code_of(error)

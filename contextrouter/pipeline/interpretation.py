@@ -14,6 +14,7 @@ from contextrouter.model import Intent, Period, Request
 from contextrouter.pipeline.deadline import Deadline
 from contextrouter.pipeline.engine import Engine
 from contextrouter.runtime.masking import mask
+from contextrouter.runtime.plugin_calls import in_own_context
 from contextrouter.scope import Scope
 
 FAILED = "failed_interpreters"
@@ -58,7 +59,8 @@ async def interpret(
         try:
             await engine.ensure_open("interpreter", name, deadline)
             async with deadline.within(keys.timeout).timeout():
-                intent = _check_types(await interpreter.interpret(intent, context), intent)
+                answer = await in_own_context(interpreter.interpret(intent, context))
+                intent = _check_types(answer, intent)
         except RequestRefused as refusal:
             refusal.interpreter = name
             raise

@@ -128,10 +128,9 @@ class Registry:
             cls = entry.load()
         except ContextRouterError:
             raise
-        except (
-            Exception,
-            SystemExit,
-        ) as error:  # a module may call sys.exit(); that must not end this program
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # sys.exit(), or a library's panic: it must not end this program
             raise PluginError(
                 f"{kind} plugin {use!r} ({entry.value}) cannot be imported: {error!r}.", plugin=use, kind=kind
             ) from error
@@ -175,8 +174,10 @@ class Registry:
         sys.modules[name] = module
         try:
             spec.loader.exec_module(module)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:  # sys.exit(), or a library's panic: it must not end this program
             del sys.modules[name]
+            if isinstance(error, KeyboardInterrupt):
+                raise
             raise PluginError(
                 f"Plugin file {path.name} cannot be imported: {error!r}.", plugin=stem
             ) from error
@@ -255,7 +256,9 @@ class Registry:
             raise
         except (TypeError, ValueError) as error:
             raise SettingsError(f"{instance.kind}s.{instance.name}: {error}") from error
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             message = (
                 f"{instance.kind} plugin {instance.use!r} cannot be made: {type(error).__name__}: {error}."
             )

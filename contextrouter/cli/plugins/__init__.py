@@ -10,8 +10,9 @@ import msgspec
 import tomli
 import typer
 
-from contextrouter.cli import options, plugin_verdicts, terminal
+from contextrouter.cli import options, terminal
 from contextrouter.cli.exit_codes import NOTHING, OK, command
+from contextrouter.cli.plugins import verdicts as plugin_verdicts
 from contextrouter.errors import ContextRouterError, PluginNotFound, Problem, SettingsError
 from contextrouter.runtime.registry import PluginListing, Registry
 from contextrouter.settings import schema
