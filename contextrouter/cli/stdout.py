@@ -45,14 +45,14 @@ def lend() -> Iterator[None]:
     results.flush()
     saved = os.dup(1)
     os.dup2(results.fileno(), 1)
-    own = sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - closed below
+    wire = sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - closed below
     asyncio.get_running_loop().call_soon(_print_to, diverted)
     try:
         yield
     finally:
         os.dup2(saved, 1)
         os.close(saved)
-        own.close()
+        wire.close()
         sys.stdout = diverted
 
 
@@ -82,7 +82,7 @@ def _divert(outer: TextIO) -> tuple[TextIO, Callable[[], None]]:
     private = os.dup(1)
     os.dup2(2, 1)
     # A console that cannot show a character, such as a tick, shows "?" in its place.
-    results = open(  # noqa: SIM115 - `release` closes it
+    results = open(  # noqa: SIM115 - release() closes it
         private, "w", encoding=outer.encoding, errors="replace", closefd=False
     )
 

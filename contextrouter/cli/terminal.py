@@ -10,7 +10,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TextIO
 
@@ -94,6 +94,13 @@ def note(message: str, kind: str = "note") -> None:
     err.print(
         style_text((f"{kind}: ", "yellow" if kind == "warning" else "dim"), mask(message)), soft_wrap=True
     )
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[int, int, str], None]]:
+    """Show on stderr how far a long command is, where stderr is a terminal."""
+    with err.status("") as status:
+        yield lambda number, count, name: status.update(style_text(f"{number} of {count}: {name}"))
 
 
 def error(message: str) -> None:

@@ -17,6 +17,7 @@ class Subject:
     `make` returns a new instance each time; by default it is the `example` of the class. The instance has
     answers to `questions`; a class may name some in `example_questions`. A store is filled with vectors of
     the length `dimensions`. `deviations` maps laws that need not hold to reasons, beside those of the class.
+    With `writes` false the kit writes nothing into a store: it is a real one.
     """
 
     def __init__(
@@ -27,12 +28,14 @@ class Subject:
         questions: Sequence[str] = (),
         dimensions: int = 16,
         deviations: Mapping[str, str] | None = None,
+        writes: bool = True,
     ) -> None:
         self.cls, self.kind = cls, kind_of(cls)
         self.make: Callable[[], Plugin] = make or cls.example
         self.questions = tuple(questions) or tuple(getattr(cls, "example_questions", ()))
         self.dimensions = dimensions
         self.deviations: dict[str, str] = {**getattr(cls, "deviations", {}), **(deviations or {})}
+        self.writes = writes
         self.exercise = EXERCISES[self.kind]
         self.active_questions: tuple[str, ...] = ()  # questions that have answers
 
