@@ -79,11 +79,31 @@ def _instance_values(
     except ContextRouterError:
         fields = {}
     for name in dict.fromkeys((*fields, *instance.options)):
+        if name in fields and fields[name].pydantic:
+            yield from _pydantic_values(prefix, name, fields[name], instance, settings)
+            continue
         default = fields[name].default if name in fields else None
         yield _value(
             f"{prefix}.{name}",
             instance.options.get(name, None if default is schema.REQUIRED else default),
             settings,
+        )
+
+
+def _pydantic_values(
+    prefix: str, name: str, field: schema.Field, instance: Instance, settings: Settings
+) -> Iterator[Value]:
+    """Yield the values inside a model, each with its key."""
+    for leaf in schema.leaves(field):
+        value: Any = instance.options
+        present = True
+        for key in (name, *leaf.path):
+            present = present and isinstance(value, Mapping) and key in value
+            value = value[key] if present else None
+        shown = _value(".".join((prefix, name, *leaf.path)), value if present else leaf.default, settings)
+        hidden = leaf.secret and shown.value is not None
+        yield msgspec.structs.replace(
+            shown, value="***" if hidden else shown.value, origin=shown.origin if present else DEFAULTED
         )
 
 

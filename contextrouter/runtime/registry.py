@@ -273,7 +273,11 @@ class Registry:
         (kind, name).
         """
         cls = self.load(instance.kind, instance.use)
-        options = dict(instance.options)
+        fields = schema.constructor_fields(cls, instance.kind)
+        options = {
+            name: schema.construct(value, fields[name]) if name in fields else value
+            for name, value in instance.options.items()
+        }
         for option, kind in instance.references.items():
             options[option] = others[kind, options[option]]
         try:

@@ -193,14 +193,13 @@ def _description(registry: Registry, line: PluginListing) -> dict[str, Any]:
 def _keys(fields: schema.Schema) -> list[dict[str, Any]]:
     return [
         {
-            "key": name,
-            "type": f"name of a {field.reference}" if field.reference else schema.type_name(field.type),
-            "required": field.default is schema.REQUIRED,
-            "default": None
-            if field.default is schema.REQUIRED
-            else msgspec.to_builtins(field.default, enc_hook=str),
+            "key": ".".join((name, *leaf.path)),
+            "type": leaf.type,
+            "required": leaf.required,
+            "default": leaf.default,
         }
         for name, field in fields.items()
+        for leaf in schema.leaves(field)
     ]
 
 

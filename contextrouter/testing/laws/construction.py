@@ -16,6 +16,7 @@ from contextrouter.contracts import Plugin, router_keys
 from contextrouter.errors import MissingDependency
 from contextrouter.runtime.plugin_calls import CLOSE_SECONDS
 from contextrouter.settings import schema
+from contextrouter.settings.pydantic_types import is_pydantic
 from contextrouter.testing.imports import third_party
 from contextrouter.testing.kinds import settings_kind
 from contextrouter.testing.kit import Law, NotApplicable, gate, law
@@ -23,6 +24,8 @@ from contextrouter.testing.messages import Broken, describe_error, shorten
 from contextrouter.testing.side_effects import watch_constructor
 from contextrouter.testing.subject import Subject
 
+_PYDANTIC = ("pydantic", "pydantic_core", "annotated_types", "typing_inspection", "typing_extensions")
+"""pydantic, and the packages that it needs."""
 _SCALARS = (str, int, float, bool, date, datetime, time, Any, object)
 
 
@@ -93,6 +96,8 @@ async def keywords_are_typed_for_toml(subject: Subject) -> None:
             raise Broken(f"{name!r} cannot be given by name")
         if name not in hints:
             raise Broken(f"{name!r} has no type")
+        if is_pydantic(hints[name]):
+            continue  # pydantic checks the value, and knows its types
         if not _fits_toml(hints[name]):
             raise Broken(f"{name!r} is a {schema.type_name(hints[name])}, which no TOML holds")
         default = parameter.default
@@ -156,18 +161,30 @@ async def unknown_keyword_is_refused(subject: Subject) -> None:
 
 @law
 async def module_imports_nothing_heavy(subject: Subject) -> None:
-    """Importing the plugin's module imports no third-party package; open() does."""
+    """Importing the plugin's module imports no third-party package; open() does. Types of keywords may be
+    pydantic's.
+    """
     module = subject.cls.__module__.rpartition(".")[2]
     if module == "__main__" or module.startswith("test_"):
         raise NotApplicable(
             "the class is defined among tests, or in a program, and not in a module of plugins"
         )
-    packages = await asyncio.to_thread(third_party, subject.cls)
+    packages = [
+        package
+        for package in await asyncio.to_thread(third_party, subject.cls)
+        if package not in _PYDANTIC or not _uses_pydantic(subject.cls)
+    ]
     if packages:
         raise Broken(f"importing its module imports {', '.join(packages[:5])}")
 
 
 GATES: tuple[Law, ...] = (example_works,)
+
+
+def _uses_pydantic(cls: type[Plugin]) -> bool:
+    return any(map(is_pydantic, typing.get_type_hints(cls.__init__, include_extras=True).values()))
+
+
 LAWS: tuple[Law, ...] = (
     constructor_does_no_io,
     keywords_are_typed_for_toml,
