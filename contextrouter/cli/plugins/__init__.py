@@ -13,6 +13,7 @@ import typer
 
 from contextrouter.cli import options, terminal
 from contextrouter.cli.exit_codes import NOTHING, OK, command
+from contextrouter.cli.plugins.new import write_package
 from contextrouter.cli.plugins.settings_tables import find_table, judge_table
 from contextrouter.cli.plugins.verdicts import Verdict, judge, print_verdict
 from contextrouter.contracts import Plugin
@@ -22,7 +23,7 @@ from contextrouter.settings import schema
 from contextrouter.settings.suggestions import unknown
 from contextrouter.settings.values import keys_of
 
-app = typer.Typer(help="List plugins, show the keys of one, or check it.", no_args_is_help=True)
+app = typer.Typer(help="List, show and check plugins, or write a new one.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The plugin's name: what `use` takes.")]
 
 
@@ -96,6 +97,29 @@ def check_plugin(
         for verdict in verdicts:
             print_verdict(verdict)
     return NOTHING if any(verdict.broken for verdict in verdicts) else OK
+
+
+@app.command("new")
+@command
+def new_plugin(
+    kind: Annotated[
+        str, typer.Argument(metavar="KIND", help="What the plugin is: connector, stage, interpreter, …")
+    ],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the plugin: what `use` takes.")],
+    into: Annotated[
+        str | None,
+        typer.Option("--into", metavar="FOLDER", help="Where to write; by default contextrouter-NAME."),
+    ] = None,
+) -> int:
+    """Write a package for a new plugin: the plugin, its entry point, its tests. Nothing is overwritten."""
+    folder = Path(into or f"contextrouter-{name.replace('_', '-')}")
+    for path in write_package(kind, name, folder):
+        terminal.say(("Written: ", "green"), str(path))
+    plugin = next(path for path in folder.glob("*/plugin.py"))
+    terminal.say(("Next:", "bold"))
+    terminal.say(f"contextrouter plugins check {plugin}", indent=2)
+    terminal.say(f"pip install --editable {folder}", indent=2)
+    return OK
 
 
 def _judge_all(name: str, settings: str, questions: tuple[str, ...]) -> list[Verdict]:
