@@ -58,6 +58,7 @@ class Registry:
         self._entries: dict[str, dict[str, EntryPoint]] = {}
         self._files = self._find_files()
         self._classes: dict[tuple[str, str], type[Plugin]] = {}
+        self._schemas: dict[tuple[str, str], schema.Schema] = {}
 
     def _find_files(self) -> dict[str, Path]:
         files: dict[str, Path] = {}
@@ -208,13 +209,14 @@ class Registry:
                 f"{kind} plugin {use!r}: {lack(cls)}", law="required method", plugin=use, kind=kind
             )
         check_plugin(cls, f"{kind} plugin {use!r}")
-        schema.constructor_fields(cls, kind)
+        self._schemas[kind, use] = schema.constructor_fields(cls, kind)
         return cls
 
     def schema(self, kind: str, use: str) -> schema.Schema | None:
         """Return the keys of a plugin's table; None when the plugin's package is not installed."""
         try:
-            return schema.constructor_fields(self.load(kind, use), kind)
+            self.load(kind, use)
+            return self._schemas[kind, use]
         except MissingDependency:
             return None
 
@@ -273,7 +275,7 @@ class Registry:
         (kind, name).
         """
         cls = self.load(instance.kind, instance.use)
-        fields = schema.constructor_fields(cls, instance.kind)
+        fields = self._schemas[instance.kind, instance.use]
         options = {
             name: schema.construct(value, fields[name]) if name in fields else value
             for name, value in instance.options.items()
