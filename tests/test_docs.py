@@ -94,7 +94,8 @@ def run_python(page: Path, names: dict[str, object], block: Block, output: Block
     """Run a Python block with the names of the blocks before it; compare with the text block behind it."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        exec(compile("\n" * (block.line - 1) + block.text, str(page), "exec"), names)
+        code = compile("\n" * (block.line - 1) + block.text, str(page), "exec", dont_inherit=True)
+        exec(code, names)
     if output is not None and output.language == "text":
         assert lines(printed.getvalue()) == lines(output.text), f"{page.name}:{output.line}"
 

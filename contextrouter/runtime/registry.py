@@ -152,7 +152,7 @@ class Registry:
             and issubclass(value, contract)
             and value.__module__ == _module_name(self._files[stem])
         ]
-        classes = [cls for cls in classes if not inspect.isabstract(cls)]
+        classes = [cls for cls in classes if not inspect.isabstract(cls) and cls.__name__[:1] != "_"]
         if len(classes) > 1:
             names = ", ".join(cls.__name__ for cls in classes)
             raise ContractError(
