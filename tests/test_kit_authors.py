@@ -210,3 +210,14 @@ def test_the_kit_loads_no_pydantic():
     code = "import sys, contextrouter, contextrouter.testing; print('pydantic' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout == "False\n"
+
+
+def test_an_answer_of_another_type_is_named_by_its_law_and_not_by_the_example(tmp_path: Path):
+    class Nothing(Fixed):
+        async def search(self, query: Query) -> Sequence[Hit]:
+            return None  # type: ignore[return-value]  # that is the fault
+
+    judged = verdict(subject_of(Nothing))
+    broken = {finding.law: finding.why for finding in judged.broken}
+    assert "example_works" not in broken
+    assert broken["answers_are_hits"].endswith("was answered with None")

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from contextrouter.contracts import Completion, Entry, Source, StageContext, SupportsUpsert
 from contextrouter.errors import RequestRefused
-from contextrouter.model import Document, Envelope, Intent, Query, Request
+from contextrouter.model import Document, Envelope, Hit, Intent, Query, Request
 from contextrouter.testing import texts
 from contextrouter.testing.builders import (
     NOW,
@@ -111,7 +111,8 @@ class Searching(Exercise):
         if subject.writes and isinstance(plugin, SupportsUpsert):
             return texts.QUESTIONS
         for probe in texts.PROBES:
-            hits = list(await plugin.search(make_query(plugin, probe, plugin.legs[0], subject)))
+            answer = await plugin.search(make_query(plugin, probe, plugin.legs[0], subject))
+            hits = [hit for hit in answer if isinstance(hit, Hit)] if isinstance(answer, list | tuple) else []
             if hits:
                 titles = [h.document.title or " ".join(h.document.content.split()[:6]) for h in hits]
                 telling = [title for title in titles if title.strip()]

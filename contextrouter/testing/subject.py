@@ -9,6 +9,7 @@ from typing import Any
 from contextrouter.contracts import Plugin
 from contextrouter.testing.exercise import EXERCISES
 from contextrouter.testing.kinds import kind_of
+from contextrouter.testing.messages import shorten
 
 
 class Subject:
@@ -54,9 +55,15 @@ class Subject:
         """Return the answers to all inputs of the exercise, in comparable form."""
         exercise = self.exercise
         return [
-            exercise.summarize(await exercise.call(plugin, item))
-            for item in await exercise.inputs(self, plugin)
+            self._summary(await exercise.call(plugin, item)) for item in await exercise.inputs(self, plugin)
         ]
+
+    def _summary(self, answer: Any) -> Any:
+        """Return an answer in comparable form. One of another type is a text: the laws of types name it."""
+        try:
+            return self.exercise.summarize(answer)
+        except (AttributeError, TypeError, ValueError):
+            return shorten(answer, 200)
 
     async def session(self, plugin: Any) -> list[Any]:
         """Open the instance, collect its answers and close it."""
