@@ -357,3 +357,36 @@ async def test_context_variables_do_not_leave_a_call():
     assert {value for plugin in plugins for value in plugin.values} == {"clean"}
     assert all(len(plugin.values) >= 2 for plugin in plugins)
     assert MARK.get() == "clean"
+
+
+PANICKING_FILE = """
+from contextrouter import Connector, Transform
+
+class Panic(BaseException):
+    pass
+
+class Crawling(Connector):
+    async def search(self, query):
+        return []
+    async def ping(self):
+        raise Panic("odd ping")
+    async def crawl(self):
+        raise Panic("odd crawl")
+        yield
+"""
+
+
+@pytest.mark.case("ASY-09")
+def test_a_panic_of_a_ping_or_a_crawl_is_a_line_and_no_traceback(tmp_path: Path, cli: CommandLine):
+    (tmp_path / "crawling.py").write_text(PANICKING_FILE)
+    (tmp_path / "settings.toml").write_text(
+        '[plugins]\npaths = ["."]\n[connectors.crawling]\n[providers.memory]\n'
+        '[ingest.all]\nfrom = "crawling"\nto = "memory"\n'
+    )
+    checked = cli("check", "--json", cwd=tmp_path)
+    (finding,) = [line for line in json.loads(checked.out) if line["name"] == "crawling"]
+    assert (finding["status"], finding["detail"]) == ("failed", "Panic: odd ping")
+    ingested = cli("ingest")
+    assert ingested.code == 4
+    assert "odd crawl" in ingested.out + ingested.err
+    assert "Traceback" not in ingested.err
