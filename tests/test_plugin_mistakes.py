@@ -298,6 +298,27 @@ def test_the_command_line_prints_the_answer_of_a_plugin_that_never_closes(tmp_pa
     assert f"connector 'hang' does not close: given up after {plugin_calls.CLOSE_SECONDS:g} s" in ran.stderr
 
 
+STUBBORN = """
+    async def aclose(self):
+        import asyncio
+        while True:
+            try:
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                pass
+"""
+
+
+@pytest.mark.case("PLG-01")
+def test_an_aclose_that_ignores_its_cancellation_does_not_keep_the_program(tmp_path: Path):
+    (tmp_path / "stubborn.py").write_text(GOOD + STUBBORN)
+    (tmp_path / "settings.toml").write_text('[plugins]\npaths = ["."]\n[connectors.stubborn]\n')
+    ran = run(tmp_path, "check")
+    assert ran.returncode == 0
+    assert "Everything works." in ran.stdout
+    assert "a plugin ignores its cancellation and is left behind." in ran.stderr
+
+
 MARK: contextvars.ContextVar[str] = contextvars.ContextVar("mark", default="clean")
 
 

@@ -47,7 +47,7 @@ def command(function: Callable[P, Coroutine[Any, Any, int] | int]) -> Callable[P
         try:
             with stdout.reserve():
                 result = function(*args, **kwargs)
-                code = result if isinstance(result, int) else asyncio.run(result)
+                code = result if isinstance(result, int) else _run(result)
         except ContextRouterError as error:
             terminal.error(str(error))
             code = code_of(error)
@@ -65,6 +65,26 @@ def command(function: Callable[P, Coroutine[Any, Any, int] | int]) -> Callable[P
         raise typer.Exit(code)
 
     return run
+
+
+def _run(main: Coroutine[Any, Any, int]) -> int:
+    """Run a command. A task that ignores its cancellation does not keep the program from its end."""
+    runner = asyncio.Runner()
+    try:
+        return runner.run(main)
+    finally:
+        if runner.run(_end_tasks()):
+            runner.close()
+        else:
+            terminal.note("a plugin ignores its cancellation and is left behind.", "warning")
+
+
+async def _end_tasks() -> bool:
+    """Cancel all other tasks, and return whether they ended within a second."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    return not tasks or not (await asyncio.wait(tasks, timeout=1.0))[1]
 
 
 def code_of(error: ContextRouterError) -> int:
