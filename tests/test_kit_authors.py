@@ -212,7 +212,7 @@ def test_the_kit_loads_no_pydantic():
     assert ran.stdout == "False\n"
 
 
-def test_an_answer_of_another_type_is_named_by_its_law_and_not_by_the_example(tmp_path: Path):
+def test_an_answer_of_another_type_is_named_by_its_law(tmp_path: Path):
     class Nothing(Fixed):
         async def search(self, query: Query) -> Sequence[Hit]:
             return None  # type: ignore[return-value]  # that is the fault

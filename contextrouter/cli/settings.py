@@ -100,10 +100,10 @@ def _pydantic_values(
         for key in (name, *leaf.path):
             present = present and isinstance(value, Mapping) and key in value
             value = value[key] if present else None
-        shown = _value(".".join((prefix, name, *leaf.path)), value if present else leaf.default, settings)
-        hidden = leaf.secret and shown.value is not None
+        row = _value(".".join((prefix, name, *leaf.path)), value if present else leaf.default, settings)
+        hidden = leaf.secret and row.value is not None
         yield msgspec.structs.replace(
-            shown, value="***" if hidden else shown.value, origin=shown.origin if present else DEFAULTED
+            row, value="***" if hidden else row.value, origin=row.origin if present else DEFAULTED
         )
 
 

@@ -117,8 +117,8 @@ def _problem(value: Any, detail: Mapping[str, Any], secret: bool, secrets: set[s
     if detail["type"] == "extra_forbidden":
         return path, "unknown key."
     hidden = secret or any(isinstance(key, str) and (key in secrets or is_secret(key)) for key in path)
-    given = detail.get("input")
-    suffix = f", not {given!r}" if isinstance(given, str | int | float) and not hidden else ""
+    entry = detail.get("input")
+    suffix = f", not {entry!r}" if isinstance(entry, str | int | float) and not hidden else ""
     return path, message[:1].lower() + message[1:] + suffix + "."
 
 
@@ -230,20 +230,20 @@ def describe(hint: Any) -> str:
         schema = TypeAdapter(hint).json_schema()
     except PydanticUserError:  # a type without a JSON schema, such as a callable
         return getattr(hint, "__name__", str(hint))
-    return _describe(schema, schema.get("$defs", {}))
+    return _schema_words(schema, schema.get("$defs", {}))
 
 
-def _describe(schema: Mapping[str, Any], models: Mapping[str, Any]) -> str:
+def _schema_words(schema: Mapping[str, Any], models: Mapping[str, Any]) -> str:
     if "$ref" in schema:
         schema = models[schema["$ref"].rpartition("/")[2]]
     if "anyOf" in schema:
         parts = [part for part in schema["anyOf"] if part.get("type") != "null"]
-        return " | ".join(dict.fromkeys(_describe(part, models) for part in parts))
+        return " | ".join(dict.fromkeys(_schema_words(part, models) for part in parts))
     if "enum" in schema or "const" in schema:
         return " | ".join(map(repr, schema.get("enum") or [schema["const"]]))
     kind = schema.get("type", "")
     if kind == "array":
-        words = f"list of {_describe(schema.get('items', {}), models)}"
+        words = f"list of {_schema_words(schema.get('items', {}), models)}"
     elif kind == "object":
         words = "table"
     else:

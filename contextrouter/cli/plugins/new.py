@@ -42,7 +42,7 @@ def write_package(kind: str, name: str, into: Path) -> list[Path]:
         raise SettingsError(
             f"Name {name!r} is not allowed. Use small letters, digits and underscores, first a letter."
         )
-    words = _words(kind, name)
+    words = _placeholders(kind, name)
     package = Path(words["package"])
     planned = {
         Path("pyproject.toml"): "pyproject.toml",
@@ -51,13 +51,13 @@ def write_package(kind: str, name: str, into: Path) -> list[Path]:
         package / "plugin.py": f"{kind}.py",
         Path("tests", "test_plugin.py"): "test.py",
     }
-    contents = {path: _fill(template, words) for path, template in planned.items()}
+    contents = {path: _render(template, words) for path, template in planned.items()}
     contents[package / "py.typed"] = b""
     write_files({into / path: content for path, content in contents.items()}, into)
     return [into / path for path in contents]
 
 
-def _words(kind: str, name: str) -> dict[str, str]:
+def _placeholders(kind: str, name: str) -> dict[str, str]:
     cls = "".join(part.capitalize() for part in name.split("_"))
     if hasattr(contextrouter, cls):  # the plugin would hide a class that it imports
         cls += kind.capitalize()
@@ -74,6 +74,6 @@ def _words(kind: str, name: str) -> dict[str, str]:
     return {**words, "settings": Template(_SETTINGS[kind]).substitute(words)}
 
 
-def _fill(template: str, words: dict[str, str]) -> bytes:
+def _render(template: str, words: dict[str, str]) -> bytes:
     text = (files("contextrouter.cli.plugins") / "templates" / f"{template}.txt").read_text("utf-8")
     return Template(text).substitute(words).encode()
