@@ -13,7 +13,7 @@ import pytest
 from support.example import CommandLine
 
 from contextrouter import Connector, ContextRouter, Document, Hit, Query
-from contextrouter.errors import ContractError
+from contextrouter.errors import ContractError, SettingsError
 from contextrouter.runtime.registry import Registry
 from contextrouter.testing import ConnectorSuite, Fixed, admits, subject_of, verdict
 
@@ -192,6 +192,9 @@ def test_an_entry_point_in_a_misspelt_group_is_named(
     assert line.problem.startswith(f"the entry point is in the group {group!r}, which nobody reads.")
     hint = "Groups: contextrouter.connectors," if group.endswith("x") else "mean 'contextrouter.connectors'?"
     assert hint in line.problem
+    (tmp_path / "settings.toml").write_text("[connectors.lost]\n")
+    with pytest.raises(SettingsError, match=r"settings\.toml:1: connectors\.lost: .*which nobody reads"):
+        ContextRouter.from_toml(tmp_path / "settings.toml")
 
 
 async def test_the_router_says_of_a_plain_method_what_to_write():

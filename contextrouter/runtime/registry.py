@@ -130,6 +130,9 @@ class Registry:
                 raise MissingDependency(
                     f"contextrouter-{use}", FIRST_PARTY[kind, use], what=f"{kind.capitalize()} {use!r}"
                 )
+            for line in self._misspelt_groups():
+                if line.name == use:
+                    raise PluginError(f"{kind} plugin {use!r}: {line.problem}", plugin=use, kind=kind)
             raise PluginNotFound(use, kind, self.names(kind))
         try:
             cls = entry.load()
