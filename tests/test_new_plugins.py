@@ -112,6 +112,7 @@ def test_new_packages_and_the_example_of_a_plugin_are_typed(tmp_path: Path):
         (("conector", "mine"), "'conector' is no kind of plugin. Did you mean 'connector'?"),
         (("connector", "My-Plugin"), "Name 'My-Plugin' is not allowed."),
         (("connector", "class"), "Name 'class' is not allowed."),
+        (("connector", "web"), "connector 'web' exists already"),
     ],
 )
 def test_a_wrong_kind_or_name_is_wrong_usage(

@@ -185,6 +185,17 @@ def test_settings_that_use_a_module_that_panics_name_the_line(tmp_path: Path, cl
     assert "settings.toml:4: connectors.bad: Plugin file bad.py cannot be imported: Panic('odd')" in ran.err
 
 
+@pytest.mark.case("PLG-01")
+def test_a_misspelt_use_is_named_beside_a_module_that_panics(tmp_path: Path, cli: CommandLine):
+    """All files are imported then, to list what exists."""
+    (tmp_path / "bad.py").write_text(PANIC)
+    (tmp_path / "good.py").write_text(GOOD)
+    (tmp_path / "settings.toml").write_text('[plugins]\npaths = ["."]\n[connectors.a]\nuse = "goood"\n')
+    ran = cli("route", "otter", cwd=tmp_path)
+    assert ran.code == 2
+    assert "Did you mean `good`?" in ran.err
+
+
 class Panic(BaseException):
     """What a compiled library raises."""
 

@@ -11,6 +11,7 @@ import contextrouter
 from contextrouter.cli.init import write_files
 from contextrouter.contracts import KINDS
 from contextrouter.errors import SettingsError
+from contextrouter.runtime.registry import Registry
 from contextrouter.settings.instances import NAME
 from contextrouter.settings.suggestions import unknown
 
@@ -34,7 +35,7 @@ _SETTINGS = {
 def write_package(kind: str, name: str, into: Path) -> list[Path]:
     """Write a package for a plugin of this kind, and return its files. Nothing is ever overwritten.
 
-    Raises SettingsError for an unknown kind, a name that is not allowed, or a file that exists.
+    Raises SettingsError for an unknown kind, a name that is not allowed or taken, or a file that exists.
     """
     if kind not in NEW_KINDS:
         raise SettingsError(unknown(f"{kind!r} is no kind of plugin", kind, NEW_KINDS, "Kinds"))
@@ -43,6 +44,9 @@ def write_package(kind: str, name: str, into: Path) -> list[Path]:
             f"Name {name!r} is not allowed. Use small letters, digits and underscores, first a letter."
         )
     words = _placeholders(kind, name)
+    table_kind = "stage" if kind == "reranker" else kind
+    if (entry := Registry().entries(table_kind).get(name)) is not None:
+        raise SettingsError(f"{table_kind} {name!r} exists already ({entry.value}). Choose another name.")
     package = Path(words["package"])
     planned = {
         Path("pyproject.toml"): "pyproject.toml",
