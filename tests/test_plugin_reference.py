@@ -72,9 +72,17 @@ def test_every_field_has_a_row_with_its_type_and_default(struct: type[msgspec.St
 def test_every_method_of_a_contract_and_an_ability_is_there():
     for contract in (*KINDS.values(), Plugin, Reranker):
         assert [name for name in methods_of(contract) if f"`{name}(" not in PAGE] == [], contract
-    for protocol in protocols():
-        row = [line for line in PAGE.splitlines() if line.startswith(f"| `{protocol.__name__}` |")]
-        assert [name for name in methods_of(protocol) if f"`{name}(" not in "".join(row)] == [], protocol
+    rows = {
+        protocol: [line for line in PAGE.splitlines() if line.startswith(f"| `{protocol.__name__}` |")]
+        for protocol in protocols()
+    }
+    absent = [
+        f"{protocol.__name__}.{name}"
+        for protocol, lines in rows.items()
+        for name in methods_of(protocol)
+        if f"`{name}(" not in "".join(lines)
+    ]
+    assert absent == []
 
 
 def test_every_attribute_of_a_contract_is_there():
