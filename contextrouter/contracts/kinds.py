@@ -18,6 +18,13 @@ import msgspec
 from contextrouter.model import Document, Envelope, Fact, Hit, Intent, Query, Request, Vector
 from contextrouter.scope import Scope
 
+VERSION = "1.0"
+"""The version of the contracts: plugins written for 1.x work with every later 1.y.
+
+The second number rises when a contract, an ability or a field with a default is added. The first rises when a
+plugin must change.
+"""
+
 FilePath = Annotated[str, "path"]
 """A constructor keyword so annotated is a path; in TOML it is relative to the settings file."""
 

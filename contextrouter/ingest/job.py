@@ -31,6 +31,7 @@ from contextrouter.ingest.job_options import JobOptions, JobPlugins
 from contextrouter.ingest.report import Progress, Report, SupportsProblems, SupportsSize
 from contextrouter.ingest.store_lock import turn
 from contextrouter.ingest.stored_fingerprints import StoredFingerprints
+from contextrouter.runtime.plugin_calls import containment
 
 
 async def ingest(
@@ -174,7 +175,8 @@ class JobRun:
         if not self.options.dry_run:
             entries = await self.vectors.embed(entries)
             try:
-                await self.plugins.store.upsert(entries)
+                with containment():
+                    await self.plugins.store.upsert(entries)
             except Exception as error:  # earlier batches stay stored; nothing is removed
                 start, stop = entries[0].document.id, entries[-1].document.id
                 raise IngestError(

@@ -14,6 +14,7 @@ from contextrouter.pipeline.deadline import Deadline
 from contextrouter.pipeline.engine import Engine
 from contextrouter.pipeline.planning.restrictions import may_ask
 from contextrouter.runtime.masking import mask
+from contextrouter.runtime.plugin_calls import in_own_context
 
 FAILED = "failed_interpreters"
 """Key in `Intent.attributes`: name of each interpreter that failed and was skipped -> why."""
@@ -51,7 +52,8 @@ async def interpret(
         try:
             await engine.ensure_open("interpreter", name, deadline)
             async with deadline.within(keys.timeout).timeout():
-                intent = _check_types(await interpreter.interpret(intent, context), intent)
+                answer = await in_own_context(interpreter.interpret(intent, context))
+                intent = _check_types(answer, intent)
             if failure := intent.attributes.get(FAILURE):  # it went on without its model: the intent stays
                 others = {key: value for key, value in intent.attributes.items() if key != FAILURE}
                 intent = intent.replace(attributes=others)

@@ -37,6 +37,7 @@ from contextrouter.pipeline.fan_out.structured_legs import ask_structured, note_
 from contextrouter.pipeline.phrases import Phrases
 from contextrouter.pipeline.slots import Overloaded
 from contextrouter.runtime.masking import mask
+from contextrouter.runtime.plugin_calls import containment
 
 MARGIN = 0.05
 """Share of the time left that a source is told not to use, at most 50 ms, so that it can hand over what it
@@ -180,9 +181,7 @@ class _FanOut:
             self._report(call, outcome, "open", started, error=why)
             return
         try:
-            if call.timeout is None:
-                await self._answer(call, outcome, started)
-            else:
+            with containment():
                 async with asyncio.timeout(call.timeout):
                     await self._answer(call, outcome, started)
             breaker.succeed()

@@ -1,0 +1,74 @@
+"""Calls of plugins: a plugin's mistakes stay its own.
+
+A library of a plugin may raise a BaseException, such as the panic of a compiled extension. It becomes a
+PluginError, which every caller expects. Context variables that a call sets are gone after the call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from contextrouter.contracts import Plugin
+from contextrouter.errors import PluginError
+
+log = logging.getLogger("contextrouter")
+Answer = TypeVar("Answer")
+
+CLOSE_SECONDS = 5.0
+"""How long closing waits for a plugin."""
+CANCEL_SECONDS = 0.25
+"""How long a cancelled `aclose()` may take to end."""
+STOPPING = (KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError)
+"""What is no Exception and still none of the plugin's business."""
+
+
+@contextmanager
+def containment() -> Iterator[None]:
+    """Turn a BaseException that stops no program, such as a library's panic, into a PluginError."""
+    try:
+        yield
+    except (Exception, *STOPPING):
+        raise
+    except BaseException as error:
+        raise PluginError(f"{type(error).__name__}: {error}") from error
+
+
+async def in_own_context(call: Coroutine[Any, Any, Answer]) -> Answer:
+    """Return the answer of a plugin's call. Context variables that it sets do not leave it."""
+    if not asyncio.iscoroutine(call):
+        raise TypeError(f"the method returned {type(call).__name__} at once; write `async def`")
+    task = asyncio.get_running_loop().create_task(call)  # a task has a context of its own
+    with containment():
+        return await task
+
+
+async def close(plugin: Plugin, name: str, seconds: float = CLOSE_SECONDS) -> None:
+    """Close a plugin. After `seconds` give it up, with a warning. Raises what `aclose()` raises."""
+    task = asyncio.get_running_loop().create_task(_aclose(plugin))
+    try:
+        await asyncio.wait({task}, timeout=seconds)
+        if not task.done():
+            log.warning("%s does not close: given up after %.3g s.", name, seconds)
+    finally:
+        if not task.done():
+            task.cancel()
+            task.add_done_callback(_retrieve)
+    if task.done():
+        with containment():
+            task.result()
+    else:
+        await asyncio.wait({task}, timeout=CANCEL_SECONDS)
+
+
+async def _aclose(plugin: Plugin) -> None:
+    await plugin.aclose()
+
+
+def _retrieve(task: asyncio.Task[None]) -> None:
+    """Retrieve the exception, so that the event loop does not report it as lost."""
+    if not task.cancelled():
+        task.exception()
