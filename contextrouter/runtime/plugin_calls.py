@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from inspect import isawaitable
+from typing import TypeVar
 
 from contextrouter.contracts import Plugin
 from contextrouter.errors import PluginError
@@ -37,13 +38,18 @@ def containment() -> Iterator[None]:
         raise PluginError(f"{type(error).__name__}: {error}") from error
 
 
-async def in_own_context(call: Coroutine[Any, Any, Answer]) -> Answer:
+async def in_own_context(call: Awaitable[Answer]) -> Answer:
     """Return the answer of a plugin's call. Context variables that it sets do not leave it."""
-    if not asyncio.iscoroutine(call):
+    if not isawaitable(call):
         raise TypeError(f"the method returned {type(call).__name__} at once; write `async def`")
-    task = asyncio.get_running_loop().create_task(call)  # a task has a context of its own
+    work = call if asyncio.iscoroutine(call) else _wait_for(call)
+    task = asyncio.get_running_loop().create_task(work)  # a task has a context of its own
     with containment():
         return await task
+
+
+async def _wait_for(call: Awaitable[Answer]) -> Answer:
+    return await call
 
 
 async def close(plugin: Plugin, name: str, seconds: float = CLOSE_SECONDS) -> None:

@@ -95,7 +95,7 @@ async def chunk_vectors(
 async def count_values(
     collection: Collection, query: Query, conditions: Sequence[Condition], dimensions: Sequence[str]
 ) -> list[Facet]:
-    """How many admitted documents have each value of each dimension, most first. All of them are read."""
+    """How many admitted documents have each value of each dimension, most first, at most `query.limit`."""
     rows = await collection.query([CHUNKS, *conditions], ["owner", "values"], deadline=query.deadline)
     facets: list[Facet] = []
     for dimension in dict.fromkeys(dimensions):
@@ -105,5 +105,6 @@ async def count_values(
                 if (value := decode_value(text, dimension)) is not None:
                     owners[value].add(row.data["owner"])
         counts = sorted((-len(documents), value) for value, documents in owners.items())
-        facets += [Facet(dimension=dimension, value=value.lstrip("\x1f"), count=-n) for n, value in counts]
+        shown = counts[: max(query.limit, 0)]
+        facets += [Facet(dimension=dimension, value=value.lstrip("\x1f"), count=-n) for n, value in shown]
     return facets
