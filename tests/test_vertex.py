@@ -203,6 +203,17 @@ async def test_of_many_chunks_no_request_has_more_than_a_thousand(monkeypatch: p
         assert [name.rpartition("/")[2] for name in server.objects] == ["notes"]
 
 
+async def test_requests_that_write_are_cut_by_their_bytes_and_a_text_too_large_is_no_matter_of_quota():
+    async with store() as (vertex, _, script):
+        entries = [entry(f"d{n}", f"{n} " + "字" * 20_000) for n in range(40)]
+        await vertex.upsert(entries)  # letters of three bytes; gRPC refuses messages above 4 MiB
+        assert len(await vertex.fingerprints()) == 40
+        assert script.methods().count("BatchCreateDataObjects") > 2
+        with pytest.raises(SourceError, match=r"a message is too large .* Cut texts") as caught:
+            await vertex.upsert([entry("big", "字" * 1_500_000)])
+        assert "quota" not in str(caught.value)
+
+
 async def test_the_same_id_in_two_tenants_is_two_documents_and_fetch_keeps_the_order():
     async with store() as (vertex, _, _):
         parts = [Document(id="d#0", parent="d", content="part")]

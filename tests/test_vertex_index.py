@@ -183,6 +183,16 @@ async def test_the_texts_are_fetched_inside_the_deadline():
             await find(provider)
 
 
+async def test_datapoints_are_written_in_requests_of_a_size_that_is_taken():
+    async with index() as (provider, server, script):
+        chunks = [Document(id=f"d#{n}", content="x") for n in range(400)]
+        vectors = {"vector": [[1.0] * 3_072] * 400}
+        document = Document(id="d", content="x")
+        await provider.upsert([Entry(document=document, chunks=chunks, vectors=vectors)])
+        assert len(server.points) == 400
+        assert script.methods().count("UpsertDatapoints") == 2
+
+
 @pytest.mark.parametrize("tenant", [None, "acme", "a/b", "=%", "*"])
 @pytest.mark.parametrize("id", ["d#0", "a/b", "tenant", "ß"])
 def test_the_id_of_a_datapoint_stands_for_one_chunk(tenant: str | None, id: str):

@@ -80,7 +80,7 @@ def make_rows(entry: Entry, legs: Sequence[str], dimensions: int) -> EntryRows:
         owner = owner_id(document.tenant, document.id)
         payload = "" if chunks == [document] else _payload(document)
         notes = {"role": "document", "owner": owner, "fingerprint": entry.fingerprint, "payload": payload}
-        head = Row(owner, {**notes, **_labels(document)}, None, len(payload))
+        head = Row(owner, {**notes, **_labels(document)}, None, len(payload.encode()) + 1_000)
         rows = tuple(_chunk_row(owner, chunk, vector) for chunk, vector in zip(chunks, vectors, strict=True))
         return EntryRows(head, rows, frozenset(stem_language(chunk.language) for chunk in chunks))
     except UnicodeEncodeError:
@@ -113,7 +113,7 @@ def decode_value(text: str, key: str) -> str | None:
 def _chunk_row(owner: str, chunk: Document, vector: list[float] | None) -> Row:
     payload, stemmed = _payload(chunk), stemmer(chunk.language)
     floats = array("f", vector or ()).tobytes()
-    data = {
+    data: dict[str, Any] = {
         "role": "chunk",
         "owner": owner,
         "updated": float(UNDATED if (moment := microseconds(chunk.updated_at)) is None else moment),
@@ -123,7 +123,8 @@ def _chunk_row(owner: str, chunk: Document, vector: list[float] | None) -> Row:
         "payload": payload,
         **_labels(chunk),
     }
-    size = 2 * len(payload) + len(floats) + 1_000
+    texts = (payload, data["terms"], *data["values"])
+    size = sum(len(text.encode()) for text in texts) + len(floats) + 1_000
     return Row("c" + _digest(owner, payload, floats.hex()), data, vector, size)
 
 

@@ -28,6 +28,7 @@ from contextrouter.text.stemming import stem_language, stemmer
 from contextrouter.vectors import unit
 
 MOST = 1_000  # neighbours of one query; datapoints of one request
+_BYTES = 3_000_000  # of one request that writes
 _FEWEST_UNRESTRICTED = 200  # neighbours, where what may be seen is decided on arrival
 _SERVICE = "Vector Search (index)"
 
@@ -275,10 +276,8 @@ class VertexIndex(Provider):
         from google.cloud.aiplatform_v1 import UpsertDatapointsRequest
 
         client = self._writer()
-        for start in range(0, len(points), MOST):
-            request = UpsertDatapointsRequest(
-                index=self._admin.resource, datapoints=points[start : start + MOST]
-            )
+        for part in _batches(points):
+            request = UpsertDatapointsRequest(index=self._admin.resource, datapoints=part)
             await self._admin.call(client.upsert_datapoints, request)
 
     async def _remove(self, ids: Sequence[str]) -> None:
@@ -312,6 +311,20 @@ class VertexIndex(Provider):
         self._get_connection()
         await self._remove(await self._datapoint_ids([(tenant, id) for id in dict.fromkeys(ids)]))
         return await self._texts.fillable().delete(ids, tenant)
+
+
+def _batches(points: Sequence[Any]) -> list[list[Any]]:
+    """Cut datapoints into requests of a size that a service takes."""
+    batches: list[list[Any]] = []
+    total = 0
+    for point in points:
+        size = type(point).pb(point).ByteSize()
+        if not batches or len(batches[-1]) == MOST or total + size > _BYTES:
+            batches.append([])
+            total = 0
+        batches[-1].append(point)
+        total += size
+    return batches
 
 
 def _admits(document: Document, query: Query) -> bool:

@@ -10,6 +10,7 @@ from contextrouter.runtime.masking import mask
 
 LONGEST = 300  # characters of a service's own message
 _DAILY = re.compile(r"(?i)per[\s_-]?day|daily|\b1/d\b|\bday\b")
+_TOO_LARGE = "essage larger than max"
 _TOKEN_FAILED = "Getting metadata from plugin failed"  # noqa: S105 - how gRPC reports credentials that cannot be refreshed
 _CREDENTIALS = (
     "Renew them: `gcloud auth application-default login`, or name the key file of a service account in"
@@ -51,6 +52,8 @@ def explain(error: Exception, target: Target, seconds: float = 0.0) -> Failure:
 
 
 def _quota(error: Any, target: Target, words: str) -> Failure:
+    if _TOO_LARGE in words:  # gRPC has one status for both
+        return Failure(f"{target.service}: a message is too large ({words}). Cut texts into smaller pieces.")
     console = "Raise it in the console (IAM & Admin, Quotas)"
     if _DAILY.search(" ".join((words, *_details(error)))):
         message = f"{target.service}: the daily quota is used up ({words}). {console}, or wait for tomorrow."
