@@ -227,6 +227,21 @@ async def test_the_same_id_in_two_tenants_is_two_documents_and_fetch_keeps_the_o
         assert await vertex.tenants() == [None]
 
 
+async def test_a_label_of_hyphens_is_not_that_of_no_label_and_no_label_breaks_a_search():
+    async with store() as (vertex, _, _):
+        await vertex.upsert([entry("none", "moon"), entry("one", "moon", tenant="-", labels=("x",))])
+        await vertex.upsert([entry("two", "moon", tenant="--"), entry("kept", "moon", compartment="-")])
+        for tenant, ids in ((None, ["none"]), ("-", ["one"]), ("--", ["two"])):
+            assert await find(vertex, scope=Scope(tenant=tenant)) == ids
+            assert sorted(await vertex.fingerprints(tenant)) == (ids if tenant else ["kept", "none"])
+        assert sorted(await find(vertex, scope=Scope(compartments={"-"}))) == ["kept", "none"]
+        assert await vertex.facets(Query(text="", scope=Scope()), ["labels"]) == []
+        assert set(await vertex.tenants()) == {None, "-", "--"}
+        for scope in (Scope(tenant="\ud800"), Scope(tenant="?", compartments={"\ud800"})):
+            assert await find(vertex, scope=scope) == []
+            assert await vertex.fetch(["none"], scope) == []
+
+
 async def test_facets_count_documents_and_not_chunks():
     async with store() as (vertex, _, _):
         parts = [Document(id=f"d#{n}", parent="d", content="x", kind="book") for n in range(3)]

@@ -98,6 +98,17 @@ def read_document(payload: str) -> Document | None:
         return None
 
 
+def encode_label(label: str | None) -> str:
+    """Return a label as objects hold it. One of hyphens alone gets one more: "-" stands for none."""
+    text = (label or "").encode("utf-8", "replace").decode()
+    return text if text.strip(NONE) else text + NONE
+
+
+def decode_label(text: str) -> str | None:
+    """Return the label that an object holds."""
+    return text if text.strip(NONE) else text[:-1] or None
+
+
 def encode_value(key: str, form: str) -> str:
     """Return a value of a filter with its key, as one text that no other pair gives."""
     key = key.encode("utf-8", "replace").decode()
@@ -131,9 +142,7 @@ def _chunk_row(owner: str, chunk: Document, vector: list[float] | None) -> Row:
 def _labels(document: Document) -> dict[str, str]:
     return {
         "id": document.id,
-        "tenant": document.tenant or NONE,
-        "compartment": document.compartment or NONE,
-        "sensitivity": document.sensitivity or NONE,
+        **{name: encode_label(getattr(document, name)) for name in ("tenant", "compartment", "sensitivity")},
     }
 
 
