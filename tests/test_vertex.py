@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import date
@@ -174,6 +175,20 @@ async def test_a_write_that_broke_off_is_mended_by_the_next():
             hits = await vertex.search(Query(text="", leg="vector", vector=X))
             assert [hit.document.content for hit in hits] == [f"new {method}"]
             assert await vertex.fingerprints() == {"d": method}
+
+
+async def test_writes_at_once_do_not_mix_their_chunks_and_lose_no_language():
+    async with store() as (vertex, _, _):
+        await vertex.upsert([entry("d", "old", X, "1")])
+        texts = {"de": "Häuser am Meer", "fr": "maisons", "ru": "дома"}
+        await asyncio.gather(
+            *(vertex.upsert([entry("d", text, X, text, language=name)]) for name, text in texts.items()),
+            vertex.upsert([entry("other", "Haus am See", Y, language="de")]),
+        )
+        hits = await vertex.search(Query(text="", leg="vector", vector=X, limit=9))
+        assert [hit.document.id for hit in hits] == ["d", "other"]
+        assert [hits[0].document.content] == [(await vertex.fingerprints())["d"]]
+        assert await find(vertex, "Häusern", "text") == ["other"]
 
 
 async def test_what_another_process_wrote_or_removed_meanwhile_is_no_error():
