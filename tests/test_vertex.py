@@ -402,6 +402,8 @@ def test_keys_of_search_apps_lead_to_the_right_name(tmp_path: Path):
         ({"collection": "c", "request_timeout": 0.0}, "request_timeout 0.0"),
         ({"collection": "c", "endpoint": "http://x/y"}, "endpoint 'http://x/y' is no host"),
         ({"collection": "c", "dimensions": -1}, "dimensions -1"),
+        ({"collection": "c", "dimensions": 10**11}, "dimensions 100000000000 is out of range"),
+        ({"collection": "c", "request_timeout": 1e300}, "request_timeout 1e"),
     ],
 )
 def test_a_wrong_key_says_what_is_wrong(keys: Mapping[str, Any], problem: str):

@@ -162,7 +162,7 @@ PRIVATE = "-----BEGIN PRIVATE KEY-----\nMIItopsecret\n-----END PRIVATE KEY-----\
         ("{", r"cannot be read as credentials \(JSONDecodeError\)"),
         ("[]", r"cannot be read as credentials \(TypeError\)"),
         ('{"type": ["magic"]}', "of the type \"\\['magic'\\]\". Known types"),
-        ('{"type": "impersonated_service_account"}', r"do not work \(.*key.json: AttributeError\)"),
+        ('{"type": "impersonated_service_account"}', r"do not work \(AttributeError: .*key.json\)"),
         ('{"type": "magic"}', "of the type 'magic'. Known types: service_account"),
         (json.dumps({"type": "service_account", "private_key": PRIVATE}), "the credentials do not work"),
         (

@@ -14,7 +14,12 @@ from contextrouter.builtin.providers.vertex.collection_server import CollectionS
 from contextrouter.builtin.providers.vertex.data_objects import VECTOR, make_rows, read_document
 from contextrouter.builtin.providers.vertex.object_filter import query_conditions
 from contextrouter.builtin.shared.google_cloud.cloud_connection import CloudConnection
-from contextrouter.builtin.shared.google_cloud.cloud_options import CloudOptions, check_above_zero, check_name
+from contextrouter.builtin.shared.google_cloud.cloud_options import (
+    MOST_NUMBERS,
+    CloudOptions,
+    check_above_zero,
+    check_name,
+)
 from contextrouter.builtin.shared.google_cloud.google_services import VECTOR_SEARCH
 from contextrouter.contracts import Entry, FilePath, Partial, Provider
 from contextrouter.errors import ContractError, SourceError
@@ -61,8 +66,8 @@ class Vertex(Provider):
             )
         if target_recall:
             check_above_zero("target_recall", target_recall, 1.0)
-        if dimensions < 0:
-            raise ValueError(f"dimensions {dimensions!r} is below 0. Give the length of the vectors.")
+        if dimensions:
+            check_above_zero("dimensions", dimensions, MOST_NUMBERS)
         self.embedder = embedder or None
         self.legs: Sequence[str] = (VECTOR, "text") if self.embedder else ("text",)
         self.vector_legs = (VECTOR,) if self.embedder else ()

@@ -196,7 +196,7 @@ class CloudConnection:
             raise
         except Exception as error:  # of any type, for a file of odd content; its words may hold parts of a key
             place = self.options.credentials_file or "application default credentials"
-            problem = f"was not asked: the credentials do not work ({place}: {type(error).__name__})"
+            problem = f"was not asked: the credentials do not work ({type(error).__name__}: {place})"
             raise self.answer_error(problem, f"{RENEW}.") from None
 
 
