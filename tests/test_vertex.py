@@ -444,7 +444,7 @@ async def test_migrate_makes_collection_and_index_and_status_says_how_they_stand
             "1.0000",
         )
     async with store(CollectionServer(), embedder="default") as (vertex, _, _):
-        with pytest.raises(SourceError, match="location and name, or make .*: `contextrouter db migrate`"):
+        with pytest.raises(SourceError, match="or make the collection: `contextrouter db migrate`"):
             await vertex.ping()
         with pytest.raises(SourceError, match="Set `dimensions`"):
             await vertex.migrate()

@@ -25,7 +25,9 @@ _AT_ONCE = 100  # values in one filter
 
 async def fingerprints(collection: Collection, tenant: str | None) -> dict[str, str]:
     """Document id -> fingerprint, of one tenant."""
-    rows = await collection.query([DOCUMENTS, {"tenant": {"$eq": encode_label(tenant)}}], ["id", "fingerprint"])
+    rows = await collection.query(
+        [DOCUMENTS, {"tenant": {"$eq": encode_label(tenant)}}], ["id", "fingerprint"]
+    )
     return {row.data["id"]: row.data["fingerprint"] for row in rows}
 
 

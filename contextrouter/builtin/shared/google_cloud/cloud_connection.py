@@ -194,7 +194,7 @@ class CloudConnection:
             return await asyncio.to_thread(load_credentials, self.options.credentials_file)
         except PluginError:
             raise
-        except Exception as error:  # of any type, for a file of odd content; its words may hold parts of a key
+        except Exception as error:  # of any type; its words may hold parts of a key
             place = self.options.credentials_file or "application default credentials"
             problem = f"was not asked: the credentials do not work ({type(error).__name__}: {place})"
             raise self.answer_error(problem, f"{RENEW}.") from None
