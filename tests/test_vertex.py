@@ -177,6 +177,22 @@ async def test_a_write_that_broke_off_is_mended_by_the_next():
             assert await vertex.fingerprints() == {"d": method}
 
 
+async def test_a_new_document_whose_write_broke_off_is_known_and_can_be_removed():
+    for number in range(3):  # of the requests that create and update: document, chunks, document
+        async with store() as (vertex, server, script):
+            await vertex.upsert([entry("a", "one", X, "1")])
+            script.only = ("BatchCreateDataObjects", "BatchUpdateDataObjects")
+            script.steps = [*[Step()] * number, Step(status="UNAVAILABLE")]
+            with pytest.raises(SourceError, match="not reachable"):
+                await vertex.upsert([entry("new", "two", X, "1")])
+            known = await vertex.fingerprints()
+            assert known.get("new", "") == ""
+            assert number == 0 or "new" in known, "ingestion removes what is known and no more in its source"
+            await vertex.delete(["new"])
+            assert await find(vertex) == ["a"]
+            assert len(server.objects) == 3
+
+
 async def test_writes_at_once_do_not_mix_their_chunks_and_lose_no_language():
     async with store() as (vertex, _, _):
         await vertex.upsert([entry("d", "old", X, "1")])
