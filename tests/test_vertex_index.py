@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, date, datetime
@@ -162,6 +163,26 @@ async def test_a_write_that_broke_off_keeps_the_old_fingerprint():
         assert await find(provider) == ["a"]
         await provider.upsert([entry("a", "new", Y, "2")])
         assert await provider.fingerprints() == {"a": "2"}
+
+
+async def test_stale_datapoints_that_could_not_be_removed_go_with_the_next_write():
+    async with index() as (provider, server, script):
+
+        def version(name: str) -> Entry:
+            chunk = Document(id=f"d#{name}", content=name)
+            document = Document(id="d", content=name)
+            return Entry(document=document, chunks=[chunk], vectors={"vector": [X]}, fingerprint=name)
+
+        await provider.upsert([version("1")])
+        script.only, script.steps = ("RemoveDatapoints",), [Step(status="UNAVAILABLE")]
+        with pytest.raises(SourceError, match="not reachable"):
+            await provider.upsert([version("2")])
+        assert await provider.fingerprints() == {"d": ""}
+        await provider.upsert([version("3")])
+        assert list(server.points) == ["d#3"]
+        await asyncio.gather(*(provider.upsert([version(name)]) for name in "456"))
+        assert list(server.points) == ["d#6"]
+        assert await provider.fingerprints() == {"d": "6"}
 
 
 async def test_the_texts_are_fetched_inside_the_deadline():
