@@ -50,6 +50,11 @@ def admits(document: Document, query: Query) -> bool:
     return passes(document, query.filters, query.labels)
 
 
+def own_filters(filters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of filters for one plugin: if it changes them, no other is asked with them."""
+    return {key: list(value) if isinstance(value, list) else value for key, value in filters.items()}
+
+
 def passes(document: Document, filters: Mapping[str, Any], labels: Sequence[str] = ()) -> bool:
     """Whether `document` matches every filter, and has one of `labels` if there are any."""
     if labels and not any(label in document.labels for label in labels):

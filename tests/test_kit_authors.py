@@ -224,3 +224,18 @@ def test_an_answer_of_another_type_is_named_by_its_law(tmp_path: Path):
     broken = {finding.law: finding.why for finding in judged.broken}
     assert "example_works" not in broken
     assert broken["answers_are_hits"].endswith("was answered with None")
+
+
+class Panic(BaseException):
+    """A panic of a compiled library."""
+
+
+@pytest.mark.parametrize("error", [Panic("at the disco"), SystemExit("at the disco"), asyncio.CancelledError("at the disco")])
+def test_what_is_no_exception_is_a_finding(error: BaseException):
+    class Leaving(Fixed):
+        async def search(self, query: Query) -> Sequence[Hit]:
+            raise error
+
+    found = verdict(subject_of(Leaving, lambda: Leaving("a")))
+    assert [finding.law for finding in found.broken] == ["example_works"]
+    assert f"it raised {type(error).__name__}: at the disco" in found.broken[0].why

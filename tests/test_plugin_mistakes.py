@@ -27,7 +27,7 @@ from contextrouter import (
     StageContext,
 )
 from contextrouter.runtime import lifecycle, plugin_calls
-from contextrouter.testing import Fixed, hits
+from contextrouter.testing import Fixed, Raising, hits
 
 NOISY = """
 import os
@@ -422,3 +422,43 @@ def test_a_panic_of_a_ping_or_a_crawl_is_a_line_and_no_traceback(tmp_path: Path,
     assert ingested.code == 4
     assert "odd crawl" in ingested.out + ingested.err
     assert "Traceback" not in ingested.err
+
+
+class Speechless(Exception):  # noqa: N818 - an exception of a library
+    """An exception that cannot say what happened."""
+
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+    __repr__ = __str__
+
+
+async def test_an_exception_without_a_text_is_a_report_and_the_other_answers():
+    connectors = {"good": Fixed(hits("a")), "bad": Raising(Speechless())}
+    async with ContextRouter(connectors=connectors) as router:
+        context = await router.route("otter")
+    assert [report.error for report in context.coverage if report.source == "bad"] == ["Speechless: "[:-1]]
+    assert [envelope.document.id for envelope in context.envelopes] == ["a"]
+
+
+class Clearing(Connector):
+    """Forgets the filters it is asked with."""
+
+    async def search(self, query: Query) -> Sequence[Hit]:
+        query.filters.clear()  # type: ignore[attr-defined]  # that is the fault
+        return []
+
+
+class ClearingInterpreter(Interpreter):
+    async def interpret(self, intent: Intent, context: InterpreterContext) -> Intent:
+        context.request.filters.clear()  # type: ignore[attr-defined]  # that is the fault
+        return intent
+
+
+async def test_a_plugin_that_clears_the_filters_lets_no_document_in():
+    connectors = {"clearing": Clearing(), "good": Fixed(hits("a"))}
+    interpreters = {"clearing": ClearingInterpreter()}
+    async with ContextRouter(connectors=connectors, interpreters=interpreters) as router:
+        context = await router.route("otter", filters={"kind": "video"})
+    assert not context.envelopes
+    assert [report.withheld for report in context.coverage if report.source == "good"] == [1]

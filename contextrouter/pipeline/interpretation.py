@@ -9,12 +9,13 @@ from operator import attrgetter, is_not
 
 from contextrouter.contracts import FAILURE, InterpreterContext
 from contextrouter.errors import PluginError, RequestRefused
+from contextrouter.filters import own_filters
 from contextrouter.model import Clarification, Intent, Period, Request, RequestFields
 from contextrouter.pipeline.deadline import Deadline
 from contextrouter.pipeline.engine import Engine
 from contextrouter.pipeline.planning.restrictions import may_ask
 from contextrouter.runtime.masking import mask
-from contextrouter.runtime.plugin_calls import in_own_context
+from contextrouter.runtime.plugin_calls import in_own_context, text_of
 
 FAILED = "failed_interpreters"
 """Key in `Intent.attributes`: name of each interpreter that failed and was skipped -> why."""
@@ -65,7 +66,7 @@ async def interpret(
             why = (
                 "timed out"
                 if isinstance(error, TimeoutError)
-                else mask(f"{type(error).__name__}: {error}", engine.secrets)
+                else mask(f"{type(error).__name__}: {text_of(error)}", engine.secrets)
             )
             if keys.on_error == "raise":
                 message = f"Interpreter {name!r} failed: {why}."
@@ -81,7 +82,7 @@ async def interpret(
 def _context(request: Request, engine: Engine, now: datetime | None) -> InterpreterContext:
     names = request.sources
     return InterpreterContext(
-        request=request,
+        request=request.replace(filters=own_filters(request.filters)),
         routes={kind: route.description for kind, route in engine.settings.routes.items()},
         sources={
             name: source

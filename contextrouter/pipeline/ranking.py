@@ -20,7 +20,7 @@ from contextrouter.pipeline.engine import Engine
 from contextrouter.pipeline.envelopes import Ranking, split
 from contextrouter.pipeline.trace import StageNotes, TraceBuilder, order_of
 from contextrouter.runtime.masking import mask
-from contextrouter.runtime.plugin_calls import in_own_context
+from contextrouter.runtime.plugin_calls import in_own_context, text_of
 from contextrouter.scope import Scope
 from contextrouter.settings import StageKeys
 
@@ -58,7 +58,7 @@ async def rank(
             reason = (
                 "timed out"
                 if isinstance(error, TimeoutError)
-                else mask(f"{type(error).__name__}: {error}", engine.secrets)
+                else mask(f"{type(error).__name__}: {text_of(error)}", engine.secrets)
             )
             if keys.on_error == "raise":
                 raise StageError(f"Stage {name!r} failed: {reason}", plugin=name, kind="stage") from error

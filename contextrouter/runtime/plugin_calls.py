@@ -27,6 +27,14 @@ STOPPING = (KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError
 """What is no Exception and still none of the plugin's business."""
 
 
+def text_of(error: BaseException) -> str:
+    """Return the message of an exception; empty if the exception cannot say it."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
+
+
 @contextmanager
 def containment() -> Iterator[None]:
     """Turn a BaseException that stops no program, such as a library's panic, into a PluginError."""
@@ -35,7 +43,7 @@ def containment() -> Iterator[None]:
     except (Exception, *STOPPING):
         raise
     except BaseException as error:
-        raise PluginError(f"{type(error).__name__}: {error}") from error
+        raise PluginError(f"{type(error).__name__}: {text_of(error)}") from error
 
 
 async def in_own_context(call: Awaitable[Answer]) -> Answer:

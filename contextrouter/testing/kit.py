@@ -89,6 +89,12 @@ async def _check(law: Law, subject: Subject) -> tuple[Status, str]:
         return "broken", str(error)
     except TimeoutError as error:
         return "broken", str(error) or f"the plugin did not end within {PATIENCE:g} s"
-    except Exception as error:
+    except asyncio.CancelledError as error:
+        if (task := asyncio.current_task()) is not None and task.cancelling():
+            raise  # the kit itself is stopped, not the plugin's call
+        return "broken", describe_error(error)
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:  # sys.exit(), or a library's panic: a finding like any other
         return "broken", describe_error(error)
     return "ok", ""

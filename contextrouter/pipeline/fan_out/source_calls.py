@@ -15,6 +15,7 @@ from typing import Any
 
 from contextrouter.contracts import MENTIONS, STRUCTURED_LEGS, Embedder, Partial, Source, SupportsMentions
 from contextrouter.errors import ContextRouterError, ContractError, PluginError, SourceTimeout
+from contextrouter.filters import own_filters
 from contextrouter.model import (
     Call,
     Facet,
@@ -37,7 +38,7 @@ from contextrouter.pipeline.fan_out.structured_legs import ask_structured, note_
 from contextrouter.pipeline.phrases import Phrases
 from contextrouter.pipeline.slots import Overloaded
 from contextrouter.runtime.masking import mask
-from contextrouter.runtime.plugin_calls import containment
+from contextrouter.runtime.plugin_calls import containment, text_of
 
 MARGIN = 0.05
 """Share of the time left that a source is told not to use, at most 50 ms, so that it can hand over what it
@@ -222,7 +223,7 @@ class _FanOut:
             limits.breaker(call.source, call.query.leg).fail(why)
 
     def _why(self, error: Exception) -> str:
-        text = str(error) or repr(error)
+        text = text_of(error)
         if not isinstance(error, ContextRouterError):
             text = f"{type(error).__name__}: {text}"
         return " ".join(mask(text, self.engine.secrets).split())[:500]
@@ -315,7 +316,7 @@ class _FanOut:
 
     def _query(self, call: Call, vector: Vector | None) -> Query:
         """Return the query with its vector and the deadline of the source, a little before the router's
-        own.
+        own. Its filters are a copy: a source that changes them changes no other's.
         """
         at = self._source_deadline(call)
         if (
@@ -323,8 +324,10 @@ class _FanOut:
             and vector is None
             and (query := self._queries.get(id(call.query))) is not None
         ):
-            return query  # sources that are asked the same share a query, which the plan keeps alive
-        query = call.query.replace(vector=vector, deadline=None if at == inf else at)
+            return query.replace(filters=own_filters(call.query.filters))
+        query = call.query.replace(
+            vector=vector, deadline=None if at == inf else at, filters=own_filters(call.query.filters)
+        )
         if call.timeout is None and vector is None:
             self._queries[id(call.query)] = query
         return query
