@@ -163,14 +163,14 @@ def test_static_refuses_numbers_that_are_not_positive(wrong: dict[str, int]) -> 
 
 
 @pytest.mark.parametrize(
-    ("module", "cls", "package"), [("static", "Static", "model2vec"), ("openai", "OpenAI", "openai")]
+    ("module", "cls", "package"), [("static", "Static", "safetensors"), ("openai", "OpenAI", "openai")]
 )
 def test_a_missing_package_is_named_with_its_extra(module: str, cls: str, package: str) -> None:
     code = f"""
 import asyncio, importlib.util, sys
 from contextrouter.errors import MissingDependency
 from contextrouter.builtin.embedders.{module} import {cls}
-assert not {{"numpy", "model2vec", "openai", "tokenizers"}} & set(sys.modules)
+assert not {{"numpy", "safetensors", "openai", "tokenizers"}} & set(sys.modules)
 find = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *rest: None if name == {package!r} else find(name, *rest)
 try:

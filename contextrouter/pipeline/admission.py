@@ -244,8 +244,11 @@ def _has_plain_types(d: Any) -> bool:
         and (d.compartment is None or type(d.compartment) is str)
         and (d.sensitivity is None or type(d.sensitivity) is str)
         and (d.trust is None or type(d.trust) is str)
-        and d.path == d.keywords == d.labels == d.links == ()
-        and d.updated_at is d.synced_at is None
+        and (d.path == () or _is_texts(d.path))
+        and (d.keywords == () or _is_texts(d.keywords))
+        and d.labels == d.links == ()
+        and (d.updated_at is None or type(d.updated_at) is datetime)
+        and (d.synced_at is None or type(d.synced_at) is datetime)
         and type(d.metadata) is dict
         and type(d.untrusted) is bool
     )

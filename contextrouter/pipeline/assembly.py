@@ -145,6 +145,7 @@ class _Writer:
         self.result = Assembled()
         self.blocks: list[str] = []
         self.sections: list[str] = []
+        self.tokens = 0  # of the blocks
 
     def add_answers(self, facts: Sequence[Fact], beside: Beside, budget: int) -> None:
         """Add the sections of entities, facts and counts, as many lines as fit into `budget`. An entity is
@@ -192,6 +193,7 @@ class _Writer:
                 result.lost.append(envelope.drop(OVER))
                 return
             self.left -= cost
+            self.tokens += tokens
             citation = citation.replace(tokens=tokens)
         if fence is not None:
             _note_cleaning(envelope, result)
@@ -201,12 +203,11 @@ class _Writer:
 
     def finish(self) -> Assembled:
         """Join the blocks: the notice of the fence first, facts, entities and counts last."""
-        result, blocks = self.result, [*self.blocks, *self.sections]
-        if self.fence is not None and result.fenced:
-            blocks.insert(0, self.fence.notice)
-        result.text = "\n\n".join(blocks)
-        if self.count is not None:
-            result.tokens = self.count(result.text)
+        result = self.result
+        notice = [self.fence.notice] if self.fence is not None and result.fenced else []
+        result.text = "\n\n".join([*notice, *self.blocks, *self.sections])
+        if self.count is not None:  # no token reaches across a blank line, and the blocks are counted already
+            result.tokens = self.tokens + sum(map(self.count, [*notice, *self.sections]))
         return result
 
     def _cost(self, text: str) -> int:

@@ -156,10 +156,8 @@ def _spans_of(tokenizer: Tokenizer, words: set[str]) -> dict[str, Spans]:
         return found
     fresh.sort()
     clean = [re.sub(_LONE_SURROGATE, "\u25a1", word) for word in fresh]
-    if len(clean) <= 4:  # waking the tokenizer's threads takes longer
-        encoded = [tokenizer.encode(word, add_special_tokens=False) for word in clean]
-    else:
-        encoded = tokenizer.encode_batch(clean, add_special_tokens=False)
+    # One by one: a batch wakes the tokenizer's threads, which takes longer for single words, however many.
+    encoded = [tokenizer.encode(word, add_special_tokens=False) for word in clean]
     if len(_seen) + len(fresh) > MOST_SEEN:
         _seen.clear()
     for word, encoding in zip(fresh, encoded, strict=True):

@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from contextrouter.builtin.shared.model_in_threads import ModelInThreads
 from contextrouter.contracts import Embedder
@@ -22,9 +22,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _SHIPPED = Path(__file__).parents[2] / "data" / "static"
+FEW = 4
+"""Texts that are tokenized one by one, such as a question's queries: to wake the tokenizer's threads takes longer.
+"""
 
 
-class Static(ModelInThreads["tuple[Any, NDArray[np.float32]]"], Embedder):
+class Static(ModelInThreads["tuple[_Tokens, NDArray[np.float32]]"], Embedder):
     """Embeds a text as the weighted mean of its tokens' vectors, scaled to length 1 (float32).
 
     `path` is a local model2vec folder; empty takes the shipped table of 256 dimensions. `batch_size` texts
@@ -35,7 +38,7 @@ class Static(ModelInThreads["tuple[Any, NDArray[np.float32]]"], Embedder):
     """
 
     label, extra = "Embedder 'static'", "static"
-    packages: Mapping[str, str] = {"model2vec": "model2vec"}
+    packages: Mapping[str, str] = {"safetensors": "safetensors", "tokenizers": "tokenizers", "numpy": "numpy"}
     # Measured for the shipped table, nDCG@10 of text alone (SQLite FTS5 BM25), and of RRF with these weights
     # beside text 1.0: scifact .691 -> .679, nfcorpus .289 -> .294, cranfield .356 -> .372, cisi .321 -> .349,
     # cacm .502 -> .553. With vector 0.5 alone scifact falls to .656 and nfcorpus to .270; the table alone has
@@ -53,13 +56,13 @@ class Static(ModelInThreads["tuple[Any, NDArray[np.float32]]"], Embedder):
 
     async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[Vector]:
         """One vector per text, shape (dimensions,), float32; questions and documents are embedded alike."""
-        pool, (model, table) = self._get_model()
+        pool, (tokens, table) = self._get_model()
         vectors: list[Vector] = []
         for start in range(0, len(texts), self.batch_size):
-            vectors += await pool.run(_embed, model, table, texts[start : start + self.batch_size])
+            vectors += await pool.run(_embed, tokens, table, texts[start : start + self.batch_size])
         return vectors
 
-    def load(self) -> tuple[Any, NDArray[np.float32]]:
+    def load(self) -> tuple[_Tokens, NDArray[np.float32]]:
         """The model and its table. Raises ValueError when the folder holds none."""
         # A folder that does not exist would be looked for on the network.
         absent = [
@@ -73,27 +76,48 @@ class Static(ModelInThreads["tuple[Any, NDArray[np.float32]]"], Embedder):
                 " folder."
             )
         import numpy as np
-        from model2vec import StaticModel
+        from safetensors.numpy import load_file
 
-        model = StaticModel.from_pretrained(self.folder, max_length=None)
-        table = np.asarray(model.embedding, dtype=np.float32)
-        if model.token_mapping is not None:
-            table = table[model.token_mapping]
-        if model.weights is not None:
-            table *= np.asarray(model.weights, dtype=np.float32)[:, None]
+        tensors = load_file(self.folder / "model.safetensors")
+        table = np.asarray(tensors["embeddings"], dtype=np.float32)
+        if "mapping" in tensors:  # several tokens share a row
+            table = table[tensors["mapping"]]
+        if "weights" in tensors:
+            table *= np.asarray(tensors["weights"], dtype=np.float32)[:, None]
         config = json.loads((self.folder / "config.json").read_text(encoding="utf-8"))
         digest = hashlib.sha256()
         for name in ("model.safetensors", "tokenizer.json"):
             digest.update((self.folder / name).read_bytes())
         self.model = f"{config.get('name') or self.folder.resolve().name}@{digest.hexdigest()[:12]}"
         self.dimensions = int(table.shape[1])
-        return model, table
+        return _Tokens(self.folder / "tokenizer.json"), table
 
 
-def _embed(model: Any, table: NDArray[np.float32], texts: Sequence[str]) -> list[Vector]:
-    # Lone surrogates, which no tokenizer takes, become "?".
-    encoded = model.tokenize([text.encode("utf-8", "replace").decode() for text in texts])
-    return [cast("Vector", _mean(table, ids)) for ids in encoded]
+class _Tokens:
+    """The tokenizer of a table: the numbers of a text's tokens, without those that it does not know."""
+
+    def __init__(self, file: Path) -> None:
+        from tokenizers import Tokenizer
+
+        self._tokenizer = Tokenizer.from_file(str(file))
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        model = json.loads(file.read_text(encoding="utf-8"))["model"]
+        unknown = model.get("unk_token")
+        self._unknown = model.get("unk_id") if unknown is None else self._tokenizer.token_to_id(unknown)
+
+    def of(self, texts: Sequence[str]) -> list[list[int]]:
+        """The tokens of each text. Lone surrogates, which no tokenizer takes, become "?"."""
+        clean = [text.encode("utf-8", "replace").decode() for text in texts]
+        if len(clean) <= FEW:
+            encoded = [self._tokenizer.encode(text, add_special_tokens=False) for text in clean]
+        else:
+            encoded = self._tokenizer.encode_batch_fast(clean, add_special_tokens=False)
+        return [[number for number in each.ids if number != self._unknown] for each in encoded]
+
+
+def _embed(tokens: _Tokens, table: NDArray[np.float32], texts: Sequence[str]) -> list[Vector]:
+    return [cast("Vector", _mean(table, ids)) for ids in tokens.of(texts)]
 
 
 def _mean(table: NDArray[np.float32], ids: Sequence[int]) -> NDArray[np.float32]:

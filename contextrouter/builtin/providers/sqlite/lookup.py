@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +13,7 @@ from contextrouter.builtin.providers.filtering import COLUMNS
 from contextrouter.builtin.providers.link_degrees import MeanCache, mean_links
 from contextrouter.builtin.providers.sqlite import schema
 from contextrouter.builtin.providers.sqlite.filter import Condition, visible
-from contextrouter.builtin.providers.sqlite.write import document, listed
+from contextrouter.builtin.providers.sqlite.write import document, documents, listed
 from contextrouter.contracts import LinkDegrees
 from contextrouter.model import Document, Facet, Hit, Vector
 from contextrouter.scope import Scope
@@ -23,11 +24,16 @@ _PAIR = "s.number <> t.number AND (s.tenant = t.tenant OR '*' IN (s.tenant, t.te
 
 def texts(connection: sqlite3.Connection, numbers: Iterable[int]) -> list[Document]:
     """Chunks by number, in order."""
-    rows = (
-        connection.execute("SELECT payload FROM texts WHERE chunk = ?", (number,)).fetchone()
-        for number in numbers
+    sql = (
+        "SELECT group_concat(chunk), '[' || group_concat(payload) || ']' FROM texts"
+        " WHERE chunk IN (SELECT value FROM json_each(?))"
     )
-    return [document(row[0]) for row in rows]
+    wanted = list(numbers)
+    found, payloads = connection.execute(sql, (json.dumps(wanted),)).fetchone()
+    if found is None:
+        return []
+    by_number = dict(zip(map(int, found.split(",")), documents(payloads), strict=True))
+    return [by_number[number] for number in wanted]
 
 
 def rank(

@@ -7,6 +7,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
 from contextrouter.builtin.providers.sqlite import schema
@@ -17,6 +18,7 @@ from contextrouter.builtin.providers.sqlite.snapshot_cache import (
     ChunkLanguages,
     ChunkLengths,
     LabelCounts,
+    SnapshotCache,
     VisibleChunks,
 )
 from contextrouter.contracts import TermStatistics
@@ -39,6 +41,8 @@ FEW = 8
 chunks.
 """
 _MOST_TERMS = 256
+MOST_REMEMBERED = 1_000_000
+"""Postings that are remembered between searches: 16 bytes each."""
 
 
 class Postings(NamedTuple):
@@ -46,6 +50,53 @@ class Postings(NamedTuple):
 
     chunks: Numbers
     frequencies: Scores
+
+
+class _Recent:
+    """Postings read of one state of the store, by term; all are dropped when they become too many."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._postings: dict[str, Postings] = {}
+        self._size = 0
+
+    def get(self, term: str) -> Postings | None:
+        """The postings of a term, where they were read."""
+        return self._postings.get(term)
+
+    def add(self, term: str, postings: Postings) -> Postings:
+        """Remember the postings of a term, and return them."""
+        with self._lock:
+            self._size += len(postings.chunks)
+            if self._size > MOST_REMEMBERED:
+                self._postings, self._size = {}, len(postings.chunks)
+            self._postings[term] = postings
+        return postings
+
+
+class RecentPostings(SnapshotCache[_Recent]):
+    """The postings that were read since the last write."""
+
+    keys = ("store", "generation")
+
+    def first(self, connection: sqlite3.Connection) -> _Recent:
+        """None were read."""
+        return _Recent()
+
+    def update(self, connection: sqlite3.Connection, value: _Recent) -> _Recent:
+        """Nothing is new before the next write."""
+        return value
+
+
+class _Reading(NamedTuple):
+    """A search while it reads: its snapshot, the store's id, the postings that were read of this state before,
+    and when to stop.
+    """
+
+    connection: sqlite3.Connection
+    store: str
+    recent: _Recent
+    stop: Stop
 
 
 class TextIndex:
@@ -59,6 +110,7 @@ class TextIndex:
         self._admitted = admitted
         self._lengths, self._label_counts = ChunkLengths(), LabelCounts()
         self._languages = ChunkLanguages()
+        self._recent = RecentPostings()
 
     def search(
         self,
@@ -77,9 +129,9 @@ class TextIndex:
         with stop.finishing():
             shown = self._label_counts.visible(connection, scope)
             lengths = self._lengths.read_at(connection)
-        store, average = schema.text(connection, "store"), shown.average_length or 1.0
+        reading, average = self._reading(connection, stop), shown.average_length or 1.0
         chunks, scores = [np.zeros(0, np.int64)], [np.zeros(0)]
-        for word in self._read(connection, store, words, shown, stop):
+        for word in self._read(reading, words, shown):
             idf = bm25.weight(shown.chunks, sum([len(postings.chunks) for postings in word]))
             for found, frequencies in word:
                 chunks.append(found)
@@ -89,7 +141,7 @@ class TextIndex:
         chosen = np.flatnonzero(summed > 0.0)
         if condition.sql and condition != visible(scope, "c"):
             with stop.finishing():
-                chosen = chosen[self._admitted.indexes(found[chosen], connection, store, condition)]
+                chosen = chosen[self._admitted.indexes(found[chosen], connection, reading.store, condition)]
         return best(found[chosen], summed[chosen], limit, 9)
 
     def statistics(
@@ -100,12 +152,12 @@ class TextIndex:
         """
         with stop.finishing():
             shown = self._label_counts.visible(connection, scope)
-        store, languages = schema.text(connection, "store"), schema.languages(connection)
+        reading, languages = self._reading(connection, stop), schema.languages(connection)
 
         def count(term: str, languages: Languages) -> int:
             if not shown.condition.sql and languages is None:
                 return frequencies(connection, [term]).get(term, 0)
-            return len(self._shown(connection, store, term, languages, shown.condition, stop).chunks)
+            return len(self._shown(reading, term, languages, shown.condition).chunks)
 
         return TermStatistics(
             documents=shown.chunks,
@@ -126,42 +178,35 @@ class TextIndex:
         self._lengths.forget()
         self._label_counts.forget()
         self._languages.forget()
+        self._recent.forget()
+
+    def _reading(self, connection: sqlite3.Connection, stop: Stop) -> _Reading:
+        return _Reading(connection, schema.text(connection, "store"), self._recent.read_at(connection), stop)
 
     def _read(
-        self,
-        connection: sqlite3.Connection,
-        store: str,
-        words: Sequence[Word],
-        shown: VisibleChunks,
-        stop: Stop,
+        self, reading: _Reading, words: Sequence[Word], shown: VisibleChunks
     ) -> Iterator[list[Postings]]:
         """The postings of each word that are worth reading, one for each of its terms, of the chunks that are
         shown; none is empty.
         """
         if shown.condition.sql:
             # To count what is shown is to read it; which terms are left out must not hang on what is hidden.
-            read = self._find(connection, store, words[:_MOST_TERMS], None, shown, stop)
+            read = self._find(reading, words[:_MOST_TERMS], None, shown)
             counts = [(key, len(postings.chunks)) for key, (_, postings) in read.items()]
             few = len(counts) <= FEW
             budget = sum([count for _, count in counts]) if few else max(POSTINGS, FOLD * shown.chunks)
             read = {key: read[key] for key in bm25.rarest(counts, budget)}
         else:
             every = list(dict.fromkeys(term for word in words for term in word))
-            worth = dict.fromkeys(_worth_reading(connection, every, shown.chunks))
-            read = self._find(connection, store, words, worth, shown, stop)
+            worth = dict.fromkeys(_worth_reading(reading.connection, every, shown.chunks))
+            read = self._find(reading, words, worth, shown)
         together: dict[tuple[int, str], list[Postings]] = {}
         for word, postings in read.values():
             together.setdefault(word, []).append(postings)
         yield from together.values()
 
     def _find(
-        self,
-        connection: sqlite3.Connection,
-        store: str,
-        words: Sequence[Word],
-        worth: Collection[str] | None,
-        shown: VisibleChunks,
-        stop: Stop,
+        self, reading: _Reading, words: Sequence[Word], worth: Collection[str] | None, shown: VisibleChunks
     ) -> dict[str, tuple[tuple[int, str], Postings]]:
         """The postings of the words' terms that are worth reading (None: of all), each under a name of its
         own, with the word that it is of; a beginning stands for a word for each term that it begins.
@@ -172,12 +217,12 @@ class TextIndex:
             names: Iterable[str] = (term,)
             if begins:
                 names = (
-                    _begun(connection, term)
+                    _begun(reading.connection, term)
                     if worth is None
                     else [name for name in worth if name.startswith(term[:-1])]
                 )
             every = (
-                (name, self._shown(connection, store, name, languages, shown.condition, stop))
+                (name, self._shown(reading, name, languages, shown.condition))
                 for name in names
                 if worth is None or name in worth
             )
@@ -187,29 +232,28 @@ class TextIndex:
                 read.setdefault(key, ((place, name if begins else ""), postings))
         return read
 
-    def _shown(
-        self,
-        connection: sqlite3.Connection,
-        store: str,
-        word: str,
-        languages: Languages,
-        condition: Condition,
-        stop: Stop,
-    ) -> Postings:
+    def _shown(self, reading: _Reading, word: str, languages: Languages, condition: Condition) -> Postings:
         """The postings of a term in chunks in `languages` that meet a condition."""
-        stop.check()
-        postings = self._postings(connection, word)
+        reading.stop.check()
+        postings = self._postings(reading, word)
         if languages is not None:
-            with stop.finishing():
-                kept = self._languages.read_at(connection).among(postings.chunks, languages)
+            with reading.stop.finishing():
+                kept = self._languages.read_at(reading.connection).among(postings.chunks, languages)
             postings = Postings(postings.chunks[kept], postings.frequencies[kept])
         if condition.sql:
-            with stop.finishing():
-                kept = self._admitted.indexes(postings.chunks, connection, store, condition)
+            with reading.stop.finishing():
+                kept = self._admitted.indexes(postings.chunks, reading.connection, reading.store, condition)
             postings = Postings(postings.chunks[kept], postings.frequencies[kept])
         return postings
 
-    def _postings(self, connection: sqlite3.Connection, term: str) -> Postings:
+    def _postings(self, reading: _Reading, term: str) -> Postings:
+        """The postings of a term. The queries of a question share most of their terms, and questions many."""
+        postings = reading.recent.get(term)
+        if postings is None:
+            postings = reading.recent.add(term, self._read_postings(reading.connection, term))
+        return postings
+
+    def _read_postings(self, connection: sqlite3.Connection, term: str) -> Postings:
         np = numpy()
         # Postings of one term come by chunk; a field is known by its first letter.
         (coded,) = numbers(

@@ -28,6 +28,7 @@ from contextrouter.vectors import unit_array
 
 LOGGED = 10_000  # removed chunks, at least, before their log is cut
 _DECODER = msgspec.json.Decoder(Document)
+_LIST_DECODER = msgspec.json.Decoder(list[Document])
 
 
 class ChunkRows(NamedTuple):
@@ -90,6 +91,11 @@ def payload(document: Document) -> str:
 def document(stored: str) -> Document:
     """The inverse of `payload`."""
     return _DECODER.decode(stored)
+
+
+def documents(stored: str) -> list[Document]:
+    """The inverse of several payloads, in a JSON array."""
+    return _LIST_DECODER.decode(stored)
 
 
 def terms(chunk: Document) -> tuple[str, str, str]:
