@@ -15,9 +15,9 @@ from __future__ import annotations
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from contextrouter.text.scripts import WITHOUT_SPACES
 
@@ -32,19 +32,29 @@ _ESTIMATED = rf"[{WITHOUT_SPACES}]|[^\W_{WITHOUT_SPACES}]{{1,4}}|[^\w\s]|_"
 
 # The tokenizer never joins what these separate, so that each distinct word of a text needs to be tokenized
 # but once.
-_IDEOGRAPHS = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002a6df"
-_WORD = rf"[{_IDEOGRAPHS}]|[^ \t\r\n{_IDEOGRAPHS}]{{1,4096}}"
-_APART = rf"[ \t\r\n{_IDEOGRAPHS}]"
+_ALONE = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002a6df" + r"!-/:-@\[-`{-~"
+"""Ideographs and ASCII punctuation: each is a token of its own."""
+_WORD = rf"[{_ALONE}]|[^ \t\r\n{_ALONE}]{{1,4096}}"
+_APART = rf"[ \t\r\n{_ALONE}]"
 _LONE_SURROGATE = "[\ud800-\udfff]"
 
 Spans: TypeAlias = Sequence[tuple[int, int]]
+
+
+class Pieces(NamedTuple):
+    """The tokens of a word: where each lies within it, and the numbers of those that the vocabulary has."""
+
+    spans: Spans
+    numbers: Sequence[int]
+
+
 MOST_SEEN, LONGEST_SEEN = 50_000, 40
 """How many words, up to which length, are remembered with their tokens: most words of a text have been seen
 in another.
 """
 
 _lock = threading.Lock()
-_seen: dict[str, Spans] = {}
+_seen: dict[str, Pieces] = {}
 _loaded: list[Tokenizer | None] = []  # empty: not tried yet; None: not installed
 
 
@@ -59,7 +69,18 @@ def count(text: str) -> int:
     if tokenizer is None:
         return sum(1 for _ in re.finditer(_ESTIMATED, text))
     words = Counter(re.findall(_WORD, text))
-    return sum(len(found) * words[word] for word, found in _spans_of(tokenizer, set(words)).items())
+    return sum([len(pieces.spans) * words[word] for word, pieces in _pieces_of(tokenizer, words).items()])
+
+
+def numbers(text: str) -> list[int]:
+    """The numbers of the tokens of `text` in the vocabulary, in any order, without those that it lacks. Needs the
+    tokenizer.
+    """
+    tokenizer = _tokenizer()
+    assert tokenizer is not None
+    words = Counter(re.findall(_WORD, text))
+    pieces = _pieces_of(tokenizer, words)
+    return [number for word, times in words.items() for number in (*pieces[word].numbers,) * times]
 
 
 def spans(text: str) -> list[tuple[int, int]]:
@@ -70,8 +91,8 @@ def spans(text: str) -> list[tuple[int, int]]:
     if tokenizer is None:
         return [match.span() for match in re.finditer(_ESTIMATED, text)]
     words = [(match.start(), match[0]) for match in re.finditer(_WORD, text)]
-    within = _spans_of(tokenizer, {word for _, word in words})
-    return [(at + start, at + end) for at, word in words for start, end in within[word]]
+    within = _pieces_of(tokenizer, {word for _, word in words})
+    return [(at + start, at + end) for at, word in words for start, end in within[word].spans]
 
 
 def starts(text: str) -> Iterator[int]:
@@ -80,8 +101,8 @@ def starts(text: str) -> Iterator[int]:
     if tokenizer is None:
         return (match.start() for match in re.finditer(_ESTIMATED, text))
     words = [(match.start(), match[0]) for match in re.finditer(_WORD, text)]
-    within = _spans_of(tokenizer, {word for _, word in words})
-    return (at + start for at, word in words for start, _ in within[word])
+    within = _pieces_of(tokenizer, {word for _, word in words})
+    return (at + start for at, word in words for start, _ in within[word].spans)
 
 
 def parts(text: str, position: int) -> bool:
@@ -142,34 +163,31 @@ def _load() -> Tokenizer | None:
     return tokenizer
 
 
-def _spans_of(tokenizer: Tokenizer, words: set[str]) -> dict[str, Spans]:
-    """Where the tokens of each word lie within it. Words that were seen before are not tokenized again."""
-    found: dict[str, Spans] = {}
-    fresh: list[str] = []
+def _pieces_of(tokenizer: Tokenizer, words: Iterable[str]) -> dict[str, Pieces]:
+    """The tokens of each distinct word. Words that were seen before are not tokenized again."""
+    found: dict[str, Pieces] = {}
     for word in words:
-        known = _seen.get(word)
-        if known is None:
-            fresh.append(word)
+        pieces = _seen.get(word)
+        if pieces is None:
+            # Word by word: a batch wakes the tokenizer's threads, which takes longer for words, however many.
+            clean = re.sub(_LONE_SURROGATE, "\u25a1", word)
+            pieces = _pieces(tokenizer.encode(clean, add_special_tokens=False))
+            if len(word) <= LONGEST_SEEN:
+                if len(_seen) >= MOST_SEEN:
+                    _seen.clear()
+                _seen[word] = pieces
+        found[word] = pieces
+    return found
+
+
+def _pieces(encoding: Encoding) -> Pieces:
+    """The encoding, with every character of an unknown run on its own."""
+    spans: list[tuple[int, int]] = []
+    numbers: list[int] = []
+    for (start, end), name, number in zip(encoding.offsets, encoding.tokens, encoding.ids, strict=True):
+        if name == _UNKNOWN:
+            spans += [(i, i + 1) for i in range(start, end)]
         else:
-            found[word] = known
-    if not fresh:
-        return found
-    fresh.sort()
-    clean = [re.sub(_LONE_SURROGATE, "\u25a1", word) for word in fresh]
-    # One by one: a batch wakes the tokenizer's threads, which takes longer for single words, however many.
-    encoded = [tokenizer.encode(word, add_special_tokens=False) for word in clean]
-    if len(_seen) + len(fresh) > MOST_SEEN:
-        _seen.clear()
-    for word, encoding in zip(fresh, encoded, strict=True):
-        found[word] = _known_and_unknown(encoding)
-        if len(word) <= LONGEST_SEEN:
-            _seen[word] = found[word]
-    return found
-
-
-def _known_and_unknown(encoding: Encoding) -> list[tuple[int, int]]:
-    """The encoding's offsets, with every character of an unknown run on its own."""
-    found: list[tuple[int, int]] = []
-    for (start, end), name in zip(encoding.offsets, encoding.tokens, strict=True):
-        found += [(i, i + 1) for i in range(start, end)] if name == _UNKNOWN else [(start, end)]
-    return found
+            spans.append((start, end))
+            numbers.append(number)
+    return Pieces(spans, numbers)

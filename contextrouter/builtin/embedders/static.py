@@ -8,26 +8,29 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from contextrouter.builtin.shared.model_in_threads import ModelInThreads
 from contextrouter.contracts import Embedder
 from contextrouter.model import Vector
+from contextrouter.text import tokens
 from contextrouter.vectors import unit_array
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+Numbers: TypeAlias = Callable[[Sequence[str]], list[list[int]]]
+"""Returns the numbers of each text's tokens in the table."""
+
 _SHIPPED = Path(__file__).parents[2] / "data" / "static"
 FEW = 4
-"""Texts that are tokenized one by one, such as a question's queries: to wake the tokenizer's threads takes longer.
-"""
+"""Texts that are tokenized one by one, such as a question's queries: to wake threads takes longer."""
 
 
-class Static(ModelInThreads["tuple[_Tokens, NDArray[np.float32]]"], Embedder):
+class Static(ModelInThreads["tuple[Numbers, NDArray[np.float32]]"], Embedder):
     """Embeds a text as the weighted mean of its tokens' vectors, scaled to length 1 (float32).
 
     `path` is a local model2vec folder; empty takes the shipped table of 256 dimensions. `batch_size` texts
@@ -56,13 +59,13 @@ class Static(ModelInThreads["tuple[_Tokens, NDArray[np.float32]]"], Embedder):
 
     async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[Vector]:
         """One vector per text, shape (dimensions,), float32; questions and documents are embedded alike."""
-        pool, (tokens, table) = self._get_model()
+        pool, (numbers, table) = self._get_model()
         vectors: list[Vector] = []
         for start in range(0, len(texts), self.batch_size):
-            vectors += await pool.run(_embed, tokens, table, texts[start : start + self.batch_size])
+            vectors += await pool.run(_embed, numbers, table, texts[start : start + self.batch_size])
         return vectors
 
-    def load(self) -> tuple[_Tokens, NDArray[np.float32]]:
+    def load(self) -> tuple[Numbers, NDArray[np.float32]]:
         """The model and its table. Raises ValueError when the folder holds none."""
         # A folder that does not exist would be looked for on the network.
         absent = [
@@ -90,11 +93,16 @@ class Static(ModelInThreads["tuple[_Tokens, NDArray[np.float32]]"], Embedder):
             digest.update((self.folder / name).read_bytes())
         self.model = f"{config.get('name') or self.folder.resolve().name}@{digest.hexdigest()[:12]}"
         self.dimensions = int(table.shape[1])
-        return _Tokens(self.folder / "tokenizer.json"), table
+        shipped = self.folder == _SHIPPED and tokens.exact()
+        return _numbers_in_shipped if shipped else _Tokenizer(self.folder / "tokenizer.json").numbers, table
 
 
-class _Tokens:
-    """The tokenizer of a table: the numbers of a text's tokens, without those that it does not know."""
+def _numbers_in_shipped(texts: Sequence[str]) -> list[list[int]]:
+    return [tokens.numbers(text) for text in texts]
+
+
+class _Tokenizer:
+    """The tokenizer of a table."""
 
     def __init__(self, file: Path) -> None:
         from tokenizers import Tokenizer
@@ -106,8 +114,8 @@ class _Tokens:
         unknown = model.get("unk_token")
         self._unknown = model.get("unk_id") if unknown is None else self._tokenizer.token_to_id(unknown)
 
-    def of(self, texts: Sequence[str]) -> list[list[int]]:
-        """The tokens of each text. Lone surrogates, which no tokenizer takes, become "?"."""
+    def numbers(self, texts: Sequence[str]) -> list[list[int]]:
+        """The tokens of each text, without those that the table lacks. Lone surrogates become "?"."""
         clean = [text.encode("utf-8", "replace").decode() for text in texts]
         if len(clean) <= FEW:
             encoded = [self._tokenizer.encode(text, add_special_tokens=False) for text in clean]
@@ -116,8 +124,8 @@ class _Tokens:
         return [[number for number in each.ids if number != self._unknown] for each in encoded]
 
 
-def _embed(tokens: _Tokens, table: NDArray[np.float32], texts: Sequence[str]) -> list[Vector]:
-    return [cast("Vector", _mean(table, ids)) for ids in tokens.of(texts)]
+def _embed(numbers: Numbers, table: NDArray[np.float32], texts: Sequence[str]) -> list[Vector]:
+    return [cast("Vector", _mean(table, ids)) for ids in numbers(texts)]
 
 
 def _mean(table: NDArray[np.float32], ids: Sequence[int]) -> NDArray[np.float32]:
