@@ -128,5 +128,5 @@ def _canonical(value: Any) -> str | None:
 
 
 def _shorten(text: str) -> str:
-    form = text.encode("utf-8", "replace").decode()
+    form = text if text.isascii() else text.encode("utf-8", "replace").decode()
     return form if len(form) <= _LONGEST else "\x1e" + sha256(form.encode()).hexdigest()

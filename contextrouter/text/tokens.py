@@ -73,9 +73,7 @@ def count(text: str) -> int:
 
 
 def numbers(text: str) -> list[int]:
-    """The numbers of the tokens of `text` in the vocabulary, in any order, without those that it lacks. Needs the
-    tokenizer.
-    """
+    """The numbers of the tokens of `text` that the vocabulary has, in any order. Needs the tokenizer."""
     tokenizer = _tokenizer()
     assert tokenizer is not None
     words = Counter(re.findall(_WORD, text))

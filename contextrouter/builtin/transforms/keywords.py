@@ -12,6 +12,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from contextrouter.builtin.shared.spacy_model import ReadsWithSpacy
@@ -128,15 +129,17 @@ def key_phrases(text: str, title: str = "") -> list[str]:
     frequency: Counter[str] = Counter()
     capitals: Counter[str] = Counter()
     for words, capital in _word_runs(f"{title}\n\n{text}"):
-        key = _key(" ".join(words))
-        spelling.setdefault(key, " ".join(words))
+        phrase = " ".join(words)
+        key = _key(phrase)
+        spelling.setdefault(key, phrase)
         frequency[key] += 1
         capitals[key] += capital
     weight = _word_weights(frequency)
     title_keys = {_key(" ".join(words)) for words, _ in _word_runs(title)}
 
     def score(key: str) -> float:
-        rake = sum(weight[word] for word in key.split()) / math.sqrt(len(key.split()))
+        words = key.split()
+        rake = sum([weight[word] for word in words]) / math.sqrt(len(words))
         return (
             rake
             * math.sqrt(frequency[key])
@@ -165,7 +168,7 @@ def _word_runs(text: str) -> Iterator[tuple[list[str], bool]]:
         words: list[str] = []
         begins = True
         for word in _WORD.findall(part):
-            if _CJK.search(word):
+            if not word.isascii() and _CJK.search(word):
                 yield from (
                     ([run], False) for run in _CJK_RUN.findall(word) if 2 <= len(run) <= _LONGEST_RUN[1]
                 )
@@ -179,7 +182,9 @@ def _word_runs(text: str) -> Iterator[tuple[list[str], bool]]:
             yield _classify_run(words, begins)
 
 
+@lru_cache(maxsize=50_000)
 def _content(word: str) -> bool:
+    """Whether a word may stand in a phrase."""
     return word.casefold() not in WEAK_WORDS and not word.isnumeric() and 2 <= len(word) <= _LONGEST_RUN[0]
 
 
@@ -191,4 +196,6 @@ def _classify_run(words: list[str], begins: bool) -> tuple[list[str], bool]:
 
 
 def _key(phrase: str) -> str:
+    if phrase.isascii():
+        return " ".join(phrase.lower().split())
     return " ".join(unicodedata.normalize("NFKC", phrase).casefold().split())

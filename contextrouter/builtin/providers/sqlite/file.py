@@ -25,8 +25,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 _STEPS = 2_000  # of SQLite's virtual machine, between two looks at the clock: well below a millisecond
 PAGE_BYTES = 16_384
-"""Size of a new file's pages. Of a row of two vectors only one fits into SQLite's usual 4,096 bytes, and half of
-each page is empty: scifact takes .79 of the disk, and a question no more time.
+"""Size of a new file's pages. Of a row of two vectors only one fits into SQLite's usual 4,096 bytes, and half
+of each page is empty: scifact takes .79 of the disk, and a question no more time.
 """
 
 

@@ -89,9 +89,7 @@ class RecentPostings(SnapshotCache[_Recent]):
 
 
 class _Reading(NamedTuple):
-    """A search while it reads: its snapshot, the store's id, the postings that were read of this state before,
-    and when to stop.
-    """
+    """A search while it reads: its snapshot, the store's id, postings that were read before, when to stop."""
 
     connection: sqlite3.Connection
     store: str

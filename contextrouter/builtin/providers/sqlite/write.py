@@ -209,7 +209,8 @@ def _chunk(chunk: Document, vectors: Mapping[str, tuple[bytes, bytes]]) -> Chunk
 
 
 def _clean(text: str) -> str:
-    return str(text).encode("utf-8", "replace").decode()
+    text = str(text)
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _fact(fact: Fact, document: Document) -> tuple[Any, ...]:
