@@ -116,6 +116,13 @@ def test_an_unknown_use_names_the_nearest_and_all_there_are(tmp_path: Path):
     assert "rss" in caught.value.known
 
 
+def test_a_table_that_names_its_plugin_by_another_key_is_told_the_key(tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text('[providers.docs]\nplugin = "sqlite"\npath = "docs.db"\n')
+    with pytest.raises(PluginNotFound, match=r"settings\.toml:1: providers\.docs: .*add use = \"sqlite\"\.$"):
+        ContextRouter.from_toml(file)
+
+
 @pytest.mark.parametrize("text", ["[rag]\nrrf_k = \n", "[rag\n", 'x = "a'])
 def test_what_is_not_toml_is_reported_with_its_line(tmp_path: Path, text: str):
     (found,) = problems(tmp_path, text)

@@ -94,6 +94,12 @@ def _name_error(name: str) -> str:
     return f"name {name!r} is not allowed. Use small letters, digits and underscores, first a letter."
 
 
+def _use_hint(name: str, value: Mapping[str, Any], known: Sequence[str]) -> str:
+    """Say that a table without `use` names its plugin by its own name, and how to give it another."""
+    other = next((text for text in value.values() if isinstance(text, str) and text in known), "NAME")
+    return f'A table without `use` is of the plugin of its name, {name!r}: add use = "{other}".'
+
+
 def _read_plugin_table(
     tables: InstanceTables, kind: str, name: str, use: str, value: Mapping[str, Any]
 ) -> Instance | None:
@@ -104,6 +110,8 @@ def _read_plugin_table(
     except PluginNotFound as error:
         sentence = f"{kind} plugin {use!r} is not registered"
         message = unknown(sentence, use, error.known, f"Registered {kind} plugins", quote="`")
+        if "use" not in value:
+            message += f" {_use_hint(name, value, error.known)}"
         problems.add_unregistered((*key, "use") if "use" in value else key, message, error)
         return None
     except ContextRouterError as error:
