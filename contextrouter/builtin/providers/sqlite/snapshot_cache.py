@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from contextrouter.builtin.providers.sqlite.rows import Numbers, Scores
 
 S = TypeVar("S")
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class SnapshotCache(ABC, Generic[S]):
@@ -62,6 +64,43 @@ class SnapshotCache(ABC, Generic[S]):
     @abstractmethod
     def update(self, connection: sqlite3.Connection, value: S) -> S:
         """The value with what is new in the snapshot of `connection`."""
+
+
+class Recent(Generic[K, V]):
+    """What was read of one state of a store, by key; all is dropped when it becomes more than `most`."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._size = most, 0
+        self._lock = Lock()
+        self._values: dict[K, V] = {}
+
+    def get(self, key: K) -> V | None:
+        """The value of a key, where it was read."""
+        return self._values.get(key)
+
+    def add(self, key: K, value: V, size: int = 1) -> None:
+        """Remember the value of a key."""
+        with self._lock:
+            self._size += size
+            if self._size > self._most:
+                self._values, self._size = {}, size
+            self._values[key] = value
+
+
+class RecentReads(SnapshotCache[Recent[K, V]]):
+    """What was read since one of the entries `keys` of `meta` changed."""
+
+    def __init__(self, most: int, keys: tuple[str, ...] = ("store",)) -> None:
+        super().__init__()
+        self._most, self.keys = most, keys
+
+    def first(self, connection: sqlite3.Connection) -> Recent[K, V]:
+        """Nothing was read."""
+        return Recent(self._most)
+
+    def update(self, connection: sqlite3.Connection, value: Recent[K, V]) -> Recent[K, V]:
+        """What was read stays right until a key changes."""
+        return value
 
 
 class Lengths(NamedTuple):

@@ -7,7 +7,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
 from contextrouter.builtin.providers.sqlite import schema
@@ -18,7 +17,8 @@ from contextrouter.builtin.providers.sqlite.snapshot_cache import (
     ChunkLanguages,
     ChunkLengths,
     LabelCounts,
-    SnapshotCache,
+    Recent,
+    RecentReads,
     VisibleChunks,
 )
 from contextrouter.contracts import TermStatistics
@@ -52,48 +52,12 @@ class Postings(NamedTuple):
     frequencies: Scores
 
 
-class _Recent:
-    """Postings read of one state of the store, by term; all are dropped when they become too many."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._postings: dict[str, Postings] = {}
-        self._size = 0
-
-    def get(self, term: str) -> Postings | None:
-        """The postings of a term, where they were read."""
-        return self._postings.get(term)
-
-    def add(self, term: str, postings: Postings) -> Postings:
-        """Remember the postings of a term, and return them."""
-        with self._lock:
-            self._size += len(postings.chunks)
-            if self._size > MOST_REMEMBERED:
-                self._postings, self._size = {}, len(postings.chunks)
-            self._postings[term] = postings
-        return postings
-
-
-class RecentPostings(SnapshotCache[_Recent]):
-    """The postings that were read since the last write."""
-
-    keys = ("store", "generation")
-
-    def first(self, connection: sqlite3.Connection) -> _Recent:
-        """None were read."""
-        return _Recent()
-
-    def update(self, connection: sqlite3.Connection, value: _Recent) -> _Recent:
-        """Nothing is new before the next write."""
-        return value
-
-
 class _Reading(NamedTuple):
     """A search while it reads: its snapshot, the store's id, postings that were read before, when to stop."""
 
     connection: sqlite3.Connection
     store: str
-    recent: _Recent
+    recent: Recent[str, Postings]
     stop: Stop
 
 
@@ -108,7 +72,7 @@ class TextIndex:
         self._admitted = admitted
         self._lengths, self._label_counts = ChunkLengths(), LabelCounts()
         self._languages = ChunkLanguages()
-        self._recent = RecentPostings()
+        self._recent = RecentReads[str, Postings](MOST_REMEMBERED, ("store", "generation"))
 
     def search(
         self,
@@ -248,7 +212,8 @@ class TextIndex:
         """The postings of a term. The queries of a question share most of their terms, and questions many."""
         postings = reading.recent.get(term)
         if postings is None:
-            postings = reading.recent.add(term, self._read_postings(reading.connection, term))
+            postings = self._read_postings(reading.connection, term)
+            reading.recent.add(term, postings, len(postings.chunks))
         return postings
 
     def _read_postings(self, connection: sqlite3.Connection, term: str) -> Postings:

@@ -19,7 +19,7 @@ from contextrouter.builtin.providers.sqlite import schema
 from contextrouter.builtin.providers.sqlite.file import Stop
 from contextrouter.builtin.providers.sqlite.filter import Condition
 from contextrouter.builtin.providers.sqlite.rows import AdmittedChunks, best, numbers, numpy
-from contextrouter.builtin.providers.sqlite.snapshot_cache import SnapshotCache
+from contextrouter.builtin.providers.sqlite.snapshot_cache import RecentReads, SnapshotCache
 from contextrouter.errors import MissingDependency, SourceError
 from contextrouter.model import Vector
 
@@ -37,6 +37,8 @@ DEVIATIONS = 10.0
 most seen.
 """
 _MOST = 4_000  # nominated beyond the limit; only vectors that are nearly all alike come near
+RECENT_VECTORS = 4_000
+"""Vectors that are remembered between searches, of each leg."""
 _BATCH = 5_000  # codes read at a time
 _SCALE = 4  # bytes before the values of a code
 
@@ -78,6 +80,7 @@ class CodeIndex(SnapshotCache[_Codes]):
         super().__init__()
         self._leg = leg
         self._admitted = admitted
+        self._recent = RecentReads[int, Vector](RECENT_VECTORS)
 
     def search(
         self, connection: sqlite3.Connection, vector: Rows, condition: Condition, limit: int, stop: Stop
@@ -115,23 +118,28 @@ class CodeIndex(SnapshotCache[_Codes]):
 
     def vectors_of(self, connection: sqlite3.Connection, chunks: Sequence[int]) -> dict[int, Vector]:
         """The vectors of these chunks, where they have one."""
-        np = numpy()
+        rows = self._read_vectors(connection, chunks)
+        return {chunk: rows[chunk] for chunk in chunks if chunk in rows}
+
+    def _exact(self, connection: sqlite3.Connection, chunks: Numbers, dimensions: int) -> Any:
+        """The vectors of chunks that have one, one row each."""
+        rows = self._read_vectors(connection, chunks.tolist())
+        return numpy().array([rows[chunk] for chunk in chunks.tolist()], "<f4").reshape(-1, dimensions)
+
+    def _read_vectors(self, connection: sqlite3.Connection, chunks: Sequence[int]) -> dict[int, Any]:
+        """The vectors of chunks, from memory or the table. The queries of a question find much the same."""
+        recent = self._recent.read_at(connection)
+        rows = {chunk: row for chunk in chunks if (row := recent.get(chunk)) is not None}
         sql = (
             f"SELECT chunk, {self._leg} FROM vectors WHERE chunk IN (SELECT value FROM json_each(?)) AND"
             f" {self._leg} IS NOT NULL"
         )
-        return {
-            chunk: np.frombuffer(blob, "<f4")
-            for chunk, blob in connection.execute(sql, (json.dumps(list(chunks)),))
-        }
-
-    def _exact(self, connection: sqlite3.Connection, chunks: Numbers, dimensions: int) -> Any:
-        """The vectors of chunks, from the table, one row each; `found` ascends."""
-        sql = (
-            f"SELECT {self._leg} FROM vectors WHERE chunk IN (SELECT value FROM json_each(?)) ORDER BY chunk"
-        )
-        blobs = connection.execute(sql, (json.dumps(chunks.tolist()),)).fetchall()
-        return _rows(b"".join(blob for (blob,) in blobs), len(chunks), dimensions * 4, dimensions).view("<f4")
+        read = numpy().frombuffer
+        missing = json.dumps([chunk for chunk in chunks if chunk not in rows])
+        for chunk, blob in connection.execute(sql, (missing,)).fetchall() if len(rows) < len(chunks) else ():
+            rows[chunk] = read(blob, "<f4")
+            recent.add(chunk, rows[chunk])
+        return rows
 
     def first(self, connection: sqlite3.Connection) -> _Codes:
         """No code."""
