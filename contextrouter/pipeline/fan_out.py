@@ -74,11 +74,14 @@ async def fan_out(
 
 
 class _Outcome:
-    """How one call ended: its report, and its ranked list or its facts."""
+    """How one call ended: its report, and its ranked list or its facts. `begun` is when its source was
+    asked; None: it still waits for a slot.
+    """
 
-    __slots__ = ("items", "note", "ranked", "report")
+    __slots__ = ("begun", "items", "note", "ranked", "report")
 
     def __init__(self) -> None:
+        self.begun: float | None = None
         self.note = ""
         self.report: SourceReport | None = None
         self.ranked: RankedList | None = None
@@ -217,7 +220,8 @@ class _FanOut:
         if call.timeout is not None:
             patience = min(patience, 0.9 * call.timeout)
         # A caller in a hurry, or too many callers, prove nothing about the source.
-        if isinstance(error, Overloaded) or (late and elapsed < patience):
+        begun = outcome.begun
+        if isinstance(error, Overloaded) or begun is None or (late and monotonic() - begun < patience):
             breaker.abandon()
         else:
             breaker.fail(why, at_once=isinstance(error, PluginError) and error.exhausted)
@@ -226,10 +230,10 @@ class _FanOut:
         """Report a call that was cancelled at the deadline. It counts against a source that had enough
         time.
         """
-        why = "no answer by the request's deadline"
+        limits, begun = self.engine.limits, outcome.begun
+        why = "no answer by the request's deadline" if begun else "no slot was free by the request's deadline"
         self._report(call, outcome, "timeout", self.started, error=why)
-        limits = self.engine.limits
-        if monotonic() - self.started >= limits.patience:
+        if begun is not None and monotonic() - begun >= limits.patience:
             limits.breaker(call.source, call.query.leg).fail(why)
 
     def _why(self, error: Exception) -> str:
@@ -243,13 +247,17 @@ class _FanOut:
         engine, leg = self.engine, call.query.leg
         source: Any = engine.sources[call.source]
         answer: Any
-        async with engine.limits.slots(call.source):
+        outcome.begun = started  # a leg without its vector is of no use, so waiting for it counts
+        vector = await self._vector(call)
+        outcome.begun = None
+        async with engine.limits.slots.of(call.source):
+            outcome.begun = monotonic()
             if engine.plugins.closed:
                 await engine.ensure_open(engine.kinds[call.source], call.source, Deadline())
             if leg in _STRUCTURED:
                 answer = await self._structured(source, self._query(call, None))
             else:
-                answer = await self._search(call, outcome, source)
+                answer = await self._search(call, outcome, source, vector)
         admission = Admission(call.query, engine.source_keys.get(call.source))
         if leg in _STRUCTURED:
             items = admission.facts(answer)
@@ -264,9 +272,11 @@ class _FanOut:
         else:
             self._keep_hits(call, outcome, answer, admission, started)
 
-    async def _search(self, call: Call, outcome: _Outcome, source: Source) -> Sequence[Hit]:
+    async def _search(
+        self, call: Call, outcome: _Outcome, source: Source, vector: Vector | None
+    ) -> Sequence[Hit]:
         """Return the hits for a query. Where no document has its phrases, ask for their words."""
-        query = self._query(call, await self._vector(call))
+        query = self._query(call, vector)
         answer = await source.search(query)
         if answer or not query.required:
             return answer
