@@ -8,10 +8,9 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
-import msgspec
-
 from contextrouter.builtin.facts import entity_names, statement_counts
 from contextrouter.builtin.facts import graph_walk as walking
+from contextrouter.builtin.providers import stored_attributes
 from contextrouter.builtin.providers.filtering import microseconds, moment
 from contextrouter.builtin.providers.postgres import Postgres, schema
 from contextrouter.builtin.providers.postgres.connection_pool import Pool, Session
@@ -255,7 +254,7 @@ def _read_fact(row: Any) -> Fact:
         tenant=row["tenant"] or None,
         compartment=row["compartment"] or None,
         sensitivity=row["sensitivity"] or None,
-        attributes=msgspec.json.decode(row["attributes"]),
+        **stored_attributes.read(row["attributes"]),
     )
 
 
