@@ -55,7 +55,7 @@ async def test_a_record_cannot_share_its_fact_with_every_tenant(tmp_path: Path):
 
 
 @pytest.mark.case("SEC-01")
-async def test_the_labels_of_a_job_are_those_of_its_facts_and_a_record_only_tightens_them(tmp_path: Path):
+async def test_facts_have_the_labels_of_their_job_and_records_only_tighten_them(tmp_path: Path):
     labels = {"tenant": "acme", "compartment": "hr", "sensitivity": "internal"}
     router, report = await ingested(tmp_path, labels, tenant="acme", sensitivity="restricted")
     hr = frozenset({"hr"})
@@ -82,7 +82,7 @@ async def test_a_record_that_contradicts_its_job_is_left_out_and_named(tmp_path:
         assert await objects(router, None) == {"tea"}
 
 
-async def test_a_fact_is_never_labelled_looser_than_the_chunk_it_was_read_in():
+async def test_a_fact_is_never_labelled_looser_than_its_chunk():
     fact = Fact(subject="a", predicate="b", object="c", sensitivity="public")
     chunk = Document(
         id="d", content="x", sensitivity="restricted", metadata={"facts": [fact]}, untrusted=True

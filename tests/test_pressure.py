@@ -297,7 +297,7 @@ async def test_a_source_that_hangs_never_takes_another_one_down(rag: dict[str, f
 
 
 @pytest.mark.case("ASY-20")
-async def test_a_call_that_never_got_a_slot_does_not_count_against_its_source():
+async def test_a_call_without_a_slot_does_not_count_against_its_source():
     settings = {
         "rag": {"timeout_seconds": 0.2, "max_concurrency": 1, "cache_enabled": False},
         "limits": {"breaker_failures": 2},

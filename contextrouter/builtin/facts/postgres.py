@@ -254,7 +254,7 @@ def _read_fact(row: Any) -> Fact:
         tenant=row["tenant"] or None,
         compartment=row["compartment"] or None,
         sensitivity=row["sensitivity"] or None,
-        **stored_attributes.read(row["attributes"]),
+        **stored_attributes.decode_attributes(row["attributes"]),
     )
 
 

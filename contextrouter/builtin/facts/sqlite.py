@@ -232,7 +232,7 @@ def _read_fact(row: Sequence[Any]) -> Fact:
         tenant=row[7] or None,
         compartment=row[8] or None,
         sensitivity=row[9] or None,
-        **stored_attributes.read(row[10]),
+        **stored_attributes.decode_attributes(row[10]),
     )
 
 

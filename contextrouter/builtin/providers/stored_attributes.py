@@ -11,7 +11,7 @@ from contextrouter.model import Document, Fact
 _UNTRUSTED = "\x1funtrusted"  # a source that writes it itself makes its fact untrusted, and nothing else
 
 
-def write(fact: Fact, document: Document) -> str:
+def encode_attributes(fact: Fact, document: Document) -> str:
     """Return the attributes as JSON. A fact of an untrusted document is untrusted. Values that JSON lacks
     become text.
     """
@@ -21,8 +21,8 @@ def write(fact: Fact, document: Document) -> str:
     return msgspec.json.encode(attributes, enc_hook=str).decode()
 
 
-def read(stored: str) -> dict[str, Any]:
-    """Return the fields of a fact that `write` put there: `attributes` and `untrusted`."""
+def decode_attributes(stored: str) -> dict[str, Any]:
+    """Return the fields of a fact that `encode_attributes` put there: `attributes` and `untrusted`."""
     attributes = msgspec.json.decode(stored)
     untrusted = attributes.pop(_UNTRUSTED, False)
     return {"attributes": attributes, "untrusted": bool(untrusted)}

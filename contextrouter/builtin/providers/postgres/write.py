@@ -195,7 +195,7 @@ def _fact(fact: Fact, document: Document) -> tuple[Any, ...]:
         clean(fact.compartment or document.compartment or ""),
         clean(fact.sensitivity or document.sensitivity or ""),
         clean(fact.source),
-        stored_attributes.write(fact, document),
+        stored_attributes.encode_attributes(fact, document),
     )
 
 

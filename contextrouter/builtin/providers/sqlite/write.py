@@ -224,7 +224,7 @@ def _fact(fact: Fact, document: Document) -> tuple[Any, ...]:
         fact.compartment or document.compartment or "",
         fact.sensitivity or document.sensitivity or "",
         fact.source,
-        stored_attributes.write(fact, document),
+        stored_attributes.encode_attributes(fact, document),
     )
 
 
