@@ -8,12 +8,11 @@ fence, without what no reader sees, and a notice before it all says what the fen
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from contextrouter.model import Citation, Envelope, Fact
+from contextrouter.model import Citation, Document, Envelope, Fact
 from contextrouter.pipeline.envelopes import split
-from contextrouter.text.prompt_injection import Fence, clean
+from contextrouter.text.prompt_injection import Fence, clean, clean_line, escape_marks
 
 CUT = " […]"
 OVER = "token budget"
@@ -21,13 +20,6 @@ BETWEEN = 2
 """Tokens counted for the blank line between two blocks."""
 _FACT_SHARE = 4
 FACTS_HEADING = "### Facts"
-_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"  # whatever `str.splitlines` takes for the end of a line
-_UNSEEN = "\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"
-_BLANK = rf"(?:[^\S{_ENDS}]|[{_UNSEEN}])"
-# Patterns are texts, which `re` compiles when they are first used and keeps: to compile them takes longer
-# than most imports.
-_FORGED = rf"##{{0,15}}+{_BLANK}*+(?:\[{_BLANK}*+\d+{_BLANK}*+\]|(?i:facts)[^\w{_ENDS}]*+(?=[{_ENDS}]|\Z))"
-_MARGIN = _UNSEEN + "#"
 
 Count = Callable[[str], int]
 Truncate = Callable[[str, int], str]
@@ -96,7 +88,7 @@ def assemble(
     `count(text)` gives tokens, `truncate(text, tokens)` the beginning of a text.
     """
     live, _ = split(selected)
-    writer = _Writer(_fence(live), budget, count, truncate)
+    writer = _Writer(_fence([*[envelope.document for envelope in live], *facts]), budget, count, truncate)
     writer.add_facts(facts, budget // _FACT_SHARE if live else budget)
     for envelope in live:
         writer.add_document(envelope)
@@ -114,15 +106,15 @@ class _Writer:
         self.result = Assembled()
         self.blocks: list[str] = []
         self.fact_lines: list[str] = []
+        self.noticed = False  # whether facts of strangers need the notice of the fence
 
     def add_facts(self, facts: Sequence[Fact], budget: int) -> None:
         """Add a line for each fact, as many as fit into `budget`."""
         count, cost = self.count, 0
         if count is not None and facts:
-            cost = self._cost(FACTS_HEADING) + 1
+            cost = self._cost(FACTS_HEADING) + 1 + self._fence_cost(facts)
         for fact in facts:
-            line = f"- {_one_line(fact.subject)} — {_one_line(fact.predicate)} — {_one_line(fact.object)}"
-            line += _validity(fact)
+            line = fact_line(fact)
             if count is not None:
                 line_cost = count(line) + 1
                 if cost + line_cost > budget:
@@ -131,8 +123,14 @@ class _Writer:
             self.fact_lines.append(line)
             self.result.facts.append(fact)
         self.result.lost_facts = list(facts[len(self.fact_lines) :])
+        self.noticed = any([fact.untrusted for fact in self.result.facts])
         if self.fact_lines:
             self.left -= cost
+
+    def _fence_cost(self, facts: Sequence[Fact]) -> int:
+        if self.fence is None or not any([fact.untrusted for fact in facts]):
+            return 0
+        return self._cost(self.fence.notice) + self._cost(self.fence.around(""))
 
     def add_document(self, envelope: Envelope) -> None:
         """Add a document if it fits. The best one always does: it is cut where it must be."""
@@ -141,7 +139,7 @@ class _Writer:
         fence = self.fence if envelope.document.untrusted else None
         fenced = block if fence is None else fence.around(block)
         if self.count is not None:
-            notice = 0 if fence is None or result.fenced else self._cost(fence.notice)
+            notice = 0 if fence is None or result.fenced or self.noticed else self._cost(fence.notice)
             tokens = self.count(fenced)
             cost = tokens + BETWEEN + notice
             if cost > self.left and not self.blocks and self.truncate is not None:
@@ -164,8 +162,8 @@ class _Writer:
         """Join the blocks: the notice of the fence first, facts last."""
         result, blocks = self.result, self.blocks
         if self.fact_lines:
-            blocks.append("\n".join([FACTS_HEADING, *self.fact_lines]))
-        if self.fence is not None and result.fenced:
+            blocks.append("\n".join([FACTS_HEADING, *fence_facts(result.facts, self.fact_lines, self.fence)]))
+        if self.fence is not None and (result.fenced or self.noticed):
             blocks.insert(0, self.fence.notice)
         result.text = "\n\n".join(blocks)
         if self.count is not None:
@@ -184,6 +182,21 @@ class _Writer:
         return text if limit > 0 else CUT.strip()
 
 
+def fact_line(fact: Fact) -> str:
+    """A fact as one line of a list, without what no reader sees."""
+    parts = [clean_line(part) for part in (fact.subject, fact.predicate, fact.object)]
+    return f"- {' — '.join(parts)}{_validity(fact)}"
+
+
+def fence_facts(facts: Sequence[Fact], lines: Sequence[str], fence: Fence | None) -> list[str]:
+    """The lines of facts: those of strangers behind the others, within the fence."""
+    theirs = [line for fact, line in zip(facts, lines, strict=True) if fact.untrusted]
+    if fence is None or not theirs:
+        return list(lines)
+    ours = [line for fact, line in zip(facts, lines, strict=True) if not fact.untrusted]
+    return [*ours, fence.around("\n".join(theirs))]
+
+
 def _validity(fact: Fact) -> str:
     if fact.valid_from is None and fact.valid_to is None:
         return ""
@@ -196,12 +209,9 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _fence(live: Sequence[Envelope]) -> Fence | None:
-    """The fence of the documents that strangers wrote; None when there are none."""
-    foreign = [envelope.document for envelope in live if envelope.document.untrusted]
-    return (
-        Fence([part for d in foreign for part in (d.title, d.url, d.content, *d.path)]) if foreign else None
-    )
+def _fence(items: Iterable[Document | Fact]) -> Fence | None:
+    """The fence of what strangers wrote; None when there is nothing of theirs."""
+    return Fence() if any([item.untrusted for item in items]) else None
 
 
 def _note_cleaning(envelope: Envelope, done: Assembled) -> None:
@@ -229,16 +239,6 @@ def _cite(number: int, envelope: Envelope) -> tuple[Citation, str]:
     below = document.content.strip()
     if document.path:
         below = " > ".join([_one_line(part) for part in document.path]) + ("\n" + below if below else "")
-    if "#" in below:
-        below = re.sub(_FORGED, _escape, below)
     if below:
-        block = f"{block}\n{below}"
+        block = f"{block}\n{escape_marks(below)}"
     return Citation(number=number, title=title, url=document.url, source=source), block
-
-
-def _escape(match: re.Match[str]) -> str:
-    """A backslash into what opens a line as the heading of a block, or of the facts, does."""
-    text, at = match.string, match.start() - 1
-    while at >= 0 and (text[at] in _MARGIN or text[at].isspace()) and text[at] not in _ENDS:
-        at -= 1
-    return match[0] if at >= 0 and text[at] not in _ENDS else "\\" + match[0]

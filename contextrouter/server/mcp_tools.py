@@ -83,12 +83,12 @@ class Tools:
         start = self._pager.start(cursor, key)
         demands = {"since": since, "until": until, "labels": labels, "limit": limit}
         context = await self._find(call, question, sources, demands)
-        fence = make_fence(context, detail)
+        fence = make_fence(context.envelopes)
         notice = fence.notice if fence else ""
         indexes = range(len(context.envelopes))
         parts = [format_document(context, index, detail, fence) for index in indexes]
         entries = [make_entry(context, index) for index in indexes]
-        page = self._pager.page(parts, start, key, entries=entries, notice=notice)
+        page = self._pager.page(parts, start, key, entries=entries, fence=fence)
         details = {"documents": entries[start : start + len(page.parts)], "total": len(parts)}
         text = [notice, *page.parts] if notice and page.parts else page.parts
         return make_result(context, text, page.cursor, details)
@@ -102,8 +102,12 @@ class Tools:
         key = ["facts", question, sources, as_of]
         start = self._pager.start(cursor, key)
         context = await self._find(call, question, sources, {"as_of": as_of})
-        page = self._pager.page([format_fact(fact) for fact in context.facts], start, key)
-        return make_result(context, page.parts, page.cursor, {"total": len(context.facts)})
+        fence = make_fence(context.facts)
+        notice = fence.notice if fence else ""
+        parts = [format_fact(fact, fence) for fact in context.facts]
+        page = self._pager.page(parts, start, key, fence=fence)
+        text = [notice, *page.parts] if notice and page.parts else page.parts
+        return make_result(context, text, page.cursor, {"total": len(context.facts)})
 
     async def _find(
         self, call: Call, question: str, names: Sequence[str] | None, demands: Mapping[str, Any]
