@@ -199,6 +199,9 @@ class Chat(msgspec.Struct, frozen=True, kw_only=True):
     guard: Literal["note", "retry"] = (
         "note"  # for an answer without citations, or in another script: note it, or ask once more
     )
+    answer_links: Literal["cited", "all"] = (
+        "cited"  # links and images that stay; the others are made harmless
+    )
 
 
 class Mcp(msgspec.Struct, frozen=True, kw_only=True):
