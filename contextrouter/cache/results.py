@@ -13,6 +13,7 @@ from contextrouter.cache.single_flight import SingleFlight
 from contextrouter.cache.size import estimate_bytes
 from contextrouter.cache.tiers import Tiers
 from contextrouter.model import Context, Request, Step, Trace, Usage
+from contextrouter.model.read_only import read_only_context
 
 MEMORY, JOINED = "memory", "joined"
 
@@ -63,7 +64,8 @@ class ResultCache:
         started = monotonic()
         entry = await self.tiers.fetch(key, codec.decode)
         if entry is not None and self.tiers.outer is not None:
-            cached, remaining = entry
+            decoded, remaining = entry
+            cached = read_only_context(decoded)
             self._fill(key, cached, min(remaining, self._ttl))
             return mark_cached(cached, self.tiers.outer.name, monotonic() - started)
         context = await compute()

@@ -48,7 +48,7 @@ def command(function: Callable[P, Coroutine[Any, Any, int] | int]) -> Callable[P
             result = function(*args, **kwargs)
             code = result if isinstance(result, int) else asyncio.run(result)
         except ContextRouterError as error:
-            terminal.error(str(error))
+            terminal.error(error)
             code = code_of(error)
         except KeyboardInterrupt:
             terminal.error("Interrupted.")

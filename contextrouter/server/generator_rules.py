@@ -14,8 +14,10 @@ def bound_generator(rules: Mapping[str, str], context: Context) -> str | None:
     `rules` are compartments with their generators. Every document, fact and entity of the context counts.
     Raises RequestRefused where two generators would each have to read alone.
     """
-    items = (*(envelope.document for envelope in context.envelopes), *context.facts, *context.entities)
-    bound = {item.compartment: rules[item.compartment] for item in items if item.compartment in rules}
+    compartments = {envelope.document.compartment for envelope in context.envelopes}
+    compartments |= {fact.compartment for fact in context.facts}
+    compartments |= {entity.compartment for entity in context.entities}
+    bound = {name: rules[name] for name in compartments if name is not None and name in rules}
     if len(set(bound.values())) > 1:
         names = " and ".join(f"{compartment!r} to {bound[compartment]!r}" for compartment in sorted(bound))
         raise RequestRefused(
