@@ -71,7 +71,12 @@ class Web(Connector):
         check_numbers("Web", 0, fresh_days=fresh_days)
         check_numbers("Web", 1, max_results=max_results, page_passages=page_passages)
         check_numbers("Web", 0.1, extract_seconds=extract_seconds)
-        self._fetcher = Fetcher(FetchOptions.build("Web", **fetch), extra="web", secrets=(search_key,))
+        self._fetcher = Fetcher(
+            FetchOptions.build("Web", **fetch),
+            extra="web",
+            secrets=(search_key,),
+            own=[*urls, *sitemaps, search_url],
+        )
         self._extractor = Extractor(extract_seconds)
         self._reader = Reader(self._fetcher, self._extractor, document_kind)
         if search:
