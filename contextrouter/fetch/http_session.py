@@ -55,9 +55,9 @@ class HttpSession:
         options: FetchOptions,
         context: ssl.SSLContext | None,
         names: Mapping[str, tuple[str, int]],
-        own: Collection[tuple[str, str, int]] | None = None,
+        configured: Collection[tuple[str, str, int]] | None = None,
     ) -> None:
-        self._own = own
+        self._configured = configured
         allowed = networks(options.allow_private, "allow_private")
         connector = aiohttp.TCPConnector(
             limit=MOST_CONNECTIONS,
@@ -91,7 +91,7 @@ class HttpSession:
         """Send one request and yield its response. Redirects are not followed. Raises ExchangeError, also
         while the body is read.
         """
-        _may_be_private.set(self._own is None or origin(url) in self._own)
+        _may_be_private.set(self._configured is None or origin(url) in self._configured)
         try:
             async with self._session.request(
                 method, url, headers=headers, data=body, allow_redirects=False

@@ -60,7 +60,11 @@ class ReadOnlyEnvelopes(Sequence[Envelope]):
     def __getitem__(self, index: slice) -> Sequence[Envelope]: ...
     def __getitem__(self, index: int | slice) -> Envelope | Sequence[Envelope]:
         chosen = self._envelopes[index]
-        return _envelope(chosen) if isinstance(chosen, Envelope) else [_envelope(each) for each in chosen]
+        return (
+            _envelope(chosen)
+            if isinstance(chosen, Envelope)
+            else [_envelope(envelope) for envelope in chosen]
+        )
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ReadOnlyEnvelopes | list | tuple):

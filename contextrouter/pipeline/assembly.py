@@ -190,11 +190,11 @@ def fact_line(fact: Fact) -> str:
 
 def fence_facts(facts: Sequence[Fact], lines: Sequence[str], fence: Fence | None) -> list[str]:
     """The lines of facts: those of strangers behind the others, within the fence."""
-    theirs = [line for fact, line in zip(facts, lines, strict=True) if fact.untrusted]
-    if fence is None or not theirs:
+    untrusted = [line for fact, line in zip(facts, lines, strict=True) if fact.untrusted]
+    if fence is None or not untrusted:
         return list(lines)
-    ours = [line for fact, line in zip(facts, lines, strict=True) if not fact.untrusted]
-    return [*ours, fence.around("\n".join(theirs))]
+    trusted = [line for fact, line in zip(facts, lines, strict=True) if not fact.untrusted]
+    return [*trusted, fence.around("\n".join(untrusted))]
 
 
 def _validity(fact: Fact) -> str:

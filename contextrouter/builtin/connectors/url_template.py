@@ -41,10 +41,10 @@ def fill_url(template: str, values: Mapping[str, Any]) -> str:
         lambda match: quote(str(values[match[1]]).encode("utf-8", "replace"), safe=""), template
     )
     before, after = (text.partition("?")[0].partition("#")[0].split("/") for text in (template, filled))
-    for segment, made in zip(before, after, strict=True):
-        if segment != made and unquote(made).strip() in _STEPS:
+    for segment, filled_in in zip(before, after, strict=True):
+        if segment != filled_in and unquote(filled_in).strip() in _STEPS:
             raise SourceError(
-                f"{unquote(made)!r} cannot stand in the path of the address, where it would name another path"
+                f"{unquote(filled_in)!r} cannot stand in the path of the address: it would name another path"
             )
     return filled
 

@@ -87,7 +87,7 @@ class HttpApi(Connector):
         self._free = 0.0  # when the next request may be made
         secrets = [value for value in headers.values() if len(value) >= 12]
         self._fetcher = Fetcher(
-            FetchOptions.build("HttpApi", **fetch), extra="http", secrets=secrets, own=[url]
+            FetchOptions.build("HttpApi", **fetch), extra="http", secrets=secrets, configured=[url]
         )
         self._threads: Threads | None = None
         self._example: ExampleSite | None = None
