@@ -39,6 +39,7 @@ from contextrouter.model import (
     Vector,
 )
 from contextrouter.pipeline.admission import Admission
+from contextrouter.pipeline.blocking import Steps
 from contextrouter.pipeline.circuit_breaker import CircuitBreaker
 from contextrouter.pipeline.deadline import GRACE, Deadline
 from contextrouter.pipeline.engine import Engine
@@ -193,12 +194,12 @@ class _FanOut:
             self._report(call, outcome, "open", started, error=why)
             return
         try:
-            if call.timeout is None:
-                await self._answer(call, outcome, started)
-            else:
-                async with asyncio.timeout(call.timeout):
-                    await self._answer(call, outcome, started)
+            steps = Steps(self._answer(call, outcome, started))
+            async with asyncio.timeout(call.timeout):
+                await steps
             breaker.succeed()
+            if (why := steps.blocked(self.deadline)) and outcome.report is not None:
+                outcome.report = outcome.report.replace(status="partial", error=why)
         except asyncio.CancelledError:
             breaker.abandon()
             if not self.ending:

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from datetime import datetime
 from itertools import compress
 from operator import attrgetter, is_not
+from time import monotonic
 
 from contextrouter.contracts import FAILURE, InterpreterContext
 from contextrouter.errors import PluginError, RequestRefused
 from contextrouter.model import Clarification, Intent, Period, Request, RequestFields
+from contextrouter.pipeline.blocking import blocked
 from contextrouter.pipeline.deadline import Deadline
 from contextrouter.pipeline.engine import Engine
 from contextrouter.pipeline.planning.restrictions import may_ask
@@ -50,8 +52,11 @@ async def interpret(
     for name, interpreter, keys in engine.interpreters:
         try:
             await engine.ensure_open("interpreter", name, deadline)
-            async with deadline.within(keys.timeout).timeout():
+            until, started = deadline.within(keys.timeout), monotonic()
+            async with until.timeout():
                 intent = _check_types(await interpreter.interpret(intent, context), intent)
+            if why := blocked(monotonic() - started, until):
+                failed[name] = why
             if failure := intent.attributes.get(FAILURE):  # it went on without its model: the intent stays
                 others = {key: value for key, value in intent.attributes.items() if key != FAILURE}
                 intent = intent.replace(attributes=others)

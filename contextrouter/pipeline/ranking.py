@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from time import monotonic
 
 import msgspec
 
@@ -15,6 +16,7 @@ from contextrouter.contracts import Stage, StageContext
 from contextrouter.errors import ContractError, StageError
 from contextrouter.model import Document, Envelope
 from contextrouter.pipeline.admission import flaw_of
+from contextrouter.pipeline.blocking import blocked
 from contextrouter.pipeline.deadline import Deadline
 from contextrouter.pipeline.engine import Engine
 from contextrouter.pipeline.envelopes import Ranking, split
@@ -47,12 +49,13 @@ async def rank(
     live, dropped = list(before), list(gone)
     trace.keep_order(live)
     for name, stage, keys in stages:
-        failure, notes = "", StageNotes(engine.secrets)
+        failure, notes, started = "", StageNotes(engine.secrets), monotonic()
         try:
             await engine.ensure_open("stage", name, deadline)
             live, lost = await _apply(
                 (name, stage, keys), live, msgspec.structs.replace(context, note=notes.add), deadline
             )
+            failure = blocked(monotonic() - started, deadline)
         except Exception as error:
             reason = (
                 "timed out"
