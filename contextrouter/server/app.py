@@ -69,7 +69,6 @@ class Server(ServerState):
     @web.middleware
     async def _pass(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Handle a request: answer it, add headers, count it and log it."""
-        self.connections.has_request(request.protocol)
         exchange = self._exchange(request)
         token = current.set(exchange.request_id)
         started = monotonic()
@@ -96,8 +95,6 @@ class Server(ServerState):
                 return await handler(exchange.request)  # it raises aiohttp's error for the path or the method
             return await self._authenticate(exchange, exchange.endpoint)
         except Exception as error:
-            if isinstance(error, ConnectionResetError) and exchange.events is None:
-                raise  # nobody is there to be told
             gone = exchange.events is not None and isinstance(error, ConnectionError | TimeoutError)
             refusal = make_refusal(error, self.settings.secrets)
             if refusal is None and not gone:
@@ -124,9 +121,7 @@ class Server(ServerState):
             return await endpoint.handle(exchange)
         with self.limits.admit(exchange.caller):
             await exchange.read(endpoint)
-            response = await endpoint.handle(exchange)
-            await exchange.write(response)  # an answer is in flight until it is written
-            return response
+            return await endpoint.handle(exchange)
 
     async def _end(self, exchange: Exchange, body: dict[str, object]) -> None:
         """Send an error as an event, and close the stream."""

@@ -13,12 +13,13 @@ from contextrouter.router import ContextRouter
 from contextrouter.serialization import encode_json
 from contextrouter.server.answer_writing import Generators
 from contextrouter.server.auth import Access, Caller, RequestLimits, make_slots
-from contextrouter.server.connections import Connections
 from contextrouter.server.error_responses import Refused
 from contextrouter.server.metrics import Metrics
 from contextrouter.server.prompt import load_examples
 from contextrouter.server.request_schema import decode_body
 
+WRITE_SECONDS = 30.0
+"""Seconds a client may take to read one event. After them it counts as gone."""
 PREFLIGHT = {
     "Access-Control-Allow-Methods": "GET, POST",
     "Access-Control-Allow-Headers": "authorization, content-type",
@@ -36,8 +37,6 @@ class ServerState:
         self.access = Access(self.settings)
         self.limits = RequestLimits(self.settings.serve.max_requests)
         self.running = make_slots(self.settings.serve)
-        serve = self.settings.serve
-        self.connections = Connections(serve.max_connections, serve.header_seconds)
         self.metrics = Metrics()
         self.generators = Generators(router)
         self.examples = load_examples(self.settings.chat.examples)
@@ -100,26 +99,9 @@ class Exchange:
             ) from None
         self.body = decode_body(body, endpoint.body)
 
-    async def write(self, response: web.StreamResponse) -> None:
-        """Send a whole answer. A client that does not read it in time counts as gone, and is cut off.
-
-        Raises ConnectionResetError when it is gone.
-        """
-        if response.prepared:
-            return
-        self.server.add_headers(self, response)
-        try:
-            async with asyncio.timeout(self.server.settings.serve.write_seconds):
-                await response.prepare(self.request)
-                await response.write_eof()
-        except TimeoutError:
-            if self.request.transport is not None:
-                self.request.transport.abort()
-            raise ConnectionResetError("The client does not read its answer.") from None
-
     async def stream(self) -> Events:
         """Begin a response of server-sent events."""
-        self.events = Events(self.server.settings.serve.write_seconds)
+        self.events = Events()
         self.server.add_headers(self, self.events)
         await self.events.prepare(self.request)
         return self.events
@@ -128,9 +110,8 @@ class Exchange:
 class Events(web.StreamResponse):
     """Server-sent events."""
 
-    def __init__(self, write_seconds: float) -> None:
+    def __init__(self) -> None:
         super().__init__(headers={"X-Accel-Buffering": "no"})  # proxies pass it on as it comes
-        self._write_seconds = write_seconds
         self.content_type, self.charset = EVENTS, "utf-8"
 
     async def send(self, data: Any, event: str = "") -> None:
@@ -142,7 +123,7 @@ class Events(web.StreamResponse):
             data.encode() if isinstance(data, str) else encode_json(data)
         )  # JSON has no line feeds of its own
         head = b"event: %s\n" % event.encode() if event else b""
-        async with asyncio.timeout(self._write_seconds):
+        async with asyncio.timeout(WRITE_SECONDS):
             await self.write(head + b"data: " + body + b"\n\n")
 
 

@@ -11,9 +11,9 @@ from aiohttp import web
 
 from contextrouter.errors import SettingsError
 from contextrouter.router import ContextRouter
+from contextrouter.server.accept_errors import few_accept_errors
 from contextrouter.server.app import Server
 from contextrouter.server.auth import check_host
-from contextrouter.server.connections import LimitedSite, few_accept_errors
 from contextrouter.server.logs import log
 
 
@@ -43,20 +43,19 @@ async def serve(
         )
         await runner.setup()
         try:
-            await _listen(LimitedSite(runner, host, port, server.connections), host, port)
+            await _listen(runner, host, port)
             listening(_address(runner, host))
             with _signals(stop), few_accept_errors():
                 await stop.wait()
             server.draining = True
             log.info("Stopping: requests in flight have %g s to end.", settings.drain_seconds)
         finally:
-            server.connections.close()
             await runner.cleanup()
 
 
-async def _listen(site: LimitedSite, host: str, port: int) -> None:
+async def _listen(runner: web.AppRunner, host: str, port: int) -> None:
     try:
-        await site.start()
+        await web.TCPSite(runner, host, port).start()
     except OSError as error:
         raise SettingsError(
             f"The server cannot listen on {host}:{port}: {error.strerror}. Choose another with --port."
