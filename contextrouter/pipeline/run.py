@@ -190,7 +190,7 @@ class Run:
     def queries(self) -> Queries:
         """The queries as the fusion sees them."""
         intent = self.plan.intent
-        return Queries(intent.text, frozenset(intent.derived), self.embedding.vectors)
+        return Queries(intent.text, frozenset(intent.derived), self.embedding.vectors, intent.question)
 
     async def rank(self, fused: Ranking) -> Ranking:
         """Let the stages rerank or drop documents."""
