@@ -440,7 +440,8 @@ class Counts(Library):
         self.counts = counts
 
     async def facets(self, query: Query, dimensions: Any) -> list[Facet]:
-        return [Facet(dimension="kind", value=value, count=n) for value, n in self.counts.items()]
+        counts = [Facet(dimension="kind", value=value, count=n) for value, n in self.counts.items()]
+        return counts[: query.limit]
 
 
 class Statements(Facts):
