@@ -28,6 +28,7 @@ from contextrouter.pipeline.deduplication import dedupe, distinct_facts
 from contextrouter.pipeline.engine import Engine
 from contextrouter.pipeline.envelopes import Ranking, split
 from contextrouter.pipeline.fan_out import fan_out
+from contextrouter.pipeline.fan_out.structured_legs import cut_counts
 from contextrouter.pipeline.fusion import fuse
 from contextrouter.pipeline.fusion.source_order import Queries
 from contextrouter.pipeline.interpretation import failures, interpret
@@ -140,6 +141,12 @@ class Run:
         if beyond:
             note = f"{len(beyond)} facts beyond max_graph_facts"
             self.trace.add("facts", len(self.facts), note=note, lost_facts=tuple(beyond))
+        if self.harvest.facets:
+            counts, further = cut_counts(self.harvest.facets, self.rag.max_facets)
+            if further:
+                self.harvest = self.harvest.replace(facets=tuple(counts))
+                note = f"{len(further)} counts beyond max_facets"
+                self.trace.add("facets", len(counts), note=note, lost_facets=tuple(further))
 
     def deduplicate(self) -> Candidates:
         """Make equal documents one candidate."""
@@ -191,7 +198,7 @@ class Run:
     def queries(self) -> Queries:
         """The queries as the fusion sees them."""
         intent = self.plan.intent
-        return Queries(intent.text, frozenset(intent.derived), self.embedding.vectors)
+        return Queries(intent.text, frozenset(intent.derived), self.embedding.vectors, intent.question)
 
     async def rank(self, fused: Ranking) -> Ranking:
         """Let the stages rerank or drop documents."""

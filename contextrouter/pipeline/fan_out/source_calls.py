@@ -93,7 +93,7 @@ class _FanOut:
         outcomes = [Outcome() for _ in self.plan.calls]
         if outcomes:
             await self._run(outcomes)
-        return make_harvest(self.plan, outcomes, skipped)
+        return make_harvest(self.plan, outcomes, skipped, self.engine.sources)
 
     async def _run(self, outcomes: Sequence[Outcome]) -> None:
         loop = asyncio.get_running_loop()
