@@ -265,3 +265,58 @@ def test_with_one_source_the_merge_changes_nothing(raw: list, values: dict[int, 
     assert [(e.id, e.score) for e in alone] == [(e.id, e.score) for e in beside]
     assert all(0.0 <= e.normalized <= 1.0 for e in alone)
     assert sorted(e.id for e in alone) == sorted(e.id for e in candidates)
+
+
+TRANSLATION = Queries("t", original="q")
+
+
+def asked_twice(words: tuple[float, float], cosines: tuple[float, float]) -> list[RankedList]:
+    """Lists of a source in which the question finds `q` and its translation finds `t`, with these scores."""
+    pairs = [("text", words), ("vector", cosines)]
+    return [
+        listed("s", leg, {query: score} if score else {}, query=query)
+        for leg, scores in pairs
+        for query, score in zip("qt", scores, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "cosines", "stands_behind"),
+    [
+        ((5.0, 9.0), (0.4, 0.6), True),
+        ((9.5, 9.0), (0.4, 0.6), True),  # within a tenth: equal
+        ((0.0, 9.0), (0.4, 0.6), True),  # no word of the question is in the store
+        ((12.0, 9.0), (0.4, 0.6), False),  # the words speak for the question
+        ((5.0, 9.0), (0.6, 0.4), False),  # the vectors do
+        ((9.0, 9.0), (0.5, 0.5), False),  # as good: both count
+        ((12.0, 9.0), (0.6, 0.4), False),  # stronger itself: in a store of two languages both are wanted
+    ],
+)
+def test_a_question_stands_behind_a_translation_that_words_and_vectors_find_better(
+    words: tuple[float, float], cosines: tuple[float, float], stands_behind: bool
+):
+    by_name = by_scores(asked_twice(words, cosines), TRANSLATION)
+    in_full = by_scores(asked_twice(words, cosines), Queries("t"))
+    behind = by_scores(asked_twice(words, cosines), Queries("t", frozenset({"q"})))
+    assert behind["q"].score != in_full["q"].score
+    wanted = behind if stands_behind else in_full
+    assert scores_of(by_name) == {name: envelope.score for name, envelope in wanted.items()}
+
+
+@pytest.mark.parametrize("leg", ["text", "vector"])
+def test_one_kind_of_leg_alone_is_no_proof_that_a_translation_is_better(leg: str):
+    lists = [ranked for ranked in asked_twice((5.0, 9.0), (0.4, 0.6)) if ranked.leg == leg]
+    assert scores_of(by_scores(lists, TRANSLATION)) == {
+        name: envelope.score for name, envelope in by_scores(lists, Queries("t")).items()
+    }
+
+
+@pytest.mark.parametrize("mode", ["rrf", "weighted"])
+def test_a_question_weaker_than_its_translation_adds_only_behind_it_in_other_modes(mode: str):
+    lists = asked_twice((5.0, 9.0), (0.4, 0.6))
+    by_name = by_scores(lists, TRANSLATION, hybrid_fusion=mode)
+    assert scores_of(by_name) == {
+        name: envelope.score
+        for name, envelope in by_scores(lists, Queries("t", frozenset({"q"})), hybrid_fusion=mode).items()
+    }
+    assert [*by_name] == ["t", "q"]

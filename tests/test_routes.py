@@ -430,3 +430,39 @@ async def test_the_interpreters_have_a_time_limit_of_their_own():
         context = await made.route("q?", deadline=30)
     assert (context.outcome, context.degraded) == ("answered", True)
     assert "waits: timed out" in " ".join(step.note for step in context.trace.steps)
+
+
+class Counts(Library):
+    """A store with some documents of each kind."""
+
+    def __init__(self, **counts: int) -> None:
+        super().__init__()
+        self.counts = counts
+
+    async def facets(self, query: Query, dimensions: Any) -> list[Facet]:
+        counts = [Facet(dimension="kind", value=value, count=n) for value, n in self.counts.items()]
+        return counts[: query.limit]
+
+
+class Statements(Facts):
+    """A fact source that counts statements."""
+
+    async def facets(self, query: Query, dimensions: Any) -> list[Facet]:
+        return [Facet(dimension="kind", value="note", count=100)]
+
+
+@pytest.mark.case("M09")
+async def test_counts_of_several_stores_are_added_up_and_statements_are_no_documents():
+    made = ContextRouter(
+        {"rag": {"interpreters": ["infers"], "max_facets": 2}, "routes": {"kind": {"legs": ["facets"]}}},
+        providers={"a": Counts(note=5, mail=4), "b": Counts(mail=3, page=2, note=1)},
+        facts={"graph": Statements([])},
+        interpreters={"infers": Infers(kind="kind", facets=("kind",))},
+    )
+    async with made:
+        context = await made.route("how much is there?")
+    counts = [(facet.value, facet.count) for facet in context.facets]
+    assert counts == [("mail", 7), ("note", 6)], "most first; statements are counted apart"
+    lost = [facet for step in context.trace.steps for facet in step.lost_facets]
+    assert {(facet.value, facet.count) for facet in lost} == {("page", 2), ("note", 100)}
+    assert "- kind: mail (7), note (6)" in context.text

@@ -26,7 +26,11 @@ from contextrouter import (
     Scope,
 )
 from contextrouter.builtin.interpreters.understand import Understand
-from contextrouter.builtin.interpreters.understand.query_variants import choose_variants, exact_tokens
+from contextrouter.builtin.interpreters.understand.query_variants import (
+    choose_variants,
+    exact_tokens,
+    wording,
+)
 from contextrouter.pipeline.interpretation import FAILED
 from contextrouter.testing import Fixed, hit
 from contextrouter.testing.builders import interpreter_context
@@ -566,6 +570,31 @@ def test_a_variant_keeps_what_must_not_be_paraphrased_or_is_dropped(
     chosen = choose_variants([variant], question, limit=2, longest=300, translated=False, notes=notes)
     assert chosen == ([kept] if kept else [])
     assert bool(notes) == (kept is None)
+
+
+@pytest.mark.parametrize(
+    ("question", "translation", "problem"),
+    [
+        ("Wer war Katholik des 15. Jahrhunderts?", "Who was a 15th-century Catholic?", ""),
+        ("Wer erzielte einen 2-Yard-Touchdown?", "Who scored a 2 yard touchdown?", ""),
+        ("Кто был при 2-очковой конверсии?", "Who was it at the 2-point conversion?", ""),
+        ("die 1990er Jahre", "the 1990s", ""),
+        ("ماذا حدث في عام ٢٠١٥؟", "What happened in 2015?", ""),
+        ("Was kostet 1.000 Euro?", "What does 1,000 euros cost?", ""),
+        ("Was sind 3,5 Prozent?", "What is 3.5 percent?", ""),
+        ("Was geschah 2015?", "What happened in 2016?", "lacks '2015'"),
+        ("Wo sind 15 Leute?", "Where are 1500 people?", "lacks '15'"),
+        ("Was ist Fehler E1234?", "What is error E1235?", "lacks 'E1234'"),
+        ("Was ist Fehler ABC-123?", "What is error 123?", "lacks 'ABC-123'"),
+        ("Was steht in gpt_4-notes.md?", "What is in 4-notes?", "lacks 'gpt_4-notes.md'"),
+        ("Wie viele Leute?", "1 2 3", "has no letters"),
+    ],
+)
+@pytest.mark.case("NEW-25")
+def test_a_translation_keeps_codes_as_they_are_and_numbers_in_the_form_of_its_language(
+    question: str, translation: str, problem: str
+):
+    assert wording(translation, question, longest=300, translated=True)[1] == problem
 
 
 def test_variants_that_say_the_same_or_are_too_many_are_dropped():

@@ -20,6 +20,7 @@ from contextrouter.model import (
     Trace,
     Usage,
 )
+from contextrouter.model.read_only import read_only_context
 from contextrouter.pipeline.assembly import Assembled, Beside, assemble
 from contextrouter.pipeline.candidates import Candidates
 from contextrouter.pipeline.deadline import Deadline
@@ -27,6 +28,7 @@ from contextrouter.pipeline.deduplication import dedupe, distinct_facts
 from contextrouter.pipeline.engine import Engine
 from contextrouter.pipeline.envelopes import Ranking, split
 from contextrouter.pipeline.fan_out import fan_out
+from contextrouter.pipeline.fan_out.structured_legs import cut_counts
 from contextrouter.pipeline.fusion import fuse
 from contextrouter.pipeline.fusion.source_order import Queries
 from contextrouter.pipeline.interpretation import failures, interpret
@@ -139,6 +141,12 @@ class Run:
         if beyond:
             note = f"{len(beyond)} facts beyond max_graph_facts"
             self.trace.add("facts", len(self.facts), note=note, lost_facts=tuple(beyond))
+        if self.harvest.facets:
+            counts, further = cut_counts(self.harvest.facets, self.rag.max_facets)
+            if further:
+                self.harvest = self.harvest.replace(facets=tuple(counts))
+                note = f"{len(further)} counts beyond max_facets"
+                self.trace.add("facets", len(counts), note=note, lost_facets=tuple(further))
 
     def deduplicate(self) -> Candidates:
         """Make equal documents one candidate."""
@@ -190,7 +198,7 @@ class Run:
     def queries(self) -> Queries:
         """The queries as the fusion sees them."""
         intent = self.plan.intent
-        return Queries(intent.text, frozenset(intent.derived), self.embedding.vectors)
+        return Queries(intent.text, frozenset(intent.derived), self.embedding.vectors, intent.question)
 
     async def rank(self, fused: Ranking) -> Ranking:
         """Let the stages rerank or drop documents."""
@@ -289,6 +297,12 @@ async def run(
     """Run a request. Where its route found nothing, plan again from the same intent on the next route, in the
     time that is left.
     """
+    return read_only_context(await _run_routes(request, deadline, engine, on_report))
+
+
+async def _run_routes(
+    request: Request, deadline: Deadline, engine: Engine, on_report: Callable[[SourceReport], None] | None
+) -> Context:
     start_metering()
     primary = Run(request, deadline, engine, on_report=on_report)
     context = await primary.context()

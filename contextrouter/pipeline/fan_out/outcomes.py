@@ -6,17 +6,19 @@ from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any
 
-from contextrouter.contracts import ENTITIES, FACETS, FACTS, PATH
+from contextrouter.contracts import ENTITIES, FACETS, FACTS, PATH, FactSource
 from contextrouter.errors import ContractError
-from contextrouter.model import Harvest, Intent, Plan, RankedList, SourceReport
+from contextrouter.model import Facet, Harvest, Intent, Plan, RankedList, SourceReport
+from contextrouter.pipeline.fan_out.structured_legs import add_up_counts
 
 
 class Outcome:
     """How one call ended: its report, and its ranked list or its facts."""
 
-    __slots__ = ("cut", "hints", "items", "note", "ranked", "report")
+    __slots__ = ("begun", "cut", "hints", "items", "note", "ranked", "report")
 
     def __init__(self) -> None:
+        self.begun: float | None = None  # when its source was asked; None: it still waits for a slot
         self.note = ""  # what was done with the phrases of the question
         self.cut = ""  # whether a limit cut facts, entities or counts
         self.hints = ""  # which entities its hints stand for
@@ -25,22 +27,32 @@ class Outcome:
         self.items: list[Any] = []
 
 
-def make_harvest(plan: Plan, outcomes: Sequence[Outcome], skipped: list[SourceReport]) -> Harvest:
-    """Return the answers of the calls that ended well, in the order of the plan, and all reports."""
+def make_harvest(
+    plan: Plan, outcomes: Sequence[Outcome], skipped: list[SourceReport], sources: Mapping[str, Any]
+) -> Harvest:
+    """Return the answers of the calls that ended well, in the order of the plan, and all reports.
+
+    Counts of several sources are added up: those of statements, by fact sources, and those of documents.
+    """
     lists: list[RankedList] = []
-    structured: dict[str, list[Any]] = {FACTS: [], FACETS: [], ENTITIES: [], PATH: []}
+    structured: dict[str, list[Any]] = {FACTS: [], ENTITIES: [], PATH: []}
+    documents: list[list[Facet]] = []
+    statements: list[list[Facet]] = []
     for call, outcome in zip(plan.calls, outcomes, strict=True):
         if outcome.report is None or outcome.report.status not in ("ok", "partial"):
             continue
         if outcome.ranked is not None:
             lists.append(outcome.ranked)
+        elif call.query.leg == FACETS:
+            of_facts = isinstance(sources[call.source], FactSource)
+            (statements if of_facts else documents).append(outcome.items)
         else:
             structured[call.query.leg] += outcome.items
     reports = [outcome.report for outcome in outcomes if outcome.report is not None]
     return Harvest(
         lists=tuple(lists),
         facts=(*structured[PATH], *structured[FACTS]),
-        facets=tuple(structured[FACETS]),
+        facets=(*add_up_counts(documents), *add_up_counts(statements)),
         entities=tuple(structured[ENTITIES]),
         reports=(*reports, *skipped),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise, product
+from itertools import chain, pairwise, product
 from typing import Any
 
 from contextrouter.contracts import (
@@ -55,6 +55,35 @@ def note_cut(query: Query, answer: Sequence[Any]) -> str:
     names = [item.dimension if isinstance(item, Facet) else query.leg for item in answer]
     full = [name for name, number in Counter(names).items() if number >= query.limit]
     return f"{', '.join(full)}: the first {query.limit}, there may be more" if full else ""
+
+
+def add_up_counts(answers: Sequence[Sequence[Facet]]) -> list[Facet]:
+    """Return what several sources counted of one thing, documents or statements, as one: most first in each
+    dimension, equal counts in the order of the sources. The answer of one source stays as it is.
+    """
+    answers = [answer for answer in answers if answer]
+    if len(answers) < 2:
+        return [facet for answer in answers for facet in answer]
+    dimensions: dict[str, dict[str, int]] = {}
+    for facet in chain.from_iterable(answers):
+        values = dimensions.setdefault(facet.dimension, {})
+        values[facet.value] = values.get(facet.value, 0) + facet.count
+    return [
+        Facet(dimension=dimension, value=value, count=values[value])
+        for dimension, values in dimensions.items()
+        for value in sorted(values, key=values.__getitem__, reverse=True)
+    ]
+
+
+def cut_counts(facets: Sequence[Facet], most: int) -> tuple[list[Facet], list[Facet]]:
+    """Return the first `most` values of each dimension, and the others."""
+    places: Counter[str] = Counter()
+    kept: list[Facet] = []
+    beyond: list[Facet] = []
+    for facet in facets:
+        places[facet.dimension] += 1
+        (kept if places[facet.dimension] <= most else beyond).append(facet)
+    return kept, beyond
 
 
 async def _find_paths(

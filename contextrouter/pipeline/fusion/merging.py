@@ -26,6 +26,7 @@ from contextrouter.pipeline.fusion.source_order import (
     lists_by_source,
     reciprocal,
 )
+from contextrouter.pipeline.fusion.translations import place_original
 from contextrouter.settings import Rag
 
 NO_WEIGHT = "only found by lists of weight 0"
@@ -50,14 +51,18 @@ def fuse(
     by_source = lists_by_source(candidates)
     sources = sorted(by_source, key=lambda name: (profiles[name].position, name))
     notes = FusionNotes(candidates.lists)
-    source_lists = [SourceLists(candidates, by_source[name], profiles[name], notes) for name in sources]
+    source_lists = []
+    for name in sources:
+        positions, profile = by_source[name], profiles[name]
+        own = place_original(queries, [candidates.lists[n] for n in positions], profile, rag)
+        source_lists.append(SourceLists(candidates, positions, profile, notes, own))
     if rag.levels == 1 and len(source_lists) > 1:
-        return _ranking(candidates, notes, *_flat(source_lists, rag, queries))
+        return _ranking(candidates, notes, *_flat(source_lists, rag))
     if rag.hybrid_fusion == "scores":
-        add_cosines(source_lists, queries)
+        add_cosines(source_lists)
     orders = {}
     for lists in source_lists:
-        order = lists.order(rag, queries)
+        order = lists.order(rag)
         if lists.source_weight > 0 and order.numbers:
             orders[lists.source] = order
     notes.orders = orders
@@ -149,7 +154,7 @@ def _ranks_with_ties(order: SourceOrder) -> list[int]:
 
 
 def _flat(
-    source_lists: Sequence[SourceLists], rag: Rag, queries: Queries
+    source_lists: Sequence[SourceLists], rag: Rag
 ) -> tuple[list[int], dict[int, float], dict[str, float]]:
     """Add up all lists of all sources."""
     scores: dict[int, float] = {}
@@ -157,7 +162,7 @@ def _flat(
     rows: list[Sequence[int]] = []
     best = 1.0 / (rag.rrf_k + 1) if rag.hybrid_fusion == "rrf" else 1.0
     for lists in source_lists:
-        counting, sums = lists.add_up(rag, queries)
+        counting, sums = lists.add_up(rag)
         if lists.source_weight > 0 and counting:
             maximum[lists.source] = lists.source_weight * best * sum([weight for _, weight in counting])
             rows += [lists.rows[n] for n, _ in counting]

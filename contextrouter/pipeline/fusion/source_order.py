@@ -29,6 +29,9 @@ class Queries(NamedTuple):
     question: str = ""
     derived: frozenset[str] = frozenset()  # made by rules
     vectors: Mapping[tuple[str, str], Vector] = {}  # by embedder and text of the query
+    original: str = (
+        ""  # the question as it was asked, where `question` is another text, such as a translation
+    )
 
     def weight(self, query: str, rag: Rag) -> float:
         """Return what a query weighs beside the question where ranks are fused."""
@@ -60,31 +63,37 @@ class SourceLists:
     """The lists of one source, with their positions among the candidates."""
 
     def __init__(
-        self, candidates: Candidates, positions: Sequence[int], profile: Profile, notes: FusionNotes
+        self,
+        candidates: Candidates,
+        positions: Sequence[int],
+        profile: Profile,
+        notes: FusionNotes,
+        queries: Queries,
     ) -> None:
         self.candidates, self.positions, self.profile, self.notes = candidates, positions, profile, notes
         self.ranked = [candidates.lists[n] for n in positions]
         self.rows = [candidates.rows[n] for n in positions]
         self.source = self.ranked[0].source
         self.source_weight = self.ranked[0].weight
+        self.queries = queries  # as they count in this source
         self.cosines: Mapping[int, float] = {}  # of documents that the leg "vector" did not return
 
-    def order(self, rag: Rag, queries: Queries) -> SourceOrder:
+    def order(self, rag: Rag) -> SourceOrder:
         """Fuse the lists, and note what each was multiplied by."""
         if rag.hybrid_fusion == "scores":
-            return self._by_scores(rag, queries)
-        counting, scores = self.add_up(rag, queries)
+            return self._by_scores(rag)
+        counting, scores = self.add_up(rag)
         total = sum([weight for _, weight in counting])
         maximum = total / (rag.rrf_k + 1) if rag.hybrid_fusion == "rrf" else total
         if len(counting) == 1 and rag.hybrid_fusion == "rrf":  # the list has the order already
             return SourceOrder([*scores], scores, maximum, ties=False)
         return SourceOrder(_best_first([self.rows[n] for n, _ in counting], scores), scores, maximum)
 
-    def add_up(self, rag: Rag, queries: Queries) -> tuple[list[tuple[int, float]], dict[int, float]]:
+    def add_up(self, rag: Rag) -> tuple[list[tuple[int, float]], dict[int, float]]:
         """Return the lists that count with their weights, and the sum for each document: by ranks or weighted
         scores.
         """
-        counting = [(n, weight) for n, weight in enumerate(self._weights(rag, queries)) if weight > 0]
+        counting = [(n, weight) for n, weight in enumerate(self._weights(rag)) if weight > 0]
         scores: dict[int, float] = {}
         for n, weight in counting:
             row = self.rows[n]
@@ -103,11 +112,11 @@ class SourceLists:
                     scores[number] = scores.get(number, 0.0) + value
         return counting, scores
 
-    def _weights(self, rag: Rag, queries: Queries) -> list[float]:
+    def _weights(self, rag: Rag) -> list[float]:
         """Return the weight of each list within the source: its leg's, shared by the queries asked on the
         leg.
         """
-        query_weights = [queries.weight(ranked.query, rag) for ranked in self.ranked]
+        query_weights = [self.queries.weight(ranked.query, rag) for ranked in self.ranked]
         totals: dict[str, float] = {}
         for ranked, weight in zip(self.ranked, query_weights, strict=True):
             totals[ranked.leg] = totals.get(ranked.leg, 0.0) + weight
@@ -121,7 +130,7 @@ class SourceLists:
     def _note(self, n: int, weight: float) -> None:
         self.notes.weights[self.positions[n]] = weight * self.source_weight
 
-    def _by_scores(self, rag: Rag, queries: Queries) -> SourceOrder:
+    def _by_scores(self, rag: Rag) -> SourceOrder:
         legs: dict[str, list[int]] = {}
         for n, ranked in enumerate(self.ranked):
             legs.setdefault(ranked.leg, []).append(n)
@@ -131,8 +140,8 @@ class SourceLists:
         for leg, lists in legs.items():
             weight = self.profile.leg_weight(self.source, leg, rag)
             if weight > 0:
-                ahead, derived = self._roles(lists, rag, queries)
-                scored_legs.append((weight, self._score_leg(weight, ahead, derived, queries)))
+                ahead, derived = self._roles(lists, rag)
+                scored_legs.append((weight, self._score_leg(weight, ahead, derived)))
                 rows += [self.rows[n] for n in sorted([*ahead, *derived])]
         # With one leg no document is absent. With several, what each gives to the absent is added up once.
         several = len(scored_legs) > 1
@@ -144,32 +153,28 @@ class SourceLists:
         numbers = sorted(total, key=total.__getitem__, reverse=True)
         return SourceOrder(numbers, total, sum([weight for weight, _ in scored_legs]))
 
-    def _roles(
-        self, lists: Sequence[int], rag: Rag, queries: Queries
-    ) -> tuple[dict[int, float], Sequence[int]]:
+    def _roles(self, lists: Sequence[int], rag: Rag) -> tuple[dict[int, float], Sequence[int]]:
         """Return the lists of a leg that count in full, with their queries' weights, and those behind."""
         ahead: dict[int, float] = {}
         derived = []
         for n in lists:
             query = self.ranked[n].query
-            if query in queries.derived and query != queries.question:
+            if query in self.queries.derived and query != self.queries.question:
                 derived.append(n)
-            elif (weight := queries.weight(query, rag)) > 0:
+            elif (weight := self.queries.weight(query, rag)) > 0:
                 ahead[n] = weight
         if any(self.rows[n] for n in ahead):
             return ahead, derived
         stand_ins = [n for n in derived if self.rows[n]]  # where the question found nothing
         return dict.fromkeys(stand_ins, 1.0), ()
 
-    def _score_leg(
-        self, weight: float, ahead: Mapping[int, float], derived: Sequence[int], queries: Queries
-    ) -> LegScores:
+    def _score_leg(self, weight: float, ahead: Mapping[int, float], derived: Sequence[int]) -> LegScores:
         if not ahead:
             return LegScores({}, 0.0, ())
         ranked = self.ranked[next(iter(ahead))]
         vectors = ranked.leg in self.profile.vector_legs
         lists = [self._leg_list(n, query_weight) for n, query_weight in ahead.items()]
-        if len(lists) > 1 and queries.derived.issuperset([self.ranked[n].query for n in ahead]):
+        if len(lists) > 1 and self.queries.derived.issuperset([self.ranked[n].query for n in ahead]):
             leg = score_parts(lists, vectors=vectors)
         else:
             leg = score_leg(

@@ -17,6 +17,8 @@ from contextrouter.text.query_syntax import parse
 
 MOST_DOCUMENTS = 1000
 """The most documents that a request may want."""
+MOST_COUNTS = 1000
+"""The most values of a dimension that one of several sources is asked for."""
 _OF_FACTS = frozenset((FACTS, ENTITIES, PATH))
 """Legs on which the period is the time in which facts held."""
 
@@ -50,10 +52,22 @@ def make_plan(
     return Plan(
         intent=intent,
         route=intent.kind,
-        calls=tuple(planner.calls),
+        calls=_with_more_counts(planner.calls),
         excluded=planner.excluded,
         note=limits.note,
         preferred=limits.preferred,
+    )
+
+
+def _with_more_counts(calls: Sequence[Call]) -> tuple[Call, ...]:
+    """Return the calls; where several sources count, each is asked for many values, for counts are cut only
+    when they are added up.
+    """
+    if sum([call.query.leg == FACETS for call in calls]) < 2:
+        return tuple(calls)
+    return tuple(
+        call.replace(query=call.query.replace(limit=MOST_COUNTS)) if call.query.leg == FACETS else call
+        for call in calls
     )
 
 

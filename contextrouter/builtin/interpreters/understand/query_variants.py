@@ -6,6 +6,7 @@ A variant keeps what must not be paraphrased: phrases in quotation marks, identi
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 
 from contextrouter.text.analysis import analyse, has_unspaced
@@ -16,9 +17,12 @@ from contextrouter.text.scripts import script_of
 _LIST_MARK = re.compile(
     r"^\s*(?:[-*•]|\(?\d{1,2}[.)]|(?:query|question|alternative|variant)\s*\d*\s*:)\s+", re.I
 )
-_EDGES = ".,;:!?¿¡\"'“”„‘’«»()[]{}<>，。？！、；：「」『』（）"
+_EDGES = ".,;:!?¿¡\"'“”„‘’«»()[]{}<>，。？！、；：「」『』（）؟،؛।"
 _IDENTIFIER = re.compile(r"\d|[_@#\\]|//|^/|\w/\w+/\w|\w::?\w|\w\w\.\w|[a-z][A-Z]")
 _ASCII = re.compile("[!-~]+")
+_NUMBER = re.compile(r"(\d+(?:[.,:/]\d+)*)[^\W\d_]*\Z")  # with an ending: 15th, 1990er, 90-х
+_THOUSANDS = re.compile(r"(?<=\d)[.,'’\u00a0\u202f ](?=\d{3}(?!\d))")
+_COMMA = re.compile(r"(?<=\d),(?=\d)")
 _NEAR = 0.9  # share of common words from which two queries are near-duplicates
 
 
@@ -63,9 +67,12 @@ def wording(text: str, question: str, *, longest: int, translated: bool) -> tupl
         line = line[:longest].rsplit(" ", 1)[0]
     if not analyse(line):
         return line, "has no words"
-    lacking = [token for token in exact_tokens(question) if not _occurs(token, line)]
+    occurs = _occurs_in_translation if translated else _occurs
+    lacking = [token for token in exact_tokens(question) if not occurs(token, line)]
     if lacking:
         return line, f"lacks {lacking[0]!r}"
+    if translated and _has_letters(question) and not _has_letters(line):
+        return line, "has no letters"
     wanted, parsed = parse(question), parse(line)
     if set(parsed.excluded) - set(wanted.excluded):
         return line, "excludes words"
@@ -86,6 +93,35 @@ def wording(text: str, question: str, *, longest: int, translated: bool) -> tupl
 def _occurs(token: str, text: str) -> bool:
     """Whether a token stands in a text, and is no part of a longer word or number."""
     return re.search(rf"(?<![0-9A-Za-z_]){re.escape(token)}(?![0-9A-Za-z_])", text, re.I) is not None
+
+
+def _occurs_in_translation(token: str, text: str) -> bool:
+    """Whether an identifier stands in a translation as it is, or a number with another ending or separators:
+    "15." as "15th", "24-Yard-Line" as "24-yard line", "1.000" as "1,000".
+    """
+    if _occurs(token, text):
+        return True
+    words = [part for part in re.split("[-–]", _with_plain_digits(token)) if part]
+    numbers = [match[1] for part in words if (match := _NUMBER.match(part))]
+    others = [part for part in words if not _NUMBER.match(part)]
+    if not numbers or any(part.isupper() or _IDENTIFIER.search(part) for part in others):
+        return False  # a code, such as ABC-123
+    plain = _plain_numbers(_with_plain_digits(text))
+    return all(re.search(rf"(?<!\d){re.escape(_plain_numbers(n))}(?!\d)", plain) for n in numbers)
+
+
+def _with_plain_digits(text: str) -> str:
+    """Return a text with the digits of every script as 0 to 9."""
+    return "".join([str(unicodedata.decimal(c)) if not c.isascii() and c.isdecimal() else c for c in text])
+
+
+def _plain_numbers(text: str) -> str:
+    """Return a text without separators of thousands, and with decimal points."""
+    return _COMMA.sub(".", _THOUSANDS.sub("", text))
+
+
+def _has_letters(text: str) -> bool:
+    return any(map(str.isalpha, text))
 
 
 def _quote(phrase: str, text: str) -> str:
