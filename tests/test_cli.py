@@ -208,6 +208,26 @@ def test_check_names_a_store_that_another_embedder_filled(cli: CommandLine, tmp_
     assert "--rebuild" in failed["store"]
 
 
+def test_check_finds_a_job_whose_source_is_not_there_or_lists_nothing(cli: CommandLine, tmp_path: Path):
+    (tmp_path / "texts").mkdir()
+    jobs = {"right": "texts", "wrong": "txets", "misspelt": "memry", "live": "web"}
+    tables = "".join(f'[ingest.{name}]\nfrom = "{source}"\nto = "memory"\n' for name, source in jobs.items())
+    web = '[connectors.web]\nuse = "http_api"\nurl = "http://127.0.0.1:9/?q={query}"\nfields = { content = "text" }\n'
+    settings(tmp_path, "[providers.memory]\n" + web + tables)
+    ran = cli("check", "--json", cwd=tmp_path)
+    jobs_of = {f["name"]: (f["status"], f["detail"]) for f in json.loads(ran.out) if f["what"] == "ingest"}
+    assert {name: status for name, (status, _) in jobs_of.items()} == {
+        "right": "ok",
+        "wrong": "failed",
+        "misspelt": "failed",
+        "live": "failed",
+    }
+    assert ran.code == 1
+    assert "'txets' is neither a path that exists" in jobs_of["wrong"][1]
+    assert "Did you mean 'memory'?" in jobs_of["misspelt"][1]
+    assert "'web' cannot list its documents" in jobs_of["live"][1]
+
+
 def test_check_reports_warnings(cli: CommandLine, tmp_path: Path):
     settings(tmp_path, "[providers.memory]\n[stages.freshness]\nhalf_life_days = 3.0\n")
     ran = cli("check", cwd=tmp_path)

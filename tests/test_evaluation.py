@@ -296,6 +296,13 @@ def test_eval_measures_compares_keeps_and_draws(cli: CommandLine, example: Path)
     assert told["against_first"] is None
 
 
+@pytest.mark.parametrize("depth", ["0", "-1"])
+def test_eval_judges_at_least_one_document(cli: CommandLine, example: Path, depth: str):
+    ran = cli("eval", "examples/questions.jsonl", "--depth", depth, cwd=example)
+    assert ran.code == 2
+    assert "--depth" in ran.err
+
+
 @pytest.mark.case("B12")
 def test_tune_prints_a_difference_of_settings_and_changes_nothing(cli: CommandLine, example: Path):
     before = (example / "settings.toml").read_text()

@@ -147,7 +147,7 @@ async def test_progress_names_the_job(tmp_path: Path):
     ("text", "said"),
     [
         (STORE, "No ingestion job is defined"),
-        (STORE + '[ingest.all]\nfrom = "txets"\nto = "store"\n', "'txets' is neither a connector"),
+        (STORE + '[ingest.all]\nfrom = "txets"\nto = "store"\n', "'txets' is neither a path"),
         (
             '[providers.memory]\n[ingest.all]\nfrom = "memory"\nto = "memory"\n',
             "'memory' cannot list its documents",

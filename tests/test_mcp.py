@@ -137,6 +137,23 @@ async def test_a_reply_is_bounded_carries_its_text_once_and_says_how_to_go_on():
         assert "Passage" not in json.dumps(pages[0].structured_content)
 
 
+async def test_an_argument_that_a_tool_does_not_have_is_refused_and_the_right_one_named():
+    """A misspelt demand must not be dropped: the answer would look as if it were met."""
+    async with router(connectors={"memory": Fixed("The library opens at nine.")}) as made:
+        async with Client(make_mcp_server(made, lambda _: Caller(name="agent"))) as client:
+            tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+            asked = {"question": "library", "souces": ["memory"]}
+            answers = {tool: await client.call_tool(tool, asked) for tool in ("route", "facts")}
+            right = await client.call_tool("route", {"question": "library", "sources": ["memory"]})
+    assert not right.is_error
+    for name, answer in answers.items():
+        assert answer.is_error
+        assert (
+            "'souces' is no argument. Did you mean 'sources'? Arguments: question" in answer.content[0].text
+        )
+        assert tools[name].input_schema["additionalProperties"] is False
+
+
 async def test_a_cursor_is_of_its_own_question_alone():
     made = router({"mcp": {"reply_tokens": 400}}, answer=[document(f"d{n}", "word " * 100) for n in range(5)])
     async with made, Client(make_mcp_server(made, lambda _: Caller(name="x"))) as client:

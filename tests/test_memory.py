@@ -65,11 +65,21 @@ async def test_vectors_are_compared_by_cosine() -> None:
         ),
         ([{"content": 5}], r"documents\[0\].*Expected `str`"),
         (["text"], r"documents\[0\] is not a document"),
+        (
+            [{"id": "a", "content": "x"}, {"id": "b", "content": "x"}, {"id": "a", "content": "y"}],
+            r"documents\[2\] has the id 'a' of documents\[0\]",
+        ),
+        ([{"content": "x"}, {"content": "x"}], r"documents\[1\] has the id '\w+' of documents\[0\]"),
     ],
 )
 def test_a_document_that_does_not_validate_is_named(documents: list[Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         Memory(documents=documents)
+
+
+def test_documents_of_two_tenants_may_have_one_id() -> None:
+    tenants = [{"id": "a", "content": "x", "tenant": tenant} for tenant in ("one", "two")]
+    assert Memory(documents=tenants).legs == ("text",)
 
 
 async def test_documents_without_an_id_get_one_that_lasts() -> None:

@@ -466,3 +466,34 @@ async def test_counts_of_several_stores_are_added_up_and_statements_are_no_docum
     lost = [facet for step in context.trace.steps for facet in step.lost_facets]
     assert {(facet.value, facet.count) for facet in lost} == {("page", 2), ("note", 100)}
     assert "- kind: mail (7), note (6)" in context.text
+
+
+@pytest.mark.parametrize("question", ["???", '""', "-", "\u061f\u061f", "\u200b", "\ufeff!", "…"])
+async def test_a_question_of_punctuation_alone_is_not_searched_unless_more_is_demanded(question: str):
+    """The nearest vectors of "???" are no answer. A filter or a leg says what is wanted without a question."""
+    async with ContextRouter(connectors={"web": Fixed("x")}, facts={"graph": Graph()}) as made:
+        context = await made.route(question)
+        named = await made.route(question, legs=["facts"])
+    assert (context.outcome, context.usage.calls) == ("not_searched", 0)
+    assert context.trace.plan.excluded["web"] == "the question has no letter or digit to look for"
+    assert named.outcome == "facts_only"
+
+
+@pytest.mark.parametrize("question", ["?", "C", "42", "\U0001f600", "的", "the"])
+async def test_a_question_of_one_sign_or_stop_words_alone_is_searched_or_completed(question: str):
+    followup = {"text": "What do cats eat?", "queries": (question, "What do cats eat?")}
+    inferred = followup if question == "?" else {}
+    made = ContextRouter(
+        {"rag": {"interpreters": ["infers"]}},
+        connectors={"web": Fixed("x")},
+        interpreters={"infers": Infers(**inferred)},
+    )
+    async with made:
+        assert (await made.route(question)).outcome == "answered"
+
+
+async def test_a_question_of_punctuation_alone_is_asked_back_where_an_interpreter_does():
+    settings = {"rag": {"interpreters": ["clarify"]}, "interpreters": {"clarify": {}}}
+    async with ContextRouter(settings, connectors={"web": Fixed("x")}) as made:
+        context = await made.route("???")
+    assert (context.outcome, context.clarification is not None) == ("clarify", True)

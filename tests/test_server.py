@@ -322,7 +322,13 @@ async def test_a_deadline_is_no_longer_than_the_settings_allow():
         )
     ) as ask:
         told = (await ask("/v1/route", {"question": "q", "deadline": 1000})).json
+        events = (await ask("/v1/route", {"question": "q", "deadline": 1000, "stream": True})).text
+        short = (await ask("/v1/route", {"question": "q", "deadline": 0.1})).json
     assert {report["source"]: report["status"] for report in told["coverage"]} == {"a": "ok", "b": "timeout"}
+    note = "1000 seconds are above max_deadline_seconds: 0.1 instead"
+    assert [step["note"] for step in told["trace"]["steps"] if step["name"] == "deadline"] == [note]
+    assert note in events
+    assert "deadline" not in {step["name"] for step in short["trace"]["steps"]}
 
 
 async def test_a_body_that_does_not_come_is_not_waited_for():

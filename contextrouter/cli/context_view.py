@@ -31,7 +31,7 @@ _OUTCOMES = {
     "confidence_gated_fallback": (
         "What was found is not near enough to the question. See with --explain what the gate read."
     ),
-    "not_searched": "The question needs no search, so no source was asked.",
+    "not_searched": "The question needs no search, or has nothing to look for, so no source was asked.",
     "clarify": "The question has to be clearer:",
 }
 _NO_SOURCES = (

@@ -50,7 +50,10 @@ Metrics = Annotated[
     typer.Option("--metric", metavar="NAME", help="As ir-measures names it; may be repeated."),
 ]
 Depth = Annotated[
-    int, typer.Option("--depth", metavar="NUMBER", help="How many documents of each answer are judged.")
+    int,
+    typer.Option(
+        "--depth", metavar="NUMBER", min=1, help="How many documents of each answer are judged, 1 or more."
+    ),
 ]
 Save = Annotated[str, typer.Option("--save", metavar="FOLDER", help="Save each run there, in TREC format.")]
 Picture = Annotated[str, typer.Option("--picture", metavar="FILE", help="Draw the metrics as bars.")]
@@ -73,7 +76,7 @@ async def evaluate(
     measure([], metrics)  # raises for a missing package or unknown metric before any question is asked
     runs: dict[str, list[Asked]] = {}
     for path in settings or [options.DEFAULT]:
-        runs[path] = await _ask_router(path, judged, {"general_retrieval_final_count": max(1, depth)})
+        runs[path] = await _ask_router(path, judged, {"general_retrieval_final_count": depth})
         if save_in:
             save(Path(save_in) / f"{Path(path).stem}.run", runs[path], Path(path).stem)
     values = {path: measure(answers, metrics) for path, answers in runs.items()}

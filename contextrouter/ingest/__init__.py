@@ -2,6 +2,7 @@
 
 from contextrouter.ingest.document_versions import SupportsVersions
 from contextrouter.ingest.job import ingest
+from contextrouter.ingest.job_plugins import path_of_job
 from contextrouter.ingest.jobs import SupportsClear, run
 from contextrouter.ingest.orphans import Leftover, forget, leftovers
 from contextrouter.ingest.report import Report, SupportsProblems, SupportsSize
@@ -21,6 +22,7 @@ __all__ = [
     "forget",
     "ingest",
     "leftovers",
+    "path_of_job",
     "run",
     "watch",
 ]

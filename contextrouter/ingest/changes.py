@@ -115,6 +115,9 @@ class Changes:
             self.report.skip(document.title or document.url or "?", "has no id")
             return None
         id = self._id_in_store(document.id)
+        if not _is_text(id):
+            self.report.skip(id, "has an id with half of a surrogate pair, which is no character")
+            return None
         try:
             return apply_labels(document.replace(id=id), self.options.labels)
         except IngestError as error:
@@ -138,3 +141,10 @@ class Changes:
         except Exception as error:  # the run goes on; the document is skipped, its stored version stays
             self.report.skip(document.id, f"{type(error).__name__}: {error}")
             return None
+
+
+def _is_text(id: str) -> bool:
+    try:
+        return bool(id.encode())
+    except UnicodeEncodeError:
+        return False

@@ -12,7 +12,8 @@ from contextrouter.errors import ContextRouterError, IngestError, SettingsError
 from contextrouter.ingest.job_options import JobPlugins
 from contextrouter.router import ContextRouter
 from contextrouter.runtime.plugin_calls import close, containment
-from contextrouter.settings import Instance, Job
+from contextrouter.settings import Instance, Job, Settings
+from contextrouter.settings.suggestions import unknown
 
 
 class Wiring:
@@ -49,20 +50,8 @@ class Wiring:
             instance = self.settings.instances(kind).get(job.source)
             if instance is not None:
                 return await self.plugin(instance)
-        return await self.plugin(
-            _instance("connector", f"ingest:{name}", "files", {"path": self._path(name, job)})
-        )
-
-    def _path(self, name: str, job: Job) -> str:
-        folder = Path(self.settings.path).parent if self.settings.path else Path()
-        path = folder / Path(job.source).expanduser()
-        if not path.exists():
-            connectors = ", ".join(self.settings.connectors) or "none"
-            raise SettingsError(
-                f"ingest.{name}.from: {job.source!r} is neither a connector ({connectors}) nor a path"
-                f" that exists ({str(path)!r})."
-            )
-        return str(path)
+        path = path_of_job(self.settings, name, job)
+        return await self.plugin(_instance("connector", f"ingest:{name}", "files", {"path": path}))
 
     async def _embedder(self, name: str) -> Embedder:
         if ("embedder", name) in self.instances.all:
@@ -94,6 +83,19 @@ class Wiring:
             raise IngestError(
                 f"{instance.kind.capitalize()} {instance.name!r} cannot be opened: {error}"
             ) from error
+
+
+def path_of_job(settings: Settings, name: str, job: Job) -> str:
+    """Return the path that a job reads. Raises SettingsError if nothing is there."""
+    folder = Path(settings.path).parent if settings.path else Path()
+    path = folder / Path(job.source).expanduser()
+    if not path.exists():
+        names = [*settings.connectors, *settings.providers]
+        message = (
+            f"ingest.{name}.from: {job.source!r} is neither a path that exists ({str(path)!r}) nor a source"
+        )
+        raise SettingsError(unknown(message, job.source, names, "Defined sources"))
+    return str(path)
 
 
 def _instance(kind: str, name: str, use: str, options: Mapping[str, Any]) -> Instance:

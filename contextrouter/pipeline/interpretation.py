@@ -17,6 +17,7 @@ from contextrouter.pipeline.engine import Engine
 from contextrouter.pipeline.planning.restrictions import may_ask
 from contextrouter.runtime.masking import mask
 from contextrouter.runtime.plugin_calls import in_own_context, text_of
+from contextrouter.text.analysis import says_something
 
 FAILED = "failed_interpreters"
 """Key in `Intent.attributes`: name of each interpreter that failed and was skipped -> why."""
@@ -80,7 +81,19 @@ async def interpret(
         intent = intent.replace(attributes={**intent.attributes, FAILED: failed})
     if intent.should_search and intent.confidence < engine.settings.rag.least_confidence:
         intent = intent.replace(should_search=False)
+    if intent.should_search and not _demands(request) and not any(map(says_something, _texts(intent))):
+        intent = intent.replace(should_search=False)
     return _with_distinct_queries(intent, question, request, engine.settings.rag.queries)
+
+
+def _texts(intent: Intent) -> tuple[str, ...]:
+    return (intent.text, *intent.queries)
+
+
+def _demands(request: Request) -> bool:
+    """Whether a request says more than its question, such as a filter or a leg: then any question will do."""
+    demands = (request.legs, request.kinds, request.filters, request.labels, request.period, request.mode)
+    return any(demands)
 
 
 def _context(request: Request, engine: Engine, now: datetime | None) -> InterpreterContext:

@@ -10,8 +10,10 @@ from typing import Annotated, Any
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context as Call
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.tools import Tool
 from mcp.types import CallToolResult
-from pydantic import Field
+from pydantic import Field, create_model, model_validator
+from pydantic_core import PydanticCustomError
 
 from contextrouter.errors import AllSourcesFailed, ContextRouterError, SettingsError
 from contextrouter.model import Context, Period, Request
@@ -32,6 +34,7 @@ from contextrouter.server.mcp_replies import (
     make_result,
 )
 from contextrouter.server.router_endpoints import check_sources
+from contextrouter.settings.suggestions import unknown
 
 INSTRUCTIONS = (
     "Answers from the sources of this contextrouter. `route` gives numbered documents: cite them as [n]."
@@ -139,13 +142,39 @@ def make_mcp_server(router: ContextRouter, identify: Identify) -> MCPServer[Any]
     """Make an MCP server with the tools of a router."""
     from contextrouter import __version__  # not at the top: the package need not know its own server
 
-    server: MCPServer[Any] = MCPServer(
-        "contextrouter", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING"
-    )
     tools = Tools(router, identify)
-    server.tool(title="Find context")(tools.route)
-    server.tool(title="Find facts")(tools.facts)
-    return server
+    return MCPServer(
+        "contextrouter",
+        version=__version__,
+        instructions=INSTRUCTIONS,
+        tools=[_strict_tool(tools.route, "Find context"), _strict_tool(tools.facts, "Find facts")],
+        log_level="WARNING",
+    )
+
+
+def _strict_tool(function: Callable[..., Any], title: str) -> Tool:
+    """Return a tool that refuses an argument it does not have: a misspelt one would be no demand at all."""
+    tool = Tool.from_function(function, title=title)
+    lenient = tool.fn_metadata.arg_model
+    names = [field.alias or name for name, field in lenient.model_fields.items()]
+
+    def check_names(arguments: Any) -> Any:
+        for name in arguments if isinstance(arguments, dict) else ():
+            if name not in names:
+                message = unknown(f"{name!r:.80} is no argument", str(name), names, "Arguments")
+                raise PydanticCustomError("unknown_argument", "{message}", {"message": message})
+        return arguments
+
+    strict = create_model(
+        lenient.__name__,
+        __base__=lenient,
+        __validators__={"check_names": model_validator(mode="before")(check_names)},
+    )
+    strict.model_config["extra"] = "forbid"
+    strict.model_rebuild(force=True)
+    tool.fn_metadata.arg_model = strict
+    tool.parameters = strict.model_json_schema(by_alias=True)
+    return tool
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from contextrouter.contracts import legs_of
 from contextrouter.errors import RequestRefused
-from contextrouter.model import Context, Document, Plan, Request, SourceReport
+from contextrouter.model import Context, Document, Plan, Request, SourceReport, Step
 from contextrouter.scope import Scope
 from contextrouter.serialization import plain
 from contextrouter.server import metrics
@@ -58,7 +58,18 @@ async def route(exchange: Exchange) -> web.StreamResponse:
     async with exchange.server.running:
         context = await exchange.server.router.route(request)
     exchange.server.metrics.context(context)
-    return json_response(plain(hide_errors(context, exchange.caller)))
+    return json_response(plain(hide_errors(_say_deadline(context, exchange), exchange.caller)))
+
+
+def _say_deadline(context: Context, exchange: Exchange) -> Context:
+    """Return the context; where the deadline was longer than the settings allow, its trace begins with it."""
+    body: PlanAsked = exchange.body
+    longest = exchange.server.settings.serve.max_deadline_seconds
+    if body.deadline is None or body.deadline <= longest:
+        return context
+    note = f"{body.deadline:g} seconds are above max_deadline_seconds: {longest:g} instead"
+    step = Step(name="deadline", elapsed=0.0, live=0, note=note)
+    return context.replace(trace=context.trace.replace(steps=(step, *context.trace.steps)))
 
 
 async def _stream(exchange: Exchange, request: Request) -> web.StreamResponse:
@@ -72,7 +83,8 @@ async def _stream(exchange: Exchange, request: Request) -> web.StreamResponse:
         while (part := await parts.get()) is not None:
             if isinstance(part, Context):
                 exchange.server.metrics.context(part)
-                await events.send(plain(hide_errors(part, exchange.caller)), "result")
+                shown = hide_errors(_say_deadline(part, exchange), exchange.caller)
+                await events.send(plain(shown), "result")
             else:
                 await events.send(plain(hide_errors(part, exchange.caller)), "report")
         await task

@@ -128,3 +128,8 @@ def _pairs(run: str) -> list[str]:
 def stop_terms(language: str = ENGLISH) -> frozenset[str]:
     """Return the index terms that the English stop words have in texts of a language."""
     return frozenset(term for word in STOP_WORDS for term in analyse(word, stemmer(language)))
+
+
+def says_something(text: str) -> bool:
+    """Whether a text has a letter, a digit, or a sign such as an emoji: "???" and "-" say nothing."""
+    return any(char.isalnum() or unicodedata.category(char) == "So" for char in text)

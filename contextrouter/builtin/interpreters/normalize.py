@@ -126,8 +126,26 @@ def _parts(question: str) -> list[str]:
     compared = _BETWEEN.search(question) or _VERSUS.search(question.strip(" ?!."))
     if compared:
         return [part for part in compared.groups() if _content(part)]
-    sentences = [part for part in _SENTENCE.split(question) if len(_content(part)) > 1]
+    sentences = _join_short(_SENTENCE.split(question))
     return sentences if len(sentences) > 1 else [question]
+
+
+def _join_short(sentences: Iterable[str]) -> list[str]:
+    """Return the sentences that are parts of a question. One content word is enough: "What is Kubernetes?".
+    Only before a full stop it is an abbreviation, such as "Dr.", and goes on; "Thanks!" asks nothing.
+    """
+    parts: list[str] = []
+    begun = ""
+    for sentence in sentences:
+        words = len(_content(sentence))
+        if words == 1 and sentence.endswith("."):
+            begun += f"{sentence} "
+        elif words > 1 or (words == 1 and not sentence.endswith(("!", "！"))):
+            parts.append(begun + sentence)
+            begun = ""
+    if begun and parts:
+        parts[-1] += f" {begun.strip()}"
+    return parts
 
 
 def _content(text: str) -> list[str]:

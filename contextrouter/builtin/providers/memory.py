@@ -13,7 +13,7 @@ from contextrouter.builtin.providers.example_documents import EXAMPLE_ENTRIES
 from contextrouter.builtin.providers.field_weights import USUAL
 from contextrouter.builtin.providers.filtering import aligned, labelled, matches, phrase_keys
 from contextrouter.builtin.providers.link_degrees import count_degrees
-from contextrouter.builtin.providers.memory_documents import read_document, with_labels
+from contextrouter.builtin.providers.memory_documents import read_documents, with_labels
 from contextrouter.builtin.providers.mentions import FactNames, Mentions, PhraseName, mention_candidates
 from contextrouter.builtin.providers.name_candidates import name_key
 from contextrouter.contracts import Entry, LinkDegrees, Provider, TermStatistics
@@ -56,7 +56,7 @@ class Memory(Provider):
     `documents` are written in the settings: tables with `content` and any other field of a document; one
     without `id` gets one from its content. `embedder` names the embedder whose vectors come with upserted
     entries; None: text only. What was upserted is gone with the process. Raises ValueError for a document
-    that does not validate.
+    that does not validate, or has the id of another.
     """
 
     vector_legs: Sequence[str] = ()
@@ -73,8 +73,7 @@ class Memory(Provider):
         self._dimensions: int | None = None
         self._generation = 0
         self._graphs: Lru[tuple[int, Scope | None], tuple[dict[tuple[str, str], int], float]] = Lru(_GRAPHS)
-        for number, table in enumerate(documents or []):
-            document = read_document(number, table)
+        for document in read_documents(documents or []):
             self._put(Entry(document=document, chunks=[document]))
 
     @classmethod

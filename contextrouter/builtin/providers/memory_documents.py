@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -10,7 +11,25 @@ import msgspec
 from contextrouter.model import Document, Fact
 
 
-def read_document(number: int, table: Any) -> Document:
+def read_documents(tables: Sequence[Any]) -> list[Document]:
+    """Return the documents of the settings. Raises ValueError that says which one is wrong and why: also
+    where two have one id, for the second would take the place of the first.
+    """
+    numbers: dict[tuple[str | None, str], int] = {}
+    documents = []
+    for number, table in enumerate(tables):
+        document = _read_document(number, table)
+        first = numbers.setdefault((document.tenant, document.id), number)
+        if first != number:
+            raise ValueError(
+                f"documents[{number}] has the id {document.id!r} of documents[{first}]. Give each its own, or"
+                " leave one out."
+            )
+        documents.append(document)
+    return documents
+
+
+def _read_document(number: int, table: Any) -> Document:
     """Return a document of the settings. Raises ValueError that says which one is wrong and why."""
     try:
         unknown = set(table) - set(Document.__struct_fields__)

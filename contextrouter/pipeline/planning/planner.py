@@ -13,6 +13,7 @@ from contextrouter.errors import RequestRefused
 from contextrouter.model import Call, Intent, Plan, Query, Request
 from contextrouter.pipeline.planning.restrictions import Restrictions, may_ask, restrictions
 from contextrouter.settings import FactKeys, Settings, SourceKeys
+from contextrouter.text.analysis import says_something
 from contextrouter.text.query_syntax import parse
 
 MOST_DOCUMENTS = 1000
@@ -197,6 +198,8 @@ class _Planner:
         if self.intent.clarify is not None:
             return "the question is not clear: it is asked back"
         if not self.intent.should_search:
+            if not says_something(self.intent.text):
+                return "the question has no letter or digit to look for"
             confidence, minimum = self.intent.confidence, self.rag.least_confidence
             unsure = f"the intent's confidence {confidence:g} is below least_confidence {minimum:g}"
             return unsure if confidence < minimum else "the question needs no search"
