@@ -55,7 +55,7 @@ async def prepare_document(change: Change, transforms: Sequence[Transform]) -> P
         with containment():
             entry, problems = await build_entry(change.document, transforms, change.fingerprint)
         result.entry, result.problems = _make_storable(entry, problems)
-        result.tokens = await _count_tokens(result.entry)
+        result.entry, result.tokens = await _count_tokens(result.entry)
     except Exception as error:  # the run goes on; the document is skipped, its stored version stays
         result.failure = f"{type(error).__name__}: {error}"
     return result
@@ -72,11 +72,20 @@ def _make_storable(entry: Entry, problems: list[str]) -> tuple[Entry, list[str]]
     return entry, [*problems, "has halves of surrogate pairs, which are no characters: stored as '?'"]
 
 
-async def _count_tokens(entry: Entry) -> int:
-    texts = [chunk.content for chunk in entry.chunks]
-    if sum(map(len, texts)) <= _QUICK:
-        return sum(map(tokens.count, texts))
-    return await asyncio.to_thread(lambda: sum(map(tokens.count, texts)))
+async def _count_tokens(entry: Entry) -> tuple[Entry, int]:
+    """Return the entry with the tokens of each chunk, for questions to come, and their sum."""
+    if sum([len(chunk.content) for chunk in entry.chunks]) <= _QUICK:
+        return _with_tokens(entry)
+    return await asyncio.to_thread(_with_tokens, entry)
+
+
+def _with_tokens(entry: Entry) -> tuple[Entry, int]:
+    counts = [tokens.count(chunk.content) if chunk.tokens is None else chunk.tokens for chunk in entry.chunks]
+    if tokens.exact():  # an estimate is not kept: who reads the store may be able to count
+        pairs = zip(entry.chunks, counts, strict=True)
+        chunks = tuple([chunk.replace(tokens=number) for chunk, number in pairs])
+        entry = msgspec.structs.replace(entry, chunks=chunks)
+    return entry, sum(counts)
 
 
 class CharacterBudget:

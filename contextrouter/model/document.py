@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from hashlib import sha256
-from typing import Any
+from typing import Any, Self
 
 from contextrouter.model.noun import EMPTY, Noun, Vector, equal_nouns
 
@@ -37,6 +37,13 @@ class Document(Noun, frozen=True, kw_only=True, gc=False):
     links: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = EMPTY
     untrusted: bool = False  # written by strangers: fenced in the context, and never an instruction
+    tokens: int | None = None  # of the content, counted when it was stored; None: not counted
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with `changes`. The tokens of other content are not counted yet."""
+        if "content" in changes and self.tokens is not None:
+            changes = {"tokens": None, **changes}
+        return super().replace(**changes)
 
     @property
     def fingerprint(self) -> str:

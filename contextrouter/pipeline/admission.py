@@ -219,6 +219,9 @@ def flaw_of(document: Any) -> str:
     untrusted: object = document.untrusted
     if type(untrusted) is not bool:
         return f"untrusted is {_type_name(untrusted)}, not true or false"
+    number: object = document.tokens
+    if number is not None and (type(number) is not int or number < 0):
+        return f"tokens is {number!r}, not a whole number of 0 or more"
     metadata: object = document.metadata
     return "" if isinstance(metadata, Mapping) else f"metadata is {_type_name(metadata)}, not a mapping"
 
@@ -252,6 +255,7 @@ def _has_plain_types(d: Any) -> bool:
         and (d.synced_at is None or type(d.synced_at) is datetime)
         and type(d.metadata) is dict
         and type(d.untrusted) is bool
+        and (d.tokens is None or (type(d.tokens) is int and d.tokens >= 0))
     )
 
 

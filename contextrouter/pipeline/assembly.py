@@ -185,10 +185,10 @@ class _Writer:
         fenced = block if fence is None else fence.around(block)
         if self.count is not None:
             notice = 0 if fence is None or self.noticed else self._cost(fence.notice)
-            tokens = self.count(fenced)
+            tokens = self._tokens_of(block, envelope.document) + (0 if fence is None else self._frame(fence))
             cost = tokens + BETWEEN + notice
             if cost > self.left and not self.blocks and self.truncate is not None:
-                frame = notice + (0 if fence is None else self._cost(fence.around("")))
+                frame = notice + (0 if fence is None else self._frame(fence) + BETWEEN)
                 block = self._cut(block, self.left - frame)
                 fenced = block if fence is None else fence.around(block)
                 result.cut, cost, tokens = True, self.left, self.count(fenced)
@@ -213,6 +213,18 @@ class _Writer:
         if self.count is not None:  # no token reaches across a blank line, and the blocks are counted already
             result.tokens = self.tokens + sum(map(self.count, [*notice, *self.sections]))
         return result
+
+    def _tokens_of(self, block: str, document: Document) -> int:
+        """The tokens of a document's block. Those of its content were counted when it was stored."""
+        assert self.count is not None
+        content = document.content.strip()
+        if document.tokens is None or not content or not block.endswith("\n" + content):
+            return self.count(block)
+        return self.count(block[: -len(content)]) + document.tokens
+
+    def _frame(self, fence: Fence) -> int:
+        assert self.count is not None
+        return self.count(fence.around(""))
 
     def _cost(self, text: str) -> int:
         assert self.count is not None

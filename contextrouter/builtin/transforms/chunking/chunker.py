@@ -15,6 +15,7 @@ from contextrouter.builtin.transforms.chunking.pieces import Piece, Sizes
 from contextrouter.contracts import Transform
 from contextrouter.model import SEARCH_TEXT, Document
 from contextrouter.runtime.threads import Threads
+from contextrouter.text import tokens
 
 _SMALL = 20_000  # characters; cutting fewer is faster than starting a thread
 _DOCUMENT_METADATA = (
@@ -80,14 +81,17 @@ class Chunker(Transform):
         tokenized = TokenizedText(text)
         chunks: list[Document] = []
         occurrences: Counter[tuple[tuple[str, ...], str]] = Counter()
-        common = _common_metadata(document)
+        common, exact = _common_metadata(document), tokens.exact()
         for piece in self._fit(tokenized, self.pieces(document, tokenized, problems)):
             content = text[piece.start : piece.end]
             if piece.header:
                 content = text[slice(*piece.header)] + content
             number = occurrences[piece.path, content]
             occurrences[piece.path, content] += 1
-            chunks.append(_make_chunk(document, piece, content, number, common))
+            chunk = _make_chunk(document, piece, content, number, common)
+            if not piece.header and exact:
+                chunk = chunk.replace(tokens=tokenized.count(piece.start, piece.end))
+            chunks.append(chunk)
         if chunks and (extra := _first_chunk_metadata(document, problems)):
             chunks[0] = chunks[0].replace(metadata={**chunks[0].metadata, **extra})
         return chunks
