@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,16 +12,22 @@ import msgspec
 class Parsed(msgspec.Struct, frozen=True, kw_only=True):
     """The text of a file, what media type that text has, and what the file says of itself.
 
-    `metadata["page_starts"]` holds, for each page or slide, the character at which it begins.
+    `metadata["page_starts"]` holds, for each page or slide, the character at which it begins. `date` is an
+    ISO date or instant that the document has of itself. A file of several documents, such as a mailbox, has
+    them as `parts`, each with a `name`, and no text of its own.
     """
 
     text: str
     media_type: str
     title: str = ""
     language: str = ""
+    date: str = ""
+    name: str = ""
     links: Sequence[str] = ()
+    labels: Sequence[str] = ()
     metadata: Mapping[str, Any] = {}
     problems: Sequence[str] = ()
+    parts: Sequence[Parsed] = ()
 
 
 class Unreadable(Exception):
@@ -49,3 +56,30 @@ def markdown_table(rows: Sequence[Sequence[object]]) -> str:
 
 def _cell(value: object) -> str:
     return "" if value is None else " ".join(str(value).split()).replace("|", "\\|")
+
+
+def distinct_names(parts: Sequence[Parsed]) -> list[Parsed]:
+    """The parts, each with a name of its own; the second of a name is called `name~2`."""
+    counts: dict[str, int] = {}
+    named = []
+    for part in parts:
+        name = " ".join(part.name.split())[:200] or "part"
+        counts[name] = counts.get(name, 0) + 1
+        named.append(
+            msgspec.structs.replace(part, name=f"{name}~{counts[name]}" if counts[name] > 1 else name)
+        )
+    return named
+
+
+def fenced(code: str, language: str = "") -> str:
+    """Code as a fenced block of Markdown, with its blank lines; the fence is longer than any in the code."""
+    runs = [len(run) for run in re.findall(r"`{3,}", code)]
+    fence = "`" * (max(runs, default=2) + 1)
+    lines = code.replace("\r\n", "\n").rstrip().removeprefix("\n")
+    return f"{fence}{language}\n{lines}\n{fence}"
+
+
+def one_heading(level: int, text: str) -> str:
+    """A heading of Markdown; "" without a text."""
+    line = " ".join(text.split())
+    return f"{'#' * min(max(level, 1), 6)} {line}" if line else ""

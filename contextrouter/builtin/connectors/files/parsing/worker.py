@@ -14,16 +14,16 @@ from typing import BinaryIO
 
 import msgspec
 
-from contextrouter.builtin.connectors.files.parsing import media, office, page, pdf
+from contextrouter.builtin.connectors.files.parsing import media, office, page, pdf, sheets, word
 from contextrouter.builtin.connectors.files.parsing.parsed import Parsed, Unreadable
 
 MEMORY = 2_000_000_000
 """Bytes of address space of this process: an archive that unfolds to more than that is one file's failure."""
 READERS: dict[str, Callable[[bytes], Parsed]] = {
     media.PDF: pdf.read,
-    media.DOCX: office.read_docx,
+    media.DOCX: word.read_docx,
     media.PPTX: office.read_pptx,
-    media.XLSX: office.read_xlsx,
+    media.XLSX: sheets.read_sheets,
     media.HTML: page.read_html,
     media.FEED: page.read_feed,
 }
