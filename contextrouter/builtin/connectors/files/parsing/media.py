@@ -20,7 +20,7 @@ SRT, VTT = "application/x-subrip", "text/vtt"
 RST, ASCIIDOC, MDX, ORG = "text/x-rst", "text/asciidoc", "text/mdx", "text/org"
 MANUAL, LATEX = "text/troff", "text/x-tex"
 CALENDAR, CARDS = "text/calendar", "text/vcard"
-YAML, TOML = "application/yaml", "application/toml"
+YAML, TOML, OPENAPI = "application/yaml", "application/toml", "application/vnd.oai.openapi"
 HTML, MARKDOWN, PLAIN, XML, FEED, WIKI_DUMP = (
     "text/html",
     "text/markdown",
@@ -36,7 +36,7 @@ _SUFFIXES = {
     ASCIIDOC: "adoc asciidoc",
     MDX: "mdx",
     ORG: "org",
-    MANUAL: "man 1 2 3 4 5 6 7 8",
+    MANUAL: "man 1 2 3 4 5 6 7 8 9",
     LATEX: "tex",
     CALENDAR: "ics",
     CARDS: "vcf",
@@ -79,10 +79,15 @@ MEDIA_TYPES = {
     f".{suffix}": media_type for media_type, suffixes in _SUFFIXES.items() for suffix in suffixes.split()
 }
 """By suffix, small letters."""
+IN_PARTS = (MBOX, WIKI_DUMP, OPENAPI, XML, YAML, "application/json")
+"""Media types of files that may hold several documents."""
+JUDGED_BY_BEGINNING = frozenset(["", *(f".{section}" for section in range(1, 10))])
+"""Suffixes that do not say alone what a file is: none, and numbers, which are manual pages or old logs."""
 BEGINNING = 4096
 """Bytes of a file that say what it is when its name does not."""
 _PAGE = re.compile(rb"\s*(?:<!--.{0,2000}?-->\s*)?(?:<!doctype\s+html|<html\b)", re.I | re.S)
 _FEED = re.compile(rb"<(?:\w+:)?(?:rss|feed|rdf)\b", re.I)
+_OPENAPI = re.compile(rb"""^(?:\s*\{\s*)?["']?(?:openapi|swagger)["']?\s*:\s*["']?[23]\.""", re.M)
 _MAIL = re.compile(rb"(?:[A-Za-z-]{2,40}:[ \t][^\n]*\n(?:[ \t][^\n]*\n)*){2,}")
 _MAIL_FIELDS = re.compile(rb"^(?:from|received|return-path|message-id|subject):", re.I | re.M)
 _ZIPPED = (
@@ -99,6 +104,8 @@ _ZIPPED = (
 def media_type(name: str, data: bytes) -> str:
     """The media type of a file by its suffix; where that says nothing, or only XML, by how it begins."""
     by_suffix = MEDIA_TYPES.get(PurePath(name).suffix.lower(), "")
+    if by_suffix in (YAML, "application/json") and _OPENAPI.search(data[:BEGINNING]):
+        return OPENAPI
     if by_suffix and by_suffix != XML:
         return by_suffix
     head = data[:BEGINNING].removeprefix(b"\xef\xbb\xbf").replace(b"\0", b"")
@@ -127,8 +134,10 @@ def _by_beginning(data: bytes, head: bytes) -> str:
     return PLAIN
 
 
-def is_readable_beginning(head: bytes) -> bool:
-    """Whether a file without a suffix is worth reading: it begins like a document, or like a text."""
+def is_readable_beginning(suffix: str, head: bytes) -> bool:
+    """Whether a file whose suffix says nothing begins like a document, a manual page or a text."""
+    if suffix:
+        return re.search(rb"^[.'][ \t]*(?:TH|SH|Sh|Dt)\b", head, re.M) is not None
     if not head.strip(b"\0 \t\r\n"):
         return False
     if media_type("", head) != PLAIN or head.startswith((b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")):

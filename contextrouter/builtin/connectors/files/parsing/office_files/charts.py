@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from contextrouter.builtin.connectors.files.parsing.packages import xml
+from contextrouter.builtin.connectors.files.parsing.office_files.packages import xml
 from contextrouter.builtin.connectors.files.parsing.parsed import markdown_line, markdown_table
 
 _C = "{http://schemas.openxmlformats.org/drawingml/2006/chart}"

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from contextrouter.builtin.connectors.files.parsing.charts import chart_title
 from contextrouter.builtin.connectors.files.parsing.media import MARKDOWN
-from contextrouter.builtin.connectors.files.parsing.packages import Package
+from contextrouter.builtin.connectors.files.parsing.office_files.charts import chart_title
+from contextrouter.builtin.connectors.files.parsing.office_files.packages import Package
 from contextrouter.builtin.connectors.files.parsing.parsed import (
     Parsed,
     Unreadable,
@@ -83,5 +83,7 @@ def _runs(rows: Iterable[Sequence[Any]]) -> Iterator[list[Sequence[Any]]]:
 
 
 def _trim(run: list[Sequence[Any]]) -> list[Sequence[Any]]:
-    used = [i for i in range(max(map(len, run))) if any(i < len(row) and row[i] not in ("", None) for row in run)]
+    used = [
+        i for i in range(max(map(len, run))) if any(i < len(row) and row[i] not in ("", None) for row in run)
+    ]
     return [[row[i] if i < len(row) else None for i in used] for row in run]

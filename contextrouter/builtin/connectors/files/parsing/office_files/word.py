@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from contextrouter.builtin.connectors.files.parsing.charts import chart_blocks
 from contextrouter.builtin.connectors.files.parsing.media import MARKDOWN
-from contextrouter.builtin.connectors.files.parsing.packages import openable
+from contextrouter.builtin.connectors.files.parsing.office_files.charts import chart_blocks
+from contextrouter.builtin.connectors.files.parsing.office_files.packages import openable
+from contextrouter.builtin.connectors.files.parsing.office_files.word_styles import WordStyles
 from contextrouter.builtin.connectors.files.parsing.parsed import Parsed, markdown_line, markdown_table
-from contextrouter.builtin.connectors.files.parsing.word_styles import WordStyles
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
@@ -199,7 +199,7 @@ class _Reader:
         """Yield the text of a cell, and an empty one for each further column that it spans."""
         properties = cell.find(_W + "tcPr")
         merged = None if properties is None else properties.find(_W + "vMerge")
-        parts = []
+        parts: list[str] = []
         for block in self.blocks(cell):
             (nested if block.startswith("| ") and "\n" in block else parts).append(block)
         is_continued = merged is not None and merged.get(_W + "val") != "restart"

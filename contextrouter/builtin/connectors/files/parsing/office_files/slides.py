@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from contextrouter.builtin.connectors.files.parsing.charts import chart_blocks
 from contextrouter.builtin.connectors.files.parsing.media import MARKDOWN
-from contextrouter.builtin.connectors.files.parsing.packages import openable, xml
+from contextrouter.builtin.connectors.files.parsing.office_files.charts import chart_blocks
+from contextrouter.builtin.connectors.files.parsing.office_files.packages import openable, xml
 from contextrouter.builtin.connectors.files.parsing.parsed import Parsed, markdown_line, markdown_table
 
 _DIAGRAM = "{http://schemas.openxmlformats.org/drawingml/2006/diagram}relIds"
