@@ -83,7 +83,7 @@ class Reading:
             kind = media.media_type(name, data)
             if not data.strip() and (kind in TEXTS or kind not in READERS):
                 return File(listed, is_empty=True)
-            parsed = self._parse(kind, data)
+            parsed = self.parse(name, data)
         except OSError as error:
             return File(listed, problems=(f"{name}: cannot be read ({error.strerror or error}).",))
         except Unreadable as error:
@@ -105,8 +105,9 @@ class Reading:
             is_empty=not documents and not messages,
         )
 
-    def _parse(self, kind: str, data: bytes) -> Parsed:
+    def parse(self, name: str, data: bytes) -> Parsed:
         """The text of a file. Raises Unreadable."""
+        kind = media.media_type(name, data)
         if kind in READERS and kind not in TEXTS:
             return self._parser.parse(data, kind)
         text, wrong = decode(data, self._encoding)

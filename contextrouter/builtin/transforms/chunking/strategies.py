@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from contextrouter.builtin.transforms.chunking.boundaries import TokenizedText
 from contextrouter.builtin.transforms.chunking.chunker import Chunker
@@ -137,7 +137,8 @@ class Chunk(Chunker):
 
     The strategies are `headings`, `code`, `paragraphs`, `fixed`, `records` and `tables`. `strategies` sets
     the strategy of a media type, as in `{"text/plain": "paragraphs"}`. `"*"` stands for all media types
-    without a strategy; by default `fixed` cuts them. Sizes are in tokens of the shipped tokenizer.
+    without a strategy; by default `fixed` cuts them. With `only`, other media types than these stay whole.
+    Sizes are in tokens of the shipped tokenizer.
     """
 
     def __init__(
@@ -147,8 +148,12 @@ class Chunk(Chunker):
         maximum: int = 1024,
         overlap: int = 50,
         strategies: dict[str, str] | None = None,
+        only: Sequence[str] = (),
     ) -> None:
         super().__init__(target=target, maximum=maximum, overlap=overlap)
+        if isinstance(only, str) or not all(isinstance(name, str) and "/" in name for name in only):
+            raise ValueError(f'only {only!r} is not a list of media types. Give one such as ["text/csv"].')
+        self.only = tuple(name.lower() for name in only)
         self.strategies = dict(strategies or {})
         for content_type, name in self.strategies.items():
             if name not in STRATEGIES:
@@ -162,6 +167,12 @@ class Chunk(Chunker):
             name: chunker(target=target, maximum=maximum, overlap=overlap)
             for name, chunker in STRATEGIES.items()
         }
+
+    def cut(self, document: Document) -> list[Document]:
+        """Return the chunks of `document`; the document itself if `only` leaves its media type out."""
+        if self.only and media_type(document) not in self.only:
+            return [document]
+        return super().cut(document)
 
     def strategy(self, document: Document) -> Chunker:
         """Return the chunker for a document."""
