@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from contextrouter.model import Citation, Envelope, Fact
 from contextrouter.pipeline.envelopes import split
 from contextrouter.text.prompt_injection import Fence, clean
+from contextrouter.text.repeated_titles import without_repeats
 
 CUT = " […]"
 OVER = "token budget"
@@ -226,9 +227,10 @@ def _cite(number: int, envelope: Envelope) -> tuple[Citation, str]:
     block = f"### [{number}] {title} — {source}" if source else f"### [{number}] {title}"
     if document.compartment:
         block += " — " + _one_line(document.compartment)
-    below = document.content.strip()
-    if document.path:
-        below = " > ".join([_one_line(part) for part in document.path]) + ("\n" + below if below else "")
+    path, content = without_repeats(document.title, document.path, document.content)
+    below = content.strip()
+    if path:
+        below = " > ".join([_one_line(part) for part in path]) + ("\n" + below if below else "")
     if "#" in below:
         below = re.sub(_FORGED, _escape, below)
     if below:

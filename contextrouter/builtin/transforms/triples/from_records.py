@@ -129,9 +129,11 @@ class Matches:
         self._rules = rules
         self._facts = dict.fromkeys(rules, 0)
         self._keys: dict[str, None] = {}
+        self._records = 0
 
     def facts(self, record: Mapping[str, Any]) -> list[Fact]:
         """The facts of one record, which is noted."""
+        self._records += 1
         self._keys.update(dict.fromkeys(key for key in record if isinstance(key, str)))
         made: list[Fact] = []
         for rule in self._rules:
@@ -143,7 +145,8 @@ class Matches:
     def problems(self, *, is_table: bool, is_whole: bool) -> Iterator[str]:
         """Yield a sentence for each rule that matches no record, with the keys that there are.
 
-        A part of a document lacks what others have; of a table it shows at least which columns there are.
+        One record, or a part of a document, may lack what others have; of a table it shows at least which
+        columns there are.
         """
         what = "columns" if is_table else "keys"
         for number, rule in enumerate(self._rules, 1):
@@ -154,7 +157,7 @@ class Matches:
                 for key in (rule.subject, rule.object)
                 if key not in self._keys and path_of(key)[0] not in self._keys
             ]
-            if not is_whole and not (is_table and unknown):
+            if not (is_table and unknown) and not (is_whole and self._records > 1):
                 continue
             are = "are" if len(unknown) > 1 else "is"
             reason = (
