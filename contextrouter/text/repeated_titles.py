@@ -13,17 +13,17 @@ def without_repeats(title: str, path: Sequence[str], content: str) -> tuple[tupl
     """Return the heading path without the title, and the content without the headings at its beginning that
     the title or the path already say. A content of headings alone stays.
     """
-    names = {_plain(name) for name in (title, *path) if name.strip()}
-    rest = tuple(path)
-    while rest and _plain(rest[0]) == _plain(title):
-        rest = rest[1:]
+    names = {_comparable(name) for name in (title, *path) if name.strip()}
+    remaining = tuple(path)
+    while remaining and _comparable(remaining[0]) == _comparable(title):
+        remaining = remaining[1:]
     position = 0
-    while (heading := _HEADING.match(content, position)) and _plain(heading[1]) in names:
+    while (heading := _HEADING.match(content, position)) and _comparable(heading[1]) in names:
         position = heading.end()
     shorter = content[position:]
-    return rest, shorter if shorter.strip() else content
+    return remaining, shorter if shorter.strip() else content
 
 
-def _plain(text: str) -> str:
+def _comparable(text: str) -> str:
     """A heading as it is compared: without markup, case and double spaces."""
     return " ".join(_MARKS.sub(lambda match: match[1] or "", text).casefold().split())

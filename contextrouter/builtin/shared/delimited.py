@@ -63,10 +63,10 @@ class _Guess(NamedTuple):
         width = max(widths, key=lambda size: (size > 1, widths[size], size), default=1)
         if width < 2:
             return cls((0, 1), separator, start)
-        first = next(row for row in sample if len(row.fields) >= width)
-        above = [row for row in sample if row.start < first.start]
+        header_row = next(row for row in sample if len(row.fields) >= width)
+        above = [row for row in sample if row.start < header_row.start]
         is_title = all(len(row.fields) == 1 for row in above)
-        header = first.start if is_title else start
+        header = header_row.start if is_title else start
         return cls((widths[width], width), separator, header)
 
 

@@ -13,9 +13,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from contextrouter.builtin.connectors.files.file_reader import File, Known, Reading
 from contextrouter.builtin.connectors.files.folder import Folder, Listed, Listing
 from contextrouter.builtin.connectors.files.parsing.process import Parser
-from contextrouter.builtin.connectors.files.reading import File, Known, Reading
 from contextrouter.builtin.connectors.matching import matches, visible
 from contextrouter.contracts import Connector, FilePath
 from contextrouter.errors import SourceError, SourceTimeout

@@ -41,12 +41,15 @@ def file_documents(
     """
     for part in parsed.parts or [parsed]:
         id = f"{name}/{part.name}" if parsed.parts else name
-        document, problems = _document(id, PurePath(name).stem, part, modified, kind)
+        document, problems = _make_document(id, PurePath(name).stem, part, modified, kind)
         if document.content.strip():
             yield document, problems
 
 
-def _document(id: str, stem: str, parsed: Parsed, modified: int, kind: str) -> tuple[Document, list[str]]:
+def _make_document(
+    id: str, stem: str, parsed: Parsed, modified: int, kind: str
+) -> tuple[Document, list[str]]:
+    """The document of a text, and what was wrong with it."""
     problems = list(parsed.problems)
     front: dict[str, str | list[str]] = {}
     note = Note(parsed.text)
@@ -61,7 +64,7 @@ def _document(id: str, stem: str, parsed: Parsed, modified: int, kind: str) -> t
         **note.properties,
         **{key: value for key, value in front.items() if key not in _TAKEN},
     }
-    moment = _moment(values, parsed, metadata, problems)
+    moment = _date_of(values, parsed, metadata, problems)
     tags = (*as_list(front.get("labels", "")), *as_list(front.get("tags", "")), *note.tags, *parsed.labels)
     return Document(
         content=note.text if {"page_starts", "cue_starts"} & metadata.keys() else note.text.strip(),
@@ -85,7 +88,7 @@ def _document(id: str, stem: str, parsed: Parsed, modified: int, kind: str) -> t
     ), problems
 
 
-def _moment(
+def _date_of(
     values: dict[str, str], parsed: Parsed, metadata: dict[str, Any], problems: list[str]
 ) -> datetime | None:
     """The date that the document has of itself, noted in its metadata."""

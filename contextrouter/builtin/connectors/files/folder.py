@@ -136,12 +136,12 @@ class Folder:
             return self.patterns.match(name)
         suffix = _suffix(name)
         if suffix in JUDGED_BY_BEGINNING:
-            wanted = is_readable_beginning(suffix, self._beginning(entry))
+            is_taken = is_readable_beginning(suffix, self._beginning(entry))
         else:
-            wanted = suffix in MEDIA_TYPES
-        if not wanted:
+            is_taken = suffix in MEDIA_TYPES
+        if not is_taken:
             listing.not_read[suffix or NO_SUFFIX] += 1
-        return wanted
+        return is_taken
 
     def _beginning(self, entry: os.DirEntry[str]) -> bytes:
         """The first bytes of a file; none of one that is a link, or cannot be read."""

@@ -109,11 +109,11 @@ def _properties(text: str) -> dict[str, str]:
     lines = text.lstrip().split("\n")
     if not lines or not lines[0].startswith("# "):
         return {}
-    rest = [line.strip() for line in lines[1:]]
-    while rest and not rest[0]:
-        rest.pop(0)
+    below = [line.strip() for line in lines[1:]]
+    while below and not below[0]:
+        below.pop(0)
     values: dict[str, str] = {}
-    for line in rest:
+    for line in below:
         match = _PROPERTY.match(line)
         if match is None:
             return values if not line else {}

@@ -137,7 +137,7 @@ class HttpApi(Connector):
             return []
         usable: dict[str, tuple[Document, float | None]] = {}
         problems: list[str] = []
-        items, seen = 0, set[str]()
+        items, known_ids = 0, set[str]()
         unmatched: set[str] | None = None
         cursor, next_url = "", ""
         for number in range(self._max_pages):
@@ -167,8 +167,8 @@ class HttpApi(Connector):
             if page.items:
                 unmatched = page.unmatched if unmatched is None else unmatched & page.unmatched
             ids = {document.id for document, _ in page.documents}
-            repeats = bool(ids) and ids <= seen
-            seen |= ids
+            repeats = bool(ids) and ids <= known_ids
+            known_ids |= ids
             if len(usable) >= query.limit or self._is_last(page) or repeats:
                 break
         self.problems = [*problems, *self._mapping.unmatched_problems(unmatched or set(), items)]

@@ -202,9 +202,11 @@ def _canonical(tree: Any, url: str) -> str:
             continue
         with suppress(ValueError):
             canonical = urljoin(url, link.get("href").strip()).partition("#")[0]
-            own, its = urlsplit(url), urlsplit(canonical)
-            is_here = its.scheme in ("http", "https") and its.netloc.lower() == own.netloc.lower()
-            return canonical if is_here and (its.path not in ("", "/") or own.path in ("", "/")) else ""
+            address, target = urlsplit(url), urlsplit(canonical)
+            is_here = target.scheme in ("http", "https") and target.netloc.lower() == address.netloc.lower()
+            return (
+                canonical if is_here and (target.path not in ("", "/") or address.path in ("", "/")) else ""
+            )
     return ""
 
 

@@ -49,8 +49,8 @@ def _is_made_by_scripts(body: Any) -> bool:
             ".//text()[not(ancestor::script or ancestor::style or ancestor::noscript or ancestor::template)]"
         )
     )
-    said = "".join(text for element in body.iter("noscript") for text in element.itertext())
-    if _NEEDS_SCRIPTS.search(f"{visible} {said}"[:5_000]):
+    fallback = "".join(text for element in body.iter("noscript") for text in element.itertext())
+    if _NEEDS_SCRIPTS.search(f"{visible} {fallback}"[:5_000]):
         return True
     words = " ".join(visible.split())
     is_mount = any(

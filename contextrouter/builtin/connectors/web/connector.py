@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 from time import monotonic
+from types import MappingProxyType
 from typing import Any, Literal, Self, Unpack
 
 from contextrouter.builtin.connectors.example_site import ExampleSite
@@ -45,6 +46,8 @@ class Web(Connector):
     _pool: tuple[int, Passages] | None = None  # of the site's pages, and their generation
     _example: ExampleSite | None = None
     _of_crawl: list[str] | None = None  # the problems of a crawl, until somebody searches
+    unread: Sequence[str] = ()
+    not_read: Mapping[str, int] = MappingProxyType({})
 
     def __init__(
         self,
@@ -95,8 +98,6 @@ class Web(Connector):
             self._reader, urls, sitemaps, allowed_domains, crawl_depth, max_pages, refresh_seconds
         )
         self._per_page = page_passages
-        self.unread: list[str] = []
-        self.not_read: Counter[str] = Counter()
 
     @classmethod
     def example(cls) -> Self:
@@ -210,9 +211,9 @@ def _distinct(pages: Sequence[Page]) -> list[Document]:
     the one that has it, else the first.
     """
     documents = [page.document for page in pages if page.document is not None]
-    own = {document.url: document for document in reversed(documents)}
-    own |= {document.url: document for document in documents if document.id == document.url}
-    return [document for document in documents if own[document.url].id == document.id]
+    by_address = {document.url: document for document in reversed(documents)}
+    by_address |= {document.url: document for document in documents if document.id == document.url}
+    return [document for document in documents if by_address[document.url].id == document.id]
 
 
 def _check_mode(pages: bool, search: str, depth: int) -> None:

@@ -144,8 +144,8 @@ def _make_chunk(
     if starts := document.metadata.get("page_starts"):
         metadata["page"] = max(bisect_right(starts, piece.start), 1)
     if cues := document.metadata.get("cue_starts"):
-        first = bisect_right(cues, piece.start, key=lambda cue: cue[0]) - 1
-        metadata["start_seconds"] = cues[max(first, 0)][1]
+        index = bisect_right(cues, piece.start, key=lambda cue: cue[0]) - 1
+        metadata["start_seconds"] = cues[max(index, 0)][1]
     return document.replace(
         id=sha256(key.encode("ascii")).hexdigest()[:32],
         content=content,

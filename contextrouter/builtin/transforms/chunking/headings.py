@@ -125,12 +125,12 @@ def joined(parts: Iterable[Section], size: Callable[[int, int], int], target: in
         yield pending
 
 
-def _are_siblings(first: Section, second: Section) -> bool:
+def _are_siblings(before: Section, second: Section) -> bool:
     """Whether two sections that follow each other stand under the same heading. What was joined stands
     directly under it.
     """
     parent = second.path[:-1]
-    return bool(parent) and first.level == second.level and parent in (first.path[:-1], first.path)
+    return bool(parent) and before.level == second.level and parent in (before.path[:-1], before.path)
 
 
 def _blocks(parser: MarkdownIt, text: str) -> list[Any]:

@@ -135,12 +135,12 @@ class Matches:
         """The facts of one record, which is noted."""
         self._records += 1
         self._keys.update(dict.fromkeys(key for key in record if isinstance(key, str)))
-        made: list[Fact] = []
+        facts_of_record: list[Fact] = []
         for rule in self._rules:
             facts = list(map_record(record, [rule]))
             self._facts[rule] += len(facts)
-            made += facts
-        return made
+            facts_of_record += facts
+        return facts_of_record
 
     def problems(self, *, is_table: bool, is_whole: bool) -> Iterator[str]:
         """Yield a sentence for each rule that matches no record, with the keys that there are.
@@ -148,7 +148,7 @@ class Matches:
         One record, or a part of a document, may lack what others have; of a table it shows at least which
         columns there are.
         """
-        what = "columns" if is_table else "keys"
+        names_are = "columns" if is_table else "keys"
         for number, rule in enumerate(self._rules, 1):
             if self._facts[rule] or not self._keys:
                 continue
@@ -164,7 +164,7 @@ class Matches:
                 f"{' and '.join(map(repr, unknown))} {are} not there" if unknown else "no record has both"
             )
             names = ", ".join(list(self._keys)[:_MOST_KEYS])
-            yield f"mapping {number} matches no record: {reason}. The {what} are {names}."
+            yield f"mapping {number} matches no record: {reason}. The {names_are} are {names}."
 
 
 def read_fact(record: Mapping[str, Any], keys: Mapping[str, str]) -> Fact:

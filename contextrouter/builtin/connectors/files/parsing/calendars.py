@@ -31,15 +31,15 @@ _CARD_FIELDS = {
 
 def read_calendar(data: bytes) -> Parsed:
     """The events, tasks and notes of a calendar. Times are those that it says, with their zone."""
-    return _read(data, ("VEVENT", "VTODO", "VJOURNAL"), ("SUMMARY",), _EVENT_FIELDS, "no event")
+    return _parse_components(data, ("VEVENT", "VTODO", "VJOURNAL"), ("SUMMARY",), _EVENT_FIELDS, "no event")
 
 
 def read_cards(data: bytes) -> Parsed:
     """The people and organizations of an address book."""
-    return _read(data, ("VCARD",), ("FN", "N", "ORG"), _CARD_FIELDS, "no card")
+    return _parse_components(data, ("VCARD",), ("FN", "N", "ORG"), _CARD_FIELDS, "no card")
 
 
-def _read(
+def _parse_components(
     data: bytes, kinds: Sequence[str], names: Sequence[str], fields: dict[str, str], nothing: str
 ) -> Parsed:
     blocks: list[str] = []
@@ -47,7 +47,7 @@ def _read(
         title = next((text for name in names for key, _, text in component if key == name and text), "")
         blocks.append(one_heading(2, title or "Without a title"))
         for name, label in fields.items():
-            values = [_value(parameters, text) for key, parameters, text in component if key == name]
+            values = [_readable_value(parameters, text) for key, parameters, text in component if key == name]
             blocks += [markdown_line(f"{label}: {value}" if label else value) for value in values if value]
     if not blocks:
         raise Unreadable(f"holds {nothing}.")
@@ -77,7 +77,7 @@ def _components(text: str, kinds: Sequence[str]) -> Iterator[list[tuple[str, str
             component.append((name, parameters, value))
 
 
-def _value(parameters: str, value: str) -> str:
+def _readable_value(parameters: str, value: str) -> str:
     if day := _DAY.match(value):
         zone = _ZONE.search(parameters)
         time = f" {day[4]}:{day[5]}" if day[4] else ""

@@ -22,7 +22,7 @@ def read_message(data: bytes) -> Parsed:
     """One message: sender, receivers and date, and its text; parts that are quoted keep their `>`."""
     message: Any = message_from_bytes(data, policy=policy.default)
     body, kind, links = _body(message)
-    moment = _moment(message)
+    moment = _sent_at(message)
     header = {
         "from": _header(message, "from"),
         "to": _header(message, "to"),
@@ -84,7 +84,7 @@ def _header(message: Any, name: str) -> str:
         return ""
 
 
-def _moment(message: Any) -> str:
+def _sent_at(message: Any) -> str:
     try:
         moment = message["date"].datetime
     except Exception:  # no date, or one that is none

@@ -45,7 +45,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _cell(cell: Mapping[str, Any], language: str) -> Iterator[str]:
-    source = _text(cell.get("source", cell.get("input")))
+    source = _joined(cell.get("source", cell.get("input")))
     kind = cell.get("cell_type")
     if kind == "code":
         if source.strip():
@@ -64,13 +64,13 @@ def _output(output: Mapping[str, Any]) -> str:
     if output.get("output_type") in ("error", "pyerr"):
         return f"{output.get('ename')}: {output.get('evalue')}"
     data = _mapping(output.get("data"))
-    text = next((_text(data[kind]) for kind in _TEXTS if kind in data), "")
+    text = next((_joined(data[kind]) for kind in _TEXTS if kind in data), "")
     if any(kind.startswith("image/") for kind in data) and text.startswith("<"):
         return ""  # the name of a figure, which nobody reads
-    return _ANSI.sub("", text or _text(output.get("text")))
+    return _ANSI.sub("", text or _joined(output.get("text")))
 
 
-def _text(value: Any) -> str:
+def _joined(value: Any) -> str:
     """A text of a notebook: one, or its lines."""
     if isinstance(value, list):
         return "".join(line for line in value if isinstance(line, str))

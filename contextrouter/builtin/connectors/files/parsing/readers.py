@@ -34,7 +34,7 @@ _TEXT_READERS = {
     "markups.wikitext:read_wiki_dump": (media.WIKI_DUMP,),
     "calendars:read_calendar": (media.CALENDAR,),
     "calendars:read_cards": (media.CARDS,),
-    "openapi:read_openapi": (media.OPENAPI,),
+    "api_descriptions:read_openapi": (media.OPENAPI,),
 }
 READERS = {kind: reader for reader, kinds in (_READERS | _TEXT_READERS).items() for kind in kinds}
 """By media type: the module in this package, and its function."""

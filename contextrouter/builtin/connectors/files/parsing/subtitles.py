@@ -32,23 +32,23 @@ def read_subtitles(data: bytes) -> Parsed:
     cue.
     """
     text = data.decode("utf-8", "replace").removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
-    said, starts, speaker, paragraph, last = "", [], "", 0, None
+    transcript, starts, speaker, paragraph, previous = "", [], "", 0, None
     for cue in _without_repeats(_cues(text)):
-        is_new = last is not None and (
-            cue.start - last.end >= _PAUSE
+        is_new = previous is not None and (
+            cue.start - previous.end >= _PAUSE
             or (cue.speaker and cue.speaker != speaker)
-            or (len(said) - paragraph > _LONG and said.rstrip().endswith((".", "!", "?", "…")))
+            or (len(transcript) - paragraph > _LONG and transcript.rstrip().endswith((".", "!", "?", "…")))
         )
-        if said:
-            said += "\n\n" if is_new else " "
+        if transcript:
+            transcript += "\n\n" if is_new else " "
         if is_new:
-            paragraph = len(said)
-        starts.append([len(said), cue.start])
-        said += f"{cue.speaker}: {cue.text}" if cue.speaker and cue.speaker != speaker else cue.text
-        speaker, last = cue.speaker or speaker, cue
-    if last is None:
+            paragraph = len(transcript)
+        starts.append([len(transcript), cue.start])
+        transcript += f"{cue.speaker}: {cue.text}" if cue.speaker and cue.speaker != speaker else cue.text
+        speaker, previous = cue.speaker or speaker, cue
+    if previous is None:
         raise Unreadable("holds no cue.")
-    return Parsed(text=said, media_type=PLAIN, metadata={"cue_starts": starts, "seconds": last.end})
+    return Parsed(text=transcript, media_type=PLAIN, metadata={"cue_starts": starts, "seconds": previous.end})
 
 
 def _cues(text: str) -> Iterator[_Cue]:
@@ -71,16 +71,16 @@ def _cues(text: str) -> Iterator[_Cue]:
 
 def _without_repeats(cues: Iterator[_Cue]) -> Iterator[_Cue]:
     """Yield cues without what the one before already showed: live captions roll up."""
-    shown = ""
+    visible = ""
     for cue in cues:
         text = cue.text
-        if shown and (text == shown or text.startswith(shown + " ")):
-            rest = text[len(shown) :].strip()
+        if visible and (text == visible or text.startswith(visible + " ")):
+            added = text[len(visible) :].strip()
         else:
-            rest = text
-        shown = text
-        if rest:
-            yield cue._replace(text=rest)
+            added = text
+        visible = text
+        if added:
+            yield cue._replace(text=added)
 
 
 def _seconds(hours: str | None, minutes: str, seconds: str, fraction: str) -> float:

@@ -31,10 +31,10 @@ _ANCHOR = re.compile(r"\[\[[^\]\n]{1,200}\]\]|\[#[^\]\n]{1,200}\](?=\S)")
 def read_asciidoc(data: bytes) -> Parsed:
     """The text as Markdown. The title of the document is its first heading."""
     text = data.decode("utf-8", "replace")
-    _, rest, _ = front_matter(text)
-    reader = _Reader(rest.splitlines())
+    _, source, _ = front_matter(text)
+    reader = _Reader(source.splitlines())
     body = re.sub(r"\n{3,}", "\n\n", "\n".join(reader.lines())).strip()
-    return Parsed(text=text[: len(text) - len(rest)] + body, media_type=MARKDOWN, links=list(reader.links))
+    return Parsed(text=text[: len(text) - len(source)] + body, media_type=MARKDOWN, links=list(reader.links))
 
 
 class _Reader:
@@ -43,7 +43,6 @@ class _Reader:
     def __init__(self, lines: list[str]) -> None:
         self._lines, self._next = lines, 0
         self._language = self._note = ""
-        self._in_header = False
         self.links: dict[str, None] = {}
 
     def lines(self) -> Iterator[str]:
@@ -62,7 +61,6 @@ class _Reader:
         elif _TABLE.match(line):
             yield from ("", self._table(list(self._until(line))), "")
         elif heading := _HEADING.match(line):
-            self._in_header = len(heading[1]) == 1
             yield from ("", f"{'#' * len(heading[1])} {self._inline(heading[2])}", "")
         elif attributes := _BLOCK_ATTRIBUTES.match(line):
             self._note_attributes(attributes[1])
@@ -72,9 +70,7 @@ class _Reader:
             yield from self._text(line)
 
     def _is_left_out(self, line: str) -> bool:
-        """Whether a line is a comment, an attribute, a delimiter, or the author below the title."""
-        if not line:
-            self._in_header = False
+        """Whether a line is a comment, an attribute or a delimiter."""
         return bool(
             (line.startswith("//") and not line.startswith("///"))
             or _ATTRIBUTE.match(line)

@@ -36,11 +36,11 @@ def element_blocks(element: Any, depth: int = 0) -> Iterator[str]:
     """Yield the blocks below an element, and its own text."""
     words: list[str] = [element.text or ""]
     for child in element:
-        name = _name(child)
+        name = _tag_name(child)
         if name == "br":
             words.append("\n")
         elif name and name not in _SKIPPED:
-            if name in _BLOCKS or any(_name(inner) in _BLOCKS for inner in child.iterdescendants()):
+            if name in _BLOCKS or any(_tag_name(inner) in _BLOCKS for inner in child.iterdescendants()):
                 yield from _paragraphs(words)
                 words = []
                 yield from _block(name, child, depth + 1)
@@ -56,21 +56,21 @@ def _paragraphs(words: list[str]) -> Iterator[str]:
         yield line
 
 
-def _name(element: Any) -> str:
+def _tag_name(element: Any) -> str:
     """The name of an element without its namespace; "" for comments."""
     return element.tag.rpartition("}")[2].lower() if isinstance(element.tag, str) else ""
 
 
 def _inline(element: Any) -> str:
-    if _name(element) == "img":
+    if _tag_name(element) == "img":
         return element.get("alt") or ""
     words = [element.text or ""]
     for child in element:
-        if _name(child) and _name(child) not in _SKIPPED:
+        if _tag_name(child) and _tag_name(child) not in _SKIPPED:
             words.append(_inline(child))
         words.append(child.tail or "")
     text = "".join(words)
-    is_code = _name(element) in ("code", "kbd", "tt") and text.strip() and "`" not in text
+    is_code = _tag_name(element) in ("code", "kbd", "tt") and text.strip() and "`" not in text
     return f"`{text}`" if is_code else text
 
 
@@ -83,7 +83,7 @@ def _block(name: str, element: Any, depth: int) -> Iterator[str]:
     elif depth > _DEEPEST:
         yield markdown_line("".join(element.itertext()))
     elif name in ("ul", "ol"):
-        items = [_item(child, name, depth) for child in element if _name(child)]
+        items = [_item(child, name, depth) for child in element if _tag_name(child)]
         if any(items):
             yield "\n".join(filter(None, items))
     elif name == "table":
@@ -102,12 +102,17 @@ def _item(element: Any, list_name: str, depth: int) -> str:
     return mark + text.replace("\n", "\n" + " " * len(mark)) if text else ""
 
 
+def _table_of(row: Any) -> Any:
+    """The innermost table that a row stands in."""
+    return next(parent for parent in row.iterancestors() if _tag_name(parent) == "table")
+
+
 def _table(element: Any, depth: int) -> Iterator[str]:
     """Yield a table. One of a single column only frames its content."""
     rows = [
-        [cell for cell in row if _name(cell) in ("td", "th")]
+        [cell for cell in row if _tag_name(cell) in ("td", "th")]
         for row in element.iterdescendants()
-        if _name(row) == "tr" and next(up for up in row.iterancestors() if _name(up) == "table") is element
+        if _tag_name(row) == "tr" and _table_of(row) is element
     ]
     if max(map(len, rows), default=0) < 2:
         for row in rows:

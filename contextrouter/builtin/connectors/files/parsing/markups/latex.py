@@ -46,9 +46,8 @@ def read_latex(data: bytes) -> Parsed:
         pieces += [_prose(body[position : code.start()]), fenced(code[2])]
         position = code.end()
     pieces.append(_prose(body[position:]))
-    return Parsed(
-        text="\n\n".join(filter(None, pieces)), media_type=MARKDOWN, title=_words(title[1]) if title else ""
-    )
+    name = _without_commands(title[1]) if title else ""
+    return Parsed(text="\n\n".join(filter(None, pieces)), media_type=MARKDOWN, title=name)
 
 
 def _prose(text: str) -> str:
@@ -59,11 +58,11 @@ def _prose(text: str) -> str:
     text = _DROPPED.sub("", _TITLE.sub("", text))
     text = re.sub(r"\\item(?:\[([^\]\n]*)\])?[ \t]*", lambda m: f"\n- {m[1] + ' ' if m[1] else ''}", text)
     text = _ENVIRONMENT.sub("\n\n", text)
-    lines = (line.strip() for line in _words(text).split("\n"))
+    lines = (line.strip() for line in _without_commands(text).split("\n"))
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
 
 
-def _words(text: str) -> str:
+def _without_commands(text: str) -> str:
     """Words without the commands around them; a second time for those inside others."""
     text = _FOOTNOTE.sub(r" (\1)", text)
     for _ in range(2):

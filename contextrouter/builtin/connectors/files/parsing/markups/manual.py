@@ -46,7 +46,7 @@ class _Reader:
             if line.startswith((".", "'")):
                 yield from self._macro(line[1:].lstrip())
             elif line.strip():
-                self._words.append(_plain(line))
+                self._words.append(_unescape(line))
             else:
                 yield self._paragraph()
         yield self._paragraph()
@@ -57,8 +57,8 @@ class _Reader:
         return text
 
     def _macro(self, line: str) -> Iterator[str]:
-        name, _, rest = line.partition(" ")
-        arguments = _arguments(rest)
+        name, _, operands = line.partition(" ")
+        arguments = _arguments(operands)
         if name in ("TH", "Dt") and arguments:
             self.title = f"{arguments[0]}({arguments[1]})" if len(arguments) > 1 else arguments[0]
         elif name.lower() in ("sh", "ss"):
@@ -69,13 +69,13 @@ class _Reader:
             yield self._example("fi" if name == "nf" else "EE")
         elif name in _PARAGRAPHS:
             yield self._paragraph()
-            self._words += arguments[:1] if name == "IP" else [_options(rest)] if name == "It" else []
+            self._words += arguments[:1] if name == "IP" else [_options(operands)] if name == "It" else []
         elif name in _FONT_MACROS:
             self._words.append(("" if len(name) == 2 and name[0] != "S" else " ").join(arguments))
         elif name in ("UR", "MT", "URL"):
             self._words += arguments[:1]
         elif name not in _SILENT and name[:1].isalpha():
-            self._words.append(_options(f"{name} {rest}"))
+            self._words.append(_options(f"{name} {operands}"))
 
     def _example(self, end: str) -> str:
         lines = []
@@ -83,13 +83,13 @@ class _Reader:
             if line[1:].strip() == end and line[:1] in (".", "'"):
                 break
             if not line.startswith("."):
-                lines.append(_plain(line))
+                lines.append(_unescape(line))
             elif line[1:3].strip() in _FONT_MACROS:
                 lines.append(" ".join(_arguments(line[1:].partition(" ")[2])))
         return fenced("\n".join(lines)) if lines else ""
 
 
-def _plain(text: str) -> str:
+def _unescape(text: str) -> str:
     text = _FONT.sub("", _COMMENT.sub("", text))
     return _ESCAPE.sub(lambda match: _ESCAPES.get(match[0], ""), text)
 
@@ -99,9 +99,9 @@ def _arguments(text: str) -> list[str]:
     try:
         lexer = shlex.shlex(text, posix=True)
         lexer.whitespace_split, lexer.escape, lexer.quotes, lexer.commenters = True, "", '"', ""
-        return [_plain(word) for word in lexer]
+        return [_unescape(word) for word in lexer]
     except ValueError:  # a quotation mark without a partner
-        return [_plain(word.strip('"')) for word in text.split()]
+        return [_unescape(word.strip('"')) for word in text.split()]
 
 
 def _options(text: str) -> str:

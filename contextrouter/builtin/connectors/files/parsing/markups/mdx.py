@@ -18,21 +18,21 @@ _FENCE = re.compile(r"^ {0,12}(`{3,}|~{3,})[^\n]*\n.*?(?:^ {0,12}\1[`~]*[ \t]*$|
 def read_mdx(data: bytes) -> Parsed:
     """The text as Markdown; code stays as it is."""
     text = data.decode("utf-8", "replace").replace("\r\n", "\n")
-    _, rest, _ = front_matter(text)
+    _, source, _ = front_matter(text)
     pieces, position = [], 0
-    for code in _FENCE.finditer(rest):
-        pieces += [_prose(rest[position : code.start()]), _dedented(code[0])]
+    for code in _FENCE.finditer(source):
+        pieces += [_prose(source[position : code.start()]), _dedented(code[0])]
         position = code.end()
-    pieces.append(_prose(rest[position:]))
+    pieces.append(_prose(source[position:]))
     body = re.sub(r"\n{3,}", "\n\n", "".join(pieces))
-    return Parsed(text=text[: len(text) - len(rest)] + body, media_type=MARKDOWN)
+    return Parsed(text=text[: len(text) - len(source)] + body, media_type=MARKDOWN)
 
 
 def _prose(text: str) -> str:
-    return "\n".join(_lines(_TAG.sub("", _COMMENT.sub("", text))))
+    return "\n".join(_lines_without_modules(_TAG.sub("", _COMMENT.sub("", text))))
 
 
-def _lines(text: str) -> Iterator[str]:
+def _lines_without_modules(text: str) -> Iterator[str]:
     """Yield lines without modules, whose blocks end at a blank line, and without the indent of components."""
     is_module = False
     for line in text.split("\n"):

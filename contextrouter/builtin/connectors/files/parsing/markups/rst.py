@@ -48,14 +48,14 @@ def read_rst(data: bytes) -> Parsed:
         _install()
     except ImportError:
         return Parsed(text=text, media_type=RST)
-    _, rest, _ = front_matter(text)
+    _, source, _ = front_matter(text)
     try:
         reader = _Reader()
-        body = "\n\n".join(filter(None, reader.blocks(_parse(rest), 1)))
+        body = "\n\n".join(filter(None, reader.blocks(_parse(source), 1)))
     except Exception as error:
         problem = f"could not be read as reStructuredText ({type(error).__name__}), so it was read as text."
         return Parsed(text=text, media_type=PLAIN, problems=[problem])
-    return Parsed(text=text[: len(text) - len(rest)] + body, media_type=MARKDOWN, links=list(reader.links))
+    return Parsed(text=text[: len(text) - len(source)] + body, media_type=MARKDOWN, links=list(reader.links))
 
 
 def _parse(text: str) -> Any:
@@ -80,14 +80,14 @@ def _install() -> None:
     of_docutils, role_of_docutils = directives.directive, roles.role
     unknown = _unknown_directive()
 
-    def directive(name: str, *rest: Any) -> Any:
+    def directive(name: str, *arguments: Any) -> Any:
         if name in _WITHOUT_TEXT or name in _CODE or name == "include":
             return unknown, []
-        directive_class, messages = of_docutils(name, *rest)
+        directive_class, messages = of_docutils(name, *arguments)
         return (directive_class, messages) if directive_class else (unknown, [])
 
-    def role(name: str, *rest: Any) -> Any:
-        function, messages = role_of_docutils(name, *rest)
+    def role(name: str, *arguments: Any) -> Any:
+        function, messages = role_of_docutils(name, *arguments)
         return (function, messages) if function else (_any_role, [])
 
     directives.directive, roles.role = directive, role
@@ -118,6 +118,8 @@ def _unknown_directive() -> Any:
     from docutils.parsers.rst import Directive
 
     class AnyOption(defaultdict[str, Any]):
+        """Takes every option as it stands."""
+
         def __missing__(self, key: str) -> Any:
             return lambda value: value
 

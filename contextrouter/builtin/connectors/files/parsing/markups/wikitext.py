@@ -38,13 +38,13 @@ def read_wiki_dump(data: bytes) -> Parsed:
     """The pages of a dump. Redirects are left out: the pages that they lead to are here, or elsewhere."""
     root = xml(data)
     language = (root.get("{http://www.w3.org/XML/1998/namespace}lang") or "").partition("-")[0]
-    parts = [part for page in root.iterfind("{*}page") if (part := _page(page, language)) is not None]
+    parts = [part for page in root.iterfind("{*}page") if (part := _wiki_page(page, language)) is not None]
     if not parts:
         raise Unreadable("holds no page with a text.")
     return Parsed(text="", media_type=WIKI_DUMP, parts=distinct_names(parts))
 
 
-def _page(page: Any, language: str) -> Parsed | None:
+def _wiki_page(page: Any, language: str) -> Parsed | None:
     revision = page.find("{*}revision")
     source = "" if revision is None else revision.findtext("{*}text") or ""
     if page.find("{*}redirect") is not None or not source.strip():
@@ -81,12 +81,12 @@ def wikitext(source: str) -> tuple[str, list[str], list[str]]:
         text = shorter
     labels = list(dict.fromkeys(" ".join(name.split()) for name in _CATEGORY.findall(text)))
     links = list(dict.fromkeys(address for address, _ in _EXTERNAL.findall(text) if "://" in address))
-    text = wiki_tables("\n".join(_lines(_FILE.sub("", _CATEGORY.sub("", text)))))
+    text = wiki_tables("\n".join(_markdown_lines(_FILE.sub("", _CATEGORY.sub("", text)))))
     text = re.sub("\x00(\\d+)\x00", lambda match: codes[int(match[1])], text)
     return re.sub(r"\n{3,}", "\n\n", text).strip(), labels, links
 
 
-def _lines(text: str) -> Iterator[str]:
+def _markdown_lines(text: str) -> Iterator[str]:
     """Yield lines without the marks of wikitext, or with those of Markdown in their place."""
     text = _LINK.sub(lambda match: match[2] or match[1].strip(":"), text)
     text = _EXTERNAL.sub(lambda match: match[2] or match[1], text)
@@ -95,8 +95,8 @@ def _lines(text: str) -> Iterator[str]:
     for line in text.split("\n"):
         mark = _LIST.match(line)
         if mark and not line.startswith("# ") and not re.match(r"#{2,6} ", line):
-            depth, last = len(mark[1]) - 1, mark[1][-1]
-            bullet = {"*": "- ", "#": "1. "}.get(last, "")
+            depth, sign = len(mark[1]) - 1, mark[1][-1]
+            bullet = {"*": "- ", "#": "1. "}.get(sign, "")
             yield "  " * depth * bool(bullet) + bullet + line[mark.end() :]
         else:
             yield line

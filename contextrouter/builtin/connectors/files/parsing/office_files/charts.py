@@ -18,12 +18,12 @@ def chart_blocks(data: bytes) -> Iterator[str]:
     chart = xml(data).find(_C + "chart")
     if chart is None:
         return
-    title = _title(chart)
+    title = _chart_title(chart)
     if title:
         yield markdown_line(f"Chart: {title}")
     series = list(chart.iter(_C + "ser"))
-    categories = next((labels for one in series if (labels := _points(one, "cat", "xVal"))), {})
-    values = [_points(one, "val", "yVal") for one in series]
+    categories = next((labels for column in series if (labels := _points(column, "cat", "xVal"))), {})
+    values = [_points(column, "val", "yVal") for column in series]
     rows = sorted({*categories, *(point for points in values for point in points)})
     if rows:
         head = [_axis(chart), *map(_series_name, series)]
@@ -38,17 +38,17 @@ def chart_title(data: bytes) -> str:
     if chart is None:
         return ""
     names = ", ".join(filter(None, map(_series_name, chart.iter(_C + "ser"))))
-    return " — ".join(filter(None, (_title(chart), names)))
+    return " — ".join(filter(None, (_chart_title(chart), names)))
 
 
-def _title(chart: Any) -> str:
+def _chart_title(chart: Any) -> str:
     title = chart.find(_C + "title")
     return "" if title is None else " ".join("".join(title.itertext(_A + "t", _C + "v")).split())
 
 
 def _axis(chart: Any) -> str:
     for axis in chart.iter(_C + "catAx", _C + "dateAx"):
-        if text := _title(axis):
+        if text := _chart_title(axis):
             return text
     return ""
 

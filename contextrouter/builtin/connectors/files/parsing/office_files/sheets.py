@@ -39,7 +39,7 @@ def read_sheets(data: bytes) -> Parsed:
         if sheet.typ in (SheetTypeEnum.ChartSheet, SheetTypeEnum.Vba):
             continue
         rows = book.get_sheet_by_name(sheet.name).to_python()
-        tables = [markdown_table(run) for run in _runs([_plain(value) for value in row] for row in rows)]
+        tables = [markdown_table(run) for run in _runs([_readable(value) for value in row] for row in rows)]
         if tables:
             blocks += [f"## {' '.join(sheet.name.split())}", *tables]
     title, charts = _of_package(data)
@@ -60,7 +60,7 @@ def _of_package(data: bytes) -> tuple[str, list[str]]:
     return title, charts
 
 
-def _plain(value: Any) -> Any:
+def _readable(value: Any) -> Any:
     """A value as a person reads it: whole numbers without a fraction, days without a time."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return int(value)

@@ -17,15 +17,15 @@ class WordStyles:
     """
 
     def __init__(self, part: Any) -> None:
-        self._styles = {style.get(_W + "styleId"): style for style in _root(part, "styles", "style")}
+        self._styles = {style.get(_W + "styleId"): style for style in _part_elements(part, "styles", "style")}
         self._formats = _formats(part)
 
     def marked(self, paragraph: Any, text: str) -> str:
         """A paragraph with the mark of its style: a heading, an item of a list, or nothing."""
         if not text:
             return ""
-        chain = list(self._chain(_value(paragraph, "pPr/pStyle")))
-        names = [_value(style, "name") for style in chain] or [_value(paragraph, "pPr/pStyle")]
+        chain = list(self._chain(_attribute(paragraph, "pPr/pStyle")))
+        names = [_attribute(style, "name") for style in chain] or [_attribute(paragraph, "pPr/pStyle")]
         level = self._level(paragraph, chain, names)
         if level:
             return "#" * min(level, 6) + " " + text
@@ -40,15 +40,15 @@ class WordStyles:
             if heading := _HEADING.match(name):
                 return int(heading[1])
         for element in (paragraph, *chain):
-            outline = _value(element, "pPr/outlineLvl")
+            outline = _attribute(element, "pPr/outlineLvl")
             if outline.isdigit():
                 return int(outline) + 1 if int(outline) < 9 else 0
         return 0
 
     def _list_marker(self, paragraph: Any, chain: list[Any], names: list[str]) -> str:
-        number, indent = _value(paragraph, "pPr/numPr/numId"), _value(paragraph, "pPr/numPr/ilvl")
+        number, indent = _attribute(paragraph, "pPr/numPr/numId"), _attribute(paragraph, "pPr/numPr/ilvl")
         if not number:
-            number = next(filter(None, (_value(style, "pPr/numPr/numId") for style in chain)), "")
+            number = next(filter(None, (_attribute(style, "pPr/numPr/numId") for style in chain)), "")
         level = int(indent) if indent.isdigit() else 0
         numbered = self._formats.get((number, level), "")
         if any(name.startswith("List ") for name in names) and not numbered:
@@ -59,7 +59,7 @@ class WordStyles:
 
     def is_hidden(self, run: Any) -> bool:
         """Whether the text of a run is not shown: by its own property, or by that of its style."""
-        style = _value(run, "rPr/rStyle")
+        style = _attribute(run, "rPr/rStyle")
         for element in (run, *self._chain(style)):
             vanish = element.find(f"{_W}rPr/{_W}vanish")
             if vanish is not None:
@@ -73,15 +73,15 @@ class WordStyles:
             if style is None:
                 return
             yield style
-            style_id = _value(style, "basedOn")
+            style_id = _attribute(style, "basedOn")
 
 
-def _value(element: Any, path: str) -> str:
+def _attribute(element: Any, path: str) -> str:
     child = element.find("/".join(_W + name for name in path.split("/")))
     return "" if child is None else child.get(_W + "val") or ""
 
 
-def _root(part: Any, kind: str, children: str) -> Any:
+def _part_elements(part: Any, kind: str, children: str) -> Any:
     """The children of the part with the styles or numberings; nothing where the document has none."""
     from docx.oxml import parse_xml
 
@@ -94,13 +94,13 @@ def _root(part: Any, kind: str, children: str) -> Any:
 def _formats(part: Any) -> dict[tuple[str, int], str]:
     """The number format of each level of each list: (number of the list, level) -> "bullet", "decimal" …"""
     levels: dict[str, dict[int, str]] = {}
-    for abstract in _root(part, "numbering", "abstractNum"):
+    for abstract in _part_elements(part, "numbering", "abstractNum"):
         levels[abstract.get(_W + "abstractNumId")] = {
-            int(level.get(_W + "ilvl", "0")): _value(level, "numFmt") or "decimal"
+            int(level.get(_W + "ilvl", "0")): _attribute(level, "numFmt") or "decimal"
             for level in abstract.iterchildren(_W + "lvl")
         }
     return {
         (number.get(_W + "numId"), level): name
-        for number in _root(part, "numbering", "num")
-        for level, name in levels.get(_value(number, "abstractNumId"), {}).items()
+        for number in _part_elements(part, "numbering", "num")
+        for level, name in levels.get(_attribute(number, "abstractNumId"), {}).items()
     }

@@ -46,18 +46,22 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _text(value: Any) -> str:
+def _words_of(value: Any) -> str:
     return str(value).strip() if isinstance(value, str | int | float) else ""
+
+
+def _description(value: Any) -> str:
+    return _words_of(_mapping(value).get("description"))
 
 
 def _about(api: Mapping[str, Any]) -> Parsed:
     info = _mapping(api.get("info"))
-    title = _text(info.get("title")) or "API"
-    lines = [f"# {title}", _text(info.get("description"))]
-    lines += [f"Version: {version}"] if (version := _text(info.get("version"))) else []
-    lines += [f"Server: {_text(_mapping(server).get('url'))}" for server in _list(api.get("servers"))]
+    title = _words_of(info.get("title")) or "API"
+    lines = [f"# {title}", _words_of(info.get("description"))]
+    lines += [f"Version: {version}"] if (version := _words_of(info.get("version"))) else []
+    lines += [f"Server: {_words_of(_mapping(server).get('url'))}" for server in _list(api.get("servers"))]
     lines += [
-        f"{_text(_mapping(tag).get('name'))}: {_text(_mapping(tag).get('description'))}"
+        f"{_words_of(_mapping(tag).get('name'))}: {_words_of(_mapping(tag).get('description'))}"
         for tag in _list(api.get("tags"))
     ]
     return _part("about", title, lines)
@@ -71,9 +75,11 @@ def _operations(api: Mapping[str, Any]) -> Iterator[Parsed]:
 
 
 def _operation(name: str, item: Mapping[str, Any], operation: Mapping[str, Any]) -> Parsed:
-    summary = _text(operation.get("summary"))
-    lines = [f"# {name}", summary, _text(operation.get("description"))]
-    lines += [f"Operation: `{operation_id}`"] if (operation_id := _text(operation.get("operationId"))) else []
+    summary = _words_of(operation.get("summary"))
+    lines = [f"# {name}", summary, _words_of(operation.get("description"))]
+    lines += (
+        [f"Operation: `{operation_id}`"] if (operation_id := _words_of(operation.get("operationId"))) else []
+    )
     lines += ["Deprecated."] if operation.get("deprecated") else []
     parameters = [
         _parameter(value) for value in _list(item.get("parameters")) + _list(operation.get("parameters"))
@@ -81,34 +87,36 @@ def _operation(name: str, item: Mapping[str, Any], operation: Mapping[str, Any])
     lines += ["Parameters:", "\n".join(parameters)] if parameters else []
     body = _mapping(operation.get("requestBody"))
     if body:
-        lines += [f"Body: {_text(body.get('description')) or _content(body)}", *_content_lines(body)]
+        lines += [f"Body: {_words_of(body.get('description')) or _media_schema(body)}", *_media_lines(body)]
     answers = [
-        f"- {code}: {_text(_mapping(answer).get('description')) or _name(answer)}{_content(answer)}"
+        f"- {code}: {_description(answer) or _reference(answer)}{_media_schema(answer)}"
         for code, answer in _mapping(operation.get("responses")).items()
     ]
     lines += ["Answers:", "\n".join(answers)] if answers else []
-    labels = [_text(tag) for tag in _list(operation.get("tags")) if _text(tag)]
+    labels = [_words_of(tag) for tag in _list(operation.get("tags")) if _words_of(tag)]
     return _part(operation_id or name, f"{name} — {summary}" if summary else name, lines, labels)
 
 
 def _parameter(value: Any) -> str:
     parameter = _mapping(value)
-    name = _text(parameter.get("name")) or _name(value)
+    name = _words_of(parameter.get("name")) or _reference(value)
     kind = _type(parameter.get("schema") or parameter)
     needed = ", required" if parameter.get("required") else ""
-    about = _text(parameter.get("description"))
-    place = _text(parameter.get("in"))
-    return f"- `{name}` ({', '.join(filter(None, (place, kind)))}{needed})" + (f": {about}" if about else "")
+    about = _words_of(parameter.get("description"))
+    position = _words_of(parameter.get("in"))
+    return f"- `{name}` ({', '.join(filter(None, (position, kind)))}{needed})" + (
+        f": {about}" if about else ""
+    )
 
 
-def _content(value: Any) -> str:
+def _media_schema(value: Any) -> str:
     for content in _mapping(_mapping(value).get("content")).values():
         if kind := _type(_mapping(content).get("schema")):
             return f" ({kind})"
     return ""
 
 
-def _content_lines(value: Any) -> list[str]:
+def _media_lines(value: Any) -> list[str]:
     for content in _mapping(_mapping(value).get("content")).values():
         lines = list(_properties(_mapping(content).get("schema"), 0))
         if lines:
@@ -116,19 +124,19 @@ def _content_lines(value: Any) -> list[str]:
     return []
 
 
-def _name(value: Any) -> str:
-    return _text(_mapping(value).get("$ref")).rpartition("/")[2]
+def _reference(value: Any) -> str:
+    return _words_of(_mapping(value).get("$ref")).rpartition("/")[2]
 
 
 def _type(value: Any) -> str:
     schema = _mapping(value)
-    if name := _name(schema):
+    if name := _reference(schema):
         return name
     if items := schema.get("items"):
         return f"list of {_type(items) or 'values'}"
-    choices = ", ".join(_text(choice) for choice in _list(schema.get("enum")))
+    choices = ", ".join(_words_of(choice) for choice in _list(schema.get("enum")))
     kind = schema.get("type")
-    names = " or ".join(map(str, kind)) if isinstance(kind, list) else _text(kind)
+    names = " or ".join(map(str, kind)) if isinstance(kind, list) else _words_of(kind)
     return f"{names}: {choices}" if choices else names
 
 
@@ -136,7 +144,10 @@ def _properties(value: Any, depth: int) -> Iterator[str]:
     schema = _mapping(value)
     required = _list(schema.get("required"))
     for name, inner in _mapping(schema.get("properties")).items():
-        about, needed = _text(_mapping(inner).get("description")), ", required" if name in required else ""
+        about, needed = (
+            _words_of(_mapping(inner).get("description")),
+            ", required" if name in required else "",
+        )
         yield "  " * depth + f"- `{name}` ({_type(inner)}{needed})" + (f": {about}" if about else "")
         if depth < _DEEPEST:
             yield from _properties(inner, depth + 1)
@@ -145,7 +156,7 @@ def _properties(value: Any, depth: int) -> Iterator[str]:
 def _schemas(api: Mapping[str, Any]) -> Iterator[Parsed]:
     schemas = _mapping(_mapping(api.get("components")).get("schemas")) or _mapping(api.get("definitions"))
     for name, schema in schemas.items():
-        lines = [f"# {name}", _text(_mapping(schema).get("description")), _type(schema)]
+        lines = [f"# {name}", _words_of(_mapping(schema).get("description")), _type(schema)]
         yield _part(f"schema {name}", str(name), [*lines, "\n".join(_properties(schema, 0))])
 
 
