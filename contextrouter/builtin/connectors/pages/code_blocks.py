@@ -6,6 +6,8 @@ import re
 from hashlib import sha256
 from typing import Any
 
+from contextrouter.builtin.connectors.markup import code_fence
+
 _LANGUAGE = re.compile(r"(?:^|\s)(?:language|lang|highlight-source|brush)[-:]\s*([\w+#-]+)")
 _PADDING = "ctxpadding"
 
@@ -31,14 +33,14 @@ class CodeBlocks:
             return
         language = _language(element)
         number, padding = len(self._blocks), len(code) // (len(_PADDING) + 1)
-        self._blocks.append(fenced(code, language))
+        self._blocks.append(code_fence(code, language))
         for child in list(element):
             element.remove(child)
         element.tag = "p"
         element.attrib.clear()
         element.text = " ".join([f"{self._mark}{number}z", *[_PADDING] * padding])
 
-    def restored(self, text: str) -> str:
+    def restore(self, text: str) -> str:
         """The text with the code in place of the marks, as fenced blocks."""
         if not self._blocks:
             return text
@@ -51,13 +53,6 @@ class CodeBlocks:
 
         restored = pattern.sub(block, text)
         return re.sub(r"\n{3,}(?=```)|(?<=```)\n{3,}", "\n\n", restored).strip()
-
-
-def fenced(code: str, language: str) -> str:
-    """Code between fences that are longer than any in it."""
-    longest = max(map(len, re.findall(r"`{3,}", code)), default=2)
-    fence = "`" * (longest + 1)
-    return f"{fence}{language}\n{code}\n{fence}"
 
 
 def _is_in_table(element: Any) -> bool:

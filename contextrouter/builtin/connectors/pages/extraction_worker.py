@@ -69,7 +69,7 @@ def extract_page(html: str, url: str) -> dict[str, Any]:
         text, how = page["description"] or page["title"], "description"
     if reason := reason_unreadable(tree, text):
         return {**page, "text": "", "why": reason}
-    text = codes.restored(text)
+    text = codes.restore(text)
     reason = "" if text else "no text was found in it."
     linked = _link_share(tree, how == "strict") if text else 0.0
     return {**page, "text": text[:MOST_CHARACTERS], "how": how, "why": reason, "linked": linked}

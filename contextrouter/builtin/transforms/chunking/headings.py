@@ -103,7 +103,9 @@ def sections(text: str, outline: Sequence[Heading]) -> Iterator[Section]:
         yield Section(0, len(text), tuple(name for _, name in path if name))
 
 
-def joined(parts: Iterable[Section], size: Callable[[int, int], int], target: int) -> Iterator[Section]:
+def join_siblings(
+    parts: Iterable[Section], size: Callable[[int, int], int], target: int
+) -> Iterator[Section]:
     """Yield sections, small ones joined with their next sibling: a section of the same level under the same
     heading. The last of several siblings joins the one before it.
 

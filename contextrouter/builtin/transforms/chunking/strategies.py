@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextrouter.builtin.transforms.chunking.boundaries import TokenizedText
 from contextrouter.builtin.transforms.chunking.chunker import Chunker
 from contextrouter.builtin.transforms.chunking.code import GRAMMARS, code
-from contextrouter.builtin.transforms.chunking.headings import Section, headings, joined, sections
+from contextrouter.builtin.transforms.chunking.headings import Section, headings, join_siblings, sections
 from contextrouter.builtin.transforms.chunking.paragraphs import paragraphs
 from contextrouter.builtin.transforms.chunking.pieces import Piece
 from contextrouter.builtin.transforms.chunking.records import records
@@ -49,16 +49,15 @@ class Headings(Chunker):
     """Cuts Markdown at its headings H1, H2 and H3, which become the path of the chunk.
 
     A section longer than `target` is cut by length; one much shorter is joined with its sibling under the
-    same heading, whose path both have then. If the document has no title, its first H1 is the title
-    of its chunks. A table stays whole if it fits in a chunk. Else each piece repeats its header and
-    separator.
+    same heading, whose path both have then. If the document has no title, its first H1 is the title of its
+    chunks. A table stays whole if it fits in a chunk. Else each piece repeats its header and separator.
     """
 
     def pieces(self, document: Document, tokenized: TokenizedText, problems: list[str]) -> Iterable[Piece]:
         """Yield sections, and parts of long sections. Raises MissingDependency without markdown-it-py."""
         outline = headings(tokenized.text)
         title = document.title or next((heading.text for heading in outline if heading.level == 1), "")
-        for section in joined(sections(tokenized.text, outline), tokenized.estimate, self.target):
+        for section in join_siblings(sections(tokenized.text, outline), tokenized.estimate, self.target):
             if tokenized.estimate(section.start, section.end) <= min(
                 self.maximum, self.target + self.target // 4
             ):

@@ -96,14 +96,14 @@ def _body(message: Any) -> tuple[str, str, list[str]]:
     part: EmailMessage | None = message.get_body(preferencelist=("plain", "html"))
     if part is None:
         return "", PLAIN, []
-    text = _decoded(part)
+    text = _decode_part(part)
     if part.get_content_type() == "text/html":
         markdown, links = html_markdown(text)
         return markdown, MARKDOWN, links
     return text.replace("\r\n", "\n"), PLAIN, []
 
 
-def _decoded(part: EmailMessage) -> str:
+def _decode_part(part: EmailMessage) -> str:
     payload = part.get_payload(decode=True)
     data = payload if isinstance(payload, bytes) else b""
     try:

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from contextrouter.builtin.connectors.files.parsing.media import MARKDOWN
-from contextrouter.builtin.connectors.files.parsing.parsed import Parsed, Unreadable, fenced
+from contextrouter.builtin.connectors.files.parsing.parsed import Parsed, Unreadable
+from contextrouter.builtin.connectors.markup import code_fence
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _IMAGE = re.compile(r"!\[([^\]\n]{0,300})\]\((?:attachment:|data:)[^)\n]*\)")
@@ -45,32 +46,32 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _cell(cell: Mapping[str, Any], language: str) -> Iterator[str]:
-    source = _joined(cell.get("source", cell.get("input")))
+    source = _join_lines(cell.get("source", cell.get("input")))
     kind = cell.get("cell_type")
     if kind == "code":
         if source.strip():
-            yield fenced(source, language)
+            yield code_fence(source, language)
         for output in cell.get("outputs") or ():
             if isinstance(output, dict) and (text := _output(output).strip("\n")):
-                yield text if "text/markdown" in _mapping(output.get("data")) else fenced(text)
+                yield text if "text/markdown" in _mapping(output.get("data")) else code_fence(text)
     elif kind == "heading":
         yield f"{'#' * int(cell.get('level') or 1)} {source}"
     elif source.strip():
         text = _IMAGE.sub(r"\1", source).strip()
-        yield text if kind == "markdown" else fenced(text)
+        yield text if kind == "markdown" else code_fence(text)
 
 
 def _output(output: Mapping[str, Any]) -> str:
     if output.get("output_type") in ("error", "pyerr"):
         return f"{output.get('ename')}: {output.get('evalue')}"
     data = _mapping(output.get("data"))
-    text = next((_joined(data[kind]) for kind in _TEXTS if kind in data), "")
+    text = next((_join_lines(data[kind]) for kind in _TEXTS if kind in data), "")
     if any(kind.startswith("image/") for kind in data) and text.startswith("<"):
         return ""  # the name of a figure, which nobody reads
-    return _ANSI.sub("", text or _joined(output.get("text")))
+    return _ANSI.sub("", text or _join_lines(output.get("text")))
 
 
-def _joined(value: Any) -> str:
+def _join_lines(value: Any) -> str:
     """A text of a notebook: one, or its lines."""
     if isinstance(value, list):
         return "".join(line for line in value if isinstance(line, str))

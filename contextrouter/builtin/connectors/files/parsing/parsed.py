@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -69,14 +68,6 @@ def distinct_names(parts: Sequence[Parsed]) -> list[Parsed]:
             msgspec.structs.replace(part, name=f"{name}~{counts[name]}" if counts[name] > 1 else name)
         )
     return named
-
-
-def fenced(code: str, language: str = "") -> str:
-    """Code as a fenced block of Markdown, with its blank lines; the fence is longer than any in the code."""
-    runs = [len(run) for run in re.findall(r"`{3,}", code)]
-    fence = "`" * (max(runs, default=2) + 1)
-    lines = code.replace("\r\n", "\n").rstrip().removeprefix("\n")
-    return f"{fence}{language}\n{lines}\n{fence}"
 
 
 def one_heading(level: int, text: str) -> str:

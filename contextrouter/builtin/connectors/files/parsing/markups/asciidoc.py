@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from contextrouter.builtin.connectors.files.parsing.media import MARKDOWN
-from contextrouter.builtin.connectors.files.parsing.parsed import Parsed, fenced, markdown_table
-from contextrouter.builtin.connectors.markup import front_matter
+from contextrouter.builtin.connectors.files.parsing.parsed import Parsed, markdown_table
+from contextrouter.builtin.connectors.markup import code_fence, front_matter
 
 _HEADING = re.compile(r"(={1,6})[ \t]+(\S.*?)(?:[ \t]+=+)?[ \t]*$")
 _ATTRIBUTE = re.compile(r":!?[\w-]+!?:(?:[ \t].*)?$")
@@ -54,7 +54,7 @@ class _Reader:
 
     def _line(self, line: str) -> Iterator[str]:
         if fence := _FENCE.match(line):
-            yield from ("", fenced("\n".join(self._until(fence[1])), fence[2] or self._language), "")
+            yield from ("", code_fence("\n".join(self._until(fence[1])), fence[2] or self._language), "")
             self._language = ""
         elif _COMMENT.match(line):
             list(self._until(line))

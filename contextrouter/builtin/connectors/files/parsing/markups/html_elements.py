@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from contextrouter.builtin.connectors.files.parsing.parsed import (
-    fenced,
-    markdown_line,
-    markdown_table,
-    one_heading,
-)
+from contextrouter.builtin.connectors.files.parsing.parsed import markdown_line, markdown_table, one_heading
+from contextrouter.builtin.connectors.markup import code_fence
 
 _SKIPPED = frozenset("script style head template noscript iframe svg object nav".split())
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
@@ -79,7 +75,7 @@ def _block(name: str, element: Any, depth: int) -> Iterator[str]:
         if heading := one_heading(_HEADINGS[name], "".join(element.itertext())):
             yield heading
     elif name == "pre":
-        yield fenced("".join(element.itertext()))
+        yield code_fence("".join(element.itertext()))
     elif depth > _DEEPEST:
         yield markdown_line("".join(element.itertext()))
     elif name in ("ul", "ol"):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from contextrouter.builtin.connectors.files.parsing.media import MARKDOWN
-from contextrouter.builtin.connectors.files.parsing.parsed import Parsed, fenced
+from contextrouter.builtin.connectors.files.parsing.parsed import Parsed
+from contextrouter.builtin.connectors.markup import code_fence
 
 _LEVELS = {"part": 1, "chapter": 1, "section": 2, "subsection": 3, "subsubsection": 4, "paragraph": 5}
 _BRACES = r"\{((?:[^{}]|\{[^{}]*\}){0,2000})\}"
@@ -43,7 +44,7 @@ def read_latex(data: bytes) -> Parsed:
     body = text.partition(r"\begin{document}")[2].partition(r"\end{document}")[0] or text
     pieces, position = [], 0
     for code in _CODE.finditer(body):
-        pieces += [_prose(body[position : code.start()]), fenced(code[2])]
+        pieces += [_prose(body[position : code.start()]), code_fence(code[2])]
         position = code.end()
     pieces.append(_prose(body[position:]))
     name = _without_commands(title[1]) if title else ""

@@ -7,7 +7,8 @@ import shlex
 from collections.abc import Iterator
 
 from contextrouter.builtin.connectors.files.parsing.media import MARKDOWN
-from contextrouter.builtin.connectors.files.parsing.parsed import Parsed, Unreadable, fenced, markdown_line
+from contextrouter.builtin.connectors.files.parsing.parsed import Parsed, Unreadable, markdown_line
+from contextrouter.builtin.connectors.markup import code_fence
 
 _ESCAPES = {
     r"\-": "-", r"\e": "\\", r"\ ": " ", r"\~": " ", r"\0": " ", r"\&": "", r"\|": "", r"\^": "", r"\%": "",
@@ -86,7 +87,7 @@ class _Reader:
                 lines.append(_unescape(line))
             elif line[1:3].strip() in _FONT_MACROS:
                 lines.append(" ".join(_arguments(line[1:].partition(" ")[2])))
-        return fenced("\n".join(lines)) if lines else ""
+        return code_fence("\n".join(lines)) if lines else ""
 
 
 def _unescape(text: str) -> str:

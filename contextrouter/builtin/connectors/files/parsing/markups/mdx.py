@@ -21,7 +21,7 @@ def read_mdx(data: bytes) -> Parsed:
     _, source, _ = front_matter(text)
     pieces, position = [], 0
     for code in _FENCE.finditer(source):
-        pieces += [_prose(source[position : code.start()]), _dedented(code[0])]
+        pieces += [_prose(source[position : code.start()]), _dedent(code[0])]
         position = code.end()
     pieces.append(_prose(source[position:]))
     body = re.sub(r"\n{3,}", "\n\n", "".join(pieces))
@@ -46,7 +46,7 @@ def _lines_without_modules(text: str) -> Iterator[str]:
             yield line if is_item or indent < 2 else line.lstrip()
 
 
-def _dedented(code: str) -> str:
+def _dedent(code: str) -> str:
     lines = code.split("\n")
     indent = len(lines[0]) - len(lines[0].lstrip())
     return "\n".join(line[min(indent, len(line) - len(line.lstrip())) :] for line in lines)

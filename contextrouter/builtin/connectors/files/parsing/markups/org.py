@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 
 from contextrouter.builtin.connectors.files.parsing.media import MARKDOWN
-from contextrouter.builtin.connectors.files.parsing.parsed import Parsed, fenced
+from contextrouter.builtin.connectors.files.parsing.parsed import Parsed
+from contextrouter.builtin.connectors.markup import code_fence
 
 _HEADING = re.compile(
     r"(\*+)[ \t]+(?:(?:TODO|DONE|NEXT|WAITING)[ \t]+)?(?:\[#[A-Z]\][ \t]+)?(.*?)[ \t]*(:[\w@:]+:)?$"
@@ -68,7 +69,7 @@ class _Reader:
                 break
             lines.append(line)
         if kind in _CODE:
-            yield fenced("\n".join(lines), language if kind == "src" else "")
+            yield code_fence("\n".join(lines), language if kind == "src" else "")
         elif kind != "comment":
             mark = "> " if kind == "quote" else ""
             yield from (mark + self._inline(line) for line in lines)

@@ -10,12 +10,11 @@ from typing import Any
 from contextrouter.builtin.connectors.files.parsing.media import MARKDOWN, PLAIN, RST
 from contextrouter.builtin.connectors.files.parsing.parsed import (
     Parsed,
-    fenced,
     markdown_line,
     markdown_table,
     one_heading,
 )
-from contextrouter.builtin.connectors.markup import front_matter
+from contextrouter.builtin.connectors.markup import code_fence, front_matter
 
 _WITHOUT_TEXT = frozenset(
     "toctree index meta currentmodule module highlight sectionauthor codeauthor tabularcolumns role"
@@ -190,7 +189,7 @@ class _Reader:
 
     def _literal_block(self, node: Any, level: int) -> Iterator[str]:
         languages = [name for name in node.get("classes", ()) if name not in ("code", "")]
-        yield fenced(node.astext(), languages[0] if languages else "")
+        yield code_fence(node.astext(), languages[0] if languages else "")
 
     _doctest_block = _math_block = _literal_block
 

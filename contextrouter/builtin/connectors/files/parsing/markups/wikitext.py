@@ -10,7 +10,8 @@ from typing import Any
 from contextrouter.builtin.connectors.files.parsing.markups.wiki_tables import wiki_tables
 from contextrouter.builtin.connectors.files.parsing.media import MARKDOWN, WIKI_DUMP
 from contextrouter.builtin.connectors.files.parsing.office_files.packages import xml
-from contextrouter.builtin.connectors.files.parsing.parsed import Parsed, Unreadable, distinct_names, fenced
+from contextrouter.builtin.connectors.files.parsing.parsed import Parsed, Unreadable, distinct_names
+from contextrouter.builtin.connectors.markup import code_fence
 
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.S)
 _NOTE = re.compile(r"<ref\b[^>]*/>|<ref\b[^>]*>.*?(?:</ref>|\Z)|<references\s*/?>", re.S | re.I)
@@ -69,7 +70,7 @@ def wikitext(source: str) -> tuple[str, list[str], list[str]]:
 
     def keep(match: re.Match[str]) -> str:
         language = _LANGUAGE.search(match[2])
-        codes.append(fenced(match[3], language[1] if language else ""))
+        codes.append(code_fence(match[3], language[1] if language else ""))
         return f"\n\n\x00{len(codes) - 1}\x00\n\n"
 
     text = _NOTE.sub("", _COMMENT.sub("", source.replace("\x00", "")))

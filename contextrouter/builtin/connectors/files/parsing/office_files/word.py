@@ -106,7 +106,7 @@ class _Reader:
             self._joined = text  # the end was deleted, so the next paragraph goes on here
         else:
             self._joined = ""
-            yield self._styles.marked(paragraph, markdown_line(text))
+            yield self._styles.mark(paragraph, markdown_line(text))
         for box in boxes:
             yield from self._box(box)
         for label, note in notes:

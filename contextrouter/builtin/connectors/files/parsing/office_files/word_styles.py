@@ -20,7 +20,7 @@ class WordStyles:
         self._styles = {style.get(_W + "styleId"): style for style in _part_elements(part, "styles", "style")}
         self._formats = _formats(part)
 
-    def marked(self, paragraph: Any, text: str) -> str:
+    def mark(self, paragraph: Any, text: str) -> str:
         """A paragraph with the mark of its style: a heading, an item of a list, or nothing."""
         if not text:
             return ""
