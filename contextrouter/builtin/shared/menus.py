@@ -21,8 +21,10 @@ ENTRIES = frozenset(
 )
 """Words of menus, in four languages."""
 FEWEST_WORDS = 12
-FEWEST_ENTRIES = 4
+FEWEST_ENTRIES = 3
 """Different words of menus that a run has at least."""
+_ENTRIES = 0.12
+"""Share of the words of a run that are words of menus, at least."""
 _STOPS = 0.15
 """Share of stop words from which a run is prose."""
 _LONGEST_ENTRY = 6  # words
@@ -36,8 +38,9 @@ def menu_lines(lines: Sequence[str]) -> set[int]:
     for run in _runs(lines):
         words = [word for number in run for word in atoms(lines[number])]
         stops = sum(word in STOP_WORDS for word in words)
-        entries = len(ENTRIES.intersection(words))
-        if len(words) >= FEWEST_WORDS and entries >= FEWEST_ENTRIES and stops < _STOPS * len(words):
+        entries = [word for word in words if word in ENTRIES]
+        is_menu = len(set(entries)) >= FEWEST_ENTRIES and len(entries) >= _ENTRIES * len(words)
+        if is_menu and len(words) >= FEWEST_WORDS and stops < _STOPS * len(words):
             menus.update(run)
     return menus
 

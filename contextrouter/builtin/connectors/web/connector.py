@@ -208,11 +208,12 @@ class Web(Connector):
 
 def _distinct(pages: Sequence[Page]) -> list[Document]:
     """The documents of pages, one for each address: of several pages that give the same address as their own,
-    the one that has it, else the first.
+    the one that has it, else the first by its id, so that each run chooses the same.
     """
     documents = [page.document for page in pages if page.document is not None]
-    by_address = {document.url: document for document in reversed(documents)}
-    by_address |= {document.url: document for document in documents if document.id == document.url}
+    by_address: dict[str, Document] = {}
+    for document in sorted(documents, key=lambda each: (each.id != each.url, each.id)):
+        by_address.setdefault(document.url, document)
     return [document for document in documents if by_address[document.url].id == document.id]
 
 
