@@ -99,7 +99,7 @@ def test_a_chart_of_a_slide_is_a_table() -> None:
     )
 
 
-def test_a_chart_of_a_sheet_is_named_beside_its_numbers_and_days_have_no_time() -> None:
+def test_a_chart_of_a_sheet_is_named_and_days_have_no_time() -> None:
     import datetime
 
     book = Workbook()
@@ -267,7 +267,7 @@ async def test_markups_become_markdown_with_their_headings() -> None:
 
 
 @pytest.mark.case("NEW-40")
-async def test_each_page_of_a_wiki_dump_and_each_operation_of_an_api_is_a_document() -> None:
+async def test_pages_of_a_wiki_dump_and_operations_of_an_api_are_documents() -> None:
     documents = await crawled(FIXTURES)
     page = documents["dump.xml/Copper kettle"]
     assert page.content == (

@@ -68,7 +68,7 @@ class Reader:
         try:
             fetched = await self.fetcher.get(url, accept=PAGES, deadline=deadline, polite=polite)
         except FetchFailed as failed:
-            if failed.refused:
+            if failed.refused and polite:  # an address that somebody gave is missing, one of many is not
                 return Page(url, start, skipped=str(failed), kind=failed.refused)
             dead = failed.status in _DEAD
             return Page(url, start, problem=str(failed), dead=dead, retry_after=failed.retry_after or 0.0)

@@ -11,7 +11,7 @@ from time import monotonic
 from urllib.parse import urljoin, urlsplit
 
 from contextrouter.builtin.connectors.option_checks import check_numbers
-from contextrouter.builtin.connectors.pages.page_reader import LISTS, Page, Reader
+from contextrouter.builtin.connectors.pages.page_reader import Page, Reader
 from contextrouter.errors import SourceError, SourceTimeout
 from contextrouter.fetch import check_url
 from contextrouter.runtime.threads import Threads
@@ -175,8 +175,6 @@ class Site:
         is_configured = url in self._urls
         async with self._places:
             page = await self._reader.read(url, threads, known=page_before, polite=not is_configured)
-        if is_configured and page.skipped and page.kind not in ("noindex", LISTS):
-            page = page._replace(problem=page.skipped, skipped="", kind="")  # it was named, so it is missing
         if page.dead and not is_configured:
             page = page._replace(problem="", skipped=page.problem)  # a dead link is no failure of ours
         if page.problem:
