@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 _OBSIDIAN = re.compile(r"!?\[\[[^\[\]\n]{1,300}\]\]|^> ?\[![a-zA-Z-]+\]|^ {0,3}```dataview", re.M)
 _START = re.compile(r"^ {0,3}(?P<fence>`{3,}|~{3,})(?P<language>[^\n`]*)$|(?P<code>`+)|<!--|%%", re.M)
-_EMBEDDED = re.compile(r"!\[([^\]\n]{0,300})\]\(data:[^)\s]*\)")
+_EMBEDDED = re.compile(r"!\[([^\]\n]{0,300})\]\(data:[^()\s]*\)")
+_LONGEST_CODE = 1_000  # characters
 _DATA = re.compile(r"^ {0,3}\[[^\]\n]{1,200}\]:[ \t]*<?data:[^\n]*\n?", re.M)
 _IMAGE = re.compile(r"!\[\[[^\[\]\n]{1,300}\.(?:png|jpe?g|gif|svg|webp|pdf|mp[34])(?:\|[^\]\n]*)?\]\]", re.I)
 _CALLOUT = re.compile(r"^((?:> ?)+)\[!([a-zA-Z-]+)\][-+]?[ \t]*(.*)$", re.M)
@@ -98,8 +99,9 @@ def _fence_end(text: str, start: re.Match[str]) -> int:
 
 
 def _paragraph_end(text: str, position: int) -> int:
-    end = text.find("\n\n", position)
-    return len(text) if end < 0 else end
+    """Where code within a line ends at the latest; looking further would take long in a long text."""
+    end = text.find("\n\n", position, position + _LONGEST_CODE)
+    return position + _LONGEST_CODE if end < 0 else end
 
 
 def _properties(text: str) -> dict[str, str]:

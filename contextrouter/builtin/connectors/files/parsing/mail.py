@@ -70,7 +70,7 @@ def _messages(data: bytes) -> Iterator[bytes]:
     starts = [
         match
         for match in _FROM_LINE.finditer(data)
-        if not match.start() or data[: match.start()].endswith((b"\n\n", b"\n\r\n"))
+        if not match.start() or data[max(match.start() - 3, 0) : match.start()].endswith((b"\n\n", b"\n\r\n"))
     ]
     for match, following in zip(starts, [*starts[1:], None], strict=True):
         end = following.start() if following else len(data)
