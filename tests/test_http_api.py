@@ -178,6 +178,7 @@ async def test_pages_by_number_end_with_the_last_one_or_the_cap(server: Api) -> 
             (["1"], ["0"]),
             (["2"], ["4"]),
             (["3"], ["8"]),
+            (["4"], ["10"]),
         ]
     async with api(server, max_pages=2, **more) as source:
         assert len(await ids(source)) == 8
@@ -185,6 +186,50 @@ async def test_pages_by_number_end_with_the_last_one_or_the_cap(server: Api) -> 
         server.asked.clear()
         assert len(await ids(source, limit=3)) == 3
         assert len(server.asked) == 1
+
+
+@pytest.mark.case("VTX-01")
+async def test_an_api_that_caps_its_pages_is_read_on_until_a_page_is_empty(server: Api) -> None:
+    def ten_a_page(asked: dict[str, list[str]]) -> Any:
+        start = 10 * (int(asked["p"][0]) - 1)
+        return items(*range(start, min(start + 10, 95)))
+
+    server.reply = ten_a_page
+    async with api(server, parameters={"p": "{page}"}, max_pages=3) as source:
+        assert await ids(source, limit=100) == [str(n) for n in range(30)]
+        assert [asked["p"] for asked in server.asked] == [["1"], ["2"], ["3"]]
+    async with api(server, parameters={"p": "{page}"}, max_pages=20) as source:
+        assert len(await ids(source, limit=100)) == 95
+    server.reply = lambda asked: items(*range(int(asked["from"][0]), 60)[:25])
+    server.asked.clear()
+    async with api(server, parameters={"from": "{offset}"}, page_size=50, max_pages=9) as source:
+        assert len(await ids(source, limit=100)) == 60
+        assert [asked["from"] for asked in server.asked] == [["0"], ["25"], ["50"], ["60"]]
+
+
+@pytest.mark.case("VTX-01")
+async def test_a_page_without_a_match_does_not_end_the_reading(server: Api) -> None:
+    def answer(asked: dict[str, list[str]]) -> Any:
+        page = int(asked["p"][0])
+        language = "de" if page == 2 else "en"
+        return [{**item, "lang": language} for item in items(page * 2, page * 2 + 1)] if page < 5 else []
+
+    server.reply = answer
+    fields = {**FIELDS, "lang": "lang"}
+    async with api(server, fields=fields, parameters={"p": "{page}"}, page_size=2, max_pages=9) as source:
+        assert await ids(source, filters={"lang": "en"}) == ["2", "3", "6", "7", "8", "9"]
+
+
+async def test_a_field_that_no_item_has_is_named_with_the_keys_there_are(server: Api) -> None:
+    server.reply = lambda asked: {"hits": items(1, 2)}
+    async with api(server, results="hits", fields={**FIELDS, "author": "writer.name"}) as source:
+        assert await ids(source) == ["1", "2"]
+        assert source.problems == [
+            "fields.author = 'writer.name' matches nothing in 2 items; the keys of an item are id, title, text."
+        ]
+    async with api(server, results="results") as source:
+        with pytest.raises(SourceError, match="its answer has the keys hits"):
+            await ids(source)
 
 
 async def test_pages_by_cursor_and_by_the_address_of_the_next(server: Api) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pdfminer import layout
 
 from contextrouter.builtin.connectors.files import Files
-from contextrouter.builtin.connectors.files.parsing import media, process, worker
+from contextrouter.builtin.connectors.files.parsing import media, process, readers, worker
 from contextrouter.builtin.connectors.files.parsing import pdf as pdf_parser
 from contextrouter.builtin.connectors.files.parsing.parsed import (
     Parsed,
@@ -81,7 +81,7 @@ def saved(book: object) -> bytes:
 
 
 def parsed(media_type: str, data: bytes) -> Parsed:
-    return worker.READERS[media_type](data)
+    return readers.reader(media_type)(data)
 
 
 # Formats
@@ -218,7 +218,7 @@ def test_what_holds_nothing_to_read_says_why(media_type: str, data: bytes, said:
         parsed(media_type, data)
 
 
-@pytest.mark.parametrize("media_type", worker.READERS)
+@pytest.mark.parametrize("media_type", readers.READERS)
 @settings(max_examples=20, deadline=None)
 @given(data=st.binary(max_size=300))
 def test_any_bytes_have_an_answer(media_type: str, data: bytes) -> None:

@@ -238,3 +238,27 @@ async def test_a_feed_that_takes_too_long_to_parse_is_given_up_with_its_process(
     assert "/hostile" in answer.reason
     assert "0.7 seconds" in answer.reason
     assert [await asyncio.to_thread(process.wait, 5) for process in started] == [-signal.SIGKILL]
+
+
+@pytest.mark.case("RSS-05")
+async def test_an_item_without_a_usable_link_has_its_id_or_makes_the_answer_partial(tmp_path: Path) -> None:
+    entries = "".join(
+        f"<entry><id>{id}</id><title>Moon {n}</title><summary>The moon, {n}.</summary><link"
+        f" href='{link}'/></entry>"
+        for n, (id, link) in enumerate(
+            [
+                ("http://good.example/guid", "javascript:alert(1)"),
+                ("tag:x,2026:1", "FC2/"),
+                ("tag:x,2026:2", "http://a.example/2"),
+            ]
+        )
+    )
+    path = tmp_path / "feed.atom"
+    path.write_text(f"<feed xmlns='http://www.w3.org/2005/Atom'><title>T</title>{entries}</feed>")
+    source = Rss(paths=[str(path)])
+    await source.open()
+    hits = await source.search(Query(text="moon"))
+    await source.aclose()
+    assert {hit.document.url for hit in hits} == {"http://good.example/guid", "http://a.example/2"}
+    assert isinstance(hits, Partial)
+    assert "item 'Moon 1': link 'FC2/' cannot be made an http address; left out." in hits.reason

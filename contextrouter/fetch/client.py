@@ -233,7 +233,7 @@ class Fetcher:
         rules = await self._robots.rules(url, steps) if request.polite else robots.OPEN
         if not rules.allows(url):
             reason = f"of {origin(url)[1]} does not allow it." if rules.paths else _UNREAD_ROBOTS
-            raise FetchFailed(f"robots.txt {reason}")
+            raise FetchFailed(f"robots.txt {reason}", refused="robots.txt" if rules.paths else "")
         conditions = copy.conditions() if copy is not None and copy.url == url else {}
         headers = {"Accept": "*/*", **conditions, **self._private_headers(request, url, home)}
         _, host, port = origin(url)
@@ -318,6 +318,7 @@ class Fetcher:
             raise FetchFailed(
                 f"its content type is {content_type[:80]!r}; read are {', '.join(request.accept)}.",
                 status=status,
+                refused=content_type[:80],
             )
 
     async def _copy(self, key: str) -> CachedBody | None:

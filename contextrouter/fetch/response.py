@@ -33,7 +33,10 @@ class Fetched(NamedTuple):
 
 
 class FetchFailed(SourceError):
-    """A fetch failed. `.status` is the HTTP status, `.retry_after` the seconds to wait; None when absent."""
+    """A fetch failed. `.status` is the HTTP status, `.retry_after` the seconds to wait; None when absent.
+
+    `.refused` says what is not read by rule: "robots.txt", or a content type; "" for a failure.
+    """
 
     def __init__(
         self,
@@ -42,8 +45,10 @@ class FetchFailed(SourceError):
         status: int | None = None,
         retry_after: float | None = None,
         transient: bool = False,
+        refused: str = "",
     ) -> None:
         super().__init__(message)
+        self.refused = refused
         self.status, self.retry_after, self.transient = status, retry_after, transient
         self.steps: tuple[str, ...] = ()
 

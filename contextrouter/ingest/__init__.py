@@ -5,7 +5,7 @@ from contextrouter.ingest.job import ingest
 from contextrouter.ingest.job_plugins import path_of_job
 from contextrouter.ingest.jobs import SupportsClear, run
 from contextrouter.ingest.orphans import Leftover, forget, leftovers
-from contextrouter.ingest.report import Report, SupportsProblems, SupportsSize
+from contextrouter.ingest.report import Report, SupportsNotRead, SupportsProblems, SupportsSize
 from contextrouter.ingest.store_lock import SupportsTurns
 from contextrouter.ingest.survey import SupportsSurvey
 from contextrouter.ingest.watch import watch
@@ -14,6 +14,7 @@ __all__ = [
     "Leftover",
     "Report",
     "SupportsClear",
+    "SupportsNotRead",
     "SupportsProblems",
     "SupportsSize",
     "SupportsSurvey",

@@ -28,7 +28,7 @@ from contextrouter.ingest.document_queue import (
 )
 from contextrouter.ingest.entity_vectors import embed_entities
 from contextrouter.ingest.job_options import JobOptions, JobPlugins
-from contextrouter.ingest.report import Progress, Report, SupportsProblems, SupportsSize
+from contextrouter.ingest.report import Progress, Report, SupportsNotRead, SupportsProblems, SupportsSize
 from contextrouter.ingest.store_lock import turn
 from contextrouter.ingest.stored_fingerprints import StoredFingerprints
 from contextrouter.runtime.plugin_calls import containment
@@ -118,6 +118,8 @@ class JobRun:
         if isinstance(source, SupportsProblems):
             for problem in source.problems:
                 self.report.skip(origin, problem)
+        if isinstance(source, SupportsNotRead):
+            self.report.not_read = dict(source.not_read)
         if failure is not None:
             raise IngestError(
                 f"Source {origin!r} broke off after {len(self.changes.source_documents)} documents, nothing"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 from contextrouter.contracts import Embedder, Plugin, SupportsCrawl, SupportsUpsert, Transform
 from contextrouter.errors import ContextRouterError, IngestError, SettingsError
@@ -14,6 +14,24 @@ from contextrouter.router import ContextRouter
 from contextrouter.runtime.plugin_calls import close, containment
 from contextrouter.settings import Instance, Job, Settings
 from contextrouter.settings.suggestions import unknown
+
+STRUCTURED = (
+    "application/json",
+    "application/jsonl",
+    "application/x-ndjson",
+    "application/x-jsonlines",
+    "text/csv",
+    "text/tab-separated-values",
+)
+"""Media types of documents that are cut also by a job whose transforms cut nothing."""
+
+
+@runtime_checkable
+class SupportsSizes(Protocol):
+    """A transform that cuts documents, and has the sizes of its chunks."""
+
+    target: int
+    maximum: int
 
 
 class Wiring:
@@ -42,6 +60,10 @@ class Wiring:
             cast(Transform, await self.plugin(self.settings.transforms[transform]))
             for transform in job.transforms
         ]
+        if not any(isinstance(transform, SupportsSizes) for transform in transforms):
+            # Nobody wants a table or a list of records as one text: it would be cut away at the token budget.
+            cut = _instance("transform", f"ingest:{name}:cut", "chunk", {"only": STRUCTURED})
+            transforms.append(cast(Transform, await self.plugin(cut)))
         return JobPlugins(source, store, transforms, embedder)
 
     async def source(self, name: str, job: Job) -> Plugin:

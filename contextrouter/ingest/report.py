@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
@@ -28,6 +28,8 @@ class Report(msgspec.Struct, kw_only=True):
     entities: int = 0  # whose names and descriptions were embedded: those of new or changed facts
     skipped: list[tuple[str, str]] = []  # (id, reason): left out, or stored with a problem
     changes: list[tuple[ChangeKind, str]] = []  # (kind, id); in a dry run only
+    # kind (".zip", "empty") -> files of the source that were left out because nothing reads them
+    not_read: dict[str, int] = {}
     read: int = 0  # documents read so far
     total: int | None = None  # how many there are to read, if the source knows
     seconds: float = 0.0
@@ -68,6 +70,13 @@ class SupportsProblems(Protocol):
 
     problems: Sequence[str]
     unread: Sequence[str]
+
+
+@runtime_checkable
+class SupportsNotRead(Protocol):
+    """A source that counts the files that it left out because nothing reads their kind."""
+
+    not_read: Mapping[str, int]
 
 
 @runtime_checkable

@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeVar
 from contextrouter.model import Citation, Document, Entity, Envelope, Facet, Fact
 from contextrouter.pipeline.envelopes import split
 from contextrouter.text.prompt_injection import Fence, clean, clean_line, escape_marks
+from contextrouter.text.repeated_titles import without_repeats
 
 CUT = " […]"
 OVER = "token budget"
@@ -396,9 +397,10 @@ def _cite(number: int, envelope: Envelope) -> tuple[Citation, str]:
     block = f"### [{number}] {title} — {source}" if source else f"### [{number}] {title}"
     if document.compartment:
         block += " — " + clean_line(document.compartment)
-    below = document.content.strip()
-    if document.path:
-        below = " > ".join([_one_line(part) for part in document.path]) + ("\n" + below if below else "")
+    path, content = without_repeats(document.title, document.path, document.content)
+    below = content.strip()
+    if path:
+        below = " > ".join([_one_line(part) for part in path]) + ("\n" + below if below else "")
     if below:
         block = f"{block}\n{escape_marks(below)}"
     return Citation(number=number, title=title, url=document.url, source=source), block

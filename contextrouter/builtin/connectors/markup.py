@@ -174,3 +174,11 @@ def pieces(text: str, size: int = PASSAGE_CHARACTERS) -> list[str]:
             current = current[size:]
     packed.append(current)
     return [piece.strip() for piece in packed if piece.strip()]
+
+
+def code_fence(code: str, language: str = "") -> str:
+    """Code as a fenced block of Markdown, with its blank lines; the fence is longer than any in the code."""
+    runs = [len(run) for run in re.findall(r"`{3,}", code)]
+    fence = "`" * (max(runs, default=2) + 1)
+    lines = code.replace("\r\n", "\n").rstrip().removeprefix("\n")
+    return f"{fence}{language}\n{lines}\n{fence}"

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 
+from contextrouter.builtin.shared.menus import menu_lines
 from contextrouter.builtin.shared.text_segments import run_by_length
 from contextrouter.contracts import Transform
 from contextrouter.model import SEARCH_TEXT, Document
@@ -32,11 +33,12 @@ _PROSE = ("text/markdown", "text/x-markdown", "text/plain", "text/html", "text/x
 class Quality(Transform):
     """Leaves boilerplate out of the search text, and drops documents that consist mostly of boilerplate.
 
-    Boilerplate is a line of links only (navigation), or a short line with the words of a footer (©, cookies,
-    privacy policy). With `repeated` of 2 or more it is also a line of at least four words that so many
-    documents of the source have (disclaimers). A document is dropped if the share of its words that are
-    content is below `threshold` (0 to 1). After the transform `chunk`, each chunk counts as a document. The
-    share becomes `metadata["quality"]`. The shown text does not change. Code and data have no boilerplate.
+    Boilerplate is a line of links only (navigation), a run of short entries as menus have them, or a short
+    line with the words of a footer (©, cookies, privacy policy). With `repeated` of 2 or more it is also a
+    line of at least four words that so many documents of the source have (disclaimers). A document is dropped
+    if the share of its words that are content is below `threshold` (0 to 1). After the transform `chunk`,
+    each chunk counts as a document. The share becomes `metadata["quality"]`. The shown text does not change.
+    Code and data have no boilerplate.
 
     With `repeated`, the run first reads the whole source once more.
     """
@@ -99,9 +101,11 @@ class Quality(Transform):
         Words of headings and code are not counted.
         """
         content, content_words, total_words = [], 0, 0
-        for line, raw in _prose_lines(document):
+        lines = list(_prose_lines(document))
+        menus = menu_lines([line for line, _ in lines])
+        for number, (line, raw) in enumerate(lines):
             words = _count_words(line)
-            noise = bool(words) and self._is_noise(line)
+            noise = bool(words) and (number in menus or self._is_noise(line))
             total_words += words
             content_words += 0 if noise else words
             if not noise:

@@ -6,19 +6,16 @@ import asyncio
 import codecs
 import threading
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from contextrouter.builtin.connectors.files.folder import Folder, Listed, Listing, file_document
-from contextrouter.builtin.connectors.files.parsing.media import media_type
-from contextrouter.builtin.connectors.files.parsing.parsed import Parsed, Unreadable
+from contextrouter.builtin.connectors.files.file_reader import File, Known, Reading
+from contextrouter.builtin.connectors.files.folder import Folder, Listed, Listing
 from contextrouter.builtin.connectors.files.parsing.process import Parser
-from contextrouter.builtin.connectors.files.parsing.text import decode
-from contextrouter.builtin.connectors.files.parsing.worker import READERS
-from contextrouter.builtin.connectors.markup import Passage, json_passages, markdown_passages, text_passages
 from contextrouter.builtin.connectors.matching import matches, visible
 from contextrouter.contracts import Connector, FilePath
 from contextrouter.errors import SourceError, SourceTimeout
@@ -28,22 +25,9 @@ from contextrouter.scope import Scope
 from contextrouter.text.bm25 import PassageIndex
 from contextrouter.text.languages import language_terms
 
-PARSED_BY = 1
-"""Goes up when a file of the same bytes becomes another text."""
 TITLE, HEADING, BODY = 3.0, 2.0, 1.0
 """How often a term counts by where it stands: title over heading path over body."""
-SNIPPET_CHARACTERS = 200
-_CUTS = {"text/markdown": markdown_passages, "application/jsonl": json_passages}
-
-
-class _File(NamedTuple):
-    """One file as it was read: None for a document that could not be."""
-
-    listed: Listed
-    document: Document | None
-    passages: tuple[Document, ...]
-    problems: tuple[str, ...]
-    version: str = ""  # "": something was wrong with it
+EMPTY = "empty"
 
 
 class _Snapshot(NamedTuple):
@@ -51,7 +35,7 @@ class _Snapshot(NamedTuple):
 
     scan_start: float  # time.monotonic() before the folder was looked at
     listing: Listing
-    files: dict[str, _File]
+    files: dict[str, File]
     passages: tuple[Document, ...]
     ranking: PassageIndex
 
@@ -59,13 +43,14 @@ class _Snapshot(NamedTuple):
 class Files(Connector):
     """Searches a folder's current texts by BM25, passage by passage, and lists them whole for ingestion.
 
-    `path` is a folder, or one file. `patterns` choose files by name; without any, all whose suffix says what
-    they are: Markdown, text, HTML, feeds, PDF, Word, PowerPoint, Excel, JSON, CSV, source code. Hidden ones
-    are never read. `max_bytes` is the size of one file in bytes, `max_files` how many are read,
-    `parse_seconds` how long the parser of a PDF and the like may take. `encoding` is that of texts; empty:
-    found out, file by file. `document_kind` is given to every document; empty takes `kind` from the front
-    matter, else "document". Front matter (`key: value` lines between `---`) may hold title, kind, url, date,
-    labels, keywords, trust, language, tenant, compartment and sensitivity; other keys become metadata.
+    `path` is a folder, or one file. `patterns` are globs that choose files by their path below it: `*` and
+    `?` within a folder, `**` across folders; one without `/` is for names in any folder. Without any, all
+    files are read whose suffix, or whose beginning, says what they are; `.not_read` counts the others by
+    suffix. Hidden ones are never read. `max_bytes` is the size of one file in bytes, `max_files` how many are
+    read, `parse_seconds` how long the parser of a PDF and the like may take. `encoding` is that of texts;
+    empty: found out, file by file. `document_kind` is given to every document; empty takes `kind` from the
+    front matter, else "document". Front matter (`key: value` lines between `---`) may hold title, kind, url,
+    date, labels, keywords, trust, language, tenant, compartment and sensitivity; other keys become metadata.
 
     Nothing outside the folder is read, whatever links in it say. `.problems` says what was left out of the
     last reading and why; `.unread` names the documents among it that exist all the same (with a `/` at the
@@ -103,14 +88,15 @@ class Files(Connector):
                 f'Files.encoding {encoding!r} is not known to Python; give one such as "utf-8".'
             ) from None
         self._folder = Folder(Path(path), patterns, max_bytes, max_files)
-        self._kind, self._encoding = document_kind, encoding
         self._snapshot: _Snapshot | None = None
         self._reading = threading.Lock()
         self._parser = Parser(parse_seconds)
+        self._files = Reading(self._folder, self._parser, document_kind, encoding)
         self._scans: Threads | None = None
         self._work: Threads | None = None
         self.problems: list[str] = []
         self.unread: list[str] = []
+        self.not_read: dict[str, int] = {}
 
     @classmethod
     def example(cls) -> Self:
@@ -163,17 +149,28 @@ class Files(Connector):
         """
         threads = self._threads(self._scans)
         listing = await self._list_files()
-        problems, unread = list(listing.problems), list(listing.unread)
+        problems, unread, versions = list(listing.problems), list(listing.unread), Known(known)
+        not_read = Counter(listing.not_read)
         for name, listed in listing.files.items():
-            file = await threads.run(self._read, name, listed, False, known.get(name, ""))
+            file = await threads.run(self._files.read, name, listed, False, versions)
             problems += file.problems
-            if file.document or file.version:
-                yield name, file.version, file.document
-            else:
-                unread.append(name)
-        self.problems, self.unread = problems, unread
+            unread += file.unread(name)
+            not_read[EMPTY] += file.is_empty
+            for id in file.unchanged:
+                yield id, file.version, None
+            for document in file.documents:
+                yield document.id, file.version, document
+        unread += self._kept(known)
+        self.problems, self.unread, self.not_read = problems, unread, dict(+not_read)
         if not listing.complete:
-            raise SourceError(problems[-1])
+            raise SourceError(problems[len(listing.problems) - 1])
+
+    def _kept(self, known: Mapping[str, str]) -> list[str]:
+        """Ids that a pattern took before and that it does not match any more: whether they are gone, or
+        their folder is not there, nobody can tell.
+        """
+        patterns = self._folder.patterns
+        return [id for id in known if patterns.any_of(patterns.unmatched, id)] if patterns.unmatched else []
 
     async def size(self) -> int:
         """How many files `crawl` will read."""
@@ -185,7 +182,7 @@ class Files(Connector):
         """
         snapshot = await self._now()
         documents = {passage.id: passage for passage in snapshot.passages}
-        documents.update((name, file.document) for name, file in snapshot.files.items() if file.document)
+        documents.update((each.id, each) for file in snapshot.files.values() for each in file.documents)
         return [documents[id] for id in ids if id in documents and visible(documents[id], scope)]
 
     async def version(self) -> str:
@@ -260,59 +257,15 @@ class Files(Connector):
                 *listing.problems,
                 *(problem for file in files.values() for problem in file.problems),
             ]
-            self.unread = [*listing.unread, *(name for name, file in files.items() if not file.document)]
+            self.unread = [*listing.unread, *(id for name, file in files.items() for id in file.unread(name))]
+            self.not_read = dict(
+                +(listing.not_read + Counter({EMPTY: sum(f.is_empty for f in files.values())}))
+            )
             return new
 
-    def _reuse(self, old: _Snapshot | None, name: str, listed: Listed) -> _File:
+    def _reuse(self, old: _Snapshot | None, name: str, listed: Listed) -> File:
         file = old.files.get(name) if old else None
-        return file if file and file.listed == listed else self._read(name, listed, True)
-
-    def _read(self, name: str, listed: Listed, cut: bool, known_version: str = "") -> _File:
-        """Read one file, with its passages when `cut`; what is wrong with it is said, not raised.
-
-        One whose version is known is not parsed.
-        """
-        try:
-            data = self._folder.read(listed)
-            version = sha256(repr((PARSED_BY, self._kind, self._encoding)).encode() + data).hexdigest()[:32]
-            if version == known_version:
-                return _File(listed, None, (), (), version)
-            parsed = self._parse(name, data)
-        except OSError as error:
-            return _File(listed, None, (), (f"{name}: cannot be read ({error.strerror or error}).",))
-        except Unreadable as error:
-            return _File(listed, None, (), (f"{name}: {error}",))
-        document, problems = file_document(name, parsed, listed.modified, self._kind)
-        messages = tuple(f"{name}: {reason}" for reason in problems)
-        return _File(
-            listed, document, _passages(document) if cut else (), messages, "" if messages else version
-        )
-
-    def _parse(self, name: str, data: bytes) -> Parsed:
-        """The text of a file. Raises Unreadable."""
-        kind = media_type(name, data)
-        if kind in READERS:
-            return self._parser.parse(data, kind)
-        text, wrong = decode(data, self._encoding)
-        if text is None:
-            raise Unreadable(wrong)
-        return Parsed(text=text, media_type=kind, problems=[wrong] if wrong else [])
-
-
-def _passages(document: Document) -> tuple[Document, ...]:
-    cuts: list[Passage] = _CUTS.get(document.media_type, text_passages)(document.content, document.title)
-    return tuple(
-        document.replace(
-            content=cut.text,
-            title=cut.title,
-            path=cut.path,
-            id=f"{document.id}#{number}",
-            parent=document.id,
-            snippet=cut.text[:SNIPPET_CHARACTERS],
-            media_type="text/plain" if "json" in document.media_type else document.media_type,
-        )
-        for number, cut in enumerate(cuts)
-    )
+        return file if file and file.listed == listed else self._files.read(name, listed, True)
 
 
 def _fields(passage: Document) -> tuple[tuple[str, float], ...]:

@@ -5,33 +5,21 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
-from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from contextrouter.builtin.connectors.files.parsing.media import MEDIA_TYPES
-from contextrouter.builtin.connectors.files.parsing.parsed import Parsed
-from contextrouter.builtin.connectors.markup import as_list, as_moment, first_heading, front_matter
-from contextrouter.model import Document
-from contextrouter.scope import SENSITIVITIES
+from contextrouter.builtin.connectors.files.parsing.media import (
+    BEGINNING,
+    JUDGED_BY_BEGINNING,
+    MEDIA_TYPES,
+    is_readable_beginning,
+)
+from contextrouter.builtin.connectors.files.patterns import Patterns
 
 MAX_DEPTH = 64
-_WITH_FRONT_MATTER = ("text/markdown", "text/plain", "text/x-rst")
-_TAKEN = {
-    "title",
-    "kind",
-    "url",
-    "date",
-    "labels",
-    "keywords",
-    "trust",
-    "sensitivity",
-    "tenant",
-    "compartment",
-    "language",
-}
+NO_SUFFIX = "no suffix"
 
 
 class Listed(NamedTuple):
@@ -51,22 +39,33 @@ class Listing(NamedTuple):
     problems: list[str]
     unread: list[str]  # ids that exist and could not be taken; one that ends in "/" stands for all below it
     complete: bool
+    not_read: Counter[str]  # suffix -> number of files of a kind that is not read
 
 
 class Folder:
     """A folder, or a single file, and the rules by which its files are taken."""
 
     def __init__(self, path: Path, patterns: Sequence[str], max_bytes: int, max_files: int) -> None:
-        self.path, self.patterns, self.max_bytes, self.max_files = path, tuple(patterns), max_bytes, max_files
+        self.path, self.patterns, self.max_bytes, self.max_files = (
+            path,
+            Patterns(patterns),
+            max_bytes,
+            max_files,
+        )
 
     def list(self) -> Listing:
         """Return what is there now. Raises OSError when the folder cannot be read."""
         root = self.path.resolve(strict=True)
-        listing = Listing({}, [], [], True)
+        listing = Listing({}, [], [], True, Counter())
         if root.is_file():
             self._take(root.name, str(root), root.stat(), listing)
             return listing
+        self.patterns.begin()
+        suffixes: Counter[str] = Counter()
         for name, entry in self._walk(str(root), "", listing, 0):
+            suffixes[_suffix(name) or NO_SUFFIX] += 1
+            if not self._is_wanted(name, entry, listing):
+                continue
             if len(listing.files) >= self.max_files:
                 listing.problems.append(
                     f"{self.path}: more than {self.max_files} files; raise `max_files` to read them all."
@@ -82,14 +81,25 @@ class Folder:
                 listing.unread.append(name)
             except ValueError as error:
                 listing.problems.append(f"{name}: {error}")
-        return listing
+        return self._with_unmatched(listing, suffixes)
+
+    def _with_unmatched(self, listing: Listing, suffixes: Counter[str]) -> Listing:
+        """The listing with a problem for each pattern that matches nothing. It is not complete when all match
+        nothing: the folder is not what it was, or the patterns are wrong.
+        """
+        for pattern in self.patterns.unmatched:
+            there = ", ".join(f"{suffix} {count}" for suffix, count in suffixes.most_common(10))
+            listing.problems.append(
+                f"{self.path}: pattern {pattern!r} matches no file; there are {there or 'no files'}."
+                " `*` stops at a `/`, `**/` goes through folders."
+            )
+        is_nothing = bool(self.patterns) and not listing.files and not listing.unread
+        return listing._replace(complete=False) if is_nothing else listing
 
     def _walk(
         self, folder: str, prefix: str, listing: Listing, depth: int
     ) -> Iterator[tuple[str, os.DirEntry[str]]]:
-        """Yield the files that the patterns take, in order of their paths; never through a link to a
-        folder.
-        """
+        """Yield the files in order of their paths; never through a link to a folder."""
         try:
             with os.scandir(folder) as entries:
                 ordered = sorted(entries, key=lambda entry: entry.name)
@@ -115,16 +125,31 @@ class Folder:
                     listing.problems.append(f"{name}: lies deeper than {MAX_DEPTH} folders and was left out.")
             elif entry.is_symlink() and entry.is_dir():
                 listing.problems.append(f"{name}: a link to a folder is not followed.")
-            elif self._is_wanted(entry.name):
+            else:
                 yield name, entry
 
-    def _is_wanted(self, name: str) -> bool:
-        """Whether the patterns take a file of this name; without patterns, those whose media type its suffix
-        says.
+    def _is_wanted(self, name: str, entry: os.DirEntry[str], listing: Listing) -> bool:
+        """Whether the patterns take a file. Without patterns: whether its suffix, or else its beginning, says
+        that it can be read; one that cannot is counted.
         """
-        if not self.patterns:
-            return os.path.splitext(name)[1].lower() in MEDIA_TYPES
-        return any(fnmatchcase(name, pattern) for pattern in self.patterns)
+        if self.patterns:
+            return self.patterns.match(name)
+        suffix = _suffix(name)
+        if suffix in JUDGED_BY_BEGINNING:
+            is_taken = is_readable_beginning(suffix, self._beginning(entry))
+        else:
+            is_taken = suffix in MEDIA_TYPES
+        if not is_taken:
+            listing.not_read[suffix or NO_SUFFIX] += 1
+        return is_taken
+
+    def _beginning(self, entry: os.DirEntry[str]) -> bytes:
+        """The first bytes of a file; none of one that is a link, or cannot be read."""
+        try:
+            with open(os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+                return file.read(BEGINNING) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
+        except OSError:
+            return b""
 
     def _inside(self, root: Path, entry: os.DirEntry[str]) -> str:
         """Where an entry really lies. Raises ValueError for a link that leaves the folder."""
@@ -157,57 +182,10 @@ class Folder:
             return file.read(self.max_bytes)
 
 
+def _suffix(name: str) -> str:
+    return os.path.splitext(name)[1].lower()
+
+
 def _is_text(name: str) -> bool:
     """Whether a file's name is Unicode; bytes that are not come as lone surrogates, which no store takes."""
     return not any("\ud800" <= letter <= "\udfff" for letter in name)
-
-
-def file_document(name: str, parsed: Parsed, modified: int, kind: str) -> tuple[Document, list[str]]:
-    """Return a file's whole Document, front matter taken out of its content, and what was wrong with it."""
-    problems = list(parsed.problems)
-    front: dict[str, str | list[str]] = {}
-    content = parsed.text
-    if parsed.media_type in _WITH_FRONT_MATTER:
-        front, content, unread = front_matter(content)
-        problems += (f"front matter line {line!r} is not `key: value`." for line in unread)
-    values = {key: ", ".join(value) if isinstance(value, list) else value for key, value in front.items()}
-    heading = first_heading(content) if parsed.media_type == "text/markdown" else ""
-    moment = as_moment(values.get("date", ""))
-    metadata: dict[str, Any] = {
-        **parsed.metadata,
-        **{key: value for key, value in front.items() if key not in _TAKEN},
-    }
-    if values.get("date"):
-        metadata["date"] = values["date"]
-        if not moment:
-            problems.append(f"date {values['date']!r} is no ISO date such as 2026-01-31.")
-    return Document(
-        content=content if "page_starts" in metadata else content.strip(),
-        id=name,
-        url=values.get("url") or name,
-        title=values.get("title") or parsed.title or heading or Path(name).stem,
-        kind=kind or values.get("kind") or "document",
-        media_type=parsed.media_type,
-        updated_at=moment or datetime.fromtimestamp(modified / 1e9, UTC),
-        links=tuple(parsed.links),
-        keywords=as_list(front.get("keywords", "")),
-        labels=as_list(front.get("labels", "")),
-        metadata=metadata,
-        sensitivity=_sensitivity(values, problems),
-        trust=values.get("trust") or None,
-        tenant=None
-        if values.get("tenant") in ("", "*")
-        else values.get("tenant"),  # no file makes itself everybody's
-        compartment=values.get("compartment") or None,
-        language=values.get("language") or parsed.language or None,
-    ), problems
-
-
-def _sensitivity(values: dict[str, str], problems: list[str]) -> str | None:
-    """Return the label; one that is not known stays as it is, which means that nobody in a scope sees the
-    file.
-    """
-    value = values.get("sensitivity") or None
-    if value and value not in SENSITIVITIES:
-        problems.append(f"sensitivity {value!r} is not one of {', '.join(SENSITIVITIES)}.")
-    return value

@@ -19,13 +19,15 @@ from contextrouter.builtin.connectors.matching import matches
 from contextrouter.builtin.connectors.option_checks import check_numbers
 from contextrouter.contracts import Connector, Partial
 from contextrouter.errors import SourceError, SourceTimeout
-from contextrouter.fetch import JSON, Fetcher, FetchKeys, FetchOptions, check_url
+from contextrouter.fetch import JSON, Fetcher, FetchFailed, FetchKeys, FetchOptions, check_url
 from contextrouter.model import Document, Hit, Query
 from contextrouter.runtime.threads import Threads
 
 NAMES = ("query", "limit", "page", "offset", "cursor", "language")
 """What may stand in braces in `url`, `parameters` and `body`."""
 QUERY_CHARACTERS = 1_000
+_BEYOND = (404, 416)
+"""What some APIs answer for the page behind the last one."""
 
 
 class _AnswerPage(NamedTuple):
@@ -36,6 +38,7 @@ class _AnswerPage(NamedTuple):
     problems: list[str]
     cursor: str
     next_url: str
+    unmatched: set[str]  # names of fields that no item has
 
 
 class HttpApi(Connector):
@@ -45,10 +48,11 @@ class HttpApi(Connector):
     {page}, {offset}, {cursor} and {language}; a parameter whose template comes out empty is not sent.
     `headers` go to that API alone. `results` is a JMESPath expression for the list of items, `fields` one for
     each field of a document (content, id, url, title, snippet, language, labels, keywords, updated_at,
-    score); other names become metadata. `markup` says that texts are HTML. At most `max_pages` pages of
-    `page_size` items are asked for: by {page}, which begins at `first_page`, by {offset}, by the `cursor`
-    that an answer holds, or by the `next_url` in it. `per_minute` is how many requests are made at most (0:
-    any).
+    score); other names become metadata; `.problems` names a field that no item has. `markup` says that texts
+    are HTML. At most `max_pages` pages of `page_size` items are asked for, until one is empty or brings
+    nothing new: by {page}, which begins at `first_page`, by {offset}, which counts the items read, by the
+    `cursor` that an answer holds, or by the `next_url` in it. `per_minute` is how many requests are made at
+    most (0: any).
     """
 
     def __init__(
@@ -135,43 +139,53 @@ class HttpApi(Connector):
             return []
         usable: dict[str, tuple[Document, float | None]] = {}
         problems: list[str] = []
+        items, known_ids = 0, set[str]()
+        unmatched: set[str] | None = None
         cursor, next_url = "", ""
         for number in range(self._max_pages):
             values = {
                 "query": _one_line(query.text),
                 "limit": min(self._size, query.limit) if self._max_pages == 1 else self._size,
                 "page": self._first + number,
-                "offset": number * self._size,
+                "offset": items,
                 "cursor": cursor,
                 "language": query.language or "",
             }
             try:
                 page = await self._page(values, next_url, query.deadline, threads)
             except SourceError as error:
+                if items and isinstance(error, FetchFailed) and error.status in _BEYOND:
+                    break
                 if not usable:
                     raise
                 problems.append(f"Page {number + 1}: {error}")
                 break
             problems += page.problems
-            before = len(usable)
             for document, score in page.documents:
                 if matches(document, query):
                     usable.setdefault(document.id, (document, score))
             cursor, next_url = page.cursor, page.next_url
-            nothing_new = number and page.documents and len(usable) == before
-            if len(usable) >= query.limit or self._is_last(page) or nothing_new:
+            items += page.items
+            if page.items:
+                unmatched = page.unmatched if unmatched is None else unmatched & page.unmatched
+            ids = {document.id for document, _ in page.documents}
+            repeats = bool(ids) and ids <= known_ids
+            known_ids |= ids
+            if len(usable) >= query.limit or self._is_last(page) or repeats:
                 break
-        self.problems = problems
+        self.problems = [*problems, *self._mapping.unmatched_problems(unmatched or set(), items)]
         hits = _sort_documents(list(usable.values())[: query.limit])
         return Partial(hits, " ".join(problems[:10])) if problems else hits
 
     def _is_last(self, page: _AnswerPage) -> bool:
-        """Whether no page follows."""
+        """Whether no page follows. A short page may have one behind it: many APIs give fewer items than they
+        are asked for.
+        """
         if "next_url" in self._pagination:
             return not page.next_url
         if "cursor" in self._pagination:
             return not page.cursor
-        return page.items < self._size
+        return not page.items
 
     def _open_fetcher(self) -> Threads:
         if self._threads is None:
@@ -220,8 +234,11 @@ class HttpApi(Connector):
             raise SourceError(f"{masked_url} answered with what is no JSON ({error}).") from None
         items = self._mapping.items(answer)
         if items is None:
+            keys = (
+                f"has the keys {', '.join(answer)}" if isinstance(answer, dict) else f"begins {body[:80]!r}"
+            )
             raise SourceError(
-                f"{masked_url} has no list of items where `results` says; its answer begins {body[:80]!r}."
+                f"{masked_url} has no list of items where `results` says; its answer {keys[:500]}."
             )
         results = [self._mapping.document(item, url) for item in items]
         bad = [result for result in results if isinstance(result, str)]
@@ -238,6 +255,7 @@ class HttpApi(Connector):
             problems,
             str(cursor or ""),
             self._next_url(url, target, problems),
+            self._mapping.unmatched(items),
         )
 
     def _next_url(self, url: str, target: Any, problems: list[str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
@@ -17,6 +17,7 @@ from contextrouter.model import Document
 
 SNIPPET_CHARACTERS = 200
 TEXTS = ("content", "id", "url", "title", "snippet", "language")
+MOST_KEYS = 40
 LISTS = ("labels", "keywords")
 
 
@@ -27,6 +28,7 @@ class FieldMapping:
         self._texts = {"results": results or "@", **{f"fields.{name}": text for name, text in fields.items()}}
         self._kind, self._markup = kind, markup
         self._paths: dict[str, Any] = {}
+        self._keys: tuple[str, ...] = ()  # of the item that came last
 
     def open(self, more: Mapping[str, str]) -> None:
         """Compile the expressions, and `more`. Raises MissingDependency, SettingsError."""
@@ -68,8 +70,29 @@ class FieldMapping:
         items = self.find("results", answer)
         return items if isinstance(items, list) else [items] if isinstance(items, Mapping) else None
 
+    def unmatched(self, items: Sequence[Any]) -> set[str]:
+        """The names of fields that none of the items has."""
+        fields = [path for path in self._paths if path.startswith("fields.")]
+        return {
+            path.removeprefix("fields.")
+            for path in fields
+            if all(self.find(path, item) in (None, [], {}) for item in items)
+        }
+
+    def unmatched_problems(self, names: Set[str], items: int) -> Iterator[str]:
+        """Yield a sentence for each field that matched in none of the items read, with the keys they have."""
+        keys = ", ".join(self._keys)
+        for name in sorted(names) if keys else ():
+            expression = self._texts[f"fields.{name}"]
+            yield (
+                f"fields.{name} = {expression!r} matches nothing in {items} items; the keys of an item are"
+                f" {keys}."
+            )
+
     def document(self, item: Any, source: str) -> tuple[Document, float | None] | str:
         """The document of one item with its score, or why there is none."""
+        if isinstance(item, Mapping):
+            self._keys = tuple(list(item)[:MOST_KEYS])
         values = {
             path.removeprefix("fields."): self.find(path, item)
             for path in self._paths

@@ -5,8 +5,12 @@ from __future__ import annotations
 import codecs
 import re
 
-SNIFFED = 4_096
+SNIFFED = 1 << 20
 """Bytes at the beginning of a page in which it may name its charset."""
+DETECTED = 20_000
+"""Bytes, of lines that are not ASCII, of which a charset is detected."""
+_MANY = 0.3
+"""Share of letters beyond ASCII from which a text is in another script than Latin."""
 
 _META = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([A-Za-z0-9._-]{1,40})", re.I)
 _XML = re.compile(rb"^\s*<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([A-Za-z0-9._-]{1,40})[\"']")
@@ -18,6 +22,7 @@ BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+_TAGS = re.compile(rb"<[^<>]{0,2000}>")
 # Names that the web uses for their supersets.
 _WIDER = {"gb2312": "gb18030", "gbk": "gb18030", "iso8859-1": "cp1252", "ascii": "cp1252"}
 # Codecs of Python that nothing on the web is written in, and that take hostile input badly.
@@ -60,8 +65,8 @@ def decode_page(body: bytes, charsets: list[str]) -> str:
 
 
 def page_text(body: bytes, content_type: str) -> str:
-    """The text of a page: the server's word stands over the page's own, as in browsers; without either, UTF-8
-    or Windows-1252.
+    """The text of a page: the server's word stands over the page's own, as in browsers; without either,
+    UTF-8, else what the letters look like.
     """
     inside = [
         match.group(1).decode() for match in (_META.search(body[:SNIFFED]), _XML.search(body[:400])) if match
@@ -71,8 +76,27 @@ def page_text(body: bytes, content_type: str) -> str:
         try:
             return body.decode().removeprefix("\ufeff")
         except UnicodeDecodeError:
-            charsets = ["utf-8" if body.count(b"\xef\xbf\xbd") or _mostly_utf8(body) else "cp1252"]
+            is_utf8 = body.count(b"\xef\xbf\xbd") or _mostly_utf8(body)
+            charsets = ["utf-8" if is_utf8 else _detect(body) or "cp1252"]
     return decode_page(body, charsets)
+
+
+def _detect(body: bytes) -> str:
+    """The charset of a page that names none, by its letters; "" for a Latin one, and where nobody can tell.
+
+    Short texts in Latin letters look alike in many charsets, so those are Windows-1252, as in browsers.
+    """
+    lines = (line for line in _TAGS.sub(b" ", body[:SNIFFED]).splitlines() if not line.isascii())
+    sample = b"\n".join(lines)[:DETECTED]
+    letters = sum(byte > 127 or chr(byte).isalpha() for byte in sample)
+    if not letters or sum(byte > 127 for byte in sample) < _MANY * letters:
+        return ""
+    try:
+        from charset_normalizer import from_bytes
+    except ImportError:  # comes with what reads pages; feeds are read without it
+        return ""
+    best = from_bytes(sample).best()
+    return best.encoding if best is not None and find_codec(best.encoding) else ""
 
 
 def _mostly_utf8(body: bytes) -> bool:

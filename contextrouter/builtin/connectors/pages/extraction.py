@@ -59,6 +59,7 @@ class Extracted(msgspec.Struct, frozen=True, kw_only=True):
     links: Sequence[str] = ()
     noindex: bool = False
     nofollow: bool = False
+    canonical: str = ""  # the address that the page gives as its own
 
     @property
     def moment(self) -> datetime | None:

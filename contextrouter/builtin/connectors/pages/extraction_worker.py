@@ -17,7 +17,7 @@ from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, BinaryIO
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import parse_qs, urljoin, urlsplit
 
 MEMORY = 2_000_000_000
 """Bytes of address space of this process."""
@@ -49,12 +49,16 @@ def extract_page(html: str, url: str) -> dict[str, Any]:
     """
     import trafilatura
 
+    from contextrouter.builtin.connectors.pages.code_blocks import CodeBlocks
+    from contextrouter.builtin.connectors.pages.page_signs import reason_unreadable
+
     tree = trafilatura.load_html(_DECLARATION.sub("", html, count=1)) if html.strip() else None
     if tree is None:
         return {"text": "", "why": "it holds no HTML."}
     hidden = _remove_hidden(tree)
     page: dict[str, Any] = {"hidden": hidden, "links": _links(tree, url)}
-    page |= _metadata(tree, url)
+    page |= _metadata(tree, url) | _wiki_title(tree)
+    codes = CodeBlocks(tree, html)
     strict, loose = _run(tree, favor_precision=True), _run(tree)
     text, how = (strict, "strict") if len(strict) >= ENOUGH * len(loose) else (loose, "loose")
     if len(text) < TELLING:
@@ -63,6 +67,9 @@ def extract_page(html: str, url: str) -> dict[str, Any]:
         text, how = trafilatura.baseline(deepcopy(tree))[1] or "", "baseline"
     if len(text) < TELLING:
         text, how = page["description"] or page["title"], "description"
+    if reason := reason_unreadable(tree, text):
+        return {**page, "text": "", "why": reason}
+    text = codes.restore(text)
     reason = "" if text else "no text was found in it."
     linked = _link_share(tree, how == "strict") if text else 0.0
     return {**page, "text": text[:MOST_CHARACTERS], "how": how, "why": reason, "linked": linked}
@@ -99,7 +106,7 @@ def _metadata(tree: Any, url: str) -> dict[str, Any]:
     """
     import trafilatura
 
-    head = _head(tree)
+    head = _head(tree, url)
     with suppress(Exception):
         page_data = trafilatura.extract_metadata(deepcopy(tree), default_url=url or None)
         values = {
@@ -114,6 +121,15 @@ def _metadata(tree: Any, url: str) -> dict[str, Any]:
             **{name: " ".join(str(value).split())[:2_000] for name, value in values.items() if value},
         }
     return head
+
+
+def _wiki_title(tree: Any) -> dict[str, str]:
+    """The title of a page that Confluence exported, without the name of its space."""
+    titles, crumbs = tree.xpath("//*[@id='title-text']"), tree.xpath("//ol[@id='breadcrumbs']//a")
+    if not titles or not crumbs:
+        return {}
+    title, space = (" ".join("".join(element.itertext()).split()) for element in (titles[0], crumbs[0]))
+    return {"title": title.removeprefix(f"{space} : "), "site": space}
 
 
 def _link_share(tree: Any, strict: bool) -> float:
@@ -155,7 +171,7 @@ def _remove_hidden(tree: Any) -> int:
     return removed_characters
 
 
-def _head(tree: Any) -> dict[str, Any]:
+def _head(tree: Any, url: str) -> dict[str, Any]:
     """What the head says for a page whose text cannot be had, and whether robots may index it and follow its
     links.
     """
@@ -172,8 +188,26 @@ def _head(tree: Any) -> dict[str, Any]:
         "language": re.split(r"[-_]", language)[0].lower()[:8],
         "noindex": "noindex" in robots or "none" in robots,
         "nofollow": "nofollow" in robots or "none" in robots,
+        "canonical": _canonical(tree, url),
         **dict.fromkeys(("author", "date", "site"), ""),
     }
+
+
+def _canonical(tree: Any, url: str) -> str:
+    """The address that the page gives as its own: of its own host, and not that of the start page, which some
+    sites give for all of theirs.
+    """
+    for link in tree.xpath("//link[@rel and @href]"):
+        if "canonical" not in link.get("rel").lower().split():
+            continue
+        with suppress(ValueError):
+            canonical = urljoin(url, link.get("href").strip()).partition("#")[0]
+            address, target = urlsplit(url), urlsplit(canonical)
+            is_here = target.scheme in ("http", "https") and target.netloc.lower() == address.netloc.lower()
+            return (
+                canonical if is_here and (target.path not in ("", "/") or address.path in ("", "/")) else ""
+            )
+    return ""
 
 
 def _links(tree: Any, url: str) -> list[str]:
@@ -185,6 +219,8 @@ def _links(tree: Any, url: str) -> list[str]:
             continue
         with suppress(ValueError):
             absolute = urljoin(urljoin(url, base), link.get("href").strip()).partition("#")[0]
+            if absolute.startswith("https://www.google.com/url?"):  # as documents exported from Google have
+                absolute = next(iter(parse_qs(urlsplit(absolute).query).get("q", [])), absolute)
             if urlsplit(absolute).scheme in ("http", "https"):
                 links[absolute] = None
         if len(links) >= MOST_LINKS:

@@ -24,6 +24,8 @@ _DECLARATION = re.compile(r"^\s*<\?xml[^>]*\?>")
 _DOCTYPE = re.compile(r"""(?:"[^"]*"|'[^']*'|[^\[>"'])*(\[)?""")  # up to its internal subset, or its end
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+LEFT_OUT = "cannot be made an http address; left out."
+"""How the problem ends of an item that is not there because of its link."""
 AHEAD = timedelta(days=366)
 """Dates before the one, or further ahead than the other, are mistakes: they say nothing, and would rank above
 everything.
@@ -258,20 +260,10 @@ def _base(url: str, link: object) -> str:
 
 
 def _document(item: _Item, base: str, feed_title: str, problems: list[str]) -> Document | None:
-    link = item.link
-    if link:
-        try:
-            link = urljoin(base, link)
-            parts = urlsplit(link)
-            absolute = parts.scheme in ("http", "https") and bool(parts.hostname)
-        except ValueError:
-            absolute = False
-        if not absolute:
-            problems.append(
-                f"item {item.title or item.guid!r}: link {item.link!r} cannot be made an http address; left"
-                " out."
-            )
-            return None
+    link = _http_address(item, base)
+    if item.link and not link:
+        problems.append(f"item {item.title or item.guid!r}: link {item.link!r} {LEFT_OUT}")
+        return None
     content = item.text or item.title
     if not content:
         problems.append(f"item {item.guid or item.link!r}: has neither a title nor a text; left out.")
@@ -300,6 +292,25 @@ def _document(item: _Item, base: str, feed_title: str, problems: list[str]) -> D
         metadata=metadata,
         untrusted=True,
     )
+
+
+def _http_address(item: _Item, base: str) -> str:
+    """The address of an item: its link, else its id, whichever is one first; "" for neither."""
+    if not item.link:
+        return item.guid if _is_http(item.guid) else ""
+    try:
+        link = urljoin(base, item.link)
+    except ValueError:
+        link = ""
+    return next(filter(_is_http, (link, item.guid)), "")
+
+
+def _is_http(address: str) -> bool:
+    try:
+        parts = urlsplit(address)
+        return parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        return False
 
 
 def _join_parts(parts: Any) -> datetime | None:

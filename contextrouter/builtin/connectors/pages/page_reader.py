@@ -22,6 +22,8 @@ from contextrouter.text.languages import language_terms
 
 TITLE, HEADING, BODY = 3.0, 2.0, 1.0
 SNIPPET_CHARACTERS = 200
+LISTS = "lists of links"
+"""Kind of pages that are left out because they lead to others and say little."""
 _DEAD = (404, 410)
 
 
@@ -39,6 +41,7 @@ class Page(NamedTuple):
     skipped: str = ""
     late: bool = False
     dead: bool = False  # the server has no such page
+    kind: str = ""  # of what was skipped: robots.txt, noindex, links, or a content type
     retry_after: float = 0.0
     digest: bytes = b""
 
@@ -65,6 +68,8 @@ class Reader:
         try:
             fetched = await self.fetcher.get(url, accept=PAGES, deadline=deadline, polite=polite)
         except FetchFailed as failed:
+            if failed.refused and polite:  # an address that somebody gave is missing, one of many is not
+                return Page(url, start, skipped=str(failed), kind=failed.refused)
             dead = failed.status in _DEAD
             return Page(url, start, problem=str(failed), dead=dead, retry_after=failed.retry_after or 0.0)
         except SourceTimeout as late:
@@ -90,7 +95,8 @@ class Reader:
         links = () if polite and extract.nofollow else tuple(extract.links)
         address = self.fetcher.masked(fetched.url)
         if polite and extract.noindex:
-            return Page(url, start, links=links, skipped=f"{address} does not want to be in an index.")
+            reason = f"{address} does not want to be in an index."
+            return Page(url, start, links=links, skipped=reason, kind="noindex")
         if not extract.text:
             return Page(url, start, links=links, problem=f"{address} has no text to read: {extract.why}")
         if extract.linked > LINKED:
@@ -100,13 +106,16 @@ class Reader:
                 start,
                 links=links,
                 skipped=f"{address} is a list of other pages ({share} of its text are links).",
+                kind=LISTS,
             )
-        document = document_of(extract, fetched.url, self._kind, markdown=extract.how != "text")
+        document = document_of(extract, url, fetched.url, self._kind, markdown=extract.how != "text")
         return Page(url, start, document, passages_of(document), links)
 
 
-def document_of(extract: Extracted, url: str, kind: str, *, markdown: bool = True) -> Document:
-    """The whole text of a page as one document."""
+def document_of(extract: Extracted, id: str, url: str, kind: str, *, markdown: bool = True) -> Document:
+    """The whole text of a page as one document. `id` is the address that was asked for, `url` the one that
+    answered; where the page names another one of its host as its own, that is its url.
+    """
     metadata = {
         name: value for name in ("author", "site", "description", "date") if (value := getattr(extract, name))
     }
@@ -116,8 +125,8 @@ def document_of(extract: Extracted, url: str, kind: str, *, markdown: bool = Tru
         metadata["extracted_by"] = extract.how  # not the article, but what could be had instead of it
     return Document(
         content=extract.text,
-        id=url,
-        url=url,
+        id=id,
+        url=extract.canonical or url,
         title=extract.title,
         kind=kind,
         snippet=extract.text[:SNIPPET_CHARACTERS],

@@ -11,7 +11,7 @@ from typing import NamedTuple, Self, Unpack
 from contextrouter.builtin.connectors.matching import matches
 from contextrouter.builtin.connectors.option_checks import check_lists, check_numbers
 from contextrouter.builtin.connectors.pages.extraction import Extractor
-from contextrouter.builtin.connectors.pages.feed_parser import distinct
+from contextrouter.builtin.connectors.pages.feed_parser import LEFT_OUT, distinct
 from contextrouter.builtin.connectors.pages.page_reader import Reader
 from contextrouter.builtin.connectors.rss.feed_polling import FeedPolling, Snapshot
 from contextrouter.builtin.connectors.rss.item_pages import ItemPages, newest_first
@@ -126,7 +126,8 @@ class Rss(Connector):
         index = await threads.run(self._make_index, snapshots)
         hits = await threads.run(self._rank, index, query)
         errors = [snapshot.error for snapshot in snapshots if snapshot.error]
-        return Partial(hits, " ".join(errors)) if errors else hits
+        errors += [problem for snapshot in snapshots for problem in snapshot.problems if LEFT_OUT in problem]
+        return Partial(hits, " ".join(errors[:10])) if errors else hits
 
     def _open_fetcher(self) -> Threads:
         if self._threads is None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 from time import monotonic
+from types import MappingProxyType
 from typing import Any, Literal, Self, Unpack
 
 from contextrouter.builtin.connectors.example_site import ExampleSite
@@ -43,6 +45,9 @@ class Web(Connector):
     _threads: Threads | None = None
     _pool: tuple[int, Passages] | None = None  # of the site's pages, and their generation
     _example: ExampleSite | None = None
+    _of_crawl: list[str] | None = None  # the problems of a crawl, until somebody searches
+    unread: Sequence[str] = ()
+    not_read: Mapping[str, int] = MappingProxyType({})
 
     def __init__(
         self,
@@ -104,7 +109,9 @@ class Web(Connector):
 
     @property
     def problems(self) -> list[str]:
-        """All that the last reading left out, and why."""
+        """All that the last reading left out, and why; after `crawl`, what failed of it."""
+        if self._of_crawl is not None:
+            return self._of_crawl
         return (self._results or self._site).problems
 
     async def open(self) -> None:
@@ -142,6 +149,7 @@ class Web(Connector):
         not.
         """
         threads = self._open_fetcher()
+        self._of_crawl = None
         until = (
             None
             if query.deadline is None
@@ -160,19 +168,23 @@ class Web(Connector):
         return Partial(hits, " ".join(problems[:10])) if problems else hits
 
     async def crawl(self) -> AsyncIterator[Document]:
-        """Yield every page, whole; raises SourceError at the end when some could not be read."""
+        """Yield every page, whole. Pages that could not be read are in `.unread`, those that are not read by
+        rule are counted in `.not_read`; raises SourceError at the end when not all pages are known.
+        """
         self._open_fetcher()
         if self._results is not None:
             raise SourceError(
                 "Web with `search` has no list of pages to ingest; give `urls` or `sitemaps` instead."
             )
-        pages, problems = await self._site.current(None)
-        for document in {
-            page.document.id: page.document for page in pages if page.document is not None
-        }.values():
+        await self._site.current(None)
+        pages = self._site.pages()
+        for document in _distinct(pages):
             yield document
-        if problems:
-            raise SourceError(" ".join(problems[:10]))
+        self.not_read = Counter(page.kind for page in pages if page.kind)
+        self.unread = [page.url for page in pages if page.problem and not page.dead]
+        self._of_crawl = [page.problem for page in pages if page.problem]
+        if reasons := self._site.incomplete:
+            raise SourceError(f"The list of pages is not complete: {' '.join(reasons[:10])}")
 
     async def inspect(self, url: str) -> AsyncIterator[tuple[str, str]]:
         """Yield, step by step, what becomes of the page or feed at `url`: a step's name, and what is to be
@@ -193,6 +205,17 @@ class Web(Connector):
         if self._pool is None or self._pool[0] != generation:
             self._pool = (generation, await threads.run(Passages, pages))
         return self._pool[1]
+
+
+def _distinct(pages: Sequence[Page]) -> list[Document]:
+    """The documents of pages, one for each address: of several pages that give the same address as their own,
+    the one that has it, else the first by its id, so that each run chooses the same.
+    """
+    documents = [page.document for page in pages if page.document is not None]
+    by_address: dict[str, Document] = {}
+    for document in sorted(documents, key=lambda each: (each.id != each.url, each.id)):
+        by_address.setdefault(document.url, document)
+    return [document for document in documents if by_address[document.url].id == document.id]
 
 
 def _check_mode(pages: bool, search: str, depth: int) -> None:

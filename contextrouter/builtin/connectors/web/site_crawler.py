@@ -61,7 +61,9 @@ class Site:
         self._pages: dict[str, Page] = {}
         self._again: dict[str, tuple[float, int]] = {}  # when a page is read next, and its failures in a row
         self._next = 0.0
-        self._notes: list[str] = []
+        self._notes: list[str] = []  # what is wrong with sitemaps
+        self._incomplete: list[str] = []
+        self._sitemap_failures = 0
         self._places: asyncio.Semaphore
         self.generation = 0  # counts changes of what was read
 
@@ -100,7 +102,8 @@ class Site:
             ]
             problems += [] if absent else ["Some pages were not read before the deadline."]
         if not pages and problems:
-            slow = late or all(page.late for page in self._pages.values() if page.problem)
+            failed = [page for page in self._pages.values() if page.problem]
+            slow = late or (bool(failed) and not self._notes and all(page.late for page in failed))
             raise (SourceTimeout if slow else SourceError)(" ".join(problems[:10]))
         return pages, problems
 
@@ -113,25 +116,54 @@ class Site:
 
     async def _load(self) -> None:
         """Read level by level: what is given, what it leads to, and so on."""
-        self._notes = []
+        self._notes, self._incomplete = [], []
         level = dict.fromkeys(self._urls) | dict.fromkeys(await self._urls_in_sitemap())
+        if self._notes:  # a sitemap that failed: what it named before is still there, as far as anybody knows
+            level |= dict.fromkeys(self._pages)
         queue_of_urls: dict[str, None] = {}
         for depth in range(self._depth + 1):
             room = self._max_pages - len(queue_of_urls)
-            urls = [url for url in level if url not in queue_of_urls][:room]
+            new = [url for url in level if url not in queue_of_urls]
+            if len(new) > room:
+                self._incomplete.append(f"more than {self._max_pages} pages; raise `max_pages`.")
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(self._visit(url)) for url in urls]
-            queue_of_urls |= dict.fromkeys(urls)
-            if depth == self._depth or len(queue_of_urls) >= self._max_pages:
+                tasks = [group.create_task(self._visit(url)) for url in new[:room]]
+            queue_of_urls |= dict.fromkeys(new[:room])
+            if depth == self._depth:
                 break
+            failed = [task.result().url for task in tasks if task.result().problem and not task.result().dead]
+            if failed:
+                address = self._reader.fetcher.masked(failed[0])
+                self._incomplete.append(f"where {address} leads to is not known, since it was not read.")
             level = dict.fromkeys(
                 link for task in tasks for link in task.result().links if self._inside(link)
             )
-        gone = [url for url in self._pages if url not in queue_of_urls]
+        self._forget([url for url in self._pages if url not in queue_of_urls])
+        self._next = min((when for when, _ in self._again.values()), default=monotonic() + self._refresh)
+        self._plan_sitemaps()
+
+    def _forget(self, gone: Sequence[str]) -> None:
         for url in gone:
             del self._pages[url], self._again[url]
         self.generation += bool(gone)
-        self._next = min((when for when, _ in self._again.values()), default=monotonic() + self._refresh)
+
+    def _plan_sitemaps(self) -> None:
+        """Ask sitemaps that failed again soon, and later each time."""
+        if not self._notes:
+            self._sitemap_failures = 0
+            return
+        pause = min(RETRY_SECONDS * 2 ** min(self._sitemap_failures, 10), LONGEST_RETRY)
+        self._sitemap_failures += 1
+        self._next = min(self._next, monotonic() + pause)
+
+    @property
+    def incomplete(self) -> list[str]:
+        """Why the last reading did not list all pages; empty: it did."""
+        return [*self._notes, *self._incomplete]
+
+    def pages(self) -> list[Page]:
+        """All pages of the last reading, also those without a document."""
+        return list(self._pages.values())
 
     async def _visit(self, url: str) -> Page:
         page_before = self._pages.get(url)
@@ -190,8 +222,12 @@ class Site:
                 waiting += [loc for loc in inside if urlsplit(loc).netloc.lower() in self._hosts]
             else:
                 urls_of_site |= dict.fromkeys(inside)
+            if len(urls_of_site) >= self._max_pages and waiting:
+                self._incomplete.append(f"more than {self._max_pages} pages; raise `max_pages`.")
             if not urls:
                 self._notes.append(f"Sitemap {self._reader.fetcher.masked(url)} names no address.")
+        if waiting and done >= MOST_SITEMAPS:
+            self._incomplete.append(f"more than {MOST_SITEMAPS} sitemaps; the others were not read.")
         return list(urls_of_site)
 
 

@@ -22,6 +22,7 @@ _DOCUMENT_METADATA = (
     "facts",
     "problems",
     "page_starts",
+    "cue_starts",
     SEARCH_TEXT,
 )  # metadata of the document that its chunks do not all have
 
@@ -33,8 +34,9 @@ class Chunker(Transform):
     text and occurrence: the same text keeps its id if other parts of the document change. Its metadata has
     `start` and `end`, its place in the document's content, in characters. If it repeats a table's header,
     `header` is the place of that header, and the content is both slices in turn. In a document with pages,
-    `page` is the page where the chunk starts, from 1. Only the first chunk has the facts and problems of the
-    document. A blank document has no chunks, but a blank document with facts stays.
+    `page` is the page where the chunk starts, from 1; in subtitles `start_seconds` is when it is said.
+    Only the first chunk has the facts and problems of the document. A blank document has no chunks, but a
+    blank document with facts stays.
     """
 
     def __init__(self, *, target: int = 512, maximum: int = 1024, overlap: int = 50) -> None:
@@ -148,6 +150,9 @@ def _make_chunk(
         metadata["header"] = list(piece.header)
     if starts := document.metadata.get("page_starts"):
         metadata["page"] = max(bisect_right(starts, piece.start), 1)
+    if cues := document.metadata.get("cue_starts"):
+        index = bisect_right(cues, piece.start, key=lambda cue: cue[0]) - 1
+        metadata["start_seconds"] = cues[max(index, 0)][1]
     return document.replace(
         id=sha256(key.encode("ascii")).hexdigest()[:32],
         content=content,

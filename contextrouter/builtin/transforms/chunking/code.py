@@ -56,7 +56,8 @@ def code(tokenized: TokenizedText, sizes: Sizes, media_type: str) -> Iterator[Pi
     """Yield a piece for each function or class, with its name as path.
 
     A class that is too long is cut at its members, and a body at its statements. Text before the first
-    definition, such as imports, joins it if both fit. Raises MissingDependency without the grammar.
+    definition, such as imports, stays with it, or with its first part, unless it is long. Raises
+    MissingDependency without the grammar.
     """
     text = tokenized.text
     by_hand = len(text) <= _LONGEST and len(text) <= _LINE * (text.count("\n") + 40)
@@ -102,13 +103,21 @@ def _cut_siblings(
     run = head = start  # the pending text starts here; `head` is -1 after the first definition
     for unit, stop in zip(units, stops, strict=True):
         if unit.defines:
-            if run < unit.start and not (run == head and cut.size(run, stop) <= cut.sizes.target):
+            if run < unit.start and not (run == head and _stays_with(cut, run, unit.start, stop, path)):
                 yield from _cut_statements(cut, run, unit.start, units, path)
                 run = unit.start
             yield from _cut_definition(cut, unit.node, run, stop, path)
             run, head = stop, -1
     if run < end:
         yield from _cut_statements(cut, run, end, units, path)
+
+
+def _stays_with(cut: _CutContext, start: int, definition: int, end: int, path: tuple[str, ...]) -> bool:
+    """Whether the text before the first definition stays with it: both fit in a chunk, or the text is that at
+    the beginning of a file, such as imports, and short. A definition that is cut gives it to its first part.
+    """
+    is_short = not path and cut.size(start, definition) <= cut.sizes.target // 2
+    return is_short or cut.size(start, end) <= cut.sizes.target
 
 
 def _units(nodes: Sequence[Node], start: int) -> list[_Unit]:

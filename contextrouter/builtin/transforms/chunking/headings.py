@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,6 +13,8 @@ from contextrouter.errors import MissingDependency
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
+SMALL = 8
+"""A section with less than this part of the target is joined with its sibling."""
 _LINE_END = re.compile(r"\r\n|\n|\r")
 # Front matter starts at the first character, and a line closes it. A later "---" is a rule or a setext
 # heading.
@@ -33,11 +35,12 @@ class Heading(NamedTuple):
 
 
 class Section(NamedTuple):
-    """The section `text[start:end]`. `path` has its headings, outermost first."""
+    """The section `text[start:end]`. `path` has its headings, outermost first; `level` is that of its own."""
 
     start: int
     end: int
     path: tuple[str, ...]
+    level: int = 0
 
 
 def headings(text: str) -> list[Heading]:
@@ -92,12 +95,44 @@ def sections(text: str, outline: Sequence[Heading]) -> Iterator[Section]:
             continue
         if ready is not None:
             yield ready
-        ready = Section(start, end, tuple(name for _, name in path if name))
+        ready = Section(start, end, tuple(name for _, name in path if name), mark.level)
         start = end
     if ready is not None:
         yield ready._replace(end=len(text))
     elif text.strip():
         yield Section(0, len(text), tuple(name for _, name in path if name))
+
+
+def join_siblings(
+    parts: Iterable[Section], size: Callable[[int, int], int], target: int
+) -> Iterator[Section]:
+    """Yield sections, small ones joined with their next sibling: a section of the same level under the same
+    heading. The last of several siblings joins the one before it.
+
+    A section is small if it has less than an eighth of `target`. What is joined stands under the common
+    heading, and has at most `target` tokens. `size` counts the tokens between two places.
+    """
+    small = target // SMALL
+    pending: Section | None = None
+    for section in parts:
+        if pending is not None and _are_siblings(pending, section):
+            sizes = size(pending.start, pending.end), size(section.start, section.end)
+            if min(sizes) < small and size(pending.start, section.end) <= target:
+                pending = Section(pending.start, section.end, section.path[:-1], section.level)
+                continue
+        if pending is not None:
+            yield pending
+        pending = section
+    if pending is not None:
+        yield pending
+
+
+def _are_siblings(before: Section, second: Section) -> bool:
+    """Whether two sections that follow each other stand under the same heading. What was joined stands
+    directly under it.
+    """
+    parent = second.path[:-1]
+    return bool(parent) and before.level == second.level and parent in (before.path[:-1], before.path)
 
 
 def _blocks(parser: MarkdownIt, text: str) -> list[Any]:

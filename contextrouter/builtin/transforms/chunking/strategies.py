@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from contextrouter.builtin.transforms.chunking.boundaries import TokenizedText
 from contextrouter.builtin.transforms.chunking.chunker import Chunker
 from contextrouter.builtin.transforms.chunking.code import GRAMMARS, code
-from contextrouter.builtin.transforms.chunking.headings import Section, headings, sections
+from contextrouter.builtin.transforms.chunking.headings import Section, headings, join_siblings, sections
 from contextrouter.builtin.transforms.chunking.paragraphs import paragraphs
 from contextrouter.builtin.transforms.chunking.pieces import Piece
 from contextrouter.builtin.transforms.chunking.records import records
@@ -48,20 +48,20 @@ class Paragraphs(Chunker):
 class Headings(Chunker):
     """Cuts Markdown at its headings H1, H2 and H3, which become the path of the chunk.
 
-    A section longer than `target` is cut by length. If the document has no title, its first H1 is the title
-    of its chunks. A table stays whole if it fits in a chunk. Else each piece repeats its header and
-    separator.
+    A section longer than `target` is cut by length; one much shorter is joined with its sibling under the
+    same heading, whose path both have then. If the document has no title, its first H1 is the title of its
+    chunks. A table stays whole if it fits in a chunk. Else each piece repeats its header and separator.
     """
 
     def pieces(self, document: Document, tokenized: TokenizedText, problems: list[str]) -> Iterable[Piece]:
         """Yield sections, and parts of long sections. Raises MissingDependency without markdown-it-py."""
         outline = headings(tokenized.text)
         title = document.title or next((heading.text for heading in outline if heading.level == 1), "")
-        for section in sections(tokenized.text, outline):
+        for section in join_siblings(sections(tokenized.text, outline), tokenized.estimate, self.target):
             if tokenized.estimate(section.start, section.end) <= min(
                 self.maximum, self.target + self.target // 4
             ):
-                yield Piece(*section, title=title)
+                yield Piece(section.start, section.end, section.path, title=title)
             else:
                 yield from (piece._replace(title=title) for piece in self._long(tokenized, section))
 
@@ -137,7 +137,8 @@ class Chunk(Chunker):
 
     The strategies are `headings`, `code`, `paragraphs`, `fixed`, `records` and `tables`. `strategies` sets
     the strategy of a media type, as in `{"text/plain": "paragraphs"}`. `"*"` stands for all media types
-    without a strategy; by default `fixed` cuts them. Sizes are in tokens of the shipped tokenizer.
+    without a strategy; by default `fixed` cuts them. With `only`, other media types than these stay whole.
+    Sizes are in tokens of the shipped tokenizer.
     """
 
     def __init__(
@@ -147,8 +148,12 @@ class Chunk(Chunker):
         maximum: int = 1024,
         overlap: int = 50,
         strategies: dict[str, str] | None = None,
+        only: Sequence[str] = (),
     ) -> None:
         super().__init__(target=target, maximum=maximum, overlap=overlap)
+        if isinstance(only, str) or not all(isinstance(name, str) and "/" in name for name in only):
+            raise ValueError(f'only {only!r} is not a list of media types. Give one such as ["text/csv"].')
+        self.only = tuple(name.lower() for name in only)
         self.strategies = dict(strategies or {})
         for content_type, name in self.strategies.items():
             if name not in STRATEGIES:
@@ -162,6 +167,12 @@ class Chunk(Chunker):
             name: chunker(target=target, maximum=maximum, overlap=overlap)
             for name, chunker in STRATEGIES.items()
         }
+
+    def cut(self, document: Document) -> list[Document]:
+        """Return the chunks of `document`; the document itself if `only` leaves its media type out."""
+        if self.only and media_type(document) not in self.only:
+            return [document]
+        return super().cut(document)
 
     def strategy(self, document: Document) -> Chunker:
         """Return the chunker for a document."""

@@ -2,47 +2,36 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Iterator, Sequence
 
+from contextrouter.builtin.shared.delimited import layout
+from contextrouter.builtin.shared.delimited import rows as table_rows
 from contextrouter.builtin.transforms.chunking.boundaries import TokenizedText
 from contextrouter.builtin.transforms.chunking.pieces import Piece, Sizes
 
 _LINE_END = re.compile(r"\r\n|\n|\r")
-_DELIMITERS = ",;\t|"
 
 
 def csv_table(tokenized: TokenizedText, sizes: Sizes, media_type: str) -> Iterator[Piece]:
-    """Cut CSV between its rows. The first row is the header. A row may have line ends in quotes."""
+    """Cut CSV between its rows. A row may have line ends in quotes. What stands above the header is in the
+    first piece alone.
+    """
     text = tokenized.text
-    if "tab-separated" in media_type:
-        delimiter = "\t"
-    else:
-        line = text.lstrip()[:4096].partition("\n")[0]
-        delimiter = max(_DELIMITERS, key=line.count)
-    yield from rows(tokenized, _csv_bounds(text, delimiter), 1, sizes)
+    separator, header = layout(text, media_type)
+    yield from rows(tokenized, _csv_bounds(text, separator, header), 1, sizes, lead=0)
 
 
-def _csv_bounds(text: str, delimiter: str) -> list[int]:
-    """Return the start of each row, and the end. Blank lines belong to the row before them."""
-    position, bounds = 0, [0]
-
-    def lines() -> Iterator[str]:
-        nonlocal position
-        for line in io.StringIO(text, newline=""):
-            position += len(line)
-            yield line.replace("\0", " ")
-
-    try:
-        for row in csv.reader(lines(), delimiter=delimiter):
-            if row or len(bounds) == 1:
-                bounds.append(position)
-            else:
-                bounds[-1] = position
-    except csv.Error:  # a quoted field without end: cut at lines
-        bounds = [0, *(match.end() for match in _LINE_END.finditer(text))]
+def _csv_bounds(text: str, separator: str, header: int) -> list[int]:
+    """Return the start of each row from the header on, and the end. Blank lines belong to the row before
+    them.
+    """
+    bounds = [header]
+    for row in table_rows(text, separator, header):
+        if row.fields or len(bounds) == 1:
+            bounds.append(row.end)
+        else:
+            bounds[-1] = row.end
     return bounds if bounds[-1] == len(text) else [*bounds, len(text)]
 
 

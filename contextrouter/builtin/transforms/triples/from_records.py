@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time
 from typing import Any, NamedTuple
 
+from contextrouter.builtin.shared.delimited import layout, rows
 from contextrouter.model import Fact
 
 LINES = ("application/jsonl", "application/x-ndjson", "application/x-jsonlines")
-_TABLES = {"text/csv": ",", "text/tab-separated-values": "\t"}
+_TABLES = ("text/csv", "text/tab-separated-values")
+_KEY = re.compile(r'"([^"]+)"|([^."]+)')
+_MOST_KEYS = 40
 FACT_KEYS = ("confidence", "valid_from", "valid_to", "tenant", "compartment", "sensitivity")
 
 
@@ -60,10 +62,16 @@ def records(text: str, media_type: str) -> Iterator[tuple[int, Any]]:
             return
         yield from enumerate(data if isinstance(data, list) else [data], 1)
     elif media_type in _TABLES:
-        try:
-            yield from enumerate(csv.DictReader(io.StringIO(text), delimiter=_TABLES[media_type]), 2)
-        except csv.Error as error:
-            yield 1, ValueError(f"The table cannot be read ({error}).")
+        yield from enumerate(_table_records(text, media_type), 2)
+
+
+def _table_records(text: str, media_type: str) -> Iterator[dict[str, str]]:
+    """Yield the rows of a table as records, with the names of its header as keys."""
+    separator, header = layout(text, media_type)
+    table = (row.fields for row in rows(text, separator, header) if row.fields)
+    names = [name.strip() for name in next(table, [])]
+    for fields in table:
+        yield dict(zip(names, fields, strict=False))
 
 
 def is_structured(media_type: str) -> bool:
@@ -71,16 +79,32 @@ def is_structured(media_type: str) -> bool:
     return media_type in LINES or media_type == "application/json" or media_type in _TABLES
 
 
+def is_table(media_type: str) -> bool:
+    """Whether texts of this media type have a row with the names of columns."""
+    return media_type in _TABLES
+
+
 def map_record(record: Mapping[str, Any], rules: Sequence[Rule]) -> Iterator[Fact]:
     """Yield the facts of one record: a fact for each pair of values at the keys of a rule.
 
     A key without a value gives no fact. A key with dots goes into objects and through lists: `authors.name`
-    is the name of each author.
+    is the name of each author. A name that has dots itself stands in double quotes; without them it is taken
+    whole where the record has a key of that name.
     """
     for rule in rules:
-        for subject in _values(record, rule.subject.split(".")):
-            for object_ in _values(record, rule.object.split(".")):
+        for subject in values_of(record, rule.subject):
+            for object_ in values_of(record, rule.object):
                 yield Fact(subject=subject, predicate=rule.predicate, object=object_)
+
+
+def values_of(record: Mapping[str, Any], key: str) -> Iterator[str]:
+    """Yield the values at a key of a rule."""
+    yield from _values(record, [key] if key in record else path_of(key))
+
+
+def path_of(key: str) -> list[str]:
+    """The names in a key of a rule, outermost first: `person."D.O.B"` has two."""
+    return [quoted or plain.strip() for quoted, plain in _KEY.findall(key)] or [key]
 
 
 def _values(value: Any, keys: Sequence[str]) -> Iterator[str]:
@@ -96,6 +120,51 @@ def _values(value: Any, keys: Sequence[str]) -> Iterator[str]:
         and str(value).strip()
     ):
         yield " ".join(str(value).split())
+
+
+class Matches:
+    """Which rules of a mapping match records of one document, and which keys the records have."""
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self._rules = rules
+        self._facts = dict.fromkeys(rules, 0)
+        self._keys: dict[str, None] = {}
+        self._records = 0
+
+    def facts(self, record: Mapping[str, Any]) -> list[Fact]:
+        """The facts of one record, which is noted."""
+        self._records += 1
+        self._keys.update(dict.fromkeys(key for key in record if isinstance(key, str)))
+        facts_of_record: list[Fact] = []
+        for rule in self._rules:
+            facts = list(map_record(record, [rule]))
+            self._facts[rule] += len(facts)
+            facts_of_record += facts
+        return facts_of_record
+
+    def problems(self, *, is_table: bool, is_whole: bool) -> Iterator[str]:
+        """Yield a sentence for each rule that matches no record, with the keys that there are.
+
+        One record, or a part of a document, may lack what others have; of a table it shows at least which
+        columns there are.
+        """
+        names_are = "columns" if is_table else "keys"
+        for number, rule in enumerate(self._rules, 1):
+            if self._facts[rule] or not self._keys:
+                continue
+            unknown = [
+                key
+                for key in (rule.subject, rule.object)
+                if key not in self._keys and path_of(key)[0] not in self._keys
+            ]
+            if not (is_table and unknown) and not (is_whole and self._records > 1):
+                continue
+            are = "are" if len(unknown) > 1 else "is"
+            reason = (
+                f"{' and '.join(map(repr, unknown))} {are} not there" if unknown else "no record has both"
+            )
+            names = ", ".join(list(self._keys)[:_MOST_KEYS])
+            yield f"mapping {number} matches no record: {reason}. The {names_are} are {names}."
 
 
 def read_fact(record: Mapping[str, Any], keys: Mapping[str, str]) -> Fact:

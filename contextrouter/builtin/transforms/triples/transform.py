@@ -23,8 +23,9 @@ class Triples(ReadsWithSpacy, Transform):
     and listed in `metadata["problems"]` as "line N: …".
 
     With `mapping`, facts come from records of any shape in JSON, JSON Lines, CSV and TSV. The document keeps
-    its content. Each entry has the keys of `subject` and `object` (dots go into objects and lists), and a
-    word as `predicate`.
+    its content. Each entry has the keys of `subject` and `object` (dots go into objects and lists; a name
+    that has dots stands in double quotes), and a word as `predicate`. An entry that matches no record is a
+    problem, which names the keys that there are.
 
     Prose has facts only with `model` or `generator`. `model` is an installed spaCy model; its grammar gives
     facts between names ("Ada Lovelace wrote …"). A `generator` reads facts in the text. Both kinds of facts
@@ -75,7 +76,7 @@ class Triples(ReadsWithSpacy, Transform):
         """Return the document with its facts, or unchanged if it has none."""
         media_type = document.media_type.partition(";")[0].strip().lower()
         if self._rules and from_records.is_structured(media_type):
-            return [self._add_facts(document, *self._map_records(document.content, media_type))]
+            return [self._add_facts(document, *self._map_records(document, media_type))]
         if media_type in MEDIA_TYPES:
             return [self._add_facts(document, *self.read(document.content)).replace(content="")]
         if from_records.is_structured(media_type) or not document.content.strip():
@@ -101,16 +102,21 @@ class Triples(ReadsWithSpacy, Transform):
                 problems.append(f"line {number}: {error}")
         return facts, problems
 
-    def _map_records(self, text: str, media_type: str) -> tuple[list[Fact], list[str]]:
+    def _map_records(self, document: Document, media_type: str) -> tuple[list[Fact], list[str]]:
         facts: list[Fact] = []
         problems: list[str] = []
-        for number, record in from_records.records(text, media_type):
+        matches = from_records.Matches(self._rules)
+        for number, record in from_records.records(document.content, media_type):
             if isinstance(record, Exception):
                 problems.append(f"record {number}: {record}")
             elif isinstance(record, dict):
-                facts += from_records.map_record(record, self._rules)
+                facts += matches.facts(record)
             else:
                 problems.append(f"record {number}: it is a {type(record).__name__}, not an object.")
+        is_whole = document.parent is None
+        if is_whole or not document.metadata.get("start"):  # a chunk has it, and only the first says this
+            is_table = from_records.is_table(media_type)
+            problems += matches.problems(is_table=is_table, is_whole=is_whole)
         return facts, problems
 
     def _add_facts(self, document: Document, facts: Iterable[Fact], problems: Sequence[str]) -> Document:

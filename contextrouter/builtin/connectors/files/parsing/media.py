@@ -11,24 +11,56 @@ DOCX, PPTX, XLSX = (
     _OFFICE + name
     for name in ("wordprocessingml.document", "presentationml.presentation", "spreadsheetml.sheet")
 )
-HTML, MARKDOWN, PLAIN, XML, FEED = (
+XLS, XLSB = "application/vnd.ms-excel", "application/vnd.ms-excel.sheet.binary.macroenabled.12"
+_OPEN = "application/vnd.oasis.opendocument."
+ODT, ODP, ODS = _OPEN + "text", _OPEN + "presentation", _OPEN + "spreadsheet"
+EPUB, RTF = "application/epub+zip", "application/rtf"
+NOTEBOOK, MAIL, MBOX = "application/x-ipynb+json", "message/rfc822", "application/mbox"
+SRT, VTT = "application/x-subrip", "text/vtt"
+RST, ASCIIDOC, MDX, ORG = "text/x-rst", "text/asciidoc", "text/mdx", "text/org"
+MANUAL, LATEX = "text/troff", "text/x-tex"
+CALENDAR, CARDS = "text/calendar", "text/vcard"
+YAML, TOML, OPENAPI = "application/yaml", "application/toml", "application/vnd.oai.openapi"
+HTML, MARKDOWN, PLAIN, XML, FEED, WIKI_DUMP = (
     "text/html",
     "text/markdown",
     "text/plain",
     "application/xml",
     "application/rss+xml",
+    "application/x-mediawiki-export+xml",
 )
 _SUFFIXES = {
-    MARKDOWN: "md markdown",
-    PLAIN: "txt text",
-    "text/x-rst": "rst",
+    MARKDOWN: "md markdown mdown mkd",
+    PLAIN: "txt text log",
+    RST: "rst",
+    ASCIIDOC: "adoc asciidoc",
+    MDX: "mdx",
+    ORG: "org",
+    MANUAL: "man 1 2 3 4 5 6 7 8 9",
+    LATEX: "tex",
+    CALENDAR: "ics",
+    CARDS: "vcf",
+    YAML: "yaml yml",
+    TOML: "toml",
     HTML: "html htm xhtml",
     XML: "xml",
     FEED: "rss atom rdf",
     PDF: "pdf",
-    DOCX: "docx",
-    PPTX: "pptx",
-    XLSX: "xlsx",
+    DOCX: "docx docm",
+    PPTX: "pptx pptm",
+    XLSX: "xlsx xlsm",
+    XLS: "xls",
+    XLSB: "xlsb",
+    ODT: "odt",
+    ODP: "odp",
+    ODS: "ods",
+    EPUB: "epub",
+    RTF: "rtf",
+    NOTEBOOK: "ipynb",
+    MAIL: "eml",
+    MBOX: "mbox",
+    SRT: "srt",
+    VTT: "vtt",
     "application/json": "json",
     "application/jsonl": "jsonl ndjson",
     "text/csv": "csv",
@@ -47,20 +79,67 @@ MEDIA_TYPES = {
     f".{suffix}": media_type for media_type, suffixes in _SUFFIXES.items() for suffix in suffixes.split()
 }
 """By suffix, small letters."""
+IN_PARTS = (MBOX, WIKI_DUMP, OPENAPI, XML, YAML, "application/json")
+"""Media types of files that may hold several documents."""
+JUDGED_BY_BEGINNING = frozenset(["", *(f".{section}" for section in range(1, 10))])
+"""Suffixes that do not say alone what a file is: none, and numbers, which are manual pages or old logs."""
+BEGINNING = 4096
+"""Bytes of a file that say what it is when its name does not."""
 _PAGE = re.compile(rb"\s*(?:<!--.{0,2000}?-->\s*)?(?:<!doctype\s+html|<html\b)", re.I | re.S)
 _FEED = re.compile(rb"<(?:\w+:)?(?:rss|feed|rdf)\b", re.I)
+_OPENAPI = re.compile(rb"""^(?:\s*\{\s*)?["']?(?:openapi|swagger)["']?\s*:\s*["']?[23]\.""", re.M)
+_MAIL = re.compile(rb"(?:[A-Za-z-]{2,40}:[ \t][^\n]*\n(?:[ \t][^\n]*\n)*){2,}")
+_MAIL_FIELDS = re.compile(rb"^(?:from|received|return-path|message-id|subject):", re.I | re.M)
+_ZIPPED = (
+    (b"word/", DOCX),
+    (b"ppt/", PPTX),
+    (b"xl/", XLSX),
+    (b"mimetypeapplication/epub+zip", EPUB),
+    (b"mimetype" + ODT.encode(), ODT),
+    (b"mimetype" + ODP.encode(), ODP),
+    (b"mimetype" + ODS.encode(), ODS),
+)
 
 
 def media_type(name: str, data: bytes) -> str:
     """The media type of a file by its suffix; where that says nothing, or only XML, by how it begins."""
     by_suffix = MEDIA_TYPES.get(PurePath(name).suffix.lower(), "")
+    if by_suffix in (YAML, "application/json") and _OPENAPI.search(data[:BEGINNING]):
+        return OPENAPI
     if by_suffix and by_suffix != XML:
         return by_suffix
-    head = data[:4096].removeprefix(b"\xef\xbb\xbf").replace(b"\0", b"")
+    head = data[:BEGINNING].removeprefix(b"\xef\xbb\xbf").replace(b"\0", b"")
+    if by_suffix == XML or head.lstrip().startswith((b"<?xml", b"<rss", b"<feed", b"<mediawiki")):
+        if _PAGE.match(head):
+            return HTML
+        return WIKI_DUMP if b"<mediawiki" in head else FEED if _FEED.search(head) else XML
+    return _by_beginning(data, head)
+
+
+def _by_beginning(data: bytes, head: bytes) -> str:
     if head.startswith(b"%PDF-"):
         return PDF
+    if head.startswith(b"{\\rtf"):
+        return RTF
+    if head.startswith(b"PK\3\4"):
+        return next((kind for mark, kind in _ZIPPED if mark in data[:BEGINNING]), PLAIN)
     if _PAGE.match(head):
         return HTML
-    if by_suffix == XML or head.lstrip().startswith((b"<?xml", b"<rss", b"<feed")):
-        return FEED if _FEED.search(head) else XML
+    if head.startswith(b"WEBVTT"):
+        return VTT
+    if head.startswith(b"From ") and _MAIL_FIELDS.search(head):
+        return MBOX
+    if (fields := _MAIL.match(head.replace(b"\r\n", b"\n"))) and len(_MAIL_FIELDS.findall(fields[0])) > 1:
+        return MAIL
     return PLAIN
+
+
+def is_readable_beginning(suffix: str, head: bytes) -> bool:
+    """Whether a file whose suffix says nothing begins like a document, a manual page or a text."""
+    if suffix:
+        return re.search(rb"^[.'][ \t]*(?:TH|SH|Sh|Dt)\b", head, re.M) is not None
+    if not head.strip(b"\0 \t\r\n"):
+        return False
+    if media_type("", head) != PLAIN or head.startswith((b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")):
+        return True
+    return b"\0" not in head and not head.startswith(b"PK\3\4")

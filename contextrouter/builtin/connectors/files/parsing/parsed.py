@@ -11,16 +11,22 @@ import msgspec
 class Parsed(msgspec.Struct, frozen=True, kw_only=True):
     """The text of a file, what media type that text has, and what the file says of itself.
 
-    `metadata["page_starts"]` holds, for each page or slide, the character at which it begins.
+    `metadata["page_starts"]` holds, for each page or slide, the character at which it begins. `date` is an
+    ISO date or instant that the document has of itself. A file of several documents, such as a mailbox, has
+    them as `parts`, each with a `name`, and no text of its own.
     """
 
     text: str
     media_type: str
     title: str = ""
     language: str = ""
+    date: str = ""
+    name: str = ""
     links: Sequence[str] = ()
+    labels: Sequence[str] = ()
     metadata: Mapping[str, Any] = {}
     problems: Sequence[str] = ()
+    parts: Sequence[Parsed] = ()
 
 
 class Unreadable(Exception):
@@ -49,3 +55,22 @@ def markdown_table(rows: Sequence[Sequence[object]]) -> str:
 
 def _cell(value: object) -> str:
     return "" if value is None else " ".join(str(value).split()).replace("|", "\\|")
+
+
+def distinct_names(parts: Sequence[Parsed]) -> list[Parsed]:
+    """The parts, each with a name of its own; the second of a name is called `name~2`."""
+    counts: dict[str, int] = {}
+    named = []
+    for part in parts:
+        name = " ".join(part.name.split())[:200] or "part"
+        counts[name] = counts.get(name, 0) + 1
+        named.append(
+            msgspec.structs.replace(part, name=f"{name}~{counts[name]}" if counts[name] > 1 else name)
+        )
+    return named
+
+
+def one_heading(level: int, text: str) -> str:
+    """A heading of Markdown; "" without a text."""
+    line = " ".join(text.split())
+    return f"{'#' * min(max(level, 1), 6)} {line}" if line else ""

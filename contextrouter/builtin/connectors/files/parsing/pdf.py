@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Iterator, Sequence
 from io import BytesIO
 from typing import Any
 
 from contextrouter.builtin.connectors.files.parsing.media import PDF
 from contextrouter.builtin.connectors.files.parsing.parsed import Parsed, Unreadable
 
+FEW_LETTERS = 30
+"""A page with fewer letters than this has no text of its own: a stamp, a page number."""
+COVERED = 0.4
+"""Share of a page that an image covers where the page is an image."""
 _HYPHEN = re.compile(r"(?<=[^\W\d_])[-\u00ad]\s*\n\s*(?=[^\W\d_A-Z])")
 
 
@@ -25,21 +30,42 @@ def read(data: bytes) -> Parsed:
         document = PDFDocument(PDFParser(BytesIO(data)))
     except PDFPasswordIncorrect:
         raise Unreadable("is encrypted; save it without a password.") from None
-    text, starts = "", []
-    for number, page in enumerate(_pages(document)):
+    text, starts, images = "", [], []
+    for number, (page, is_image) in enumerate(_pages(document)):
         if number:
             text += "\n\n"
         starts.append(len(text))
         text += "\n\n".join(page)
+        images += [number + 1] if is_image else []
     if not text.strip():
         raise Unreadable(
             f"holds no text on its {len(starts)} pages; a scan has to go through character recognition first."
         )
-    return Parsed(text=text, media_type=PDF, title=_title(document), metadata={"page_starts": starts})
+    metadata: dict[str, Any] = {"page_starts": starts}
+    problems = []
+    if images:
+        metadata["pages_without_text"] = images
+        pages = f"page {images[0]} of {len(starts)} holds images" if len(images) == 1 else ""
+        pages = pages or f"pages {_ranges(images)} of {len(starts)} hold images"
+        problems.append(f"{pages} and no text; a scan has to go through character recognition first.")
+    return Parsed(text=text, media_type=PDF, title=_title(document), metadata=metadata, problems=problems)
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Page numbers as a reader writes them: 2-3, 7."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1] = [runs[-1][0], number]
+        else:
+            runs.append([number])
+    return ", ".join("-".join(map(str, run)) for run in runs)
 
 
 def _pages(document: Any) -> Any:
-    """Yield each page's paragraphs."""
+    """Yield each page's paragraphs, and whether the page is an image: little text, and images over most of
+    it.
+    """
     from pdfminer import layout
     from pdfminer.converter import PDFPageAggregator
     from pdfminer.layout import LAParams, LTTextContainer
@@ -56,8 +82,25 @@ def _pages(document: Any) -> Any:
     for page in PDFPage.create_pages(document):
         numbers.clear()
         interpreter.process_page(page)
-        boxes = (box.get_text() for box in device.get_result() if isinstance(box, LTTextContainer))
-        yield [paragraph for paragraph in map(_paragraph, boxes) if paragraph]
+        result = device.get_result()
+        boxes = (box.get_text() for box in result if isinstance(box, LTTextContainer))
+        paragraphs = [paragraph for paragraph in map(_paragraph, boxes) if paragraph]
+        letters = sum(letter.isalnum() for paragraph in paragraphs for letter in paragraph)
+        yield paragraphs, letters < FEW_LETTERS and _image_share(result) >= COVERED
+
+
+def _image_share(page: Any) -> float:
+    """The share of a page's area that its largest image covers."""
+    from pdfminer.layout import LTFigure, LTImage
+
+    def images(container: Any) -> Iterator[float]:
+        for element in container:
+            if isinstance(element, LTImage):
+                yield element.width * element.height
+            elif isinstance(element, LTFigure):
+                yield from images(element)
+
+    return max(images(page), default=0.0) / (page.width * page.height or 1.0)
 
 
 def _paragraph(box: str) -> str:

@@ -28,7 +28,12 @@ _PASSED_ON = (
     "SYSTEMROOT",
     "TMPDIR",
 )
-_NAMES = {"pdfminer": "pdfminer-six", "docx": "python-docx", "pptx": "python-pptx"}
+_NAMES = {
+    "pdfminer": "pdfminer-six",
+    "docx": "python-docx",
+    "pptx": "python-pptx",
+    "python_calamine": "python-calamine",
+}
 
 
 class Parser:

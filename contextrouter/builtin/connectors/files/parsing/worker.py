@@ -8,25 +8,16 @@ from __future__ import annotations
 import logging
 import struct
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from typing import BinaryIO
 
 import msgspec
 
-from contextrouter.builtin.connectors.files.parsing import media, office, page, pdf
 from contextrouter.builtin.connectors.files.parsing.parsed import Parsed, Unreadable
+from contextrouter.builtin.connectors.files.parsing.readers import reader
 
 MEMORY = 2_000_000_000
 """Bytes of address space of this process: an archive that unfolds to more than that is one file's failure."""
-READERS: dict[str, Callable[[bytes], Parsed]] = {
-    media.PDF: pdf.read,
-    media.DOCX: office.read_docx,
-    media.PPTX: office.read_pptx,
-    media.XLSX: office.read_xlsx,
-    media.HTML: page.read_html,
-    media.FEED: page.read_feed,
-}
 
 
 class Job(msgspec.Struct):
@@ -47,9 +38,10 @@ class Answer(msgspec.Struct):
 def answer(media_type: str, data: bytes) -> bytes:
     """Parse one file; whatever it makes of the parser is an answer, as JSON."""
     try:
-        return msgspec.json.encode(
-            Answer(parsed=READERS[media_type](data)), enc_hook=str
-        )  # lxml has texts of its own kind
+        parsed = reader(media_type)(data)
+        if not parsed.text.strip() and not parsed.parts:
+            raise Unreadable("holds no text.")
+        return msgspec.json.encode(Answer(parsed=parsed), enc_hook=str)  # lxml has texts of its own kind
     except Exception as error:
         return msgspec.json.encode(_reason(error))
 

@@ -1,0 +1,1 @@
+"""Markups of texts to Markdown: reStructuredText, AsciiDoc, MDX, wikitext and others."""

@@ -1,0 +1,1 @@
+"""Office documents: Word, PowerPoint, Excel and OpenDocument."""
