@@ -28,7 +28,7 @@ from contextrouter.cli.exit_codes import EXIT_CODES
 from contextrouter.contracts import KINDS
 from contextrouter.runtime.registry import Registry
 from contextrouter.settings import FactKeys, InterpreterKeys, Route, SourceKeys, StageKeys, load, schema
-from contextrouter.settings.sections import NAMED, SECTIONS, route_fields
+from contextrouter.settings.sections import NAMED, OF_ALL, SECTIONS, route_fields
 from contextrouter.settings.values import OtherKeys
 
 README = ROOT / "README.md"
@@ -51,7 +51,16 @@ PLAIN = [
     ),
 ]
 MOST_WHAT = 3  # times in 1,000 words: a sentence that says "what" often is a riddle
-STRUCTS = [*SECTIONS.values(), *NAMED.values(), SourceKeys, StageKeys, InterpreterKeys, OtherKeys, FactKeys]
+STRUCTS = [
+    *SECTIONS.values(),
+    *NAMED.values(),
+    *OF_ALL.values(),
+    SourceKeys,
+    StageKeys,
+    InterpreterKeys,
+    OtherKeys,
+    FactKeys,
+]
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
 CELLS = re.compile(r"(?<!\\)\|")
 MEASURED = re.compile(r"\b\d+(\.\d+)? (ms|s|tokens)\b")

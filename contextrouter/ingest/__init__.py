@@ -4,7 +4,7 @@ from contextrouter.ingest.document_versions import SupportsVersions
 from contextrouter.ingest.job import ingest
 from contextrouter.ingest.jobs import SupportsClear, run
 from contextrouter.ingest.orphans import Leftover, forget, leftovers
-from contextrouter.ingest.report import Report, SupportsProblems, SupportsSize
+from contextrouter.ingest.report import Report, SupportsGone, SupportsNotRead, SupportsProblems, SupportsSize
 from contextrouter.ingest.store_lock import SupportsTurns
 from contextrouter.ingest.survey import SupportsSurvey
 from contextrouter.ingest.watch import watch
@@ -13,6 +13,8 @@ __all__ = [
     "Leftover",
     "Report",
     "SupportsClear",
+    "SupportsGone",
+    "SupportsNotRead",
     "SupportsProblems",
     "SupportsSize",
     "SupportsSurvey",

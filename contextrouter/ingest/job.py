@@ -9,10 +9,10 @@ it recognises by their fingerprints the documents that are stored already.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 
-from contextrouter.contracts import Embedder, SupportsCrawl, SupportsUpsert, Transform
+from contextrouter.contracts import Embedder, Entry, SupportsCrawl, SupportsUpsert, Transform
 from contextrouter.errors import IngestError
 from contextrouter.ingest.changes import Change, Changes
 from contextrouter.ingest.chunk_vectors import ChunkVectors
@@ -27,9 +27,10 @@ from contextrouter.ingest.document_queue import (
     prepare_document,
 )
 from contextrouter.ingest.job_options import JobOptions, JobPlugins
-from contextrouter.ingest.report import Progress, Report, SupportsProblems, SupportsSize
+from contextrouter.ingest.report import Progress, Report, SupportsNotRead, SupportsProblems, SupportsSize
 from contextrouter.ingest.store_lock import turn
 from contextrouter.ingest.stored_fingerprints import StoredFingerprints
+from contextrouter.ingest.storing import store_entries
 
 
 async def ingest(
@@ -43,6 +44,8 @@ async def ingest(
     batch: int = 64,
     dry_run: bool = False,
     rebuild: bool = False,
+    remove: bool = False,
+    remove_at_most: float = 0.5,
     wait: float = 60.0,
     progress: Callable[[Report], None] | None = None,
 ) -> Report:
@@ -50,15 +53,25 @@ async def ingest(
 
     `labels` (kind, trust, tenant, compartment, sensitivity) fill what documents lack and may only tighten.
     `batch` is how many chunks are embedded and stored at a time. `dry_run` embeds and stores nothing, and
-    lists the changes. `rebuild` processes unchanged documents, too. If another run fills the store, this one
-    waits up to `wait` seconds. `progress` is called with the report so far, after every batch and several
-    times a second between. A document that fails is reported and skipped.
+    lists the changes. `rebuild` processes unchanged documents, too. Of the documents that the source no
+    longer has, at most a share `remove_at_most` of all is removed, and none if the source lists nothing;
+    `remove` confirms that so many are gone. If another run fills the store, this one waits up to `wait`
+    seconds. `progress` is called with the report so far, after every batch and several times a second
+    between. A document that fails is reported and skipped.
 
     Raises IngestError when the source fails (documents before are stored, nothing is removed), or when the
     embedder or the store fails; ValueError for an argument that makes no sense.
     """
     plugins = JobPlugins(source, store, transforms, embedder)
-    options = JobOptions(origin=origin, labels=labels, batch=batch, dry_run=dry_run, rebuild=rebuild)
+    options = JobOptions(
+        origin=origin,
+        labels=labels,
+        batch=batch,
+        dry_run=dry_run,
+        rebuild=rebuild,
+        remove=remove,
+        remove_at_most=remove_at_most,
+    )
     run = JobRun(plugins, options, progress)
     if dry_run:
         return await run.execute()
@@ -113,6 +126,8 @@ class JobRun:
         if isinstance(source, SupportsProblems):
             for problem in source.problems:
                 self.report.skip(origin, problem)
+        if isinstance(source, SupportsNotRead):
+            self.report.not_read = dict(source.not_read)
         if failure is not None:
             raise IngestError(
                 f"Source {origin!r} broke off after {len(self.changes.source_documents)} documents, nothing"
@@ -167,18 +182,15 @@ class JobRun:
         entries = [prepared.entry for prepared in batch if prepared.entry]
         if not entries:
             return
+        refused: Collection[Entry] = ()
         if not self.options.dry_run:
             entries = await self.vectors.embed(entries)
-            try:
-                await self.plugins.store.upsert(entries)
-            except Exception as error:  # earlier batches stay stored; nothing is removed
-                start, stop = entries[0].document.id, entries[-1].document.id
-                raise IngestError(
-                    f"The store refused {start!r} to {stop!r}: {error}", document=start
-                ) from error
+            refused = await store_entries(self.plugins.store, entries, self.report)
+        ids = {(entry.document.tenant, entry.document.id) for entry in refused}
         for prepared in batch:
             self.budget.release(len(prepared.change.document.content))
-            self._count(prepared)
+            if prepared.entry and (prepared.entry.document.tenant, prepared.entry.document.id) not in ids:
+                self._count(prepared)
         self.progress.send()
 
     def _count(self, prepared: PreparedDocument) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
@@ -20,12 +20,16 @@ class Report(msgspec.Struct, kw_only=True):
     changed: int = 0  # of `documents`, those the store had with other content, or processed in another way
     unchanged: int = 0
     deleted: int = 0
+    in_doubt: int = (
+        0  # documents that the source no longer has, and whose removal was too much to be believed
+    )
     chunks: int = 0
     facts: int = 0
     tokens: int = 0  # of the chunks
     # texts that went to the embedder; unchanged chunks of changed documents keep their vectors
     embedded: int = 0
     skipped: list[tuple[str, str]] = []  # (id, reason): left out, or stored with a problem
+    not_read: dict[str, int] = {}  # kind of file or page, such as ".ipynb" -> how many were not read
     changes: list[tuple[ChangeKind, str]] = []  # (kind, id); in a dry run only
     read: int = 0  # documents read so far
     total: int | None = None  # how many there are to read, if the source knows
@@ -67,6 +71,26 @@ class SupportsProblems(Protocol):
 
     problems: Sequence[str]
     unread: Sequence[str]
+
+
+@runtime_checkable
+class SupportsGone(Protocol):
+    """A source that is sure of some documents that they exist no more, whatever it could not read else.
+
+    `gone` are their ids. The store removes them, even below a folder in `unread`.
+    """
+
+    gone: Sequence[str]
+
+
+@runtime_checkable
+class SupportsNotRead(Protocol):
+    """A source that counts what its last crawl passed over, because it reads no such kind.
+
+    `not_read` maps a kind, such as the suffix ".ipynb", to a number. This is no problem.
+    """
+
+    not_read: Mapping[str, int]
 
 
 @runtime_checkable

@@ -7,6 +7,7 @@ do not validate.
 
 from __future__ import annotations
 
+from contextrouter.settings.ingestion import Ingestion, Job
 from contextrouter.settings.instances import GIVEN, NAME, PluginSchemas
 from contextrouter.settings.loading import load
 from contextrouter.settings.values import (
@@ -17,7 +18,6 @@ from contextrouter.settings.values import (
     FactKeys,
     Instance,
     InterpreterKeys,
-    Job,
     Mcp,
     Plugins,
     Rag,
@@ -38,6 +38,7 @@ __all__ = [
     "Cache",
     "Chat",
     "FactKeys",
+    "Ingestion",
     "Instance",
     "InterpreterKeys",
     "Job",

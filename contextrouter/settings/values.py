@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from contextrouter.contracts import KINDS, FilePath
 from contextrouter.errors import Problem
+from contextrouter.settings.ingestion import Ingestion, Job
 from contextrouter.settings.problems import origin_of, problem_at
 
 Weight = Annotated[float, Meta(ge=0)]
@@ -329,19 +330,6 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         return self.rag.get("max_per_source")
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True, rename={"source": "from"}):
-    """`[ingest.<name>]`: source, transforms and store of a job, and labels for documents without labels."""
-
-    source: str  # a connector's name, or a path relative to the settings file
-    to: str
-    transforms: tuple[str, ...] = ("chunk", "keywords")
-    kind: str | None = None
-    trust: Literal["authoritative", "reference", "volatile"] | None = None
-    tenant: str | None = None
-    compartment: str | None = None
-    sensitivity: Literal["public", "internal", "confidential", "restricted"] | None = None
-
-
 _NO_ROUTE = Route()
 
 
@@ -366,6 +354,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     generators: Mapping[str, Instance] = _NONE
     routes: Mapping[str, Route] = _NONE
     ingest: Mapping[str, Job] = _NONE
+    ingestion: Ingestion = Ingestion()
     keys: Mapping[str, AccessKey] = _NONE
     path: str = ""
     origins: Mapping[str, str] = _NONE
