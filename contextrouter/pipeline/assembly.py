@@ -19,7 +19,7 @@ CUT = " […]"
 OVER = "token budget"
 BETWEEN = 2
 """Tokens counted for the blank line between two blocks."""
-_FACT_SHARE = 4
+FACT_SHARE = 4
 FACTS_HEADING = "### Facts"
 _ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"  # whatever `str.splitlines` takes for the end of a line
 _UNSEEN = "\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"
@@ -97,7 +97,7 @@ def assemble(
     """
     live, _ = split(selected)
     writer = _Writer(_fence(live), budget, count, truncate)
-    writer.add_facts(facts, budget // _FACT_SHARE if live else budget)
+    writer.add_facts(facts, budget // FACT_SHARE if live else budget)
     for envelope in live:
         writer.add_document(envelope)
     return writer.finish()

@@ -20,7 +20,7 @@ from contextrouter.model import (
     Trace,
     Usage,
 )
-from contextrouter.pipeline.assembly import Assembled, assemble
+from contextrouter.pipeline.assembly import FACT_SHARE, Assembled, assemble
 from contextrouter.pipeline.candidates import Candidates
 from contextrouter.pipeline.deadline import Deadline
 from contextrouter.pipeline.deduplication import dedupe, distinct_facts
@@ -30,6 +30,7 @@ from contextrouter.pipeline.fan_out import fan_out
 from contextrouter.pipeline.fusion import fuse
 from contextrouter.pipeline.fusion.source_order import Queries
 from contextrouter.pipeline.interpretation import failures, interpret
+from contextrouter.pipeline.neighbours import merge_neighbours
 from contextrouter.pipeline.planning import MOST_DOCUMENTS, final_limit, make_plan
 from contextrouter.pipeline.planning.route_choice import choose_route, next_route
 from contextrouter.pipeline.ranking import Stages, rank
@@ -85,7 +86,7 @@ class Run:
         candidates = self.deduplicate()
         calibrated = await self.calibrate(candidates)
         ranked = await self.rank(self.fuse(candidates, calibrated))
-        return self.assemble(self.select(ranked))
+        return self.assemble(self.merge_neighbours(self.select(ranked)))
 
     async def make_plan(self) -> Plan:
         """Interpret the question, plan the calls, and leave out sources that cannot help."""
@@ -193,6 +194,19 @@ class Run:
                 f"limit {self.request.limit} is not between 1 and {MOST_DOCUMENTS}: {limit} instead"
             )
         return selected
+
+    def merge_neighbours(self, selected: Ranking) -> Ranking:
+        """Make neighbours of one document one block."""
+        if not self.rag.merge_neighbours:
+            return selected
+        budget = self.rag.token_budget
+        own = budget - budget // FACT_SHARE if self.facts else budget  # facts may use their share of it
+        merged, saved = merge_neighbours(selected, own, tokens.count)
+        if len(merged.live) == len(selected.live):
+            return selected
+        ranking = self.trace.add_ranking("neighbours", merged)
+        self.trace.explain(f"neighbours are one block: about {saved} tokens saved")
+        return ranking
 
     def assemble(self, selected: Ranking) -> Context:
         """Write the numbered context; behind a gate that let no document through, facts are withheld too."""

@@ -79,6 +79,7 @@ class Rag(msgspec.Struct, frozen=True, kw_only=True):
     max_graph_facts: Count = 50
     max_facets: Positive = 20  # values of each dimension that is counted
     # Assembly.
+    merge_neighbours: bool = True  # adjacent chunks of one document become one block
     token_budget: Count = 8000  # 0: none
     timezone: str = "UTC"
     # Cache.
