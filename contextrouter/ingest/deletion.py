@@ -42,8 +42,8 @@ async def delete_vanished(
         tenant: [id for id in ids if (tenant, id) not in source_documents and not unread.includes(tenant, id)]
         for tenant, ids in every.items()
     }
-    own = options.labels.get("tenant")
-    doubted = {tenant for tenant in vanished if own in (None, tenant)}
+    named = options.labels.get("tenant")
+    doubted = {tenant for tenant in vanished if named in (None, tenant)}
     doubt = _doubt(
         {tenant: every[tenant] for tenant in doubted},
         {tenant: vanished[tenant] for tenant in doubted},

@@ -30,7 +30,7 @@ from contextrouter.pipeline.fan_out import fan_out
 from contextrouter.pipeline.fusion import fuse
 from contextrouter.pipeline.fusion.source_order import Queries
 from contextrouter.pipeline.interpretation import failures, interpret
-from contextrouter.pipeline.neighbours import merge_neighbours
+from contextrouter.pipeline.neighbour_merging import merge_neighbours
 from contextrouter.pipeline.planning import MOST_DOCUMENTS, final_limit, make_plan
 from contextrouter.pipeline.planning.route_choice import choose_route, next_route
 from contextrouter.pipeline.ranking import Stages, rank
@@ -200,11 +200,11 @@ class Run:
         if not self.rag.merge_neighbours:
             return selected
         budget = self.rag.token_budget
-        own = budget - budget // FACT_SHARE if self.facts else budget  # facts may use their share of it
-        merged, saved = merge_neighbours(selected, own, tokens.count)
+        room = budget - budget // FACT_SHARE if self.facts else budget  # facts may use their share of it
+        merged, saved = merge_neighbours(selected, room, tokens.count)
         if len(merged.live) == len(selected.live):
             return selected
-        ranking = self.trace.add_ranking("neighbours", merged)
+        ranking = self.trace.add_ranking("merge", merged)
         self.trace.explain(f"neighbours are one block: about {saved} tokens saved")
         return ranking
 

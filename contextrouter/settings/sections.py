@@ -107,8 +107,8 @@ def read_named_sections(reading: Reading, tree: Mapping[str, Any]) -> dict[str, 
 def read_shared_keys(reading: Reading, table: str, tree: Mapping[str, Any]) -> Any:
     """Return the keys that count for all tables in `[<table>]`."""
     fields = schema.struct_fields(OF_ALL[table])
-    own = {name: value for name, value in tree.get(table, {}).items() if name in fields}
-    return read_section(reading, (table,), own, OF_ALL[table])
+    keys = {name: value for name, value in tree.get(table, {}).items() if name in fields}
+    return read_section(reading, (table,), keys, OF_ALL[table])
 
 
 def _named_tables(reading: Reading, table: str, tree: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

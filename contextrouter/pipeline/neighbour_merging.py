@@ -55,14 +55,14 @@ def merge_neighbours(
         for piece in chain:
             if piece is not best:
                 name = block.document.id or block.document.url
-                merged[piece.rank] = piece.envelope.drop(f"neighbours: is part of the block of {name!r}")
+                merged[piece.rank] = piece.envelope.drop(f"merge: is part of the block of {name!r}")
         if count is not None:
-            texts = [_text(piece.envelope.document) for piece in chain]
-            saved += sum(count(text) + _HEAD for text in texts) - count(_text(block.document)) - _HEAD
+            texts = [_block_words(piece.envelope.document) for piece in chain]
+            saved += sum(count(text) + _HEAD for text in texts) - count(_block_words(block.document)) - _HEAD
     if not blocks:
         return Ranking(live, dropped), 0
-    kept = [blocks.get(rank, envelope) for rank, envelope in enumerate(live) if rank not in merged]
-    return Ranking(kept, [*merged.values(), *dropped]), saved
+    remaining = [blocks.get(rank, envelope) for rank, envelope in enumerate(live) if rank not in merged]
+    return Ranking(remaining, [*merged.values(), *dropped]), saved
 
 
 def _groups(live: Sequence[Envelope]) -> Iterator[list[_Piece]]:
@@ -111,8 +111,8 @@ def _is_next(before: _Piece, after: _Piece) -> bool:
         return -overlap <= GAP
     if after.end <= before.end:
         return False  # it lies inside the other one: not cut by one chunker
-    own = after.envelope.document.content[after.header :]
-    return before.envelope.document.content.endswith(own[:overlap])
+    beginning = after.envelope.document.content[after.header :][:overlap]
+    return before.envelope.document.content.endswith(beginning)
 
 
 def _block(chain: Sequence[_Piece], best: _Piece) -> Envelope:
@@ -131,9 +131,9 @@ def _block(chain: Sequence[_Piece], best: _Piece) -> Envelope:
             content=text,
             path=_common_path(documents),
             metadata=metadata,
-            keywords=tuple(dict.fromkeys(word for each in documents for word in each.keywords)),
-            labels=tuple(dict.fromkeys(label for each in documents for label in each.labels)),
-            links=tuple(dict.fromkeys(link for each in documents for link in each.links)),
+            keywords=tuple(dict.fromkeys(word for d in documents for word in d.keywords)),
+            labels=tuple(dict.fromkeys(label for d in documents for label in d.labels)),
+            links=tuple(dict.fromkeys(link for d in documents for link in d.links)),
         ),
         highlights=tuple(dict.fromkeys(highlights)),
     )
@@ -143,7 +143,7 @@ def _common_path(documents: Sequence[Document]) -> tuple[str, ...]:
     """Return the headings that all chunks stand under. The others are part of the text."""
     path = documents[0].path
     for document in documents[1:]:
-        same = [one == other for one, other in zip(path, document.path, strict=False)]
+        same = [a == b for a, b in zip(path, document.path, strict=False)]
         path = path[: same.index(False) if False in same else len(same)]
     return path
 
@@ -152,12 +152,12 @@ def _fitting(live: Sequence[Envelope], budget: int, count: Count) -> set[int]:
     """Return the ranks of the documents that fit into the budget one by one, as assembly fills it."""
     fitting: set[int] = set()
     for rank, envelope in enumerate(live):
-        cost = count(_text(envelope.document)) + _HEAD
+        cost = count(_block_words(envelope.document)) + _HEAD
         if cost <= budget:
             fitting.add(rank)
             budget -= cost
     return fitting
 
 
-def _text(document: Document) -> str:
+def _block_words(document: Document) -> str:
     return "\n".join((document.title, " > ".join(document.path), document.content))
