@@ -15,6 +15,7 @@ from contextrouter.cli import (
     demo,
     evaluate,
     fetch,
+    forget,
     graph,
     ingest,
     init,
@@ -60,6 +61,7 @@ def _root(
 for module in (demo, init, check, settings, ingest, route, plan, serve, mcp, fetch):
     name = module.__name__.rpartition(".")[2]
     app.command(name)(getattr(module, name))
+app.command("forget")(forget.forget_matching)
 app.command("eval")(evaluate.evaluate)
 app.command("tune")(evaluate.tune)
 app.add_typer(plugins.app, name="plugins")

@@ -1,6 +1,7 @@
 """Ingestion fills a store from a source: crawl, transform, embed, upsert. It repeats only what changed."""
 
 from contextrouter.ingest.document_versions import SupportsVersions
+from contextrouter.ingest.forgetting import Removal, RemovedDocument, forget_documents
 from contextrouter.ingest.job import ingest
 from contextrouter.ingest.jobs import SupportsClear, run
 from contextrouter.ingest.orphans import Leftover, forget, leftovers
@@ -11,6 +12,8 @@ from contextrouter.ingest.watch import watch
 
 __all__ = [
     "Leftover",
+    "Removal",
+    "RemovedDocument",
     "Report",
     "SupportsClear",
     "SupportsGone",
@@ -21,6 +24,7 @@ __all__ = [
     "SupportsTurns",
     "SupportsVersions",
     "forget",
+    "forget_documents",
     "ingest",
     "leftovers",
     "run",
