@@ -143,9 +143,9 @@ async def test_a_document_goes_under_every_tenant(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ([], "Say which documents to forget: --document ID, or --match KEY=VALUE."),
-        (["--match", "author"], "--match 'author' is not KEY=VALUE"),
-        (["--match", "=Anna"], "--match '=Anna' is not KEY=VALUE"),
+        ([], "Say which documents to forget: --document ID, or --match with a key and a value."),
+        (["--match", "author"], "--match 'author' has no key and value"),
+        (["--match", "=Anna"], "--match '=Anna' has no key and value"),
     ],
 )
 def test_without_a_document_or_a_match_nothing_is_forgotten(

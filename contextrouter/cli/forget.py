@@ -45,7 +45,7 @@ async def forget_matching(
 ) -> int:
     """Remove documents from stores, facts and caches, and say what was removed."""
     if not documents and not matches:
-        raise SettingsError("Say which documents to forget: --document ID, or --match KEY=VALUE.")
+        raise SettingsError("Say which documents to forget: --document ID, or --match with a key and a value.")
     match = dict(map(read_match, matches or ()))
     async with options.open_router(settings) as router:
         removal = await forget_documents(router, documents or (), match, dry_run=dry_run, wait=wait)
@@ -66,7 +66,7 @@ def read_match(text: str) -> tuple[str, list[Any]]:
     """Return key and values of `KEY=VALUE`; a value that reads as a number is meant as text and as number."""
     key, sign, value = text.partition("=")
     if not sign or not key.strip() or not value.strip():
-        raise SettingsError(f"--match {text!r} is not KEY=VALUE; write for example --match author=Anna.")
+        raise SettingsError(f"--match {text!r} has no key and value; write for example --match author=Anna.")
     values: list[Any] = [value.strip()]
     try:
         number = msgspec.json.decode(value.strip())
