@@ -40,7 +40,6 @@ class Src(Connector):
         self.documents = documents
         self.problems: Sequence[str] = ()
         self.unread: Sequence[str] = ()
-        self.gone: Sequence[str] = ()
         self.not_read = {".ipynb": 1, ".eml": 2}
 
     async def search(self, query: Query) -> Sequence[Hit]:
@@ -149,17 +148,18 @@ async def test_a_pattern_that_matches_nothing_removes_nothing(tmp_path: Path) ->
     assert (report.deleted, report.in_doubt) == (0, 2)
 
 
-async def test_what_a_source_is_sure_of_goes_and_what_it_could_not_read_stays(tmp_path: Path) -> None:
-    """`gone` is said of single documents, `unread` of a whole site."""
+async def test_a_source_that_never_lists_all_removes_nothing(tmp_path: Path) -> None:
+    """`unread` with an empty id stands for every document."""
     store = Sqlite(path=str(tmp_path / "lib.db"), embedder=None)
     await store.open()
-    names = ["http://site/a", "http://site/b", "http://site/c", "http://site/d"]
-    await ingest(Src(*(Document(id=n, content=n) for n in names)), store, [], None, origin="j")
-    source = Src(Document(id=names[0], content=names[0]))
-    source.unread, source.gone = ("http://site/",), (names[3],)
+    await ingest(
+        Src(Document(id="a", content="a"), Document(id="b", content="b")), store, [], None, origin="j"
+    )
+    source = Src(Document(id="c", content="c"))
+    source.unread = ("",)
     report = await ingest(source, store, [], None, origin="j")
-    assert report.deleted == 1
-    assert sorted(await store.fingerprints()) == [f"j:{name}" for name in names[:3]]
+    assert (report.deleted, report.in_doubt, report.skipped) == (0, 0, [])
+    assert sorted(await store.fingerprints()) == ["j:a", "j:b", "j:c"]
     await store.aclose()
 
 
@@ -239,5 +239,5 @@ def test_the_command_names_the_kinds_that_were_not_read(cli: CommandLine, tmp_pa
     )
     ran = cli("ingest", cwd=tmp_path)
     assert ran.code == 0
-    assert "j: 3 of other kinds were not read: .ipynb 2, .eml 1" in ran.out
+    assert "3 files of other kinds not read: .ipynb 2, .eml 1" in ran.out
     assert json.loads(cli("ingest", "--json").out)["j"]["not_read"] == {".eml": 1, ".ipynb": 2}

@@ -45,7 +45,9 @@ async def forget_matching(
 ) -> int:
     """Remove documents from stores, facts and caches, and say what was removed."""
     if not documents and not matches:
-        raise SettingsError("Say which documents to forget: --document ID, or --match with a key and a value.")
+        raise SettingsError(
+            "Say which documents to forget: --document ID, or --match with a key and a value."
+        )
     match = dict(map(read_match, matches or ()))
     async with options.open_router(settings) as router:
         removal = await forget_documents(router, documents or (), match, dry_run=dry_run, wait=wait)

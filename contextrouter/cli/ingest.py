@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from typing import Annotated
@@ -206,16 +207,16 @@ def show(reports: Mapping[str, Report], *, dry_run: bool = False) -> None:
         for report in reports.values():
             show_changes(report)
         terminal.say(("Nothing was stored: this was a dry run.", "yellow"))
+    not_read: Counter[str] = Counter()
+    for report in reports.values():
+        not_read.update(report.not_read)
+    if not_read:
+        kinds = ", ".join(f"{kind} {count}" for kind, count in not_read.most_common())
+        files = terminal.count(not_read.total(), "file")
+        terminal.say((f"{files} of other kinds not read: ", "dim"), kinds)
     for report in reports.values():
         for id, reason in report.skipped:
             terminal.say((f"{id}: ", "yellow"), reason)
-    for name, report in reports.items():
-        if report.not_read:
-            kinds = sorted(report.not_read.items(), key=lambda kind: (-kind[1], kind[0]))
-            listed = ", ".join(f"{kind} {number}" for kind, number in kinds[:MOST_LISTED])
-            more = f", {len(kinds) - MOST_LISTED} more kinds" if len(kinds) > MOST_LISTED else ""
-            total = sum(report.not_read.values())
-            terminal.say((f"{name}: ", "dim"), f"{total} of other kinds were not read: {listed}{more}")
 
 
 def show_changes(report: Report) -> None:

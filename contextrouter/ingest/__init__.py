@@ -5,7 +5,7 @@ from contextrouter.ingest.forgetting import Removal, RemovedDocument, forget_doc
 from contextrouter.ingest.job import ingest
 from contextrouter.ingest.jobs import SupportsClear, run
 from contextrouter.ingest.orphans import Leftover, forget, leftovers
-from contextrouter.ingest.report import Report, SupportsGone, SupportsNotRead, SupportsProblems, SupportsSize
+from contextrouter.ingest.report import Report, SupportsNotRead, SupportsProblems, SupportsSize
 from contextrouter.ingest.store_lock import SupportsTurns
 from contextrouter.ingest.survey import SupportsSurvey
 from contextrouter.ingest.watch import watch
@@ -16,7 +16,6 @@ __all__ = [
     "RemovedDocument",
     "Report",
     "SupportsClear",
-    "SupportsGone",
     "SupportsNotRead",
     "SupportsProblems",
     "SupportsSize",

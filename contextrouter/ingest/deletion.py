@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 
 from contextrouter.contracts import SupportsUpsert
 from contextrouter.errors import IngestError
 from contextrouter.ingest.job_options import JobOptions, JobPlugins
-from contextrouter.ingest.report import Report, SupportsGone, SupportsProblems
+from contextrouter.ingest.report import Report, SupportsProblems
 from contextrouter.ingest.stored_fingerprints import StoredFingerprints
 
 _Ids = Mapping[str | None, Sequence[str]]
@@ -93,21 +93,13 @@ class _Unread:
     """The documents that exist in the source but could not be read."""
 
     def __init__(self, plugins: JobPlugins, options: JobOptions) -> None:
-        source = plugins.source
-        unread = source.unread if isinstance(source, SupportsProblems) else ()
-        gone = source.gone if isinstance(source, SupportsGone) else ()
-        self.ids, self.gone = (set(_in_store(ids, options)) for ids in (unread, gone))
-        self.folders = tuple(id for id in self.ids if id.endswith("/"))
+        unread = plugins.source.unread if isinstance(plugins.source, SupportsProblems) else ()
+        self.ids = {f"{options.origin}:{id}" for id in unread}
+        self.prefixes = tuple(f"{options.origin}:{id}" for id in unread if not id or id.endswith("/"))
         self.tenant = options.labels.get("tenant")
 
     def includes(self, tenant: str | None, id: str) -> bool:
-        if self.tenant not in (None, tenant) or id in self.gone:
-            return False
-        return id in self.ids or id.startswith(self.folders)
-
-
-def _in_store(ids: Sequence[str], options: JobOptions) -> Iterator[str]:
-    return (f"{options.origin}:{id}" for id in ids)
+        return self.tenant in (None, tenant) and (id in self.ids or id.startswith(self.prefixes))
 
 
 async def _delete(store: SupportsUpsert, ids: Sequence[str], tenant: str | None) -> int:

@@ -29,8 +29,9 @@ class Report(msgspec.Struct, kw_only=True):
     # texts that went to the embedder; unchanged chunks of changed documents keep their vectors
     embedded: int = 0
     skipped: list[tuple[str, str]] = []  # (id, reason): left out, or stored with a problem
-    not_read: dict[str, int] = {}  # kind of file or page, such as ".ipynb" -> how many were not read
     changes: list[tuple[ChangeKind, str]] = []  # (kind, id); in a dry run only
+    # kind (".zip", "empty") -> files of the source that were left out because nothing reads them
+    not_read: dict[str, int] = {}
     read: int = 0  # documents read so far
     total: int | None = None  # how many there are to read, if the source knows
     seconds: float = 0.0
@@ -66,7 +67,7 @@ class SupportsProblems(Protocol):
     """A source that names what its last crawl left out.
 
     `problems` are sentences. `unread` are the ids of documents that exist and could not be read; the store
-    keeps them. An id that ends in `/` stands for all ids that begin with it.
+    keeps them. An id that is empty, or ends in `/`, stands for all ids that begin with it.
     """
 
     problems: Sequence[str]
@@ -74,21 +75,8 @@ class SupportsProblems(Protocol):
 
 
 @runtime_checkable
-class SupportsGone(Protocol):
-    """A source that is sure of some documents that they exist no more, whatever it could not read else.
-
-    `gone` are their ids. The store removes them, even below a folder in `unread`.
-    """
-
-    gone: Sequence[str]
-
-
-@runtime_checkable
 class SupportsNotRead(Protocol):
-    """A source that counts what its last crawl passed over, because it reads no such kind.
-
-    `not_read` maps a kind, such as the suffix ".ipynb", to a number. This is no problem.
-    """
+    """A source that counts the files that it left out because nothing reads their kind."""
 
     not_read: Mapping[str, int]
 

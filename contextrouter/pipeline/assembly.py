@@ -9,7 +9,7 @@ fence, without what no reader sees, and a notice before it all says what the fen
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 
 from contextrouter.model import Citation, Envelope, Fact
 from contextrouter.pipeline.envelopes import split
@@ -19,7 +19,7 @@ CUT = " […]"
 OVER = "token budget"
 BETWEEN = 2
 """Tokens counted for the blank line between two blocks."""
-FACT_SHARE = 4
+_FACT_SHARE = 4
 FACTS_HEADING = "### Facts"
 _ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"  # whatever `str.splitlines` takes for the end of a line
 _UNSEEN = "\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"
@@ -97,7 +97,7 @@ def assemble(
     """
     live, _ = split(selected)
     writer = _Writer(_fence(live), budget, count, truncate)
-    writer.add_facts(facts, budget // FACT_SHARE if live else budget)
+    writer.add_facts(facts, budget // _FACT_SHARE if live else budget)
     for envelope in live:
         writer.add_document(envelope)
     return writer.finish()
@@ -226,29 +226,14 @@ def _cite(number: int, envelope: Envelope) -> tuple[Citation, str]:
     block = f"### [{number}] {title} — {source}" if source else f"### [{number}] {title}"
     if document.compartment:
         block += " — " + _one_line(document.compartment)
-    path = [_one_line(part) for part in document.path]
-    below = _without_headings(document.content.strip(), {title.casefold(), *map(str.casefold, path)})
-    path = path[1:] if path and path[0].casefold() == title.casefold() else path
-    if path:
-        below = " > ".join(path) + ("\n" + below if below else "")
+    below = document.content.strip()
+    if document.path:
+        below = " > ".join([_one_line(part) for part in document.path]) + ("\n" + below if below else "")
     if "#" in below:
         below = re.sub(_FORGED, _escape, below)
     if below:
         block = f"{block}\n{below}"
     return Citation(number=number, title=title, url=document.url, source=source), block
-
-
-def _without_headings(text: str, names: Set[str]) -> str:
-    """Return a text without the Markdown headings at its beginning that repeat the title or the heading
-    path.
-    """
-    while text.startswith("#"):
-        line, _, after = text.partition("\n")
-        heading = line.lstrip("#")
-        if len(line) - len(heading) > 6 or _one_line(heading.rstrip("# ")).casefold() not in names:
-            break
-        text = after.lstrip("\n")
-    return text
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -6,7 +6,7 @@ reading order, each sentence once, and stands where the better one stood.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -15,10 +15,12 @@ from contextrouter.pipeline.envelopes import Ranking, split
 
 GAP = 4
 """Characters that lie between two neighbours at most: blank lines, or a comma between records."""
-_HEAD = 12
+_HEAD = 10
 """Tokens counted for the heading of a block, beside its title and heading path."""
 
 Count = Callable[[str], int]
+Fits = Callable[[Sequence[Envelope]], Collection[Envelope]]
+"""Returns those of the envelopes that are in the text within the budget."""
 
 
 class _Piece(NamedTuple):
@@ -32,19 +34,19 @@ class _Piece(NamedTuple):
 
 
 def merge_neighbours(
-    selected: Sequence[Envelope], budget: int = 0, count: Count | None = None
+    selected: Sequence[Envelope], count: Count, fits: Fits | None = None
 ) -> tuple[Ranking, int]:
-    """Return `selected` with neighbours merged, and the number of tokens that this saves.
+    """Return `selected` with neighbours merged, and about how many tokens this saves, by `count`.
 
     The envelopes that became part of a block stand behind the live ones, each with its block's id as the
-    reason. With a `budget` (in tokens, by `count`), a chunk that would not fit into it stays alone: it would
-    take its neighbour with it.
+    reason. A chunk that `fits` leaves out stays alone: it would take its neighbour with it.
     """
     live, dropped = split(selected)
     chains = [chain for group in _groups(live) for chain in _chains(group)]
-    if chains and budget and count is not None:
-        fitting = _fitting(live, budget, count)
-        chains = [part for chain in chains for part in _chains([p for p in chain if p.rank in fitting])]
+    if chains and fits is not None:
+        fitting = {id(envelope) for envelope in fits(live)}
+        groups = ([piece for piece in chain if id(piece.envelope) in fitting] for chain in chains)
+        chains = [chain for group in groups for chain in _chains(group)]
     blocks: dict[int, Envelope] = {}
     merged: dict[int, Envelope] = {}
     saved = 0
@@ -56,9 +58,8 @@ def merge_neighbours(
             if piece is not best:
                 name = block.document.id or block.document.url
                 merged[piece.rank] = piece.envelope.drop(f"merge: is part of the block of {name!r}")
-        if count is not None:
-            texts = [_block_words(piece.envelope.document) for piece in chain]
-            saved += sum(count(text) + _HEAD for text in texts) - count(_block_words(block.document)) - _HEAD
+        texts = [_block_words(piece.envelope.document) for piece in chain]
+        saved += sum(count(text) + _HEAD for text in texts) - count(_block_words(block.document)) - _HEAD
     if not blocks:
         return Ranking(live, dropped), 0
     remaining = [blocks.get(rank, envelope) for rank, envelope in enumerate(live) if rank not in merged]
@@ -146,17 +147,6 @@ def _common_path(documents: Sequence[Document]) -> tuple[str, ...]:
         same = [a == b for a, b in zip(path, document.path, strict=False)]
         path = path[: same.index(False) if False in same else len(same)]
     return path
-
-
-def _fitting(live: Sequence[Envelope], budget: int, count: Count) -> set[int]:
-    """Return the ranks of the documents that fit into the budget one by one, as assembly fills it."""
-    fitting: set[int] = set()
-    for rank, envelope in enumerate(live):
-        cost = count(_block_words(envelope.document)) + _HEAD
-        if cost <= budget:
-            fitting.add(rank)
-            budget -= cost
-    return fitting
 
 
 def _block_words(document: Document) -> str:

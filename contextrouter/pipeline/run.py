@@ -20,7 +20,7 @@ from contextrouter.model import (
     Trace,
     Usage,
 )
-from contextrouter.pipeline.assembly import FACT_SHARE, Assembled, assemble
+from contextrouter.pipeline.assembly import Assembled, assemble
 from contextrouter.pipeline.candidates import Candidates
 from contextrouter.pipeline.deadline import Deadline
 from contextrouter.pipeline.deduplication import dedupe, distinct_facts
@@ -199,14 +199,20 @@ class Run:
         """Make neighbours of one document one block."""
         if not self.rag.merge_neighbours:
             return selected
-        budget = self.rag.token_budget
-        room = budget - budget // FACT_SHARE if self.facts else budget  # facts may use their share of it
-        merged, saved = merge_neighbours(selected, room, tokens.count)
+        fits = self._fits if self.rag.token_budget else None
+        merged, saved = merge_neighbours(selected, tokens.count, fits)
         if len(merged.live) == len(selected.live):
             return selected
         ranking = self.trace.add_ranking("merge", merged)
         self.trace.explain(f"neighbours are one block: about {saved} tokens saved")
         return ranking
+
+    def _fits(self, live: Sequence[Envelope]) -> Sequence[Envelope]:
+        return self._text_of(live).envelopes
+
+    def _text_of(self, selected: Sequence[Envelope]) -> Assembled:
+        budget = self.rag.token_budget
+        return assemble(selected, self.facts, budget=budget, count=tokens.count, truncate=tokens.truncate)
 
     def assemble(self, selected: Ranking) -> Context:
         """Write the numbered context; behind a gate that let no document through, facts are withheld too."""
@@ -216,8 +222,7 @@ class Run:
                 note = "facts, facets and entities are held back with the documents"
                 self.trace.add(gate[0], note=note, lost_facts=tuple(self.facts))
             self.facts, self.harvest = (), self.harvest.replace(facets=(), entities=())
-        budget = self.rag.token_budget
-        result = assemble(selected, self.facts, budget=budget, count=tokens.count, truncate=tokens.truncate)
+        result = self._text_of(selected)
         lost_facts = tuple(result.lost_facts)
         self.trace.add(
             "assemble", len(result.envelopes), result.lost, note=result.note, lost_facts=lost_facts
