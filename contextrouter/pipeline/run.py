@@ -11,6 +11,7 @@ from contextrouter.errors import AllSourcesFailed
 from contextrouter.model import (
     Clarification,
     Context,
+    Envelope,
     Fact,
     Harvest,
     Intent,
