@@ -12,6 +12,7 @@ from contextrouter.errors import ContextRouterError, IngestError, SettingsError
 from contextrouter.ingest.job_options import JobPlugins
 from contextrouter.router import ContextRouter
 from contextrouter.settings import Instance, Job
+from contextrouter.settings.suggestions import did_you_mean
 
 
 class Wiring:
@@ -26,15 +27,12 @@ class Wiring:
         """Return the plugins of a job. Raises SettingsError if one of them does not fit."""
         source = await self.source(name, job)
         if not isinstance(source, SupportsCrawl):
-            raise SettingsError(
-                f"ingest.{name}.from: {job.source!r} cannot list its documents; name a source that can, or a"
-                " path."
-            )
+            message = f"{job.source!r} cannot list its documents; name a source that can, or a path."
+            raise SettingsError([self.settings.problem(f"ingest.{name}.from", message)])
         store = await self.plugin(self.settings.providers[job.to])
         if not isinstance(store, SupportsUpsert):
-            raise SettingsError(
-                f"ingest.{name}.to: provider {job.to!r} cannot be filled; name a store such as `sqlite`."
-            )
+            message = f"provider {job.to!r} cannot be filled; name a store such as `sqlite`."
+            raise SettingsError([self.settings.problem(f"ingest.{name}.to", message)])
         embedder = await self._embedder(store.embedder) if store.embedder else None
         transforms = [
             cast(Transform, await self.plugin(self.settings.transforms[transform]))
@@ -57,10 +55,12 @@ class Wiring:
         path = folder / Path(job.source).expanduser()
         if not path.exists():
             connectors = ", ".join(self.settings.connectors) or "none"
-            raise SettingsError(
-                f"ingest.{name}.from: {job.source!r} is neither a connector ({connectors}) nor a path"
-                f" that exists ({str(path)!r})."
+            hint = did_you_mean(job.source, self.settings.connectors)
+            message = (
+                f"{job.source!r} is neither a connector ({connectors}) nor a path that exists"
+                f" ({str(path)!r}).{hint}"
             )
+            raise SettingsError([self.settings.problem(f"ingest.{name}.from", message)])
         return str(path)
 
     async def _embedder(self, name: str) -> Embedder:

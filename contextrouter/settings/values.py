@@ -251,6 +251,7 @@ class SourceKeys(FactKeys, frozen=True, kw_only=True):
     queries: Annotated[int, Meta(ge=1, le=3)] | None = None
     kind: str | None = None
     trust: Literal["authoritative", "reference", "volatile"] | None = None
+    live: bool = False  # of a connector: it is asked although a job reads it into a store that is asked
 
     @property
     def labels(self) -> bool:
@@ -377,6 +378,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def instances(self, kind: str) -> Mapping[str, Instance]:
         """Return the instances of one kind, by name."""
         return cast("Mapping[str, Instance]", getattr(self, f"{kind}s"))
+
+    def stores_of(self, connector: str) -> dict[str, str]:
+        """Return job -> store, of the jobs that read this connector."""
+        return {name: job.to for name, job in self.ingest.items() if job.source == connector}
 
     def for_route(self, kind: str) -> tuple[Rag, Route]:
         """Return `[rag]` with the changes of this route, and the route itself."""

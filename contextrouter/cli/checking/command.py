@@ -1,4 +1,4 @@
-"""`contextrouter check`: checks settings, plugins, sources and embedders."""
+"""`contextrouter check`: checks settings, plugins, sources, embedders and ingestion jobs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-import msgspec
-
 from contextrouter.cli import options, terminal
+from contextrouter.cli.checking.jobs_and_names import (
+    CheckFinding,
+    check_jobs,
+    check_stage_sources,
+    check_transforms,
+)
 from contextrouter.cli.exit_codes import NOTHING, OK, command
 from contextrouter.contracts import Embedder, Plugin, SupportsModel
 from contextrouter.router import ContextRouter
@@ -17,18 +21,9 @@ from contextrouter.runtime.masking import mask
 _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red")}
 
 
-class CheckFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of one check."""
-
-    what: str
-    name: str
-    status: str  # ok, warning, failed
-    detail: str = ""
-
-
 @command
 async def check(settings: options.SettingsPath = options.DEFAULT, as_json: options.AsJson = False) -> int:
-    """Check settings, plugins, sources and embedders. Exits 1 when something does not work."""
+    """Check settings, plugins, sources, embedders and jobs. Exits 1 when something does not work."""
     with terminal.quiet(logging.CRITICAL):  # what cannot be opened is in the list below
         return await _run_checks(settings, as_json)
 
@@ -50,6 +45,9 @@ async def _run_checks(settings: str, as_json: bool) -> int:
     async with router:
         for kind, name in router.instances.all:
             findings.append(await _check_plugin(router, kind, name))
+        findings += check_stage_sources(router)
+        findings += check_transforms(router)
+        findings += [finding async for finding in check_jobs(router)]
     if as_json:
         terminal.print_json(findings)
     else:
