@@ -6,6 +6,7 @@ from contextrouter.ingest.job import ingest
 from contextrouter.ingest.jobs import SupportsClear, run
 from contextrouter.ingest.orphans import Leftover, forget, leftovers
 from contextrouter.ingest.report import Report, SupportsNotRead, SupportsProblems, SupportsSize
+from contextrouter.ingest.run_records import SupportsRuns
 from contextrouter.ingest.store_lock import SupportsTurns
 from contextrouter.ingest.survey import SupportsSurvey
 from contextrouter.ingest.watch import watch
@@ -18,6 +19,7 @@ __all__ = [
     "SupportsClear",
     "SupportsNotRead",
     "SupportsProblems",
+    "SupportsRuns",
     "SupportsSize",
     "SupportsSurvey",
     "SupportsTurns",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
+from datetime import UTC, datetime
 
 from contextrouter.contracts import Embedder, Entry, SupportsCrawl, SupportsUpsert, Transform
 from contextrouter.errors import IngestError
@@ -28,6 +29,7 @@ from contextrouter.ingest.document_queue import (
 )
 from contextrouter.ingest.job_options import JobOptions, JobPlugins
 from contextrouter.ingest.report import Progress, Report, SupportsNotRead, SupportsProblems, SupportsSize
+from contextrouter.ingest.run_records import record_run
 from contextrouter.ingest.store_lock import turn
 from contextrouter.ingest.stored_fingerprints import StoredFingerprints
 from contextrouter.ingest.storing import store_entries
@@ -101,6 +103,7 @@ class JobRun:
 
     async def execute(self) -> Report:
         """Store what is new or changed in the source, then delete what the source no longer has."""
+        start = datetime.now(UTC)
         if isinstance(self.plugins.source, SupportsSize):
             self.report.total = await _size(self.plugins.source)
         await self.vectors.announce_model()
@@ -110,6 +113,7 @@ class JobRun:
         await delete_vanished(
             self.plugins, self.options, self.stored, self.changes.source_documents, self.report
         )
+        await record_run(self.plugins, self.options, start)
         self.progress.send()
         return self.report
 

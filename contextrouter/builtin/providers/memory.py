@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from hashlib import sha256
 from itertools import chain, islice
 from typing import Any, NamedTuple, Self
@@ -15,6 +16,7 @@ import msgspec
 from contextrouter.builtin.providers.example_documents import EXAMPLE_ENTRIES
 from contextrouter.builtin.providers.field_weights import USUAL
 from contextrouter.builtin.providers.filtering import aligned, labelled, matches
+from contextrouter.builtin.providers.job_runs import synced, synced_hits
 from contextrouter.contracts import Entry, Provider, TermStatistics
 from contextrouter.errors import IngestError, SourceError
 from contextrouter.model import Document, Hit, Query
@@ -67,6 +69,7 @@ class Memory(Provider):
         self._languages: Counter[str] = Counter()  # stem language -> chunks
         self._dimensions: int | None = None
         self._generation = 0
+        self._runs: dict[str, datetime] = {}
         for number, table in enumerate(documents or []):
             document = _document(number, table)
             self._put(Entry(document=document, chunks=[document]))
@@ -101,9 +104,10 @@ class Memory(Provider):
         found.sort(key=lambda pair: (-pair[0], pair[1][2], pair[1]))
         best = [(score, self._chunks[key]) for score, key in found[: max(query.limit, 0)]]
         leg = "vector" if query.leg == "text" else query.leg
-        return [
+        hits = [
             Hit(document=chunk.document, score=score, vector=chunk.vectors.get(leg)) for score, chunk in best
         ]
+        return synced_hits(hits, self._runs)
 
     async def upsert(self, entries: Sequence[Entry]) -> None:
         """Replace documents; all entries are checked before the first is stored. Facts are not kept here."""
@@ -111,6 +115,10 @@ class Memory(Provider):
         self._dimensions = self._sized(prepared)
         for ready in prepared:
             self._store(ready)
+
+    async def record_run(self, origin: str, moment: datetime) -> None:
+        """Note that a job was run to its end; its documents have the moment as `synced_at`."""
+        self._runs[origin] = moment
 
     async def fingerprints(self, tenant: str | None = None) -> Mapping[str, str]:
         """Document id -> fingerprint, of one tenant's documents (None: those without a tenant)."""
@@ -134,7 +142,8 @@ class Memory(Provider):
         for (_, parent, id), chunk in sorted(self._chunks.items()):
             if id != parent:
                 known[id].append(chunk.document)
-        return [d for id in dict.fromkeys(ids) for d in known.get(id, ()) if scope is None or scope.allows(d)]
+        every = (document for id in dict.fromkeys(ids) for document in known.get(id, ()))
+        return synced([d for d in every if scope is None or scope.allows(d)], self._runs)
 
     async def version(self) -> str:
         """A count of changes."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import msgspec
 
 from contextrouter.builtin.providers.filtering import aligned, indexed, labelled, microseconds
+from contextrouter.builtin.providers.job_runs import KEY
 from contextrouter.builtin.providers.postgres import schema
 from contextrouter.builtin.providers.postgres.connection_pool import clean
 from contextrouter.builtin.providers.postgres.filter import entries, lexeme, mark
@@ -241,7 +242,9 @@ async def clear(connection: Connection, store: str) -> None:
     """Remove everything, and forget which embedder filled the store. `store` is its new identity."""
     await connection.execute("TRUNCATE documents, chunks, links, facts")
     await connection.execute("UPDATE counts SET chunks = 0, length = 0, generation = generation + 1")
-    await connection.execute("DELETE FROM meta WHERE key IN ('model', 'dimensions', 'text_search')")
+    await connection.execute(
+        "DELETE FROM meta WHERE key IN ('model', 'dimensions', 'text_search') OR starts_with(key, $1)", KEY
+    )
     await schema.forget_languages(connection)
     for leg in LEGS:
         await connection.execute(f"DROP INDEX IF EXISTS chunks_{leg}_near")

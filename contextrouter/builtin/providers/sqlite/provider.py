@@ -9,11 +9,13 @@ import sqlite3
 import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Self
 
 from contextrouter.builtin.providers.example_documents import EXAMPLE_ENTRIES
 from contextrouter.builtin.providers.field_weights import checked_weights
+from contextrouter.builtin.providers.job_runs import KEY, as_text, synced, synced_hits
 from contextrouter.builtin.providers.sqlite import lookup, schema, text_leg, write
 from contextrouter.builtin.providers.sqlite.file import Stop, StoreFile, kind_of_file
 from contextrouter.builtin.providers.sqlite.filter import admitted
@@ -123,7 +125,9 @@ class Sqlite(Provider):
             return []
         work = self._text if query.leg == "text" else self._nearest
         return await self._file.read(
-            lambda c, stop: work(c, query, stop), missing=[], deadline=query.deadline
+            lambda c, stop: synced_hits(work(c, query, stop), schema.runs(c)),
+            missing=[],
+            deadline=query.deadline,
         )
 
     async def upsert(self, entries: Sequence[Entry]) -> None:
@@ -150,6 +154,11 @@ class Sqlite(Provider):
     async def end_turn(self) -> None:
         """Let another process fill the file."""
         await self._ingest_lock.release()
+
+    async def record_run(self, origin: str, moment: datetime) -> None:
+        """Note that a job was run to its end; its documents have the moment as `synced_at`."""
+        if self._file.exists():
+            await self._file.write(lambda c, _: schema.write_meta(c, KEY + origin, as_text(moment)))
 
     async def fingerprints(self, tenant: str | None = None) -> Mapping[str, str]:
         """Document id -> fingerprint, of one tenant's documents (None: those without a tenant)."""
@@ -194,7 +203,9 @@ class Sqlite(Provider):
 
     async def fetch(self, ids: Sequence[str], scope: Scope | None = None) -> Sequence[Document]:
         """Return whole documents, or chunks, by id, in the order asked."""
-        return await self._file.read(lambda c, _: lookup.fetch_documents(c, ids, scope), missing=[])
+        return await self._file.read(
+            lambda c, _: synced(lookup.fetch_documents(c, ids, scope), schema.runs(c)), missing=[]
+        )
 
     async def neighbours(self, ids: Sequence[str], limit: int, scope: Scope | None = None) -> Sequence[Hit]:
         """Return the first chunk of each document linked with `ids` (of documents or chunks), most links
@@ -202,7 +213,9 @@ class Sqlite(Provider):
 
         A document's `links` are ids or URLs of documents; the score is the number of links, either way.
         """
-        return await self._file.read(lambda c, _: lookup.neighbours(c, ids, limit, scope), missing=[])
+        return await self._file.read(
+            lambda c, _: synced_hits(lookup.neighbours(c, ids, limit, scope), schema.runs(c)), missing=[]
+        )
 
     async def facets(self, query: Query, dimensions: Sequence[str]) -> Sequence[Facet]:
         """Count documents by the values of fields (kind, labels, …) or metadata keys, over all the query lets
