@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from contextrouter.builtin.connectors.files.folder import Folder, Listed, Listing, file_document
+from contextrouter.builtin.connectors.files.git_dates import GitDates
 from contextrouter.builtin.connectors.files.parsing.media import media_type
 from contextrouter.builtin.connectors.files.parsing.parsed import Parsed, Unreadable
 from contextrouter.builtin.connectors.files.parsing.process import Parser
@@ -28,7 +29,7 @@ from contextrouter.scope import Scope
 from contextrouter.text.bm25 import PassageIndex
 from contextrouter.text.languages import language_terms
 
-PARSED_BY = 1
+PARSED_BY = 2
 """Goes up when a file of the same bytes becomes another text."""
 TITLE, HEADING, BODY = 3.0, 2.0, 1.0
 """How often a term counts by where it stands: title over heading path over body."""
@@ -104,6 +105,7 @@ class Files(Connector):
             ) from None
         self._folder = Folder(Path(path), patterns, max_bytes, max_files)
         self._kind, self._encoding = document_kind, encoding
+        self._git = GitDates(Path(path))
         self._snapshot: _Snapshot | None = None
         self._reading = threading.Lock()
         self._parser = Parser(parse_seconds)
@@ -163,6 +165,7 @@ class Files(Connector):
         """
         threads = self._threads(self._scans)
         listing = await self._list_files()
+        await threads.run(self._git.refresh)
         problems, unread = list(listing.problems), list(listing.unread)
         for name, listed in listing.files.items():
             file = await threads.run(self._read, name, listed, False, known.get(name, ""))
@@ -246,6 +249,8 @@ class Files(Connector):
                 return old
             start = time.monotonic()
             listing = self._folder.list()
+            if old is None:
+                self._git.refresh()
             files = {name: self._reuse(old, name, listed) for name, listed in listing.files.items()}
             if old and list(old.files.items()) == list(files.items()):
                 new = old._replace(scan_start=start, listing=listing)
@@ -282,7 +287,8 @@ class Files(Connector):
             return _File(listed, None, (), (f"{name}: cannot be read ({error.strerror or error}).",))
         except Unreadable as error:
             return _File(listed, None, (), (f"{name}: {error}",))
-        document, problems = file_document(name, parsed, listed.modified, self._kind)
+        committed = self._git.date_of(listed.path, data)
+        document, problems = file_document(name, parsed, listed.modified, self._kind, committed)
         messages = tuple(f"{name}: {reason}" for reason in problems)
         return _File(
             listed, document, _passages(document) if cut else (), messages, "" if messages else version

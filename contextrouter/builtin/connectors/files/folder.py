@@ -162,8 +162,13 @@ def _is_text(name: str) -> bool:
     return not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
-def file_document(name: str, parsed: Parsed, modified: int, kind: str) -> tuple[Document, list[str]]:
-    """Return a file's whole Document, front matter taken out of its content, and what was wrong with it."""
+def file_document(
+    name: str, parsed: Parsed, modified: int, kind: str, committed: datetime | None = None
+) -> tuple[Document, list[str]]:
+    """Return a file's whole Document, front matter taken out of its content, and what was wrong with it.
+
+    Its date is its own, else that of its last commit, else that of the file; `metadata["dated_by"]` says so.
+    """
     problems = list(parsed.problems)
     front: dict[str, str | list[str]] = {}
     content = parsed.text
@@ -181,6 +186,7 @@ def file_document(name: str, parsed: Parsed, modified: int, kind: str) -> tuple[
         metadata["date"] = values["date"]
         if not moment:
             problems.append(f"date {values['date']!r} is no ISO date such as 2026-01-31.")
+    updated, metadata["dated_by"] = dated(moment, committed, modified)
     return Document(
         content=content if "page_starts" in metadata else content.strip(),
         id=name,
@@ -188,7 +194,7 @@ def file_document(name: str, parsed: Parsed, modified: int, kind: str) -> tuple[
         title=values.get("title") or parsed.title or heading or Path(name).stem,
         kind=kind or values.get("kind") or "document",
         media_type=parsed.media_type,
-        updated_at=moment or datetime.fromtimestamp(modified / 1e9, UTC),
+        updated_at=updated,
         links=tuple(parsed.links),
         keywords=as_list(front.get("keywords", "")),
         labels=as_list(front.get("labels", "")),
@@ -201,6 +207,15 @@ def file_document(name: str, parsed: Parsed, modified: int, kind: str) -> tuple[
         compartment=values.get("compartment") or None,
         language=values.get("language") or parsed.language or None,
     ), problems
+
+
+def dated(own: datetime | None, committed: datetime | None, modified: int) -> tuple[datetime, str]:
+    """Return a document's date, and whose it is: "document", "git" or "file". `modified` is in ns."""
+    if own is not None:
+        return own, "document"
+    if committed is not None:
+        return committed, "git"
+    return datetime.fromtimestamp(modified / 1e9, UTC), "file"
 
 
 def _sensitivity(values: dict[str, str], problems: list[str]) -> str | None:
