@@ -63,7 +63,7 @@ def repository(at: Path) -> Path:
 
 
 @pytest.mark.case("USE-09")
-async def test_a_file_has_its_own_date_before_git_s_and_git_s_before_the_file_s(tmp_path: Path) -> None:
+async def test_a_file_is_dated_by_itself_then_by_git_then_by_the_file(tmp_path: Path) -> None:
     folder = repository(tmp_path)
     assert await dates(folder) == {
         "old.md": ("2026-01-10", "git"),

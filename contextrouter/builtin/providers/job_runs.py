@@ -28,14 +28,14 @@ def read_runs(rows: Iterable[Sequence[str]]) -> Runs:
     return {key.removeprefix(KEY): datetime.fromisoformat(value) for key, value in rows}
 
 
-def synced(documents: Iterable[Document], runs: Runs) -> list[Document]:
+def add_run_times(documents: Iterable[Document], runs: Runs) -> list[Document]:
     """Return the documents or chunks with their `synced_at`; one that no job stored keeps its own."""
     if not runs:
         return list(documents)
     return [_with_time(document, runs) for document in documents]
 
 
-def synced_hits(hits: Sequence[Hit], runs: Runs) -> list[Hit]:
+def add_run_times_to_hits(hits: Sequence[Hit], runs: Runs) -> list[Hit]:
     """Return the hits with the `synced_at` of their documents."""
     if not runs:
         return list(hits)

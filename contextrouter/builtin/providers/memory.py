@@ -16,7 +16,7 @@ import msgspec
 from contextrouter.builtin.providers.example_documents import EXAMPLE_ENTRIES
 from contextrouter.builtin.providers.field_weights import USUAL
 from contextrouter.builtin.providers.filtering import aligned, labelled, matches
-from contextrouter.builtin.providers.job_runs import synced, synced_hits
+from contextrouter.builtin.providers.job_runs import add_run_times, add_run_times_to_hits
 from contextrouter.contracts import Entry, Provider, TermStatistics
 from contextrouter.errors import IngestError, SourceError
 from contextrouter.model import Document, Hit, Query
@@ -107,7 +107,7 @@ class Memory(Provider):
         hits = [
             Hit(document=chunk.document, score=score, vector=chunk.vectors.get(leg)) for score, chunk in best
         ]
-        return synced_hits(hits, self._runs)
+        return add_run_times_to_hits(hits, self._runs)
 
     async def upsert(self, entries: Sequence[Entry]) -> None:
         """Replace documents; all entries are checked before the first is stored. Facts are not kept here."""
@@ -143,7 +143,7 @@ class Memory(Provider):
             if id != parent:
                 known[id].append(chunk.document)
         every = (document for id in dict.fromkeys(ids) for document in known.get(id, ()))
-        return synced([d for d in every if scope is None or scope.allows(d)], self._runs)
+        return add_run_times([d for d in every if scope is None or scope.allows(d)], self._runs)
 
     async def version(self) -> str:
         """A count of changes."""

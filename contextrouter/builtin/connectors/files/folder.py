@@ -186,7 +186,7 @@ def file_document(
         metadata["date"] = values["date"]
         if not moment:
             problems.append(f"date {values['date']!r} is no ISO date such as 2026-01-31.")
-    updated, metadata["dated_by"] = dated(moment, committed, modified)
+    updated, metadata["dated_by"] = choose_date(moment, committed, modified)
     return Document(
         content=content if "page_starts" in metadata else content.strip(),
         id=name,
@@ -209,7 +209,7 @@ def file_document(
     ), problems
 
 
-def dated(own: datetime | None, committed: datetime | None, modified: int) -> tuple[datetime, str]:
+def choose_date(own: datetime | None, committed: datetime | None, modified: int) -> tuple[datetime, str]:
     """Return a document's date, and whose it is: "document", "git" or "file". `modified` is in ns."""
     if own is not None:
         return own, "document"

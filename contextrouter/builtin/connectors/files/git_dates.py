@@ -43,7 +43,7 @@ class GitDates:
         head = "" if top is None else _git(top, "rev-parse", "--verify", "-q", "HEAD").strip()
         if head != self._head:
             self._head = head
-            self._files = {} if top is None or not head else _committed(top, head)
+            self._files = {} if top is None or not head else _files_of_commit(top, head)
 
     def date_of(self, path: str, data: bytes) -> datetime | None:
         """Return when a file was last changed by a commit; None if its bytes are not the committed ones."""
@@ -60,7 +60,7 @@ def _work_tree(folder: Path) -> Path | None:
     return next((top for top in (place, *place.parents) if (top / ".git").exists()), None)
 
 
-def _committed(top: Path, head: str) -> dict[str, _Committed]:
+def _files_of_commit(top: Path, head: str) -> dict[str, _Committed]:
     """Return path -> what git knows of the file, for every file of a commit."""
     moments: dict[str, datetime] = {}
     commits = _git(top, "rev-list", f"--max-count={MOST_COMMITS}", head)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from contextrouter.builtin.providers.example_documents import EXAMPLE_ENTRIES
 from contextrouter.builtin.providers.field_weights import USUAL, checked_weights
-from contextrouter.builtin.providers.job_runs import KEY, as_text, synced, synced_hits
+from contextrouter.builtin.providers.job_runs import KEY, add_run_times, add_run_times_to_hits, as_text
 from contextrouter.builtin.providers.postgres import index_tuning, lookup, schema, text_leg, vector_leg, write
 from contextrouter.builtin.providers.postgres.connection_pool import Pool, Session, clean
 from contextrouter.builtin.providers.postgres.embedded import PREFIX, example_folder
@@ -179,7 +179,7 @@ class Postgres(Provider):
             )
             for row in rows
         ]
-        return synced_hits(hits, runs)
+        return add_run_times_to_hits(hits, runs)
 
     async def _by_words(self, connection: Connection, query: Query, question: LanguageTerms) -> list[Any]:
         model = self._model[0] if self.embedder else None
@@ -295,7 +295,7 @@ class Postgres(Provider):
         """Return whole documents, or chunks, by id, in the order asked."""
         async with self.pool.transaction(scope) as connection:
             documents = await lookup.fetch_documents(connection, ids, scope)
-            return synced(documents, await self._runs.read(connection))
+            return add_run_times(documents, await self._runs.read(connection))
 
     async def neighbours(self, ids: Sequence[str], limit: int, scope: Scope | None = None) -> Sequence[Hit]:
         """Return the first chunk of each document linked with `ids` (of documents or chunks), most links
@@ -305,7 +305,7 @@ class Postgres(Provider):
         """
         async with self.pool.transaction(scope) as connection:
             hits = await lookup.neighbours(connection, ids, limit, scope)
-            return synced_hits(hits, await self._runs.read(connection))
+            return add_run_times_to_hits(hits, await self._runs.read(connection))
 
     async def facets(self, query: Query, dimensions: Sequence[str]) -> Sequence[Facet]:
         """Count documents by the values of fields (kind, labels, …) or metadata keys, over all the query lets

@@ -15,7 +15,7 @@ from typing import Self
 
 from contextrouter.builtin.providers.example_documents import EXAMPLE_ENTRIES
 from contextrouter.builtin.providers.field_weights import checked_weights
-from contextrouter.builtin.providers.job_runs import KEY, as_text, synced, synced_hits
+from contextrouter.builtin.providers.job_runs import KEY, add_run_times, add_run_times_to_hits, as_text
 from contextrouter.builtin.providers.sqlite import lookup, schema, text_leg, write
 from contextrouter.builtin.providers.sqlite.file import Stop, StoreFile, kind_of_file
 from contextrouter.builtin.providers.sqlite.filter import admitted
@@ -125,7 +125,7 @@ class Sqlite(Provider):
             return []
         work = self._text if query.leg == "text" else self._nearest
         return await self._file.read(
-            lambda c, stop: synced_hits(work(c, query, stop), schema.runs(c)),
+            lambda c, stop: add_run_times_to_hits(work(c, query, stop), schema.runs(c)),
             missing=[],
             deadline=query.deadline,
         )
@@ -204,7 +204,7 @@ class Sqlite(Provider):
     async def fetch(self, ids: Sequence[str], scope: Scope | None = None) -> Sequence[Document]:
         """Return whole documents, or chunks, by id, in the order asked."""
         return await self._file.read(
-            lambda c, _: synced(lookup.fetch_documents(c, ids, scope), schema.runs(c)), missing=[]
+            lambda c, _: add_run_times(lookup.fetch_documents(c, ids, scope), schema.runs(c)), missing=[]
         )
 
     async def neighbours(self, ids: Sequence[str], limit: int, scope: Scope | None = None) -> Sequence[Hit]:
@@ -214,7 +214,8 @@ class Sqlite(Provider):
         A document's `links` are ids or URLs of documents; the score is the number of links, either way.
         """
         return await self._file.read(
-            lambda c, _: synced_hits(lookup.neighbours(c, ids, limit, scope), schema.runs(c)), missing=[]
+            lambda c, _: add_run_times_to_hits(lookup.neighbours(c, ids, limit, scope), schema.runs(c)),
+            missing=[],
         )
 
     async def facets(self, query: Query, dimensions: Sequence[str]) -> Sequence[Facet]:
