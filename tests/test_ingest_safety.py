@@ -109,12 +109,23 @@ async def test_a_run_removes_at_most_half_of_its_documents_unless_the_settings_a
     empty(tmp_path, keep=4)
     (tmp_path / "texts" / "new.md").write_text("A new otter.")
     report = (await run(path))["j"]
-    assert (report.added, report.deleted, report.in_doubt) == (1, 0, 6)  # 6 of 10 are more than half
-    assert "6 of 10 documents are no longer in the source" in report.skipped[0][1]
+    assert (report.added, report.deleted, report.in_doubt) == (1, 0, 6)
+    assert "6 of 11 documents would go" in report.skipped[0][1]  # more than half
     path.write_text(SETTINGS + "[ingest]\nremove_at_most = 0.6\n")
     report = (await run(path))["j"]
     assert (report.deleted, report.in_doubt, report.skipped) == (6, 0, [])
     assert await stored(path) == ["j:0.md", "j:1.md", "j:2.md", "j:3.md", "j:new.md"]
+
+
+async def test_a_folder_that_was_renamed_moves_its_documents(tmp_path: Path) -> None:
+    path = folder(tmp_path, 3)
+    await run(path)
+    (tmp_path / "texts" / "sub").mkdir()
+    for number in (0, 1):
+        (tmp_path / "texts" / f"{number}.md").rename(tmp_path / "texts" / "sub" / f"{number}.md")
+    report = (await run(path))["j"]
+    assert (report.added, report.deleted, report.skipped) == (2, 2, [])  # 2 of 5
+    assert await stored(path) == ["j:2.md", "j:sub/0.md", "j:sub/1.md"]
 
 
 async def test_half_of_the_documents_go_unasked_and_a_dry_run_lists_the_rest(tmp_path: Path) -> None:

@@ -67,19 +67,21 @@ def _doubt(
 ) -> str:
     """Return why so much is not removed, and how to confirm; "" if it may be removed.
 
-    A document that is listed under another tenant is not lost.
+    A document that is listed under another tenant is not lost. New documents count, too: a folder that was
+    only renamed has as many as it loses.
     """
     listed = {id for _, id in source_documents}
     lost = {id for ids in vanished.values() for id in ids} - listed
-    total = len({id for ids in every.values() for id in ids})
+    stored = {id for ids in every.values() for id in ids}
+    total = len(stored | listed)
     if options.remove or not lost:
         return ""
     if not listed:
-        reason = f"the source lists no document, and the store has {total}"
+        reason = f"the source lists no document, and the store has {len(stored)}"
     elif len(lost) > options.remove_at_most * total:
         reason = (
-            f"{len(lost)} of {total} documents are no longer in the source, more than `[ingest]"
-            f" remove_at_most` = {options.remove_at_most:g}"
+            f"{len(lost)} of {total} documents would go, because the source no longer has them: more than"
+            f" `[ingest] remove_at_most` = {options.remove_at_most:g}"
         )
     else:
         return ""
