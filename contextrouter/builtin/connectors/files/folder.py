@@ -6,11 +6,12 @@ import errno
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from contextrouter.builtin.connectors.files.git_dates import choose_date
 from contextrouter.builtin.connectors.files.parsing.media import MEDIA_TYPES
 from contextrouter.builtin.connectors.files.parsing.parsed import Parsed
 from contextrouter.builtin.connectors.markup import as_list, as_moment, first_heading, front_matter
@@ -207,15 +208,6 @@ def file_document(
         compartment=values.get("compartment") or None,
         language=values.get("language") or parsed.language or None,
     ), problems
-
-
-def choose_date(own: datetime | None, committed: datetime | None, modified: int) -> tuple[datetime, str]:
-    """Return a document's date, and whose it is: "document", "git" or "file". `modified` is in ns."""
-    if own is not None:
-        return own, "document"
-    if committed is not None:
-        return committed, "git"
-    return datetime.fromtimestamp(modified / 1e9, UTC), "file"
 
 
 def _sensitivity(values: dict[str, str], problems: list[str]) -> str | None:

@@ -53,6 +53,15 @@ class GitDates:
         return committed.moment
 
 
+def choose_date(own: datetime | None, committed: datetime | None, modified: int) -> tuple[datetime, str]:
+    """Return a document's date, and whose it is: "document", "git" or "file". `modified` is in ns."""
+    if own is not None:
+        return own, "document"
+    if committed is not None:
+        return committed, "git"
+    return datetime.fromtimestamp(modified / 1e9, UTC), "file"
+
+
 def _work_tree(folder: Path) -> Path | None:
     """Return the top of the work tree that a folder lies in."""
     folder = folder.resolve()
