@@ -150,15 +150,6 @@ async def test_a_rebuild_does_not_empty_a_store_whose_folder_is_empty(tmp_path: 
     assert await stored(path) == []
 
 
-async def test_a_pattern_that_matches_nothing_removes_nothing(tmp_path: Path) -> None:
-    path = folder(tmp_path, 2)
-    await run(path)
-    table = '[connectors.texts]\nuse = "files"\npath = "texts"\npatterns = ["*.nothing"]\nenabled = false\n'
-    path.write_text(SETTINGS + table)
-    report = (await run(path))["j"]
-    assert (report.deleted, report.in_doubt) == (0, 2)
-
-
 async def test_a_source_that_never_lists_all_removes_nothing(tmp_path: Path) -> None:
     """`unread` with an empty id stands for every document."""
     store = Sqlite(path=str(tmp_path / "lib.db"), embedder=None)
