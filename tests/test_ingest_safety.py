@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 from support.example import CommandLine
+from support.postgres_server import open_store
 
-from contextrouter import Connector, ContextRouter, Document, Hit, IngestError, Query
+from contextrouter import Connector, ContextRouter, Document, Hit, IngestError, Query, SettingsError
 from contextrouter.builtin.providers.sqlite import Sqlite
 from contextrouter.contracts import Entry
 from contextrouter.ingest import ingest, run
@@ -214,6 +215,35 @@ async def test_a_store_that_takes_nothing_ends_the_run(tmp_path: Path) -> None:
     with pytest.raises(IngestError, match="The store refused 'j:a' to 'j:b'"):
         await ingest(Src(*documents), store, [], None, origin="j")
     await store.aclose()
+
+
+@pytest.mark.case("SPA-02")
+async def test_an_id_that_postgres_cannot_index_is_left_out_wherever_it_stands() -> None:
+    """Each document is a batch of its own; so is the bad one at the end, whom no good one follows."""
+    long = "".join(chr(0x4E00 + number % 20_000) for number in range(0, 700_000, 71))
+    documents = [Document(id=name, content="otter") for name in ("a", long, "b", long + "b")]
+    async with open_store(embedder=None) as store:
+        report = await ingest(Src(*documents), store, [], None, origin="j", batch=1)
+        assert sorted(await store.fingerprints()) == ["j:a", "j:b"]
+    assert (report.documents, len(report.skipped)) == (2, 2)
+    assert all(reason.startswith("the store refused it: ") for _, reason in report.skipped)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (
+            "remove_at_mots = 0.3",
+            "settings.toml:11: ingest.remove_at_mots: unknown key. Did you mean `remove_at_most`?",
+        ),
+        ("remove_at_most = 2", "settings.toml:11: ingest.remove_at_most: expected `float` <= 1.0"),
+    ],
+)
+def test_keys_of_all_jobs_are_checked(tmp_path: Path, table: str, message: str) -> None:
+    path = folder(tmp_path, 0, SETTINGS + f"[ingest]\n{table}\n")
+    with pytest.raises(SettingsError) as error:
+        ContextRouter.from_toml(path)
+    assert str(error.value).startswith(message)
 
 
 async def test_what_was_not_read_is_counted_by_kind_and_is_no_problem() -> None:

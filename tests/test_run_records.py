@@ -40,6 +40,7 @@ async def times(store: Any) -> dict[str, datetime | None]:
     return {hit.document.parent or hit.document.id: hit.document.synced_at for hit in hits}
 
 
+@pytest.mark.case("C14")
 async def test_every_run_dates_all_documents_of_its_job_and_writes_none_of_them(store: Any) -> None:
     before = datetime.now(UTC)
     await ingest(Shelf("a", "b"), store, [], None, origin="x")

@@ -32,7 +32,7 @@ from contextrouter.ingest.report import Progress, Report, SupportsNotRead, Suppo
 from contextrouter.ingest.run_records import record_run
 from contextrouter.ingest.store_lock import turn
 from contextrouter.ingest.stored_fingerprints import StoredFingerprints
-from contextrouter.ingest.storing import store_entries
+from contextrouter.ingest.storing import Storing
 
 
 async def ingest(
@@ -98,6 +98,7 @@ class JobRun:
         self.stored = StoredFingerprints(plugins.store)
         self.changes = Changes(plugins, options, self.stored, self.progress)
         self.vectors = ChunkVectors(plugins, options, self.stored, self.report)
+        self.storing = Storing(plugins.store, self.report)
         self.budget = CharacterBudget()
         self.ready: list[PreparedDocument] = []
 
@@ -189,7 +190,7 @@ class JobRun:
         refused: Collection[Entry] = ()
         if not self.options.dry_run:
             entries = await self.vectors.embed(entries)
-            refused = await store_entries(self.plugins.store, entries, self.report)
+            refused = await self.storing.store_batch(entries)
         ids = {(entry.document.tenant, entry.document.id) for entry in refused}
         for prepared in batch:
             self.budget.release(len(prepared.change.document.content))

@@ -9,6 +9,8 @@ from contextrouter.errors import IngestError
 from contextrouter.ingest.report import Report
 from contextrouter.model import Document
 
+MOST_IN_A_ROW = 2
+"""Batches of one document that a store may refuse one after the other before it counts as failing."""
 _TEXTS = (
     "id",
     "content",
@@ -24,36 +26,55 @@ _TEXTS = (
 _LISTS = ("path", "keywords", "labels", "links")
 
 
-async def store_entries(store: SupportsUpsert, entries: Sequence[Entry], report: Report) -> list[Entry]:
-    """Store the entries, and return those that the store refused, each of them with a line in the report.
+class Storing:
+    """Stores batches, and knows how often the store refused one document after the other."""
 
-    A batch that is refused is stored document by document. If none of them goes in and it was no document's
-    fault (`IngestError` names one), the store is at fault. Raises IngestError then; earlier batches stay
-    stored, and nothing is removed.
-    """
-    try:
-        await store.upsert(entries)
-        return []
-    except Exception as reason:  # one of them may be at fault: see below
-        failure = reason
-    if len(entries) == 1 and not isinstance(failure, IngestError):
-        raise _refusal(entries, failure) from failure
-    refused: list[tuple[Entry, Exception]] = []
-    for entry in entries:
+    def __init__(self, store: SupportsUpsert, report: Report) -> None:
+        self.store, self.report = store, report
+        self._in_a_row = 0
+
+    async def store_batch(self, entries: Sequence[Entry]) -> list[Entry]:
+        """Store the entries, and return those that the store refused, each of them with a line in the report.
+
+        A batch that is refused is stored document by document. If the store takes none of several, or refuses
+        more than two in a row, and does not say that the documents are at fault (`IngestError`), it is at
+        fault itself. Raises IngestError then; earlier batches stay stored, and nothing is removed.
+        """
+        refused: list[tuple[Entry, Exception]] = []
+        if (failure := await self._upsert(entries)) is None:
+            self._in_a_row = 0
+            return []
+        if len(entries) == 1:
+            refused = [(entries[0], failure)]
+        else:
+            attempts = [(entry, await self._upsert([entry])) for entry in entries]
+            refused = [(entry, error) for entry, error in attempts if error is not None]
+        self._in_a_row = self._in_a_row + 1 if len(refused) == len(entries) else 0
+        at_fault = all(isinstance(error, IngestError) for _, error in refused)  # the documents
+        if self._in_a_row and not at_fault and (len(entries) > 1 or not await self._goes_on()):
+            start, stop = entries[0].document.id, entries[-1].document.id
+            message = f"The store refused {start!r} to {stop!r}: {failure}"
+            raise IngestError(message, document=start) from failure
+        for entry, error in refused:
+            self.report.skip(entry.document.id, f"the store refused it: {error}")
+        return [entry for entry, _ in refused]
+
+    async def _upsert(self, entries: Sequence[Entry]) -> Exception | None:
         try:
-            await store.upsert([entry])
-        except Exception as error:  # reported below, or raised if all fail
-            refused.append((entry, error))
-    if len(refused) == len(entries) and not all(isinstance(fault, IngestError) for _, fault in refused):
-        raise _refusal(entries, failure) from failure
-    for entry, fault in refused:
-        report.skip(entry.document.id, f"the store refused it: {fault}")
-    return [entry for entry, _ in refused]
+            await self.store.upsert(entries)
+        except Exception as error:  # judged by the caller: one document may be at fault, or the store
+            return error
+        return None
 
-
-def _refusal(entries: Sequence[Entry], error: Exception) -> IngestError:
-    start, stop = entries[0].document.id, entries[-1].document.id
-    return IngestError(f"The store refused {start!r} to {stop!r}: {error}", document=start)
+    async def _goes_on(self) -> bool:
+        """Whether the store can be asked, and did not refuse too many batches in a row."""
+        if self._in_a_row > MOST_IN_A_ROW:
+            return False
+        try:
+            await self.store.fingerprints()
+        except Exception:  # the caller raises the error of the upsert
+            return False
+        return True
 
 
 def surrogate_in(document: Document) -> str:
