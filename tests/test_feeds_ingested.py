@@ -61,6 +61,7 @@ async def test_an_ingested_item_says_its_day_its_address_and_that_strangers_wrot
     document = envelope.document
     assert document.content == "Otter news a."
     assert (document.url, document.untrusted) == ("http://site.example/a", True)
+    assert document.metadata["dated_by"] == "feed"
     assert document.updated_at is not None
     assert document.updated_at.date().isoformat() == "2026-11-01"
     assert envelope.provenance[0].source == "lib"

@@ -34,9 +34,10 @@ class _Piece(NamedTuple):
 
 
 def merge_neighbours(
-    selected: Sequence[Envelope], count: Count, fits: Fits | None = None
+    selected: Sequence[Envelope], count: Count | None = None, fits: Fits | None = None
 ) -> tuple[Ranking, int]:
-    """Return `selected` with neighbours merged, and about how many tokens this saves, by `count`.
+    """Return `selected` with neighbours merged, and about how many tokens this saves, by `count` (without it,
+    0).
 
     The envelopes that became part of a block stand behind the live ones, each with its block's id as the
     reason. A chunk that `fits` leaves out stays alone: it would take its neighbour with it.
@@ -58,8 +59,8 @@ def merge_neighbours(
             if piece is not best:
                 name = block.document.id or block.document.url
                 merged[piece.rank] = piece.envelope.drop(f"merge: is part of the block of {name!r}")
-        texts = [_block_words(piece.envelope.document) for piece in chain]
-        saved += sum(count(text) + _HEAD for text in texts) - count(_block_words(block.document)) - _HEAD
+        if count is not None:
+            saved += sum(count(text) + _HEAD for text in _repeats(chain))
     if not blocks:
         return Ranking(live, dropped), 0
     remaining = [blocks.get(rank, envelope) for rank, envelope in enumerate(live) if rank not in merged]
@@ -149,5 +150,9 @@ def _common_path(documents: Sequence[Document]) -> tuple[str, ...]:
     return path
 
 
-def _block_words(document: Document) -> str:
-    return "\n".join((document.title, " > ".join(document.path), document.content))
+def _repeats(chain: Sequence[_Piece]) -> Iterator[str]:
+    """Yield for every chunk but the first what its block does not say again."""
+    for before, after in pairwise(chain):
+        document = after.envelope.document
+        again = document.content[: after.header + max(before.end - after.start, 0)]
+        yield "\n".join((document.title, " > ".join(document.path), again))

@@ -200,12 +200,12 @@ class Run:
         """Make neighbours of one document one block."""
         if not self.rag.merge_neighbours:
             return selected
-        fits = self._fits if self.rag.token_budget else None
-        merged, saved = merge_neighbours(selected, tokens.count, fits)
+        counted = (tokens.count, self._fits) if self.rag.token_budget else ()
+        merged, saved = merge_neighbours(selected, *counted)
         if len(merged.live) == len(selected.live):
             return selected
         ranking = self.trace.add_ranking("merge", merged)
-        self.trace.explain(f"neighbours are one block: about {saved} tokens saved")
+        self.trace.explain("neighbours are one block" + (f": about {saved} tokens saved" if saved else ""))
         return ranking
 
     def _fits(self, live: Sequence[Envelope]) -> Sequence[Envelope]:

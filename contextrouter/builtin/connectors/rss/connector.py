@@ -141,7 +141,9 @@ class Rss(Connector):
         items = distinct(document for snapshot in snapshots for document in snapshot.documents)
         for item in newest_first(items)[: self._max_items]:
             if oldest is None or item.updated_at is None or item.updated_at >= oldest:
-                yield self._pages.whole(item)
+                document = self._pages.whole(item)
+                dated = {"dated_by": "feed"} if document.updated_at else {}
+                yield document.replace(metadata={**document.metadata, **dated})
 
     def _open_fetcher(self) -> Threads:
         if self._threads is None:
