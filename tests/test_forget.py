@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 from support.example import CommandLine
+from support.postgres_server import open_store
 
-from contextrouter import ContextRouter, Request
+from contextrouter import ContextRouter, Document, Request
 from contextrouter.builtin.providers.sqlite import Sqlite
+from contextrouter.contracts import Entry
 from contextrouter.ingest import forget_documents, run
 
 SETTINGS = """
@@ -167,3 +169,16 @@ async def test_a_store_in_memory_forgets_too() -> None:
         removal = await forget_documents(router, match={"author": "Anna"})
         assert [each.id for each in removal.documents] == ["a"]
         assert [e.document.id for e in (await router.route("heron")).envelopes] == ["b"]
+
+
+async def test_a_store_in_postgres_forgets_documents_by_what_only_their_chunks_say() -> None:
+    parent = Document(id="notes:a", content="Anna keeps a heron.", metadata={"author": "Otto"})
+    chunk = parent.replace(id="notes:a#0", parent="notes:a", metadata={"entities": ["Anna"]})
+    other = Document(id="notes:b", content="Anna is not an entity here.")
+    async with open_store(embedder=None) as store:
+        await store.upsert([Entry(document=parent, chunks=[chunk]), Entry(document=other, chunks=[other])])
+        async with ContextRouter({}, providers={"store": store}) as router:
+            removal = await forget_documents(router, match={"entities": ["Anna"]})
+            assert [each.id for each in removal.documents] == ["notes:a"]
+            assert removal.counts["store"] == {"documents": 1, "chunks": 1}
+            assert sorted(await store.fingerprints()) == ["notes:b"]
