@@ -114,7 +114,8 @@ class JobRun:
         await delete_vanished(
             self.plugins, self.options, self.stored, self.changes.source_documents, self.report
         )
-        await record_run(self.plugins, self.options, start)
+        if not self.report.in_doubt:  # else the store is not known to be in line with the source
+            await record_run(self.plugins, self.options, start)
         self.progress.send()
         return self.report
 
