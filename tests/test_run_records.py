@@ -58,7 +58,7 @@ async def test_every_run_dates_all_documents_of_its_job_and_writes_none_of_them(
     assert document.synced_at == second["x:a"]
 
 
-async def test_a_run_that_breaks_off_or_is_not_believed_and_a_dry_run_date_nothing(store: Any) -> None:
+async def test_a_run_that_breaks_off_or_is_doubted_or_dry_dates_nothing(store: Any) -> None:
     await ingest(Shelf("a"), store, [], None, origin="x")
     first = await times(store)
     with pytest.raises(Exception, match="broke off"):
