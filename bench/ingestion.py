@@ -171,6 +171,7 @@ async def search_all(
     rag = {
         "cache_enabled": False,
         "token_budget": 0,
+        "merge_neighbours": False,  # what is measured is the order of the chunks
         "candidates": DEPTH,
         "general_retrieval_final_count": DEPTH,
         "timeout_seconds": 60.0,

@@ -53,7 +53,7 @@ def router_of(folder: Path, embedder: str) -> ContextRouter:
     """A router with the library in a store, as a settings file would have it."""
     return ContextRouter(
         {
-            "rag": {"cache_enabled": False, "timeout_seconds": 60.0},
+            "rag": {"cache_enabled": False, "timeout_seconds": 60.0, "merge_neighbours": False},
             "embedders": {"default": {"use": embedder}},
             "providers": {"library": {"use": "sqlite", "path": str(folder / f"{embedder}.db")}},
             "ingest": {"documents": {"from": str(folder / "library"), "to": "library"}},

@@ -29,7 +29,7 @@ from contextrouter.contracts import KINDS
 from contextrouter.runtime.registry import Registry
 from contextrouter.settings import FactKeys, InterpreterKeys, Route, SourceKeys, StageKeys, load, schema
 from contextrouter.settings.router_keys import GeneratorKeys, OtherKeys
-from contextrouter.settings.sections import NAMED, SECTIONS, route_fields
+from contextrouter.settings.sections import NAMED, OF_ALL, SECTIONS, route_fields
 
 README = ROOT / "README.md"
 OTHERS = [ROOT / "plugins" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -56,6 +56,7 @@ MOST_WHAT = 3  # times in 1,000 words: a sentence that says "what" often is a ri
 STRUCTS = [
     *SECTIONS.values(),
     *NAMED.values(),
+    *OF_ALL.values(),
     SourceKeys,
     StageKeys,
     InterpreterKeys,

@@ -166,7 +166,7 @@ async def test_two_origins_fill_one_store_without_touching_each_other() -> None:
     await fill(store, *pages("one"), origin="a")
     await fill(store, *pages("two"), origin="a.b")
     await fill(store, *pages("three"), origin="b")
-    report = await fill(store, origin="a")
+    report = await fill(store, origin="a", remove=True)
     assert report.deleted == 1
     assert sorted(await store.fingerprints()) == ["a.b:p0", "b:p0"]
 
@@ -204,7 +204,7 @@ async def test_documents_of_an_unreadable_folder_stay() -> None:
 
     store = Recording()
     await fill(store, Document(id="sub/a", content="x"), Document(id="sub2", content="y"))
-    assert (await ingest(Unread(), store, [], None, origin="shelf")).deleted == 1
+    assert (await ingest(Unread(), store, [], None, origin="shelf", remove=True)).deleted == 1
     assert list(await store.fingerprints()) == ["shelf:sub/a"]
 
 

@@ -177,7 +177,7 @@ async def test_the_report_counts_what_was_added_changed_and_cut(tmp_path: Path) 
     assert (first.added, first.changed, first.documents, first.chunks, first.tokens) == (2, 0, 2, 2, 4)
     second = await ingest(Pages("the moon", "the sea", "the sun"), store, [], None, origin="x")
     assert (second.added, second.changed, second.unchanged, second.documents, second.read) == (1, 1, 1, 2, 3)
-    dry = await ingest(Pages("a moon"), store, [], None, origin="x", dry_run=True)
+    dry = await ingest(Pages("a moon"), store, [], None, origin="x", dry_run=True, remove=True)
     assert dry.changes == [("changed", "x:p0"), ("removed", "x:p1"), ("removed", "x:p2")]
     assert (dry.changed, dry.deleted, second.changes) == (1, 2, [])
     await store.aclose()
@@ -464,9 +464,9 @@ def test_flags_that_contradict_each_other_are_refused(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cli = CommandLine(monkeypatch, capsys)
-    for flags in (["--dry-run"], ["--rebuild"]):
+    for flags in (["--dry-run"], ["--rebuild"], ["--remove"]):
         ran = cli("ingest", "--watch", *flags, cwd=home)
-        assert (ran.code, "leave out --rebuild and --dry-run" in ran.err) == (2, True)
+        assert (ran.code, "leave out --rebuild, --remove and --dry-run" in ran.err) == (2, True)
     assert cli("ingest", "--watch", "--forget", "x", cwd=home).code == 2
 
 

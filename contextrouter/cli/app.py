@@ -10,11 +10,11 @@ import typer
 import contextrouter
 from contextrouter.cli import (
     cache,
-    check,
     db,
     demo,
     evaluate,
     fetch,
+    forget,
     graph,
     ingest,
     init,
@@ -27,6 +27,7 @@ from contextrouter.cli import (
     settings,
     terminal,
 )
+from contextrouter.cli.checking import command as checking
 from contextrouter.cli.exit_codes import EXIT_CODES
 
 _CODES = " · ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items())
@@ -57,9 +58,13 @@ def _root(
     """One question in, the right context from many sources out, with a receipt for every piece."""
 
 
-for module in (demo, init, check, settings, ingest, route, plan, serve, mcp, fetch):
+app.command("demo")(demo.demo)
+app.command("init")(init.init)
+app.command("check")(checking.check)
+for module in (settings, ingest, route, plan, serve, mcp, fetch):
     name = module.__name__.rpartition(".")[2]
     app.command(name)(getattr(module, name))
+app.command("forget")(forget.forget_matching)
 app.command("eval")(evaluate.evaluate)
 app.command("tune")(evaluate.tune)
 app.add_typer(plugins.app, name="plugins")

@@ -44,6 +44,12 @@ Forget = Annotated[
         help="Run no job; remove the documents of a former job of this name. May be repeated.",
     ),
 ]
+Remove = Annotated[
+    bool,
+    typer.Option(
+        "--remove", help="Confirm that the documents are gone, if a run would remove most of them, or all."
+    ),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="List the changes; embed and store nothing.")]
 
 
@@ -68,6 +74,7 @@ async def ingest(
     settings: options.SettingsPath = options.DEFAULT,
     rebuild: Rebuild = False,
     dry_run: DryRun = False,
+    remove: Remove = False,
     watching: Watch = False,
     every: Every = 2.0,
     wait: Wait = 60.0,
@@ -77,10 +84,12 @@ async def ingest(
     """Bring stores in line with their sources: the ingestion jobs of the settings. Only what changed is
     processed.
     """
-    if origins and (names or rebuild or watching):
-        raise SettingsError("--forget runs no job; leave out the names of jobs, --rebuild and --watch.")
-    if watching and (rebuild or dry_run):
-        raise SettingsError("--watch stores what changes; leave out --rebuild and --dry-run.")
+    if origins and (names or rebuild or watching or remove):
+        raise SettingsError(
+            "--forget runs no job; leave out the names of jobs, --rebuild, --remove and --watch."
+        )
+    if watching and (rebuild or dry_run or remove):
+        raise SettingsError("--watch stores what changes; leave out --rebuild, --remove and --dry-run.")
     async with options.open_router(settings) as router:
         if origins:
             removed = await forget(router, origins, dry_run=dry_run, wait=wait)
@@ -90,7 +99,13 @@ async def ingest(
             return await keep_up(router, names or (), every=every, wait=wait, as_json=as_json)
         with bar(quiet=as_json) as progress:
             reports = await run(
-                router, names or (), rebuild=rebuild, dry_run=dry_run, wait=wait, progress=progress
+                router,
+                names or (),
+                rebuild=rebuild,
+                dry_run=dry_run,
+                remove=remove,
+                wait=wait,
+                progress=progress,
             )
         await warn_of_leftovers(router)
     print_reports(reports, dry_run=dry_run, as_json=as_json)

@@ -54,6 +54,7 @@ def effective(settings: Settings, registry: Registry) -> Iterator[Value]:
     for table, kind in TABLES.items():
         for name, instance in settings.instances(kind).items():
             yield from _instance_values(f"{table}.{name}", instance, settings, registry)
+    yield from _struct_values("ingest", settings.ingestion, settings)
     for table in NAMED:
         for name, struct in getattr(settings, table).items():
             yield from _struct_values(f"{table}.{name}", struct, settings)

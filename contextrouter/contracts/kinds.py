@@ -330,6 +330,7 @@ ROUTER_KEYS: Mapping[str, tuple[str, ...]] = {
         "tenant",
         "compartment",
         "sensitivity",
+        "live",
     ),
     "fact": ("use", "enabled", "timeout", "limit", "concurrency", "tenant", "compartment", "sensitivity"),
     "stage": ("use", "enabled", "top_n", "keep", "pool", "timeout", "on_error"),

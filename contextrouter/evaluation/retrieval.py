@@ -13,9 +13,14 @@ from contextrouter.evaluation.judgements import Judged
 from contextrouter.model import Document, Envelope, Request, SourceReport
 from contextrouter.router import ContextRouter
 
-OVERRIDES = {"general_retrieval_enabled": True, "token_budget": 0, "cache_enabled": False}
-"""Settings for evaluation: rank documents of all kinds, cut none for tokens, and answer nothing from the
-cache.
+OVERRIDES = {
+    "general_retrieval_enabled": True,
+    "token_budget": 0,
+    "merge_neighbours": False,
+    "cache_enabled": False,
+}
+"""Settings for evaluation: rank documents of all kinds, cut none for tokens, leave chunks apart as they are
+judged, and answer nothing from the cache.
 """
 
 

@@ -1,29 +1,33 @@
 """Ingestion fills a store from a source: crawl, transform, embed, upsert. It repeats only what changed."""
 
 from contextrouter.ingest.document_versions import SupportsVersions
+from contextrouter.ingest.forgetting import Removal, RemovedDocument, forget_documents
 from contextrouter.ingest.job import ingest
-from contextrouter.ingest.job_plugins import path_of_job
 from contextrouter.ingest.jobs import SupportsClear, run
 from contextrouter.ingest.orphans import Leftover, forget, leftovers
 from contextrouter.ingest.report import Report, SupportsNotRead, SupportsProblems, SupportsSize
+from contextrouter.ingest.run_records import SupportsRuns
 from contextrouter.ingest.store_lock import SupportsTurns
 from contextrouter.ingest.survey import SupportsSurvey
 from contextrouter.ingest.watch import watch
 
 __all__ = [
     "Leftover",
+    "Removal",
+    "RemovedDocument",
     "Report",
     "SupportsClear",
     "SupportsNotRead",
     "SupportsProblems",
+    "SupportsRuns",
     "SupportsSize",
     "SupportsSurvey",
     "SupportsTurns",
     "SupportsVersions",
     "forget",
+    "forget_documents",
     "ingest",
     "leftovers",
-    "path_of_job",
     "run",
     "watch",
 ]

@@ -23,6 +23,7 @@ from contextrouter.ingest.job_options import JobOptions, JobPlugins
 from contextrouter.ingest.preparation import apply_labels, configuration, fingerprint
 from contextrouter.ingest.report import Progress
 from contextrouter.ingest.stored_fingerprints import StoredFingerprints
+from contextrouter.ingest.storing import surrogate_in
 from contextrouter.ingest.survey import survey, surveying
 from contextrouter.model import Document
 from contextrouter.runtime.plugin_calls import containment
@@ -115,8 +116,9 @@ class Changes:
             self.report.skip(document.title or document.url or "?", "has no id")
             return None
         id = self._id_in_store(document.id)
-        if not _is_text(id):
-            self.report.skip(id, "has an id with half of a surrogate pair, which is no character")
+        if flaw := surrogate_in(document):
+            self.source_documents.add((document.tenant or None, id))  # it exists: its stored version stays
+            self.report.skip(id.encode("utf-8", "backslashreplace").decode(), flaw)
             return None
         try:
             return apply_labels(document.replace(id=id), self.options.labels)

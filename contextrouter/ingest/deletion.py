@@ -1,14 +1,17 @@
-"""Deletion of stored documents that the source no longer has."""
+"""Deletion of stored documents that the source no longer has, unless there are too many to be believed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 
 from contextrouter.contracts import SupportsUpsert
 from contextrouter.errors import IngestError
 from contextrouter.ingest.job_options import JobOptions, JobPlugins
 from contextrouter.ingest.report import Report, SupportsProblems
 from contextrouter.ingest.stored_fingerprints import StoredFingerprints
+
+_Ids = Mapping[str | None, Sequence[str]]
+"""Tenant -> ids of documents."""
 
 
 async def delete_vanished(
@@ -24,21 +27,68 @@ async def delete_vanished(
     `source_documents` are the (tenant, id) that the source listed. A job that names a tenant keeps nothing
     under another one: what an earlier version of the job stored there would stay visible. A dry run only
     lists the documents.
+
+    If nothing at all was listed, or more than `remove_at_most` of the documents would go, none goes and the
+    report says so: a folder may not be mounted. `remove` in the options confirms it. This does not hold for
+    documents under a tenant that the job no longer names.
     """
     unread = _Unread(plugins, options)
-    for tenant, fingerprints in (await stored.load_all()).items():
-        vanished = [
-            id
-            for id in fingerprints
-            if id.startswith(f"{options.origin}:")
-            and (tenant, id) not in source_documents
-            and not unread.includes(tenant, id)
-        ]
+    prefix = f"{options.origin}:"
+    every = {
+        tenant: [id for id in fingerprints if id.startswith(prefix)]
+        for tenant, fingerprints in (await stored.load_all()).items()
+    }
+    vanished = {
+        tenant: [id for id in ids if (tenant, id) not in source_documents and not unread.includes(tenant, id)]
+        for tenant, ids in every.items()
+    }
+    named = options.labels.get("tenant")
+    doubted = {tenant for tenant in vanished if named in (None, tenant)}
+    doubt = _doubt(
+        {tenant: every[tenant] for tenant in doubted},
+        {tenant: vanished[tenant] for tenant in doubted},
+        source_documents,
+        options,
+    )
+    if doubt:
+        report.skip(options.origin, doubt)
+    for tenant, ids in vanished.items():
+        stays = bool(doubt) and tenant in doubted
+        report.in_doubt += len(ids) if stays else 0
         if options.dry_run:
-            report.deleted += len(vanished)
-            report.changes += (("removed", id) for id in vanished)
-        elif vanished:
-            report.deleted += await _delete(plugins.store, vanished, tenant)
+            report.deleted += 0 if stays else len(ids)
+            report.changes += (("removed", id) for id in ids)
+        elif ids and not stays:
+            report.deleted += await _delete(plugins.store, ids, tenant)
+
+
+def _doubt(
+    every: _Ids, vanished: _Ids, source_documents: Set[tuple[str | None, str]], options: JobOptions
+) -> str:
+    """Return why so much is not removed, and how to confirm; "" if it may be removed.
+
+    A document that is listed under another tenant is not lost. New documents count, too: a folder that was
+    only renamed has as many as it loses.
+    """
+    listed = {id for _, id in source_documents}
+    lost = {id for ids in vanished.values() for id in ids} - listed
+    stored = {id for ids in every.values() for id in ids}
+    total = len(stored | listed)
+    if options.remove or not lost:
+        return ""
+    if not listed:
+        reason = f"the source lists no document, and the store has {len(stored)}"
+    elif len(lost) > options.remove_at_most * total:
+        reason = (
+            f"{len(lost)} of {total} documents would go, because the source no longer has them: more than"
+            f" `[ingest] remove_at_most` = {options.remove_at_most:g}"
+        )
+    else:
+        return ""
+    return (
+        f"{reason}; nothing was removed. If they are really gone, run `contextrouter ingest"
+        f" {options.origin} --remove`."
+    )
 
 
 class _Unread:
@@ -47,11 +97,11 @@ class _Unread:
     def __init__(self, plugins: JobPlugins, options: JobOptions) -> None:
         unread = plugins.source.unread if isinstance(plugins.source, SupportsProblems) else ()
         self.ids = {f"{options.origin}:{id}" for id in unread}
-        self.folders = tuple(id for id in self.ids if id.endswith("/"))
+        self.prefixes = tuple(f"{options.origin}:{id}" for id in unread if not id or id.endswith("/"))
         self.tenant = options.labels.get("tenant")
 
     def includes(self, tenant: str | None, id: str) -> bool:
-        return self.tenant in (None, tenant) and (id in self.ids or id.startswith(self.folders))
+        return self.tenant in (None, tenant) and (id in self.ids or id.startswith(self.prefixes))
 
 
 async def _delete(store: SupportsUpsert, ids: Sequence[str], tenant: str | None) -> int:

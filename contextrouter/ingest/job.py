@@ -9,10 +9,11 @@ it recognises by their fingerprints the documents that are stored already.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
+from datetime import UTC, datetime
 
-from contextrouter.contracts import Embedder, SupportsCrawl, SupportsUpsert, Transform
+from contextrouter.contracts import Embedder, Entry, SupportsCrawl, SupportsUpsert, Transform
 from contextrouter.errors import IngestError
 from contextrouter.ingest.changes import Change, Changes
 from contextrouter.ingest.chunk_vectors import ChunkVectors
@@ -29,9 +30,10 @@ from contextrouter.ingest.document_queue import (
 from contextrouter.ingest.entity_vectors import embed_entities
 from contextrouter.ingest.job_options import JobOptions, JobPlugins
 from contextrouter.ingest.report import Progress, Report, SupportsNotRead, SupportsProblems, SupportsSize
+from contextrouter.ingest.run_records import record_run
 from contextrouter.ingest.store_lock import turn
 from contextrouter.ingest.stored_fingerprints import StoredFingerprints
-from contextrouter.runtime.plugin_calls import containment
+from contextrouter.ingest.storing import Storing
 
 
 async def ingest(
@@ -45,6 +47,8 @@ async def ingest(
     batch: int = 64,
     dry_run: bool = False,
     rebuild: bool = False,
+    remove: bool = False,
+    remove_at_most: float = 0.5,
     wait: float = 60.0,
     progress: Callable[[Report], None] | None = None,
 ) -> Report:
@@ -52,15 +56,25 @@ async def ingest(
 
     `labels` (kind, trust, tenant, compartment, sensitivity) fill what documents lack and may only tighten.
     `batch` is how many chunks are embedded and stored at a time. `dry_run` embeds and stores nothing, and
-    lists the changes. `rebuild` processes unchanged documents, too. If another run fills the store, this one
-    waits up to `wait` seconds. `progress` is called with the report so far, after every batch and several
-    times a second between. A document that fails is reported and skipped.
+    lists the changes. `rebuild` processes unchanged documents, too. Of the documents that the source no
+    longer has, at most a share `remove_at_most` of all is removed, and none if the source lists nothing;
+    `remove` confirms that so many are gone. If another run fills the store, this one waits up to `wait`
+    seconds. `progress` is called with the report so far, after every batch and several times a second
+    between. A document that fails is reported and skipped.
 
     Raises IngestError when the source fails (documents before are stored, nothing is removed), or when the
     embedder or the store fails; ValueError for an argument that makes no sense.
     """
     plugins = JobPlugins(source, store, transforms, embedder)
-    options = JobOptions(origin=origin, labels=labels, batch=batch, dry_run=dry_run, rebuild=rebuild)
+    options = JobOptions(
+        origin=origin,
+        labels=labels,
+        batch=batch,
+        dry_run=dry_run,
+        rebuild=rebuild,
+        remove=remove,
+        remove_at_most=remove_at_most,
+    )
     run = JobRun(plugins, options, progress)
     if dry_run:
         return await run.execute()
@@ -85,6 +99,7 @@ class JobRun:
         self.stored = StoredFingerprints(plugins.store)
         self.changes = Changes(plugins, options, self.stored, self.progress)
         self.vectors = ChunkVectors(plugins, options, self.stored, self.report)
+        self.storing = Storing(plugins.store, self.report)
         self.budget = CharacterBudget()
         self.ready: list[PreparedDocument] = []
 
@@ -92,6 +107,7 @@ class JobRun:
         """Store what is new or changed in the source, delete what the source no longer has, and embed the
         entities of the facts.
         """
+        start = datetime.now(UTC)
         if isinstance(self.plugins.source, SupportsSize):
             self.report.total = await _size(self.plugins.source)
         await self.vectors.announce_model()
@@ -102,6 +118,8 @@ class JobRun:
             self.plugins, self.options, self.stored, self.changes.source_documents, self.report
         )
         await embed_entities(self.plugins, self.options, self.report)
+        if not self.report.in_doubt:  # else the store is not known to be in line with the source
+            await record_run(self.plugins, self.options, start)
         self.progress.send()
         return self.report
 
@@ -174,19 +192,15 @@ class JobRun:
         entries = [prepared.entry for prepared in batch if prepared.entry]
         if not entries:
             return
+        refused: Collection[Entry] = ()
         if not self.options.dry_run:
             entries = await self.vectors.embed(entries)
-            try:
-                with containment():
-                    await self.plugins.store.upsert(entries)
-            except Exception as error:  # earlier batches stay stored; nothing is removed
-                start, stop = entries[0].document.id, entries[-1].document.id
-                raise IngestError(
-                    f"The store refused {start!r} to {stop!r}: {error}", document=start
-                ) from error
+            refused = await self.storing.store_batch(entries)
+        ids = {(entry.document.tenant, entry.document.id) for entry in refused}
         for prepared in batch:
             self.budget.release(len(prepared.change.document.content))
-            self._count(prepared)
+            if prepared.entry and (prepared.entry.document.tenant, prepared.entry.document.id) not in ids:
+                self._count(prepared)
         self.progress.send()
 
     def _count(self, prepared: PreparedDocument) -> None:

@@ -31,6 +31,8 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     batch: int = 64
     dry_run: bool = False
     rebuild: bool = False
+    remove: bool = False
+    remove_at_most: float = 0.5
 
     def __post_init__(self) -> None:
         check_labels(self.labels)

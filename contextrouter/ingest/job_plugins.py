@@ -12,7 +12,7 @@ from contextrouter.errors import ContextRouterError, IngestError, SettingsError
 from contextrouter.ingest.job_options import JobPlugins
 from contextrouter.router import ContextRouter
 from contextrouter.runtime.plugin_calls import close, containment
-from contextrouter.settings import Instance, Job, Settings
+from contextrouter.settings import Instance, Job
 from contextrouter.settings.suggestions import unknown
 
 STRUCTURED = (
@@ -46,15 +46,12 @@ class Wiring:
         """Return the plugins of a job. Raises SettingsError if one of them does not fit."""
         source = await self.source(name, job)
         if not isinstance(source, SupportsCrawl):
-            raise SettingsError(
-                f"ingest.{name}.from: {job.source!r} cannot list its documents; name a source that can, or a"
-                " path."
-            )
+            message = f"{job.source!r} cannot list its documents; name a source that can, or a path."
+            raise SettingsError([self.settings.problem(f"ingest.{name}.from", message)])
         store = await self.plugin(self.settings.providers[job.to])
         if not isinstance(store, SupportsUpsert):
-            raise SettingsError(
-                f"ingest.{name}.to: provider {job.to!r} cannot be filled; name a store such as `sqlite`."
-            )
+            message = f"provider {job.to!r} cannot be filled; name a store such as `sqlite`."
+            raise SettingsError([self.settings.problem(f"ingest.{name}.to", message)])
         embedder = await self._embedder(store.embedder) if store.embedder else None
         transforms = [
             cast(Transform, await self.plugin(self.settings.transforms[transform]))
@@ -72,8 +69,19 @@ class Wiring:
             instance = self.settings.instances(kind).get(job.source)
             if instance is not None:
                 return await self.plugin(instance)
-        path = path_of_job(self.settings, name, job)
+        path = self._path(name, job)
         return await self.plugin(_instance("connector", f"ingest:{name}", "files", {"path": path}))
+
+    def _path(self, name: str, job: Job) -> str:
+        """Return the path that a job reads. Raises SettingsError if nothing is there."""
+        folder = Path(self.settings.path).parent if self.settings.path else Path()
+        path = folder / Path(job.source).expanduser()
+        if not path.exists():
+            names = [*self.settings.connectors, *self.settings.providers]
+            sentence = f"{job.source!r} is neither a path that exists ({str(path)!r}) nor a source"
+            message = unknown(sentence, job.source, names, "Defined sources")
+            raise SettingsError([self.settings.problem(f"ingest.{name}.from", message)])
+        return str(path)
 
     async def _embedder(self, name: str) -> Embedder:
         if ("embedder", name) in self.instances.all:
@@ -105,19 +113,6 @@ class Wiring:
             raise IngestError(
                 f"{instance.kind.capitalize()} {instance.name!r} cannot be opened: {error}"
             ) from error
-
-
-def path_of_job(settings: Settings, name: str, job: Job) -> str:
-    """Return the path that a job reads. Raises SettingsError if nothing is there."""
-    folder = Path(settings.path).parent if settings.path else Path()
-    path = folder / Path(job.source).expanduser()
-    if not path.exists():
-        names = [*settings.connectors, *settings.providers]
-        message = (
-            f"ingest.{name}.from: {job.source!r} is neither a path that exists ({str(path)!r}) nor a source"
-        )
-        raise SettingsError(unknown(message, job.source, names, "Defined sources"))
-    return str(path)
 
 
 def _instance(kind: str, name: str, use: str, options: Mapping[str, Any]) -> Instance:

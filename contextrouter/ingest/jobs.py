@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
-from contextrouter.contracts import SupportsUpsert
+from contextrouter.contracts import SupportsCrawl
 from contextrouter.errors import IngestError, SettingsError
 from contextrouter.ingest.job import JobRun
-from contextrouter.ingest.job_options import JobOptions
+from contextrouter.ingest.job_options import JobOptions, JobPlugins
 from contextrouter.ingest.job_plugins import Wiring
 from contextrouter.ingest.preparation import LABELS
 from contextrouter.ingest.report import Report
 from contextrouter.ingest.store_lock import turn
+from contextrouter.ingest.stored_fingerprints import StoredFingerprints
 from contextrouter.router import ContextRouter
 from contextrouter.settings import Job
 from contextrouter.settings.suggestions import unknown
@@ -38,6 +39,7 @@ async def run(
     *,
     rebuild: bool = False,
     dry_run: bool = False,
+    remove: bool = False,
     batch: int = 64,
     wait: float = 60.0,
     progress: OnProgress | None = None,
@@ -47,38 +49,36 @@ async def run(
 
     `router` is a router, or the path of a settings file. `rebuild` processes unchanged documents, too. It
     empties a store first if all jobs of that store run; so the embedder of a store can be changed. `dry_run`
-    embeds and stores nothing. If another run fills a store, this one waits up to `wait` seconds.
+    embeds and stores nothing. `remove` confirms that the sources no longer have most of their documents, or
+    any; without it such a run removes nothing. If another run fills a store, this one waits up to `wait`
+    seconds.
 
     Raises SettingsError for a name, source or store that does not fit; IngestError if a source, embedder or
     store fails.
     """
+    how: dict[str, Any] = {"rebuild": rebuild, "dry_run": dry_run, "remove": remove, "batch": batch}
     if not isinstance(router, ContextRouter):
         async with ContextRouter.from_toml(router) as open_router:
-            return await run(
-                open_router,
-                names,
-                rebuild=rebuild,
-                dry_run=dry_run,
-                batch=batch,
-                wait=wait,
-                progress=progress,
-            )
+            return await run(open_router, names, wait=wait, progress=progress, **how)
     await router.open()
     jobs = select_jobs(router, names)
     reports: dict[str, Report] = {}
     async with AsyncExitStack() as stack:
         wiring = Wiring(router, stack)
         plugins = {name: await wiring.plugins(name, job) for name, job in jobs.items()}
-        stores = {job.to: plugins[name].store for name, job in jobs.items()}
         if not dry_run:
+            stores = {job.to: plugins[name].store for name, job in jobs.items()}
             for name, store in sorted(stores.items()):
                 await stack.enter_async_context(turn(store, name, wait))
         if rebuild and not dry_run:
-            await _clear(router, jobs, stores)
+            await _clear(router, jobs, plugins, remove=remove)
         for name, job in jobs.items():
-            labels = {label: value for label in LABELS if (value := getattr(job, label))}
-            origin = job.origin or name
-            options = JobOptions(origin=origin, labels=labels, batch=batch, dry_run=dry_run, rebuild=rebuild)
+            options = JobOptions(
+                origin=job.origin or name,
+                labels={label: value for label in LABELS if (value := getattr(job, label))},
+                remove_at_most=router.settings.ingestion.remove_at_most,
+                **how,
+            )
             job_run = JobRun(plugins[name], options, _job_progress(progress, name))
             reports[name] = await job_run.execute()
     return reports
@@ -102,16 +102,50 @@ def select_jobs(router: ContextRouter, names: Sequence[str]) -> dict[str, Job]:
 
 
 async def _clear(
-    router: ContextRouter, jobs: Mapping[str, Job], stores: Mapping[str, SupportsUpsert]
+    router: ContextRouter, jobs: Mapping[str, Job], plugins: Mapping[str, JobPlugins], *, remove: bool
 ) -> None:
-    """Empty the stores whose jobs all run. Another store would lose the documents of jobs that do not run."""
+    """Empty the stores whose jobs all run. Another store would lose the documents of jobs that do not run.
+
+    Raises IngestError, before any store is emptied, if a source lists nothing and its store has documents of
+    it: `remove` confirms that these are gone.
+    """
+    stores = {job.to: plugins[name].store for name, job in jobs.items()}
+    cleared: dict[str, SupportsClear] = {}
     for name, store in stores.items():
         filling = {job for job, settings in router.settings.ingest.items() if settings.to == name}
         if filling <= jobs.keys() and isinstance(store, SupportsClear):
-            try:
-                await store.clear()
-            except Exception as error:  # no job ran yet: stores before this one are empty, others as before
-                raise IngestError(f"Store {name!r} cannot be emptied: {error}") from error
+            cleared[name] = store
+            for job in filling if not remove else ():
+                origin = router.settings.ingest[job].origin or job
+                await _check_not_empty(job, origin, plugins[job])
+    for name, clearing in cleared.items():
+        try:
+            await clearing.clear()
+        except Exception as error:  # no job ran yet: stores before this one are empty, others as before
+            raise IngestError(f"Store {name!r} cannot be emptied: {error}") from error
+
+
+async def _check_not_empty(name: str, origin: str, plugins: JobPlugins) -> None:
+    """Raise IngestError if the source lists nothing and the store has documents of it."""
+    stored = await StoredFingerprints(plugins.store).load_all()
+    total = sum(id.startswith(f"{origin}:") for ids in stored.values() for id in ids)
+    if total and not await _lists_any(plugins.source):
+        raise IngestError(
+            f"Source {name!r} lists no document, and the store has {total} of it; nothing was removed. If"
+            f" they are really gone, run `contextrouter ingest {name} --rebuild --remove`."
+        )
+
+
+async def _lists_any(source: SupportsCrawl) -> bool:
+    """Whether a source lists a document. One that fails lists none: nothing is removed for it."""
+    crawl = source.crawl()
+    try:
+        return await anext(crawl, None) is not None
+    except Exception:  # the caller says that there is no document; the run that is refused changes nothing
+        return False
+    finally:
+        if isinstance(crawl, AsyncGenerator):
+            await crawl.aclose()
 
 
 def _job_progress(progress: OnProgress | None, name: str) -> Callable[[Report], None] | None:

@@ -31,7 +31,7 @@ class Leftover(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @runtime_checkable
-class _Store(SupportsUpsert, SupportsTenants, Protocol):
+class ListedStore(SupportsUpsert, SupportsTenants, Protocol):
     """A store whose documents can be listed."""
 
 
@@ -47,7 +47,7 @@ async def leftovers(router: ContextRouter | str | Path) -> list[Leftover]:
     await router.open()
     orphans: list[Leftover] = []
     async with AsyncExitStack() as stack:
-        async for name, store in _stores(router, stack):
+        async for name, store in open_stores(router, stack):
             counts: Counter[str] = Counter()
             async for _, ids in _list_orphans(router, name, store):
                 counts.update(id.partition(":")[0] for id in ids)
@@ -73,10 +73,10 @@ async def forget(
         _check_origin(origin, router, sorted({orphan.origin for orphan in orphans}))
     if not dry_run:
         async with AsyncExitStack() as stack:
-            async for name, store in _stores(router, stack):
+            async for name, store in open_stores(router, stack):
                 async with turn(store, name, wait):
                     async for tenant, ids in _list_orphans(router, name, store):
-                        await _remove(
+                        await remove_documents(
                             name, store, tenant, [id for id in ids if id.partition(":")[0] in origins]
                         )
     return [orphan for orphan in orphans if orphan.origin in origins]
@@ -95,19 +95,19 @@ def _check_origin(origin: str, router: ContextRouter, origins: Sequence[str]) ->
     raise SettingsError(unknown(sentence, origin, origins, "Left over", none="nothing"))
 
 
-async def _stores(router: ContextRouter, stack: AsyncExitStack) -> AsyncIterator[tuple[str, _Store]]:
+async def open_stores(router: ContextRouter, stack: AsyncExitStack) -> AsyncIterator[tuple[str, ListedStore]]:
     """Yield the stores whose documents can be listed, with their names. They are open."""
     wiring = Wiring(router, stack)
     filled = {job.to for job in router.settings.ingest.values()}
     for name, instance in router.settings.providers.items():
         if name in filled or instance.keys is None or instance.keys.enabled:
             store = await wiring.plugin(instance)
-            if isinstance(store, _Store):
+            if isinstance(store, ListedStore):
                 yield name, store
 
 
 async def _list_orphans(
-    router: ContextRouter, name: str, store: _Store
+    router: ContextRouter, name: str, store: ListedStore
 ) -> AsyncIterator[tuple[str | None, list[str]]]:
     """Yield per tenant the ids of documents whose origin is no job that fills the store.
 
@@ -128,7 +128,8 @@ async def _list_orphans(
         raise IngestError(f"Store {name!r} does not say what it holds: {error}") from error
 
 
-async def _remove(name: str, store: _Store, tenant: str | None, ids: Sequence[str]) -> None:
+async def remove_documents(name: str, store: ListedStore, tenant: str | None, ids: Sequence[str]) -> None:
+    """Remove documents of one tenant. Raises IngestError if the store fails."""
     if not ids:
         return
     try:

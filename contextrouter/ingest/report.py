@@ -20,6 +20,9 @@ class Report(msgspec.Struct, kw_only=True):
     changed: int = 0  # of `documents`, those the store had with other content, or processed in another way
     unchanged: int = 0
     deleted: int = 0
+    in_doubt: int = (
+        0  # documents that the source no longer has, and whose removal was too much to be believed
+    )
     chunks: int = 0
     facts: int = 0
     tokens: int = 0  # of the chunks
@@ -65,7 +68,7 @@ class SupportsProblems(Protocol):
     """A source that names what its last crawl left out.
 
     `problems` are sentences. `unread` are the ids of documents that exist and could not be read; the store
-    keeps them. An id that ends in `/` stands for all ids that begin with it.
+    keeps them. An id that is empty, or ends in `/`, stands for all ids that begin with it.
     """
 
     problems: Sequence[str]

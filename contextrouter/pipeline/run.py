@@ -11,6 +11,7 @@ from contextrouter.errors import AllSourcesFailed
 from contextrouter.model import (
     Clarification,
     Context,
+    Envelope,
     Fact,
     Harvest,
     Intent,
@@ -32,6 +33,7 @@ from contextrouter.pipeline.fan_out.structured_legs import cut_counts
 from contextrouter.pipeline.fusion import fuse
 from contextrouter.pipeline.fusion.source_order import Queries
 from contextrouter.pipeline.interpretation import failures, interpret
+from contextrouter.pipeline.neighbour_merging import merge_neighbours
 from contextrouter.pipeline.planning import MOST_DOCUMENTS, final_limit, make_plan
 from contextrouter.pipeline.planning.route_choice import choose_route, next_route
 from contextrouter.pipeline.preference import join_lists, lies_in, prefer
@@ -89,7 +91,7 @@ class Run:
         candidates = self.deduplicate()
         calibrated = await self.calibrate(candidates)
         ranked = await self.rank(self.prefer(self.fuse(candidates, calibrated)))
-        return self.assemble(self.select(ranked))
+        return self.assemble(self.merge_neighbours(self.select(ranked)))
 
     async def make_plan(self) -> Plan:
         """Interpret the question, plan the calls, and leave out sources that cannot help."""
@@ -218,6 +220,28 @@ class Run:
             )
         return selected
 
+    def merge_neighbours(self, selected: Ranking) -> Ranking:
+        """Make neighbours of one document one block."""
+        if not self.rag.merge_neighbours:
+            return selected
+        counted = (tokens.count, self._fits) if self.rag.token_budget else ()
+        merged, saved = merge_neighbours(selected, *counted)
+        if len(merged.live) == len(selected.live):
+            return selected
+        ranking = self.trace.add_ranking("merge", merged)
+        self.trace.explain("neighbours are one block" + (f": about {saved} tokens saved" if saved else ""))
+        return ranking
+
+    def _fits(self, live: Sequence[Envelope]) -> Sequence[Envelope]:
+        return self._text_of(live).envelopes
+
+    def _text_of(self, selected: Sequence[Envelope]) -> Assembled:
+        budget = self.rag.token_budget
+        beside = Beside(self.harvest.entities, self.harvest.facets, self.now)
+        return assemble(
+            selected, self.facts, beside=beside, budget=budget, count=tokens.count, truncate=tokens.truncate
+        )
+
     def assemble(self, selected: Ranking) -> Context:
         """Write the numbered context; behind a gate that let no document through, facts are withheld too."""
         gate = self._gate() if not selected.live else None
@@ -226,11 +250,7 @@ class Run:
                 note = "facts, facets and entities are held back with the documents"
                 self.trace.add(gate[0], note=note, lost_facts=tuple(self.facts))
             self.facts, self.harvest = (), self.harvest.replace(facets=(), entities=())
-        budget = self.rag.token_budget
-        beside = Beside(self.harvest.entities, self.harvest.facets, self.now)
-        result = assemble(
-            selected, self.facts, beside=beside, budget=budget, count=tokens.count, truncate=tokens.truncate
-        )
+        result = self._text_of(selected)
         self.trace.add(
             "assemble",
             len(result.envelopes),

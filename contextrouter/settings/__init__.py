@@ -7,6 +7,7 @@ do not validate.
 
 from __future__ import annotations
 
+from contextrouter.settings.ingestion import Ingestion, Job
 from contextrouter.settings.instances import GIVEN, NAME, PluginSchemas
 from contextrouter.settings.loading import load
 from contextrouter.settings.router_keys import (
@@ -23,7 +24,6 @@ from contextrouter.settings.values import (
     Cache,
     Chat,
     Instance,
-    Job,
     Mcp,
     Plugins,
     Rag,
@@ -42,6 +42,7 @@ __all__ = [
     "Chat",
     "FactKeys",
     "GeneratorKeys",
+    "Ingestion",
     "Instance",
     "InterpreterKeys",
     "Job",

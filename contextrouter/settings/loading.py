@@ -33,6 +33,7 @@ from contextrouter.settings.sections import (
     plugin_folders,
     read_named_sections,
     read_section,
+    read_shared_keys,
 )
 from contextrouter.settings.switches import check_rerankers
 from contextrouter.settings.values import TABLES, Settings
@@ -79,6 +80,7 @@ def _build(
     tables = InstanceTables(reading, plugins, by_hand, inherited)
     instances: dict[str, Any] = read_instances(tables, tree)
     named_sections: dict[str, Any] = read_named_sections(reading, tree)
+    named_sections["ingestion"] = read_shared_keys(reading, "ingest", tree)
     settings = Settings(
         **sections,
         **instances,

@@ -39,6 +39,7 @@ class SourceKeys(FactKeys, frozen=True, kw_only=True):
     queries: Annotated[int, Meta(ge=1, le=3)] | None = None
     kind: str | None = None
     trust: Literal["authoritative", "reference", "volatile"] | None = None
+    live: bool = False  # of a connector: it is asked although a job reads it into a store that is asked
 
     @property
     def labels(self) -> bool:

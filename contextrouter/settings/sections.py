@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from contextrouter.settings import schema
+from contextrouter.settings.ingestion import Ingestion, Job
 from contextrouter.settings.problems import Key, Problems, dotted_key
 from contextrouter.settings.pydantic_types import InvalidParts
 from contextrouter.settings.reading import Reading
@@ -18,7 +19,6 @@ from contextrouter.settings.values import (
     AccessKey,
     Cache,
     Chat,
-    Job,
     Limits,
     Mcp,
     Plugins,
@@ -40,6 +40,8 @@ SECTIONS: Mapping[str, type[msgspec.Struct]] = {
     "mcp": Mcp,
 }
 NAMED: Mapping[str, type[msgspec.Struct]] = {"routes": Route, "ingest": Job, "keys": AccessKey}
+OF_ALL: Mapping[str, type[msgspec.Struct]] = {"ingest": Ingestion}
+"""Tables of named tables that have keys of their own, too: those that count for all."""
 TOP_LEVEL = (*SECTIONS, *NAMED, *TABLES)
 BEFORE_ROUTES = frozenset(
     (
@@ -97,11 +99,29 @@ def read_named_sections(reading: Reading, tree: Mapping[str, Any]) -> dict[str, 
             name: read_route(reading, (table, name), value)
             if cls is Route
             else read_section(reading, (table, name), value, cls)
-            for name, value in tree.get(table, {}).items()
-            if is_table((table, name), value, reading.problems)
+            for name, value in _named_tables(reading, table, tree.get(table, {}))
         }
         sections[table] = {name: value for name, value in sections_or_none.items() if value is not None}
     return sections
+
+
+def read_shared_keys(reading: Reading, table: str, tree: Mapping[str, Any]) -> Any:
+    """Return the keys that count for all tables in `[<table>]`."""
+    fields = schema.struct_fields(OF_ALL[table])
+    keys = {name: value for name, value in tree.get(table, {}).items() if name in fields}
+    return read_section(reading, (table,), keys, OF_ALL[table])
+
+
+def _named_tables(reading: Reading, table: str, tree: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the tables in a table by name. Report what is neither a table nor a key for all of them."""
+    shared = list(schema.struct_fields(OF_ALL[table])) if table in OF_ALL else []
+    for name, value in tree.items():
+        if name in shared:
+            continue
+        if shared and not isinstance(value, dict):
+            _add_unknown(reading.problems, (table, name), shared, "key")
+        elif is_table((table, name), value, reading.problems):
+            yield name, value
 
 
 def route_fields() -> dict[str, schema.Field]:

@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from contextrouter.contracts import KINDS, FilePath
 from contextrouter.errors import Problem
+from contextrouter.settings.ingestion import Ingestion, Job
 from contextrouter.settings.problems import origin_of, problem_at
 
 Weight = Annotated[float, Meta(ge=0)]
@@ -81,6 +82,7 @@ class Rag(msgspec.Struct, frozen=True, kw_only=True):
     max_graph_facts: Count = 50
     max_facets: Positive = 20  # values of each dimension that is counted
     # Assembly.
+    merge_neighbours: bool = True  # adjacent chunks of one document become one block
     token_budget: Count = 8000  # 0: none
     timezone: str = "UTC"
     # Cache.
@@ -266,21 +268,6 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         return self.rag.get("max_per_source")
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True, rename={"source": "from"}):
-    """`[ingest.<name>]`: source, transforms and store of a job, and labels for documents without labels."""
-
-    source: str  # a connector's name, or a path relative to the settings file
-    to: str
-    transforms: tuple[str, ...] = ("chunk", "keywords")
-    # the first part of the documents' ids; without it, the job's name
-    origin: Annotated[str, Meta(pattern="^[A-Za-z0-9_.-]{1,64}$")] | None = None
-    kind: str | None = None
-    trust: Literal["authoritative", "reference", "volatile"] | None = None
-    tenant: str | None = None
-    compartment: str | None = None
-    sensitivity: Literal["public", "internal", "confidential", "restricted"] | None = None
-
-
 _NO_ROUTE = Route()
 
 
@@ -305,6 +292,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     generators: Mapping[str, Instance] = _NONE
     routes: Mapping[str, Route] = _NONE
     ingest: Mapping[str, Job] = _NONE
+    ingestion: Ingestion = Ingestion()
     keys: Mapping[str, AccessKey] = _NONE
     path: str = ""
     origins: Mapping[str, str] = _NONE
@@ -326,6 +314,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def instances(self, kind: str) -> Mapping[str, Instance]:
         """Return the instances of one kind, by name."""
         return cast("Mapping[str, Instance]", getattr(self, f"{kind}s"))
+
+    def stores_of(self, connector: str) -> dict[str, str]:
+        """Return job -> store, of the jobs that read this connector."""
+        return {name: job.to for name, job in self.ingest.items() if job.source == connector}
 
     def for_route(self, kind: str) -> tuple[Rag, Route]:
         """Return `[rag]` with the changes of this route, and the route itself."""

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import chain, islice
 from typing import Any, NamedTuple, Self
 
 from contextrouter.builtin.providers.example_documents import EXAMPLE_ENTRIES
 from contextrouter.builtin.providers.field_weights import USUAL
 from contextrouter.builtin.providers.filtering import aligned, labelled, matches, phrase_keys
+from contextrouter.builtin.providers.job_runs import add_run_times, add_run_times_to_hits
 from contextrouter.builtin.providers.link_degrees import count_degrees
 from contextrouter.builtin.providers.memory_documents import read_documents, with_labels
 from contextrouter.builtin.providers.mentions import FactNames, Mentions, PhraseName, mention_candidates
@@ -73,6 +75,7 @@ class Memory(Provider):
         self._dimensions: int | None = None
         self._generation = 0
         self._graphs: Lru[tuple[int, Scope | None], tuple[dict[tuple[str, str], int], float]] = Lru(_GRAPHS)
+        self._runs: dict[str, datetime] = {}
         for document in read_documents(documents or []):
             self._put(Entry(document=document, chunks=[document]))
 
@@ -101,9 +104,10 @@ class Memory(Provider):
         found.sort(key=lambda pair: (-pair[0], pair[1][2], pair[1]))
         best = [(score, self._chunks[key]) for score, key in found[: max(query.limit, 0)]]
         leg = "vector" if query.leg == "text" else query.leg
-        return [
+        hits = [
             Hit(document=chunk.document, score=score, vector=chunk.vectors.get(leg)) for score, chunk in best
         ]
+        return add_run_times_to_hits(hits, self._runs)
 
     async def mentions(self, query: Query) -> Sequence[Hit]:
         """Return a chunk of each document whose facts or key phrases name an entity of the query, or of its
@@ -171,6 +175,10 @@ class Memory(Provider):
         for ready in prepared:
             self._store(ready)
 
+    async def record_run(self, origin: str, moment: datetime) -> None:
+        """Note that a job was run to its end; its documents have the moment as `synced_at`."""
+        self._runs[origin] = moment
+
     async def fingerprints(self, tenant: str | None = None) -> Mapping[str, str]:
         """Document id -> fingerprint, of one tenant's documents (None: those without a tenant)."""
         return {
@@ -193,7 +201,8 @@ class Memory(Provider):
         for (_, parent, id), chunk in sorted(self._chunks.items()):
             if id != parent:
                 known[id].append(chunk.document)
-        return [d for id in dict.fromkeys(ids) for d in known.get(id, ()) if scope is None or scope.allows(d)]
+        every = (document for id in dict.fromkeys(ids) for document in known.get(id, ()))
+        return add_run_times([d for d in every if scope is None or scope.allows(d)], self._runs)
 
     async def degrees(self, ids: Sequence[str], scope: Scope | None = None) -> LinkDegrees:
         """Count the links of documents, by their ids or those of their chunks, and the links per document."""

@@ -11,6 +11,7 @@ from contextrouter.contracts import Stage, StageContext
 from contextrouter.model import Envelope
 
 _DAY = 86_400.0
+_TOGETHER = 3_600.0  # seconds
 
 
 class Freshness(Stage):
@@ -19,7 +20,9 @@ class Freshness(Stage):
     The score that counts is the one given ÷ the best one given, so that documents of one age keep their
     order. `mode = "boost"` adds `weight` times freshness to it, so that relevance leads; "decay" multiplies
     it with freshness, which never falls below `floor`. `field` names the time that counts. A document without
-    it has the freshness `missing`, and the signal `freshness_missing`.
+    it has the freshness `missing`, and the signal `freshness_missing`. So have documents that are dated by
+    their file alone (`metadata["dated_by"]` is "file"), where all such files were written within an hour: a
+    copy or a clone was.
     """
 
     def __init__(
@@ -62,11 +65,26 @@ class Freshness(Stage):
             return []
         low = min(0.0, min(envelope.score for envelope in envelopes))  # a reranker's scores may be negative
         best = max(envelope.score for envelope in envelopes) - low
-        scored = [self._score(e, (e.score - low) / best if best > 0 else 1.0, context.now) for e in envelopes]
+        undated = self._written_together(envelopes)
+        scored = [
+            self._score(e, (e.score - low) / best if best > 0 else 1.0, context.now, undated)
+            for e in envelopes
+        ]
         return sorted(scored, key=lambda envelope: -envelope.score)
 
-    def _score(self, envelope: Envelope, relevance: float, now: datetime) -> Envelope:
+    def _written_together(self, envelopes: Sequence[Envelope]) -> bool:
+        """Whether the documents that are dated by their file have all the same date."""
+        moments = [
+            moment.timestamp()
+            for envelope in envelopes
+            if (moment := envelope.document.updated_at) is not None and _is_of_file(envelope)
+        ]
+        return bool(moments) and max(moments) - min(moments) <= _TOGETHER
+
+    def _score(self, envelope: Envelope, relevance: float, now: datetime, undated: bool) -> Envelope:
         moment: datetime | None = getattr(envelope.document, self._field)
+        if undated and self._field == "updated_at" and _is_of_file(envelope):
+            moment = None
         fresh = self._missing if moment is None else self.freshness(moment, now)
         signals = (
             {"freshness": fresh} if moment is not None else {"freshness": fresh, "freshness_missing": 1.0}
@@ -76,3 +94,7 @@ class Freshness(Stage):
             return envelope.scored(score, score / (1 + self._weight), **signals)
         score = relevance * max(self._floor, fresh)
         return envelope.scored(score, score, **signals)
+
+
+def _is_of_file(envelope: Envelope) -> bool:
+    return envelope.document.metadata.get("dated_by") == "file"

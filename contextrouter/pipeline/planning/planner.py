@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from math import ceil
 from typing import Any
@@ -44,7 +44,8 @@ def make_plan(
     _check_names(request, settings, sources)
     rag, route = settings.for_route(intent.kind)
     limits = restrictions(intent, request, rag, route, now or datetime.now(ZoneInfo(rag.timezone)))
-    planner = _Planner(intent, request, settings, limits, pool)
+    planner = _Planner(intent, request, settings, limits, sources)
+    planner.pool = pool
     for name, source in sources.items():
         if isinstance(source, FactSource):
             planner.add_facts(name, source)
@@ -76,10 +77,16 @@ class _Planner:
     """One plan as it grows."""
 
     def __init__(
-        self, intent: Intent, request: Request, settings: Settings, limits: Restrictions, pool: float
+        self,
+        intent: Intent,
+        request: Request,
+        settings: Settings,
+        limits: Restrictions,
+        sources: Collection[str],
     ) -> None:
         self.intent, self.request, self.settings, self.limits = intent, request, settings, limits
-        self.pool = pool
+        self.sources = sources
+        self.pool = 1.0
         self.rag, self.route = settings.for_route(intent.kind)
         self.entities = () if "entities" in self.route.ignore else intent.entities
         self.candidates = max(self.rag.candidates, final_limit(request) or 0)
@@ -91,7 +98,7 @@ class _Planner:
         """Add the calls to a provider or a connector, or say why there are none."""
         kind = "provider" if isinstance(source, Provider) else "connector"
         keys = self._keys(kind, name, SourceKeys())
-        if why := self._why_excluded(name, kind, keys):
+        if why := self._why_excluded(name, kind, keys) or self._why_not_live(name, kind, keys):
             self.excluded[name] = why
             return
         # rounded first: 30 × 1.1 is 33.000000000000004
@@ -212,6 +219,17 @@ class _Planner:
             if name not in ((named,) if isinstance(named, str) else named):
                 return "not named in [rag] provider"
         return "" if may_ask(self.request.scope, keys) else "outside the caller's scope"
+
+    def _why_not_live(self, name: str, kind: str, keys: SourceKeys) -> str:
+        """Why a connector is not asked although others are: a store that is asked has its documents."""
+        if kind != "connector" or keys.live or name in (self.request.sources or ()):
+            return ""
+        for job, store in self.settings.stores_of(name).items():
+            if store in self.sources and not self._why_excluded(
+                store, "provider", self._keys("provider", store, SourceKeys())
+            ):
+                return f"job {job!r} reads it into {store!r}, which is asked; live = true asks both"
+        return ""
 
     def _leg_not_asked(self, leg: str, keys: SourceKeys) -> str:
         if leg == "text" and not self.rag.enable_fts:

@@ -149,6 +149,7 @@ class Files(Connector):
         """
         threads = self._threads(self._scans)
         listing = await self._list_files()
+        await threads.run(self._files.git.refresh)
         problems, unread, versions = list(listing.problems), list(listing.unread), Known(known)
         not_read = Counter(listing.not_read)
         for name, listed in listing.files.items():
@@ -243,6 +244,8 @@ class Files(Connector):
                 return old
             start = time.monotonic()
             listing = self._folder.list()
+            if old is None:
+                self._files.git.refresh()
             files = {name: self._reuse(old, name, listed) for name, listed in listing.files.items()}
             if old and list(old.files.items()) == list(files.items()):
                 new = old._replace(scan_start=start, listing=listing)

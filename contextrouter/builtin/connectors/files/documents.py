@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import PurePath
 from typing import Any
 
+from contextrouter.builtin.connectors.files.git_dates import choose_date
 from contextrouter.builtin.connectors.files.notes import Note, notion_title, read_note
 from contextrouter.builtin.connectors.files.parsing.parsed import Parsed
 from contextrouter.builtin.connectors.markup import as_list, as_moment, first_heading, front_matter
@@ -33,21 +34,24 @@ _DATES = ("date", "updated", "lastmod", "modified", "last_modified", "created")
 
 
 def file_documents(
-    name: str, parsed: Parsed, modified: int, kind: str
+    name: str, parsed: Parsed, modified: int, kind: str, committed: datetime | None = None
 ) -> Iterator[tuple[Document, list[str]]]:
     """Yield the document of a file, or one for each part of it, with what was wrong with each.
 
-    A document without any text is left out. `modified` is in nanoseconds since 1970.
+    A document without any text is left out. `modified` is in ns since 1970, `committed` the date of the
+    last commit that changed the file.
     """
     for part in parsed.parts or [parsed]:
         id = f"{name}/{part.name}" if parsed.parts else name
-        document, problems = _make_document(id, PurePath(name).stem, part, modified, kind)
+        document, problems = _make_document(
+            id, PurePath(name).stem, part, kind, lambda own: choose_date(own, committed, modified)
+        )
         if document.content.strip():
             yield document, problems
 
 
 def _make_document(
-    id: str, stem: str, parsed: Parsed, modified: int, kind: str
+    id: str, stem: str, parsed: Parsed, kind: str, date: Callable[[datetime | None], tuple[datetime, str]]
 ) -> tuple[Document, list[str]]:
     """The document of a text, and what was wrong with it."""
     problems = list(parsed.problems)
@@ -64,7 +68,7 @@ def _make_document(
         **note.properties,
         **{key: value for key, value in front.items() if key not in _TAKEN},
     }
-    moment = _date_of(values, parsed, metadata, problems)
+    updated, metadata["dated_by"] = date(_date_of(values, parsed, metadata, problems))
     tags = (*as_list(front.get("labels", "")), *as_list(front.get("tags", "")), *note.tags, *parsed.labels)
     return Document(
         content=note.text if {"page_starts", "cue_starts"} & metadata.keys() else note.text.strip(),
@@ -73,7 +77,7 @@ def _make_document(
         title=values.get("title") or parsed.title or heading or notion_title(stem),
         kind=kind or values.get("kind") or "document",
         media_type=parsed.media_type,
-        updated_at=moment or datetime.fromtimestamp(modified / 1e9, UTC),
+        updated_at=updated,
         links=tuple(parsed.links),
         keywords=as_list(front.get("keywords", "")),
         labels=tuple(dict.fromkeys(tags)),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
 from contextrouter.builtin.connectors.files.documents import file_documents
 from contextrouter.builtin.connectors.files.folder import Folder, Listed
+from contextrouter.builtin.connectors.files.git_dates import GitDates
 from contextrouter.builtin.connectors.files.parsing import media
 from contextrouter.builtin.connectors.files.parsing.parsed import Parsed, Unreadable
 from contextrouter.builtin.connectors.files.parsing.process import Parser
@@ -68,6 +69,7 @@ class Reading:
 
     def __init__(self, folder: Folder, parser: Parser, kind: str, encoding: str) -> None:
         self._folder, self._parser, self._kind, self._encoding = folder, parser, kind, encoding
+        self.git = GitDates(folder.path)
 
     def read(self, name: str, listed: Listed, cut: bool, known: Known | None = None) -> File:
         """Read one file, with its passages when `cut`; what is wrong with it is said, not raised.
@@ -88,11 +90,21 @@ class Reading:
             return File(listed, problems=(f"{name}: cannot be read ({error.strerror or error}).",))
         except Unreadable as error:
             return File(listed, problems=(f"{name}: {error}",))
-        return self._file(name, listed, parsed, digest, cut)
+        committed = self.git.date_of(listed.path, data)
+        made = file_documents(name, parsed, listed.modified, self._kind, committed)
+        return self._file(name, listed, parsed, made, digest, cut)
 
-    def _file(self, name: str, listed: Listed, parsed: Parsed, digest: str, cut: bool) -> File:
+    def _file(
+        self,
+        name: str,
+        listed: Listed,
+        parsed: Parsed,
+        made: Iterable[tuple[Document, list[str]]],
+        digest: str,
+        cut: bool,
+    ) -> File:
         documents, messages = [], [f"{name}: {reason}" for reason in parsed.problems if parsed.parts]
-        for document, problems in file_documents(name, parsed, listed.modified, self._kind):
+        for document, problems in made:
             documents.append(document)
             messages += [f"{document.id}: {reason}" for reason in problems]
         version = f"{digest}{_PARTS}{len(documents)}" if parsed.parts else digest

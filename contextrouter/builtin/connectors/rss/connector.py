@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple, Self, Unpack
@@ -47,9 +47,12 @@ class Rss(Connector):
     time, and its items of before are used. The other keys are those of every connector that fetches.
     `.problems` says what is missing from the last answer and why; a feed that fails makes the answer partial,
     and an error only when all fail.
+
+    Can be ingested: item by item, whole. `.unread` says that items which left their feed still exist.
     """
 
     phrase_legs: Sequence[str] = ("default",)
+    unread: Sequence[str] = ("",)  # a feed lists its newest items only, so no item is gone for good
 
     def __init__(
         self,
@@ -128,6 +131,20 @@ class Rss(Connector):
         errors = [snapshot.error for snapshot in snapshots if snapshot.error]
         errors += [problem for snapshot in snapshots for problem in snapshot.problems if LEFT_OUT in problem]
         return Partial(hits, " ".join(errors[:10])) if errors else hits
+
+    async def crawl(self) -> AsyncIterator[Document]:
+        """Yield the items of all feeds, newest first, each with the text of its page if that was read.
+
+        Raises SourceError when there is not one feed; a feed that fails is in `.problems`.
+        """
+        snapshots = await self._current(None)
+        oldest = datetime.now(UTC) - self._max_age if self._max_age else None
+        items = distinct(document for snapshot in snapshots for document in snapshot.documents)
+        for item in newest_first(items)[: self._max_items]:
+            if oldest is None or item.updated_at is None or item.updated_at >= oldest:
+                document = self._pages.whole(item)
+                dated = {"dated_by": "feed"} if document.updated_at else {}
+                yield document.replace(metadata={**document.metadata, **dated})
 
     def _open_fetcher(self) -> Threads:
         if self._threads is None:

@@ -45,26 +45,40 @@ class ItemPages:
 
     def texts(self, item: Document) -> list[Document]:
         """The passages of an item's page where that was read and says more; else the item itself."""
-        page = self._pages.get(item.url)
-        if page is None or page.document is None or len(page.document.content) <= len(item.content):
+        page = self._longer_page(item)
+        if page is None:
             return [item]
-        hidden = page.document.metadata.get("hidden_characters")
-        metadata = {**item.metadata, "hidden_characters": hidden} if hidden else item.metadata
         return [
-            item.replace(
-                content=passage.content,
-                path=passage.path,
-                snippet=passage.snippet,
-                media_type=passage.media_type,
-                language=item.language or passage.language,
-                id=f"{item.id}#{number}",
-                parent=item.id,
-                metadata=metadata,
+            _with_text(item, passage, page).replace(
+                path=passage.path, id=f"{item.id}#{number}", parent=item.id
             )
             for number, passage in enumerate(page.passages)
         ]
+
+    def whole(self, item: Document) -> Document:
+        """The item with the whole text of its page where that was read and says more."""
+        page = self._longer_page(item)
+        return item if page is None or page.document is None else _with_text(item, page.document, page)
+
+    def _longer_page(self, item: Document) -> Page | None:
+        page = self._pages.get(item.url)
+        if page is None or page.document is None or len(page.document.content) <= len(item.content):
+            return None
+        return page
 
     def keep_only(self, urls: Iterable[str]) -> None:
         """Forget the pages of other addresses."""
         for url in set(self._pages).difference(urls):  # a copy: a reading may add a page meanwhile
             self._pages.pop(url, None)
+
+
+def _with_text(item: Document, text: Document, page: Page) -> Document:
+    """The item with the text of its page, or of a passage of it."""
+    hidden = page.document.metadata.get("hidden_characters") if page.document else None
+    return item.replace(
+        content=text.content,
+        snippet=text.snippet,
+        media_type=text.media_type,
+        language=item.language or text.language,
+        metadata={**item.metadata, "hidden_characters": hidden} if hidden else item.metadata,
+    )

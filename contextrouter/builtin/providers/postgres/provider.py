@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 
 from contextrouter.builtin.providers.entity_texts import PAGE, EntityTexts, check_threshold
 from contextrouter.builtin.providers.example_documents import EXAMPLE_ENTRIES
 from contextrouter.builtin.providers.field_weights import USUAL, checked_weights
+from contextrouter.builtin.providers.job_runs import KEY, add_run_times, add_run_times_to_hits, as_text
 from contextrouter.builtin.providers.link_degrees import MeanCache
 from contextrouter.builtin.providers.name_candidates import name_key
 from contextrouter.builtin.providers.postgres import (
@@ -26,6 +28,7 @@ from contextrouter.builtin.providers.postgres import (
 from contextrouter.builtin.providers.postgres.connection_pool import Pool, Session, clean
 from contextrouter.builtin.providers.postgres.embedded import PREFIX, example_folder
 from contextrouter.builtin.providers.postgres.ingest_lock import IngestLock
+from contextrouter.builtin.providers.postgres.job_run_cache import JobRunCache
 from contextrouter.builtin.providers.postgres.text_configurations import Words, of_all_stores
 from contextrouter.builtin.providers.postgres.vector_leg import Index, Precision
 from contextrouter.builtin.providers.sqlite.write import document
@@ -110,6 +113,7 @@ class Postgres(Provider):
         self._ingest_lock, self._means = IngestLock(self.pool), MeanCache()
         self._model: tuple[str, int] = ("", 0)
         self.entity_threshold = check_threshold(entity_threshold)
+        self._runs = JobRunCache()
 
     @classmethod
     def example(cls) -> Self:
@@ -178,8 +182,9 @@ class Postgres(Provider):
                     exact_below=self._exact_below,
                     ef_search=self._ef_search,
                 )
+            runs = await self._runs.read(connection) if rows else {}
         values_of = vector_leg.values_of
-        return [
+        hits = [
             Hit(
                 document=document(row["payload"]),
                 score=row["score"],
@@ -187,6 +192,7 @@ class Postgres(Provider):
             )
             for row in rows
         ]
+        return add_run_times_to_hits(hits, runs)
 
     async def _by_words(self, connection: Connection, query: Query, question: LanguageTerms) -> list[Any]:
         model = self._model[0] if self.embedder else None
@@ -236,6 +242,12 @@ class Postgres(Provider):
                 connection, [chunk for entry in entries for chunk in entry.chunks]
             )
 
+    async def record_run(self, origin: str, moment: datetime) -> None:
+        """Note that a job was run to its end; its documents have the moment as `synced_at`."""
+        key, value = KEY + origin, as_text(moment)
+        await self.pool.answer(lambda c: schema.set_note(c, key, value), missing=None, write=True)
+        self._runs.forget()
+
     async def fingerprints(self, tenant: str | None = None) -> Mapping[str, str]:
         """Document id -> fingerprint, of one tenant's documents (None: those without a tenant)."""
         sql, owner = "SELECT id, fingerprint FROM documents WHERE tenant = $1", clean(tenant or "")
@@ -277,7 +289,8 @@ class Postgres(Provider):
     async def fetch(self, ids: Sequence[str], scope: Scope | None = None) -> Sequence[Document]:
         """Return whole documents, or chunks, by id, in the order asked."""
         async with self.pool.transaction(scope) as connection:
-            return await lookup.fetch_documents(connection, ids, scope)
+            documents = await lookup.fetch_documents(connection, ids, scope)
+            return add_run_times(documents, await self._runs.read(connection))
 
     async def neighbours(self, ids: Sequence[str], limit: int, scope: Scope | None = None) -> Sequence[Hit]:
         """Return the first chunk of each document linked with `ids` (of documents or chunks), most links
@@ -286,7 +299,8 @@ class Postgres(Provider):
         A document's `links` are ids or URLs of documents; the score is the number of links, either way.
         """
         async with self.pool.transaction(scope) as connection:
-            return await lookup.neighbours(connection, ids, limit, scope)
+            hits = await lookup.neighbours(connection, ids, limit, scope)
+            return add_run_times_to_hits(hits, await self._runs.read(connection))
 
     async def degrees(self, ids: Sequence[str], scope: Scope | None = None) -> LinkDegrees:
         """Count the links of documents, by their ids or those of their chunks, and the links per document."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from contextrouter.builtin.providers import stored_attributes
 from contextrouter.builtin.providers.filtering import aligned, indexed, labelled, microseconds
+from contextrouter.builtin.providers.job_runs import KEY
 from contextrouter.builtin.providers.name_candidates import name_key
 from contextrouter.builtin.providers.postgres import entity_vectors, schema
 from contextrouter.builtin.providers.postgres.connection_pool import clean
@@ -247,7 +248,9 @@ async def clear(connection: Connection, store: str) -> None:
     if await schema.has_entities(connection):
         await connection.execute("TRUNCATE entities")
     await connection.execute("UPDATE counts SET chunks = 0, length = 0, generation = generation + 1")
-    await connection.execute("DELETE FROM meta WHERE key IN ('model', 'dimensions', 'text_search')")
+    await connection.execute(
+        "DELETE FROM meta WHERE key IN ('model', 'dimensions', 'text_search') OR starts_with(key, $1)", KEY
+    )
     await schema.forget_languages(connection)
     for leg in LEGS:
         await connection.execute(f"DROP INDEX IF EXISTS chunks_{leg}_near")

@@ -9,12 +9,14 @@ import sqlite3
 import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Self
 
 from contextrouter.builtin.providers.entity_texts import PAGE, EntityTexts, check_threshold
 from contextrouter.builtin.providers.example_documents import EXAMPLE_ENTRIES
 from contextrouter.builtin.providers.field_weights import checked_weights
+from contextrouter.builtin.providers.job_runs import KEY, add_run_times, add_run_times_to_hits, as_text
 from contextrouter.builtin.providers.link_degrees import MeanCache
 from contextrouter.builtin.providers.name_candidates import name_key
 from contextrouter.builtin.providers.sqlite import (
@@ -139,7 +141,9 @@ class Sqlite(Provider):
             return []
         work = self._text if query.leg == "text" else self._nearest
         return await self._file.read(
-            lambda c, stop: work(c, query, stop), missing=[], deadline=query.deadline
+            lambda c, stop: add_run_times_to_hits(work(c, query, stop), schema.runs(c)),
+            missing=[],
+            deadline=query.deadline,
         )
 
     async def upsert(self, entries: Sequence[Entry]) -> None:
@@ -166,6 +170,11 @@ class Sqlite(Provider):
     async def end_turn(self) -> None:
         """Let another process fill the file."""
         await self._ingest_lock.release()
+
+    async def record_run(self, origin: str, moment: datetime) -> None:
+        """Note that a job was run to its end; its documents have the moment as `synced_at`."""
+        if self._file.exists():
+            await self._file.write(lambda c, _: schema.write_meta(c, KEY + origin, as_text(moment)))
 
     async def fingerprints(self, tenant: str | None = None) -> Mapping[str, str]:
         """Document id -> fingerprint, of one tenant's documents (None: those without a tenant)."""
@@ -210,7 +219,9 @@ class Sqlite(Provider):
 
     async def fetch(self, ids: Sequence[str], scope: Scope | None = None) -> Sequence[Document]:
         """Return whole documents, or chunks, by id, in the order asked."""
-        return await self._file.read(lambda c, _: lookup.fetch_documents(c, ids, scope), missing=[])
+        return await self._file.read(
+            lambda c, _: add_run_times(lookup.fetch_documents(c, ids, scope), schema.runs(c)), missing=[]
+        )
 
     async def neighbours(self, ids: Sequence[str], limit: int, scope: Scope | None = None) -> Sequence[Hit]:
         """Return the first chunk of each document linked with `ids` (of documents or chunks), most links
@@ -218,7 +229,10 @@ class Sqlite(Provider):
 
         A document's `links` are ids or URLs of documents; the score is the number of links, either way.
         """
-        return await self._file.read(lambda c, _: lookup.neighbours(c, ids, limit, scope), missing=[])
+        return await self._file.read(
+            lambda c, _: add_run_times_to_hits(lookup.neighbours(c, ids, limit, scope), schema.runs(c)),
+            missing=[],
+        )
 
     async def degrees(self, ids: Sequence[str], scope: Scope | None = None) -> LinkDegrees:
         """Count the links of documents, by their ids or those of their chunks, and the links per document."""

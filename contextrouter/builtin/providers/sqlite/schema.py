@@ -6,6 +6,7 @@ import sqlite3
 import unicodedata
 import uuid
 
+from contextrouter.builtin.providers.job_runs import KEY, Runs, read_runs
 from contextrouter.errors import SourceError
 from contextrouter.text.analysis import ANALYSIS
 
@@ -167,6 +168,11 @@ def refuse_other_analysis(connection: sqlite3.Connection) -> None:
             f"Store was indexed by version {version or 1} of the text analysis, this contextrouter has"
             f" {ANALYSIS}; run {REBUILD}."
         )
+
+
+def runs(connection: sqlite3.Connection) -> Runs:
+    """When each job was last run to its end."""
+    return read_runs(connection.execute("SELECT key, value FROM meta WHERE key GLOB ?", (f"{KEY}*",)))
 
 
 def number(connection: sqlite3.Connection, key: str) -> int:

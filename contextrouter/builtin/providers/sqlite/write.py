@@ -16,6 +16,7 @@ import msgspec
 
 from contextrouter.builtin.providers import stored_attributes
 from contextrouter.builtin.providers.filtering import aligned, indexed, labelled, microseconds
+from contextrouter.builtin.providers.job_runs import KEY
 from contextrouter.builtin.providers.name_candidates import name_key
 from contextrouter.builtin.providers.sqlite import entity_vectors, schema
 from contextrouter.builtin.providers.sqlite.vector_leg import LEGS, code
@@ -130,7 +131,7 @@ def clear(connection: sqlite3.Connection) -> None:
     for table in schema.EMPTIED:
         connection.execute(f"DELETE FROM {table}")
     connection.execute("INSERT INTO terms (terms) VALUES ('delete-all')")
-    connection.execute("DELETE FROM meta WHERE key IN ('model', 'dimensions')")
+    connection.execute("DELETE FROM meta WHERE key IN ('model', 'dimensions') OR key GLOB ?", (f"{KEY}*",))
     connection.execute("UPDATE meta SET value = 0 WHERE key IN ('chunks', 'length', 'removed')")
     schema.write_meta(connection, "analysis", schema.ANALYSED_BY)
     schema.write_meta(connection, "store", uuid.uuid4().hex)  # nothing loaded before goes with what comes

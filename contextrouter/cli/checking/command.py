@@ -1,4 +1,4 @@
-"""`contextrouter check`: checks settings, plugins, sources and embedders."""
+"""`contextrouter check`: checks settings, plugins, sources, embedders and ingestion jobs."""
 
 from __future__ import annotations
 
@@ -6,35 +6,25 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-import msgspec
-
 from contextrouter.cli import options, terminal
+from contextrouter.cli.checking.jobs_and_names import (
+    CheckFinding,
+    check_jobs,
+    check_stage_sources,
+    check_transforms,
+)
 from contextrouter.cli.exit_codes import NOTHING, OK, command
-from contextrouter.contracts import Embedder, Plugin, SupportsCrawl, SupportsModel
-from contextrouter.errors import SettingsError
-from contextrouter.ingest import path_of_job
+from contextrouter.contracts import Embedder, Plugin, SupportsModel
 from contextrouter.router import ContextRouter
 from contextrouter.runtime.masking import mask
 from contextrouter.runtime.plugin_calls import containment
-from contextrouter.settings import Job
 
 _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red")}
 
 
-class CheckFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of one check."""
-
-    what: str
-    name: str
-    status: str  # ok, warning, failed
-    detail: str = ""
-
-
 @command
 async def check(settings: options.SettingsPath = options.DEFAULT, as_json: options.AsJson = False) -> int:
-    """Check settings, plugins, sources, embedders and what ingestion jobs read. Exits 1 when something does
-    not work.
-    """
+    """Check settings, plugins, sources, embedders and jobs. Exits 1 when something does not work."""
     with terminal.quiet(logging.CRITICAL):  # what cannot be opened is in the list below
         return await _run_checks(settings, as_json)
 
@@ -56,7 +46,9 @@ async def _run_checks(settings: str, as_json: bool) -> int:
     async with router:
         for kind, name in router.instances.all:
             findings.append(await _check_plugin(router, kind, name))
-    findings += [_check_job(router, name, job) for name, job in router.settings.ingest.items()]
+        findings += check_stage_sources(router)
+        findings += check_transforms(router)
+        findings += [finding async for finding in check_jobs(router)]
     if as_json:
         terminal.print_json(findings)
     else:
@@ -86,21 +78,6 @@ async def _check_plugin(router: ContextRouter, kind: str, name: str) -> CheckFin
         message = mask(str(error) or type(error).__name__, router.settings.secrets)
         return CheckFinding(what=kind, name=name, status="failed", detail=message)
     return CheckFinding(what=kind, name=name, status="ok", detail=detail)
-
-
-def _check_job(router: ContextRouter, name: str, job: Job) -> CheckFinding:
-    """Check that the source of an ingestion job is there, and can list its documents."""
-    settings = router.settings
-    instance = settings.connectors.get(job.source) or settings.providers.get(job.source)
-    try:
-        detail = f"from {job.source} to {job.to}"
-        if instance is None:
-            path_of_job(settings, name, job)
-        elif not issubclass(router.registry.load(instance.kind, instance.use), SupportsCrawl):
-            raise SettingsError(f"ingest.{name}.from: {job.source!r} cannot list its documents.")
-    except SettingsError as error:
-        return CheckFinding(what="ingest", name=name, status="failed", detail=str(error))
-    return CheckFinding(what="ingest", name=name, status="ok", detail=detail)
 
 
 async def _check_ready(router: ContextRouter, kind: str, name: str, plugin: Plugin) -> str:

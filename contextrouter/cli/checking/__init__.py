@@ -1,0 +1,1 @@
+"""The command `contextrouter check`: whether all that the settings name works."""

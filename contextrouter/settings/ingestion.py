@@ -1,0 +1,31 @@
+"""The tables of ingestion: `[ingest]` for every job, and `[ingest.<name>]` for one."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+
+class Ingestion(msgspec.Struct, frozen=True, kw_only=True):
+    """`[ingest]`: the keys that count for every job."""
+
+    remove_at_most: Annotated[float, Meta(ge=0, le=1)] = (
+        0.5  # share of a job's documents that one run removes
+    )
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True, rename={"source": "from"}):
+    """`[ingest.<name>]`: source, transforms and store of a job, and labels for documents without labels."""
+
+    source: str  # a connector's name, or a path relative to the settings file
+    to: str
+    transforms: tuple[str, ...] = ("chunk", "keywords")
+    # the first part of the documents' ids; without it, the job's name
+    origin: Annotated[str, Meta(pattern="^[A-Za-z0-9_.-]{1,64}$")] | None = None
+    kind: str | None = None
+    trust: Literal["authoritative", "reference", "volatile"] | None = None
+    tenant: str | None = None
+    compartment: str | None = None
+    sensitivity: Literal["public", "internal", "confidential", "restricted"] | None = None
