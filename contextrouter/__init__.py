@@ -22,6 +22,7 @@ from contextrouter.contracts import (
     Partial,
     Plugin,
     Provider,
+    Refusal,
     Reranker,
     Source,
     Stage,
@@ -42,6 +43,7 @@ from contextrouter.contracts import (
     SupportsVersion,
     SupportsWriting,
     TermStatistics,
+    Thought,
     Transform,
     Writing,
 )
@@ -61,6 +63,7 @@ from contextrouter.errors import (
     StageError,
 )
 from contextrouter.model import (
+    Answer,
     Call,
     Citation,
     Clarification,
@@ -96,6 +99,7 @@ __version__ = VERSION
 
 __all__ = [
     "AllSourcesFailed",
+    "Answer",
     "Answerability",
     "Call",
     "Citation",
@@ -137,6 +141,7 @@ __all__ = [
     "Query",
     "Rag",
     "RankedList",
+    "Refusal",
     "Request",
     "RequestRefused",
     "Reranker",
@@ -167,6 +172,7 @@ __all__ = [
     "SupportsVersion",
     "SupportsWriting",
     "TermStatistics",
+    "Thought",
     "Trace",
     "Transform",
     "Usage",

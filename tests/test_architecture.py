@@ -346,7 +346,7 @@ FIELD_WORDS = {
     "chunk overlap": "builtin/transforms/chunking/boundaries.py",
     "chunking transforms": "builtin/transforms/chunking/strategies.py",
     "circuit breaker": "pipeline/circuit_breaker.py",
-    "citation markers": "server/citation_markers.py",
+    "citation markers": "answering/citation_markers.py",
     "citation numbering": "pipeline/assembly.py",
     "concurrency limit": "pipeline/slots.py",
     "conditional GET": "fetch/http_cache.py",

@@ -13,9 +13,9 @@ import pytest
 from support.serving import KEY, ScriptedGenerator, document, key, router, serve_router
 
 from contextrouter import ContextRouter, PluginError, SettingsError, SourceError
+from contextrouter.answering.answer_language import script
+from contextrouter.answering.examples import Example, load_examples, similar
 from contextrouter.builtin.stages.gate import Gate
-from contextrouter.server.answer_guard import script
-from contextrouter.server.prompt import Example, load_examples, similar
 from contextrouter.testing.fakes import Fixed, Raising
 
 DOCS = [
