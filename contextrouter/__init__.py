@@ -9,6 +9,7 @@ eight steps in order), and the steps: `intent.py`, `plan.py`, `fanout.py`, `dedu
 """
 
 from contextrouter.contracts import (
+    Abstention,
     Completion,
     Connector,
     Embedder,
@@ -98,6 +99,7 @@ from contextrouter.settings import Rag, Settings
 __version__ = VERSION
 
 __all__ = [
+    "Abstention",
     "AllSourcesFailed",
     "Answer",
     "Answerability",

@@ -491,9 +491,7 @@ async def test_quotes_are_of_documents_alone_and_of_strangers_without_their_fenc
     quoted.
     """
     async with serve_router(router(answer=[document("page", "A page opens.", untrusted=True)])) as ask:
-        question = (
-            "Which statement or number of the context block in brackets is untrusted, by the end of a page?"
-        )
+        question = "Is a page untrusted, by the end?"
         told = (await ask("/v1/chat/completions", asked(question))).json
     assert told["choices"][0]["message"]["content"] == "A page opens. [1]"
 

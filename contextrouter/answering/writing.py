@@ -6,7 +6,15 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import cast
 
 from contextrouter.answering.closing import closing
-from contextrouter.contracts import Completion, Generator, Refusal, SupportsWriting, Thought, Writing
+from contextrouter.contracts import (
+    Abstention,
+    Completion,
+    Generator,
+    Refusal,
+    SupportsWriting,
+    Thought,
+    Writing,
+)
 from contextrouter.runtime.lifecycle import Instances
 from contextrouter.runtime.registry import Registry
 from contextrouter.scope import Scope
@@ -70,6 +78,8 @@ async def _cut(
             if isinstance(piece, Thought | Refusal):
                 yield piece
                 continue
+            if isinstance(piece, Abstention):
+                finish = "abstained"
             text += piece
             end = min((at for stop in writing.stop if (at := text.find(stop)) >= 0), default=-1)
             over = writing.max_tokens is not None and tokens.count(text) > writing.max_tokens

@@ -275,6 +275,12 @@ class Refusal(str):
     __slots__ = ()
 
 
+class Abstention(str):
+    """A piece of a stream that says that the context does not answer."""
+
+    __slots__ = ()
+
+
 class Writing(msgspec.Struct, frozen=True, kw_only=True):
     """How an answer is to be written. None leaves it to the generator."""
 

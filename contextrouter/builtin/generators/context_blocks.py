@@ -19,7 +19,9 @@ _HEADING = re.compile(r"\s*#{1,6} ")
 _FIELD = re.compile(r"\s*([^\W\d][\w ./()-]{0,40}): (\S.*)")
 _ROW = re.compile(r"\s*\|(.+)\|\s*\Z")
 _RULE = re.compile(r"[\s|:-]+\Z")
-_ABBREVIATION = re.compile(r"(?:\b(?:[A-Z]|Dr|Mr|Mrs|Ms|St|No|vs|etc|e\.g|i\.e|cf|Prof|Jr|Sr|Inc|Ltd|Co|U\.S))\.\Z")
+_ABBREVIATION = re.compile(
+    r"\b(?:[A-Z]|Dr|Mr|Mrs|Ms|St|No|vs|etc|e\.g|i\.e|cf|Prof|Jr|Sr|Inc|Ltd|Co|U\.S)\.\Z"
+)
 _ENDED = tuple(".!?。！？:;")
 _SOURCES = re.compile(r"(?i)\s*#*\s*(?:references|bibliography|further reading|literature|works cited)\W*\Z")
 _CITED_WORK = re.compile(
@@ -76,10 +78,10 @@ class _Block:
         self._title = frozenset(analyse(self._heading))
         self._section: frozenset[str] = frozenset()
         head, _, tail = text.strip("\n").partition("\n")
-        if (" > " in head or tail.strip()) and not head.rstrip().endswith(_ENDED) and not _ROW.match(head):
-            if not _FIELD.match(head):
-                self._title |= frozenset(analyse(head))  # the heading path: it is no sentence
-                text = tail
+        prose = head.rstrip().endswith(_ENDED) or _ROW.match(head) or _FIELD.match(head)
+        if (" > " in head or tail.strip()) and not prose:
+            self._title |= frozenset(analyse(head))  # the heading path: it is no sentence
+            text = tail
         self._read(text)
 
     def _read(self, text: str) -> None:
@@ -124,7 +126,11 @@ class _Block:
         self._add("; ".join(f"{name}: {value}" for name, value in fields), tuple(fields))
 
     def _read_table(self, rows: Sequence[str]) -> None:
-        cells = [[cell.strip() for cell in row.strip().strip("|").split("|")] for row in rows if not _RULE.match(row)]
+        cells = [
+            [cell.strip() for cell in row.strip().strip("|").split("|")]
+            for row in rows
+            if not _RULE.match(row)
+        ]
         for row in cells[1:]:
             fields = [(name, value) for name, value in zip(cells[0], row, strict=False) if value]
             if fields:

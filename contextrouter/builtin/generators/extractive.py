@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from contextrouter.builtin.generators.context_blocks import Sentence, Statement, sentences_of, statements_of
-from contextrouter.contracts import Completion, Generator, Writing
+from contextrouter.contracts import Abstention, Completion, Generator
 from contextrouter.errors import PluginError
 from contextrouter.text.analysis import analyse
 from contextrouter.text.query_syntax import query_terms
@@ -17,25 +17,40 @@ from contextrouter.text.query_syntax import query_terms
 _ENDED = tuple(".!?。！？:;")
 _MARKER = re.compile(r"\[(?=[\d\s,;–-]+\])")
 _LONGEST = 400
-_LEANS = re.compile(r"(?:It|Its|They|Their|He|She|His|Her|This|These|That|Those|Such|Both)\b")
+
 _KINDS = (
-    (re.compile(r"(?i)\b(?:when|what (?:year|date|day|time)|since when|how long ago)\b"),
-     re.compile(r"\b1\d{3}\b|\b20\d\d\b|\b\d{1,2}:\d\d\b|(?i:\b(?:january|february|march|april|may|june|july|august|"
-                r"september|october|november|december|monday|tuesday|wednesday|thursday|friday|saturday|sunday)\b)")),
-    (re.compile(r"(?i)\bhow (?:many|much|long|old|far|tall|high|large|big|fast|often)\b|\bwhat (?:number|percentage)\b"),
-     re.compile(r"\d|(?i:\b(?:one|two|three|four|five|six|seven|eight|nine|ten|twelve|hundred|thousand|once|twice|"
-                r"daily|weekly|monthly|every)\b)")),
-    (re.compile(r"(?i)\bwhy\b"), re.compile(r"(?i)\b(?:because|since|so that|due to|in order to|therefore|reason)\b")),
-)  # fmt: skip
+    (
+        re.compile(r"(?i)\b(?:when|what (?:year|date|day|time)|since when|how long ago)\b"),
+        re.compile(
+            r"\b1\d{3}\b|\b20\d\d\b|\b\d{1,2}:\d\d\b|(?i:\b(?:january|february|march|april|may|june|july"
+            r"|august|september|october|november|december|(?:mon|tues|wednes|thurs|fri|satur|sun)day)\b)"
+        ),
+    ),
+    (
+        re.compile(
+            r"(?i)\bhow (?:many|much|long|old|far|tall|high|large|big|fast|often)\b"
+            r"|\bwhat (?:number|percentage)\b"
+        ),
+        re.compile(
+            r"\d|(?i:\b(?:one|two|three|four|five|six|seven|eight|nine|ten|twelve|hundred|thousand|once|twice"
+            r"|daily|weekly|monthly|every)\b)"
+        ),
+    ),
+    (
+        re.compile(r"(?i)\bwhy\b"),
+        re.compile(r"(?i)\b(?:because|since|so that|due to|in order to|therefore|reason)\b"),
+    ),
+)
 """Questions, and what the sentence that answers one has."""
 _ASKS_NAME = re.compile(
     r"(?i)\b(?:who|whom|whose)\b"
-    r"|\b(?:which|what) (?:\w+ )?(?:company|person|individual|team|country|city|platform|organi[sz]ation|firm|player)\b"
+    r"|\b(?:which|what) (?:\w+ )?(?:company|person|individual|team|country|city|platform|firm|player)\b"
+    r"|\b(?:which|what) (?:\w+ )?organi[sz]ation\b"
 )
 _NAME = re.compile(r"(?<=[a-z,;’'\"“(] )[A-Z][\w'’-]+|(?<=[A-Z][a-z] )[A-Z]\w+")
 _HAS = 1.5  # times the score of such a sentence
 _AGAIN = 0.5  # of the weight of a word counts once it is quoted
-_SHORT, _SHORT_FACTOR = 4, 2.0  # words of a short question, and how much more of it a block has to hold
+_SHORT, _SHORT_FACTOR = 4, 1.3  # words of a short question, and how much more of it a block has to hold
 _MANY = 14  # words of a question that asks for more than one block holds
 _WHOLE = 0.3  # weighed share of such a question from which on one block holds enough
 _COVERED = 0.25  # weighed share of the question's words that one block holds, or it does not answer
@@ -56,9 +71,11 @@ class Extractive(Generator):
     """Quotes up to `sentences` sentences from the numbered context, with their citations. No model, no key,
     no network.
 
-    The block that holds most of the question's words is quoted, rare words weighing more, and others that come
-    near it. A question after an attribute of a name is answered from the facts, or from the row or record of
-    that name. It adds no word of its own, and abstains where no block holds at least `coverage` of the words.
+    The block that holds most of the question's words is quoted, rare words weighing more, and others that
+    come near it. A long question of which no block holds much is answered from several, each with its title.
+    An attribute of a name is read from the row or record of that name, or from the facts where no sentence
+    says it. It adds no word of its own, and abstains where no block holds `coverage` of the words' weight: of
+    a question of up to four words more, of one with over fourteen less.
     """
 
     deviations: Mapping[str, str] = {
@@ -88,7 +105,7 @@ class Extractive(Generator):
 
     async def stream(self, messages: Sequence[Mapping[str, str]]) -> AsyncIterator[str]:
         """The quotes, one by one."""
-        for index, quote in enumerate(self._quotes(messages) or [NOTHING]):
+        for index, quote in enumerate(self._quotes(messages) or [Abstention(NOTHING)]):
             yield f" {quote}" if index else quote
 
     def _quotes(self, messages: Sequence[Mapping[str, str]]) -> list[str]:
@@ -97,20 +114,27 @@ class Extractive(Generator):
         terms = frozenset(query_terms(asked[-1]).terms)
         if len(terms) < _FEW and len(asked) > 1:  # "And with what?" goes on from the question before
             terms |= frozenset(query_terms(asked[-2]).terms)
-        if facts := _matching_facts(terms, statements_of(context)):
+        sentences = sentences_of(context)
+        chosen = choose_sentences(asked[-1], terms, sentences, self.sentences, self.coverage)
+        facts = _matching_facts(terms, statements_of(context), chosen)
+        if facts:
             return [f"{fact.subject} — {fact.predicate} — {fact.object}" for fact in facts[: self.sentences]]
-        chosen = choose_sentences(asked[-1], terms, sentences_of(context), self.sentences, self.coverage)
         return _join_neighbours(chosen, terms)
 
 
-def _matching_facts(terms: frozenset[str], facts: Sequence[Statement]) -> list[Statement]:
-    """The facts whose subject the question names, and of whose predicate it has a word."""
+def _matching_facts(
+    terms: frozenset[str], facts: Sequence[Statement], chosen: Sequence[Sentence]
+) -> list[Statement]:
+    """The facts whose subject the question names, and of whose predicate it has a word; without those that a
+    sentence says, for that can be cited.
+    """
     return [
         fact
         for fact in facts
         if (subject := frozenset(analyse(fact.subject)))
         and subject <= terms
-        and frozenset(analyse(fact.predicate)) & (terms - subject)
+        and frozenset(analyse(fact.predicate.replace("_", " "))) & (terms - subject)
+        and not any(subject | frozenset(analyse(fact.object)) <= sentence.words for sentence in chosen)
     ]
 
 
@@ -172,12 +196,12 @@ def _best_of_several(
 
 
 def _weigh(terms: frozenset[str], sentences: Sequence[Sentence]) -> dict[str, float]:
-    """Weigh the words of the question by their rarity among the blocks; a word that none has weighs most."""
+    """Weigh the words of the question by their rarity among the blocks."""
     blocks: dict[int, set[str]] = {}
     for sentence in sentences:
         blocks.setdefault(sentence.number, set()).update(sentence.words, sentence.title)
     frequencies = Counter(word for words in blocks.values() for word in words)
-    return {word: math.log(1 + (len(blocks) + 1) / (frequencies[word] + 0.5)) for word in terms}
+    return {word: math.log(1 + (len(blocks) + 1) / (max(frequencies[word], 1) + 0.5)) for word in terms}
 
 
 def _rank_blocks(question: str, weight: Mapping[str, float], sentences: Sequence[Sentence]) -> list[_Ranked]:
