@@ -90,8 +90,10 @@ class RequestRefused(ContextRouterError):
 
 class PluginError(ContextRouterError):
     """A plugin failed. `.plugin` is the instance's name in the settings, `.kind` its kind; the router
-    attaches both.
+    attaches both. `.exhausted`: asking again soon cannot help, as at the end of a daily quota.
     """
+
+    exhausted = False
 
     def __init__(self, message: str = "", *, plugin: str = "", kind: str = "") -> None:
         self.plugin, self.kind = plugin, kind

@@ -38,6 +38,7 @@ HOMONYMS = {
     "connector": "the class of a connector of several modules",
     "embedders": "a kind of plugin: the built-in ones, and the laws of the kind",
     "facts": "a kind of plugin: the built-in ones, and the laws of the kind",
+    "entity_vectors": "vectors of entities: made by ingestion, kept and searched by stores",
     "fetch": "safe HTTP: the package, and its command",
     "filter": "the filters of a query in a store's SQL",
     "generators": "a kind of plugin: the built-in ones, and the laws of the kind",
@@ -48,6 +49,7 @@ HOMONYMS = {
     "language": "the plugin of that name, of several kinds",
     "lookup": "documents of a store by id",
     "memory": "the plugin or cache tier of that name: all is in this process",
+    "mentions_leg": "the leg `mentions` of a store",
     "openai": "the plugin of that name, of several kinds",
     "options": "what a caller may set: of a fetch, of a generator, of a command",
     "page": "of the server: the explorer; of the files: text of an HTML page",
@@ -65,6 +67,7 @@ HOMONYMS = {
     "text_leg": "the leg `text` of a store",
     "transforms": "a kind of plugin: the built-in ones, and the laws of the kind",
     "vector_leg": "the leg `vector` of a store",
+    "vertex": "the plugin of that name, of several kinds",
     "write": "how a store takes documents in",
 }
 # Functions of modules that three or more modules have, and their one meaning. Methods are not counted: those of one
@@ -364,7 +367,7 @@ FIELD_WORDS = {
     "ETag": "fetch/http_cache.py",
     "explanation": "pipeline/explanation.py",
     "fact extraction": "builtin/transforms/triples/from_text.py",
-    "fan-out": "pipeline/fan_out.py",
+    "fan-out": "pipeline/fan_out/source_calls.py",
     "field mapping": "builtin/connectors/http_api/field_mapping.py",
     "full-text search": "builtin/providers/sqlite/text_leg.py",
     "graceful shutdown": "runtime/shutdown.py",

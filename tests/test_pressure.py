@@ -193,6 +193,25 @@ async def test_a_breaker_can_be_off_and_each_leg_has_its_own():
     assert {r.leg: r.status for r in context.coverage} == {"one": "open", "two": "ok"}
 
 
+async def test_a_used_up_quota_opens_the_breaker_at_the_first_failure():
+    class UsedUp(Fixed):
+        async def search(self, query: Query) -> Sequence[Hit]:
+            error = SourceError("the daily quota is used up")
+            error.exhausted = True
+            raise error
+
+    for limits, seen in (({"breaker_failures": 9}, "open"), ({"breaker_failures": 0}, "error")):
+        settings = {**SETTINGS, "limits": limits}
+        async with ContextRouter(settings, connectors={"paid": UsedUp(), "good": Fixed("b")}) as router:
+            assert status(await router.route("q"), "paid") == "error"
+            context = await router.route("q")
+            report = next(r for r in context.coverage if r.source == "paid")
+            assert report.status == seen
+            assert "the daily quota is used up" in report.error
+            if seen == "open":
+                assert report.error.startswith("not asked after 1 failure; the last: ")
+
+
 @pytest.mark.case("INT-04")
 async def test_a_caller_in_a_hurry_opens_nothing():
     slow = Flaky(failing=False, delay=0.2)

@@ -9,7 +9,7 @@ import tomli
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextrouter import ContextRouter, MissingDependency, PluginNotFound, Rag, SettingsError
+from contextrouter import ContextRouter, PluginNotFound, Rag, SettingsError
 from contextrouter.runtime.registry import Registry
 from contextrouter.settings import Settings, load
 from contextrouter.settings.toml_locations import locate
@@ -54,17 +54,19 @@ max_retrieval_queries = 3
 
 
 @pytest.mark.case("R14", "R16")
-def test_the_reference_snippets_start_with_postgres_and_name_the_extra_of_vertex(tmp_path: Path):
+def test_the_reference_snippets_start_with_postgres_and_with_one_table_of_vertex(tmp_path: Path):
     for provider in ("postgres", "vertex"):
         settings = read(write(tmp_path, REFERENCE.format(provider=provider)))
         assert settings.rag.general_retrieval_final_count == 10
         assert list(settings.providers) == [provider]
-    with pytest.raises(MissingDependency, match=r"contextrouter-rag\[vertex\]"):
+    with pytest.raises(SettingsError, match=r"providers.vertex: collection is empty. Name one"):
         ContextRouter.from_toml(write(tmp_path, REFERENCE.format(provider="vertex")))
-    text = REFERENCE.format(provider="postgres") + '[embedders.default]\nuse = "static"\n'
-    router = ContextRouter.from_toml(write(tmp_path, text))
-    (instance,) = router.instances.plugins("provider").values()
-    assert type(instance).__name__ == "Postgres"
+    table = '[providers.vertex]\nproject = "acme"\ncollection = "library"\n'
+    for provider, more in (("Postgres", ""), ("Vertex", table)):
+        text = REFERENCE.format(provider=provider.lower()) + '[embedders.default]\nuse = "static"\n' + more
+        router = ContextRouter.from_toml(write(tmp_path, text))
+        (instance,) = router.instances.plugins("provider").values()
+        assert type(instance).__name__ == provider
 
 
 def test_every_problem_is_reported_at_once_with_file_line_and_the_right_name(tmp_path: Path):

@@ -12,7 +12,7 @@ from typing import Any, ParamSpec
 
 import typer
 
-from contextrouter.cli import terminal
+from contextrouter.cli import stdout, terminal
 from contextrouter.errors import (
     AllSourcesFailed,
     ContextRouterError,
@@ -38,15 +38,16 @@ P = ParamSpec("P")
 
 def command(function: Callable[P, Coroutine[Any, Any, int] | int]) -> Callable[P, None]:
     """Turn a function that returns an exit code, async or not, into a command. Errors become messages on
-    stderr.
+    stderr, and so does what plugins print.
     """
 
     @wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
         logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s: %(message)s")
         try:
-            result = function(*args, **kwargs)
-            code = result if isinstance(result, int) else asyncio.run(result)
+            with stdout.reserve():
+                result = function(*args, **kwargs)
+                code = result if isinstance(result, int) else _run(result)
         except ContextRouterError as error:
             terminal.error(str(error))
             code = code_of(error)
@@ -64,6 +65,26 @@ def command(function: Callable[P, Coroutine[Any, Any, int] | int]) -> Callable[P
         raise typer.Exit(code)
 
     return run
+
+
+def _run(main: Coroutine[Any, Any, int]) -> int:
+    """Run a command. A task that ignores its cancellation does not keep the program from its end."""
+    runner = asyncio.Runner()
+    try:
+        return runner.run(main)
+    finally:
+        if runner.run(_end_tasks()):
+            runner.close()
+        else:
+            terminal.note("a plugin ignores its cancellation and is left behind.", "warning")
+
+
+async def _end_tasks() -> bool:
+    """Cancel all other tasks, and return whether they ended within a second."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    return not tasks or not (await asyncio.wait(tasks, timeout=1.0))[1]
 
 
 def code_of(error: ContextRouterError) -> int:

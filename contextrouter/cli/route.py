@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Any
 
 import typer
@@ -57,7 +56,7 @@ async def route(
     if as_json:
         terminal.print_json(context)
     elif text:
-        sys.stdout.write(terminal.sanitize(context.text) + "\n")
+        terminal.stdout().write(terminal.sanitize(context.text) + "\n")
     else:
         context_view.print_context(context)
         if explained:

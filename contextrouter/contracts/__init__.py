@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from contextrouter.contracts.abilities import (
+    EntityMatch,
     Entry,
     LinkDegrees,
     SupportsCrawl,
     SupportsDegrees,
     SupportsEntities,
+    SupportsEntityHints,
+    SupportsEntityVectors,
     SupportsFacets,
     SupportsFetch,
     SupportsGraph,
@@ -23,7 +26,6 @@ from contextrouter.contracts.abilities import (
     SupportsWriting,
     TermStatistics,
     legs_of,
-    named_legs,
 )
 from contextrouter.contracts.kinds import (
     CLARIFY,
@@ -37,6 +39,8 @@ from contextrouter.contracts.kinds import (
     PATH,
     ROUTER_KEYS,
     Abstention,
+    STRUCTURED_LEGS,
+    VERSION,
     Completion,
     Connector,
     Embedder,
@@ -71,9 +75,12 @@ __all__ = [
     "PATH",
     "ROUTER_KEYS",
     "Abstention",
+    "STRUCTURED_LEGS",
+    "VERSION",
     "Completion",
     "Connector",
     "Embedder",
+    "EntityMatch",
     "Entry",
     "FactSource",
     "FilePath",
@@ -92,6 +99,8 @@ __all__ = [
     "SupportsCrawl",
     "SupportsDegrees",
     "SupportsEntities",
+    "SupportsEntityHints",
+    "SupportsEntityVectors",
     "SupportsFacets",
     "SupportsFetch",
     "SupportsGraph",
@@ -110,6 +119,5 @@ __all__ = [
     "Transform",
     "Writing",
     "legs_of",
-    "named_legs",
     "router_keys",
 ]

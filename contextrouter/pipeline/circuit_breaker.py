@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from time import monotonic
 
 
@@ -30,7 +31,8 @@ class CircuitBreaker:
         if self._opened_at is None:
             return ""
         remaining = self._opened_at + self.seconds - self._clock()
-        reason = f"not asked after {self._count} failures in a row; the last: {self.last}"
+        failures = "failure" if self._count == 1 else "failures in a row"
+        reason = f"not asked after {self._count} {failures}; the last: {self.last}"
         if remaining > 0:
             return f"{reason}; tried again in {remaining:.1f} s"
         if self._probing:
@@ -42,11 +44,11 @@ class CircuitBreaker:
         """The call was answered."""
         self._count, self._opened_at, self._probing = 0, None, False
 
-    def fail(self, reason: str) -> None:
-        """The call failed or was late."""
+    def fail(self, reason: str, *, at_once: bool = False) -> None:
+        """The call failed or was late. `at_once`: it would fail again; do not wait for more failures."""
         self._count += 1
         self.last = reason
-        if self._probing or self._count >= self.failures:
+        if self._probing or self._count >= self.failures or (at_once and self.failures < inf):
             self._opened_at = self._clock()
         self._probing = False
 

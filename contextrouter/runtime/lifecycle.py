@@ -29,14 +29,15 @@ from contextrouter.contracts import (
 from contextrouter.errors import ContractError, MissingDependency, PluginError, Problem, SettingsError
 from contextrouter.runtime.masking import mask
 from contextrouter.runtime.metering import metered, prices_of
+from contextrouter.runtime.plugin_calls import CLOSE_SECONDS, close, containment
 from contextrouter.runtime.plugin_checks import check_plugin
 from contextrouter.runtime.registry import Registry
 from contextrouter.settings import GIVEN, Instance, Settings
 
 log = logging.getLogger("contextrouter")
 
-CLOSE_SECONDS = 5.0
-"""How long closing waits for a cancelled opening that does not end."""
+LEAST_CLOSE_SECONDS = 0.5
+"""How long closing waits for each plugin, even when others used up `CLOSE_SECONDS`."""
 
 # A plugin may reference plugins of the kinds before its own.
 _ORDER = ("embedder", "generator", "provider", "connector", "fact", "interpreter", "stage", "transform")
@@ -309,7 +310,8 @@ class Instances:
                 reason = mask(repr(error), self.settings.secrets)
                 log.debug("%s %r is opened without %s %r: %s", *key, *dependency, reason)
         if self._states[key] is PluginState.CLOSED:
-            await self.all[key].open()
+            with containment():
+                await self.all[key].open()
             self._states[key] = PluginState.OPEN
             self._opened.append(key)
             if key[0] == "embedder":
@@ -341,18 +343,23 @@ class Instances:
             await plugin.embedded_by(embedder.model, embedder.dimensions)
 
     async def aclose(self) -> None:
-        """Close the open plugins in reverse order. A failure does not keep the others open."""
+        """Close the open plugins in reverse order. A failure does not keep the others open, and a plugin
+        that does not close is given up.
+        """
         opening = list(self._opening.values())
         for task in opening:
             task.cancel()
         if opening:
             await asyncio.wait(opening, timeout=CLOSE_SECONDS)
         errors = []
+        clock = asyncio.get_running_loop().time
+        until = clock() + CLOSE_SECONDS
         while self._opened:
             key = self._opened.pop()
             self._states[key] = PluginState.CLOSED
             try:
-                await self.all[key].aclose()
+                seconds = max(LEAST_CLOSE_SECONDS, until - clock())
+                await close(self.all[key], f"{key[0]} {key[1]!r}", seconds)
             except Exception as error:
                 errors.append(f"{key[0]} {key[1]!r}: {error!r}")
         if errors:

@@ -14,6 +14,7 @@ from typing import Any
 
 ATTEMPTS = 3
 TICK = 0.002
+_NETWORK_CLIENTS = ("google", "grpc")
 
 
 async def shortest(attempt: Callable[[], Awaitable[float]], enough: float) -> float:
@@ -29,6 +30,7 @@ async def shortest(attempt: Callable[[], Awaitable[float]], enough: float) -> fl
 async def stall(work: Callable[[], Awaitable[object]]) -> float:
     """Return the longest time in seconds for which `work()` kept the event loop to itself."""
     longest, previous, running = 0.0, monotonic(), True
+    failure: Exception | None = None
 
     async def tick() -> None:
         nonlocal longest, previous
@@ -42,8 +44,12 @@ async def stall(work: Callable[[], Awaitable[object]]) -> float:
         await asyncio.sleep(TICK)
         try:
             await work()
+        except Exception as error:  # raised below as it is, not in a group
+            failure = error
         finally:
             longest, running = max(longest, monotonic() - previous), False
+    if failure is not None:
+        raise failure
     return longest
 
 
@@ -63,7 +69,7 @@ async def measure_end(task: asyncio.Task[object], timeout: float) -> float:
 def clock_readings() -> Iterator[list[str]]:
     """Collect who reads the time of day in this thread: callers of `time.time`, `datetime.now` and the like.
 
-    Python's own modules may read it.
+    Python's own modules may read it, and clients of networks, for their time limits.
     """
     readings: list[str] = []
     before = sys.getprofile()
@@ -72,7 +78,8 @@ def clock_readings() -> Iterator[list[str]]:
         if event != "c_call" or not _reads_clock(called):
             return
         module = str(frame.f_globals.get("__name__", ""))
-        if module.partition(".")[0] not in sys.stdlib_module_names:
+        package = module.partition(".")[0]
+        if package not in sys.stdlib_module_names and package not in _NETWORK_CLIENTS:
             readings.append(f"{called.__name__}() in {module}, line {frame.f_lineno}")
 
     sys.setprofile(note)

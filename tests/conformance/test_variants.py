@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import pytest
 
+from contextrouter.builtin.embedders.prediction_server import PredictionServer
+from contextrouter.builtin.embedders.vertex import VertexEmbedder
 from contextrouter.builtin.facts.sqlite import SqliteFacts
 from contextrouter.builtin.interpreters.normalize import Normalize
 from contextrouter.builtin.interpreters.periods import Periods
@@ -20,6 +22,12 @@ from contextrouter.builtin.providers.postgres import Postgres
 from contextrouter.builtin.providers.postgres.embedded import PREFIX, example_folder
 from contextrouter.builtin.providers.sqlite import Sqlite, write
 from contextrouter.builtin.providers.sqlite.file import StoreFile
+from contextrouter.builtin.providers.vertex import Vertex
+from contextrouter.builtin.providers.vertex.collection_server import CollectionServer
+from contextrouter.builtin.providers.vertex_index import VertexIndex
+from contextrouter.builtin.providers.vertex_index.index_server import IndexServer
+from contextrouter.builtin.providers.vertex_search import VertexSearch
+from contextrouter.builtin.providers.vertex_search.search_server import SearchServer
 from contextrouter.builtin.stages.freshness import Freshness
 from contextrouter.builtin.transforms.chunking import Chunk
 from contextrouter.contracts import Entry, Plugin
@@ -44,6 +52,32 @@ def make_postgres(folder: Path) -> Plugin:
     """Use the approximate index, however few the rows are."""
     schema = f"variant_{uuid.uuid4().hex[:24]}"
     return Postgres(dsn=PREFIX + example_folder(), schema=schema, exact_below=0, pool_size=4)
+
+
+def make_vertex(folder: Path) -> Plugin:
+    store = Vertex(collection="variant")
+    store._connection.server = CollectionServer("variant", 16)
+    return store
+
+
+def make_vertex_index(folder: Path) -> Plugin:
+    """With texts in a store that has no vectors of its own, and an index whose restricts narrow."""
+    texts = Memory()
+    provider = VertexIndex(texts=texts, index_endpoint="1", deployed_index="d", index="2")
+    provider._admin.server = IndexServer()
+    return provider
+
+
+def make_vertex_embedder() -> Plugin:
+    embedder = VertexEmbedder(model="gemini-embedding-2", dimensions=16)
+    embedder._connection.server = PredictionServer()
+    return embedder
+
+
+def make_vertex_search(folder: Path) -> Plugin:
+    provider = VertexSearch(data_store="example", mode="documents")
+    provider._connection.server = SearchServer(chunked=False)
+    return provider
 
 
 def write_facts(folder: Path) -> None:
@@ -75,6 +109,10 @@ VARIANTS = {
     "memory with vectors": Variant(Memory, lambda folder: Memory(embedder="default")),
     "sqlite with vectors": Variant(Sqlite, make_sqlite),
     "postgres with vectors": Variant(Postgres, make_postgres),
+    "vertex with vectors": Variant(Vertex, make_vertex),
+    "vertex_index filled by ingestion": Variant(VertexIndex, make_vertex_index),
+    "vertex_search for documents": Variant(VertexSearch, make_vertex_search),
+    "embeddings of one text a request": Variant(VertexEmbedder, lambda folder: make_vertex_embedder()),
     "facts over several hops": Variant(
         SqliteFacts,
         lambda folder: SqliteFacts(path=str(folder / "facts.db"), hops=3),
@@ -111,7 +149,8 @@ def test_variant_keeps_the_law(name: str, law: Law, tmp_path: Path) -> None:
 
 
 def test_variants_with_vectors_are_asked_the_laws_of_stores() -> None:
-    for name in ("memory with vectors", "sqlite with vectors", "postgres with vectors"):
+    stores = ("memory", "sqlite", "postgres", "vertex")
+    for name in (*(f"{store} with vectors" for store in stores), "vertex_index filled by ingestion"):
         assert {"canaries_never_leave_their_scope", "deleted_is_gone"} <= {
             law.name for variant, law in CASES if variant == name
         }

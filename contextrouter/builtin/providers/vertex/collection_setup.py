@@ -1,0 +1,130 @@
+"""Making a collection and its index for `contextrouter db`, and saying how they stand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from time import monotonic
+from typing import Any
+
+from contextrouter.builtin.providers.vertex import lookup, write
+from contextrouter.builtin.providers.vertex.collection import Collection
+from contextrouter.builtin.providers.vertex.data_objects import FILTERED, RETURNED, SCHEMA, VECTOR
+from contextrouter.errors import SourceError
+
+WAIT_SECONDS = 1_800.0  # for a collection or an index to be made
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 10.0
+SCANNED = 100_000  # objects that a collection searches without an index
+_NEAR = 0.8  # of them: an index is advised
+
+
+async def make_missing(collection: Collection, dimensions: int, index: str, *, vectors: bool) -> list[int]:
+    """Make what is missing: the collection (1), its index (2). Return what was made."""
+    created: list[int] = []
+    if await _get_collection(collection) is None:
+        if vectors and not dimensions:
+            raise SourceError(
+                "A collection is made for vectors of one length. Set `dimensions` to that of the embedder."
+            )
+        await _create_collection(collection, dimensions if vectors else 0)
+        created.append(1)
+    if vectors and index and index not in await _indexes(collection):
+        await create_index(collection, index)
+        created.append(2)
+    return created
+
+
+async def status(collection: Collection) -> Mapping[str, int | str]:
+    """Say what there is, and how the service measures: a vector has the distance 1 from itself, or -1."""
+    stored = await _get_collection(collection)
+    if stored is None:
+        return {"collection": "", "documents": 0}
+    notes = await write.read_notes(collection)
+    schema = type(stored).pb(stored).vector_schema
+    return {
+        "collection": collection.name,
+        "dimensions": schema[VECTOR].dense_vector.dimensions if VECTOR in schema else 0,
+        "documents": await collection.count([lookup.DOCUMENTS]),
+        "chunks": await collection.count([lookup.CHUNKS]),
+        "indexes": ", ".join(await _indexes(collection)),
+        "model": notes.model,
+        "distance to itself": await _distance_to_itself(collection),
+    }
+
+
+async def advice(collection: Collection, index: str) -> list[str]:
+    """Say what should change for the present number of objects."""
+    if index:
+        return [] if index in await _indexes(collection) else [f"make the index {index!r}"]
+    count = await collection.count([])
+    if count < _NEAR * SCANNED:
+        return []
+    return [f"set `index`: {count} objects, and without an index {SCANNED} are the most that are searched"]
+
+
+async def create_index(collection: Collection, index: str) -> None:
+    """Make the index of the vectors, and wait for it."""
+    types = collection.types
+    created = types.Index(
+        index_field=VECTOR,
+        filter_fields=list(FILTERED),
+        store_fields=list(RETURNED),
+        distance_metric=types.DistanceMetric.DOT_PRODUCT,
+    )
+    request = types.CreateIndexRequest(parent=collection.name, index_id=index, index=created)
+    await _finish(collection, collection.admin.create_index, request, f"index {index!r}")
+
+
+async def _create_collection(collection: Collection, dimensions: int) -> None:
+    types = collection.types
+    created = types.Collection(data_schema=SCHEMA)
+    if dimensions:
+        dense = types.DenseVectorField(dimensions=dimensions)
+        created.vector_schema[VECTOR] = types.VectorField(dense_vector=dense)
+    request = types.CreateCollectionRequest(
+        parent=collection.location, collection_id=collection.id, collection=created
+    )
+    await _finish(collection, collection.admin.create_collection, request, f"collection {collection.id!r}")
+
+
+async def _finish(collection: Collection, method: Any, request: Any, label: str) -> None:
+    """Start an operation and ask after it until it has ended. Each question has a time limit of its own."""
+    from google.longrunning.operations_pb2 import GetOperationRequest
+
+    call = collection.connection.call
+    operation = (await call(method, request)).operation
+    until, pause = monotonic() + WAIT_SECONDS, _FIRST_PAUSE
+    while not operation.done:
+        if monotonic() >= until:
+            raise SourceError(
+                f"The {label} is still being made. `contextrouter db status` shows when it is there."
+            )
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
+        operation = await call(collection.admin.get_operation, GetOperationRequest(name=operation.name))
+    if operation.HasField("error"):
+        raise collection.connection.answer_error(f"could not make the {label}: {operation.error.message}")
+
+
+async def _get_collection(collection: Collection) -> Any:
+    request = collection.types.GetCollectionRequest(name=collection.name)
+    return await collection.connection.call(
+        collection.admin.get_collection, request, instead={"NotFound": None}
+    )
+
+
+async def _indexes(collection: Collection) -> Sequence[str]:
+    request = collection.types.ListIndexesRequest(parent=collection.name, page_size=100)
+    answer = await collection.connection.call(collection.admin.list_indexes, request)
+    return sorted(index.name.rpartition("/")[2] for index in answer.indexes)
+
+
+async def _distance_to_itself(collection: Collection) -> str:
+    rows = await collection.query([lookup.CHUNKS], ["id"], with_vectors=True, pages=1)
+    row = next((row for row in rows if row.vector), None)
+    if row is None or row.vector is None:
+        return ""
+    condition = {"id": {"$eq": row.data["id"]}}
+    results = await collection.vector_search(row.vector, [condition], 1, with_vectors=False)
+    raw = [result.score for result in results if result.score is not None]
+    return f"{raw[0]:.4f}" if raw else ""

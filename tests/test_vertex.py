@@ -1,0 +1,530 @@
+"""The provider `vertex` against a collection on loopback: what is asked, what is written, what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.cloud import vectorsearch_v1 as types
+from support.vertex import Script, Step, listening, opened
+
+from contextrouter import ContextRouter, Document, Period, Query, Scope
+from contextrouter.builtin.providers.vertex import Vertex, collection
+from contextrouter.builtin.providers.vertex.collection_server import CollectionServer
+from contextrouter.contracts import Entry, Partial
+from contextrouter.errors import ContractError, IngestError, SettingsError, SourceError
+from contextrouter.ingest import run
+
+X, Y, DIAGONAL = [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]
+PARENT = "projects/p/locations/us-central1/collections/library"
+
+
+@asynccontextmanager
+async def store(
+    server: CollectionServer | None = None, **keys: Any
+) -> AsyncIterator[tuple[Vertex, CollectionServer, Script]]:
+    """An open store on a server, with vectors of two dimensions unless the server has others."""
+    server = server or CollectionServer("library", 2)
+    keys = {"collection": "library", "project": "p", **keys}
+    async with listening(server) as (endpoint, script), opened(Vertex(endpoint=endpoint, **keys)) as vertex:
+        script.seen.clear()
+        yield vertex, server, script
+
+
+def entry(
+    id: str, content: str, vector: Sequence[float] | None = X, fingerprint: str = "", **fields: Any
+) -> Entry:
+    document = Document(id=id, content=content, **fields)
+    return Entry(document=document, chunks=[document], vectors={"vector": [vector]}, fingerprint=fingerprint)
+
+
+async def find(vertex: Vertex, text: str = "", leg: str = "vector", **fields: Any) -> list[str]:
+    query = Query(text=text, leg=leg, vector=DIAGONAL if leg == "vector" else None, **fields)
+    return [hit.document.id for hit in await vertex.search(query)]
+
+
+async def test_hits_have_cosines_vectors_and_their_documents():
+    async with store() as (vertex, _, _):
+        await vertex.upsert([entry("a", "moon", [3.0, 4.0], title="Moon"), entry("b", "sun", [0.0, -2.0])])
+        hits = await vertex.search(Query(text="moon", leg="vector", vector=[0.0, 5.0], limit=5))
+        assert [(hit.document.id, pytest.approx(hit.score)) for hit in hits] == [("a", 0.8), ("b", -1.0)]
+        assert list(hits[0].vector or ()) == pytest.approx([0.6, 0.8])
+        assert hits[0].document == Document(id="a", content="moon", title="Moon")
+
+
+async def test_distances_that_are_negative_products_are_turned_round():
+    async with store() as (vertex, server, _):
+        server.sign = -1.0
+        await vertex.upsert([entry("a", "moon", X), entry("b", "sun", Y)])
+        hits = await vertex.search(Query(text="moon", leg="vector", vector=X))
+        assert [(hit.document.id, hit.score) for hit in hits] == [("a", 1.0), ("b", 0.0)]
+        assert (await vertex.status())["distance to itself"] == "-1.0000"
+
+
+async def test_text_finds_what_has_all_words_first_then_what_has_some():
+    async with store(embedder=None) as (vertex, _, script):
+        texts = {"both": "the moon and the tides", "moon": "moon moon moon", "tide": "a tide", "none": "dust"}
+        chunks = [Document(id=id, content=text) for id, text in texts.items()]
+        await vertex.upsert([Entry(document=chunk, chunks=[chunk]) for chunk in chunks])
+        script.seen.clear()
+        found = await find(vertex, "Which moon raises the tides?", "text")
+        assert found[0] == "both"
+        assert sorted(found) == ["both", "moon", "tide"]
+        assert script.methods() == ["BatchSearchDataObjects"] * 2
+        script.seen.clear()
+        assert await find(vertex, "moon tides", "text", limit=1) == ["both"]
+        assert script.methods() == ["BatchSearchDataObjects"], "what has all the words was enough"
+
+
+async def test_phrases_and_exclusions_hold():
+    async with store(embedder=None) as (vertex, _, _):
+        texts = {"new york": "a map of New York", "york new": "York has a new map", "old": "an old map"}
+        chunks = [Document(id=id, content=text) for id, text in texts.items()]
+        await vertex.upsert([Entry(document=chunk, chunks=[chunk]) for chunk in chunks])
+        quote_string = {"text": 'map "new york"', "required": (("new york",),)}
+        assert await find(vertex, leg="text", **quote_string) == ["new york"]
+        assert sorted(await find(vertex, "map -york", "text", excluded=("york",))) == ["old"]
+
+
+async def test_words_are_found_in_the_language_of_their_text():
+    async with store(embedder=None) as (vertex, _, _):
+        chunks = [
+            Document(id="de", content="alte Häuser", language="de"),
+            Document(id="en", content="old houses"),
+            Document(id="fr", content="les vieilles maisons", language="fr"),
+        ]
+        await vertex.upsert([Entry(document=chunk, chunks=[chunk]) for chunk in chunks])
+        assert await find(vertex, "Haus", "text") == ["de"]
+        assert await find(vertex, "house", "text") == ["en"]
+        assert await find(vertex, "maison", "text") == ["fr"]
+
+
+async def test_a_question_of_very_many_words_asks_for_the_longest():
+    async with store(embedder=None) as (vertex, _, script):
+        chunk = Document(id="a", content="an extraordinary constellation")
+        await vertex.upsert([Entry(document=chunk, chunks=[chunk])])
+        question = " ".join(f"w{n}" for n in range(500)) + " extraordinary"
+        script.seen.clear()
+        assert await find(vertex, question, "text") == ["a"]
+        assert script.methods() == ["BatchSearchDataObjects"] * 2
+
+
+async def test_scope_period_and_filters_go_to_the_service_before_the_limit():
+    async with store() as (vertex, server, _):
+        fields: Mapping[str, Mapping[str, Any]] = {
+            "mine": {"tenant": "acme", "sensitivity": "internal"},
+            "hidden": {"tenant": "acme", "compartment": "hr"},
+            "theirs": {"tenant": "globex"},
+            "all": {"tenant": "*"},
+        }
+        entries = [entry(id, id, X, **labels) for id, labels in fields.items()]
+        await vertex.upsert(
+            [*entries, entry("free", "free", X, metadata={"year": 2024, "a=b": "c", "a": "b=c"})]
+        )
+        assert sorted(await find(vertex, scope=Scope(tenant="acme", ceiling="internal"))) == ["all", "mine"]
+        assert sorted(await find(vertex, scope=Scope(tenant="acme", compartments={"hr"}))) == [
+            "all",
+            "hidden",
+        ]
+        assert await find(vertex, filters={"year": 2024}, limit=1) == ["free"]
+        assert await find(vertex, filters={"year": "2024"}) == []
+        assert await find(vertex, filters={"a=b": "c"}, limit=1) == ["free"]
+        assert await find(vertex, filters={"a": "c"}) == []
+        assert await find(vertex, filters={"year": None}) == []
+        assert await find(vertex, period=Period(end=date(2030, 1, 1))) == [], "undated texts are in no period"
+        assert len(server.objects) == 11  # five documents, five chunks, the notes
+
+
+async def test_a_document_is_replaced_without_a_gap_by_its_changes_alone():
+    async with store() as (vertex, server, script):
+        old = [
+            Document(id=f"d#{n}", parent="d", content=text) for n, text in enumerate(["same", "old", "gone"])
+        ]
+        new = [Document(id=f"d#{n}", parent="d", content=text) for n, text in enumerate(["same", "new"])]
+        whole = Document(id="d", content="whole")
+        await vertex.upsert(
+            [Entry(document=whole, chunks=old, vectors={"vector": [X, X, X]}, fingerprint="1")]
+        )
+        script.seen.clear()
+        await vertex.upsert([Entry(document=whole, chunks=new, vectors={"vector": [X, X]}, fingerprint="2")])
+        writes = [name for name in script.methods() if name.startswith("Batch")]
+        order = ["BatchCreateDataObjects", "BatchUpdateDataObjects", "BatchDeleteDataObjects"]
+        assert writes == [*order, "BatchUpdateDataObjects"], "create, document, delete; then the notes"
+        texts = sorted(
+            hit.document.content for hit in await vertex.search(Query(text="", leg="vector", vector=X))
+        )
+        assert texts == ["new", "same"]
+        assert await vertex.fingerprints() == {"d": "2"}
+        assert len(server.objects) == 4  # the document, two chunks, the notes
+
+
+async def test_a_write_that_broke_off_is_mended_by_the_next():
+    async with store() as (vertex, _, script):
+        await vertex.upsert([entry("d", "old", X, "1")])
+        for method in ("BatchCreateDataObjects", "BatchUpdateDataObjects", "BatchDeleteDataObjects"):
+            script.only, script.steps = (method,), [Step(status="UNAVAILABLE")]
+            with pytest.raises(SourceError, match="not reachable"):
+                await vertex.upsert([entry("d", f"new {method}", X, method)])
+            assert await find(vertex), "some version is there all the time"
+            await vertex.upsert([entry("d", f"new {method}", X, method)])
+            hits = await vertex.search(Query(text="", leg="vector", vector=X))
+            assert [hit.document.content for hit in hits] == [f"new {method}"]
+            assert await vertex.fingerprints() == {"d": method}
+
+
+async def test_a_new_document_whose_write_broke_off_is_known_and_can_be_removed():
+    for number in range(3):  # of the requests that create and update: document, chunks, document
+        async with store() as (vertex, server, script):
+            await vertex.upsert([entry("a", "one", X, "1")])
+            script.only = ("BatchCreateDataObjects", "BatchUpdateDataObjects")
+            script.steps = [*[Step()] * number, Step(status="UNAVAILABLE")]
+            with pytest.raises(SourceError, match="not reachable"):
+                await vertex.upsert([entry("new", "two", X, "1")])
+            known = await vertex.fingerprints()
+            assert known.get("new", "") == ""
+            assert number == 0 or "new" in known, "ingestion removes what is known and no more in its source"
+            await vertex.delete(["new"])
+            assert await find(vertex) == ["a"]
+            assert len(server.objects) == 3
+
+
+async def test_writes_at_once_do_not_mix_their_chunks_and_lose_no_language():
+    async with store() as (vertex, _, _):
+        await vertex.upsert([entry("d", "old", X, "1")])
+        texts = {"de": "Häuser am Meer", "fr": "maisons", "ru": "дома"}
+        await asyncio.gather(
+            *(vertex.upsert([entry("d", text, X, text, language=name)]) for name, text in texts.items()),
+            vertex.upsert([entry("other", "Haus am See", Y, language="de")]),
+        )
+        hits = await vertex.search(Query(text="", leg="vector", vector=X, limit=9))
+        assert [hit.document.id for hit in hits] == ["d", "other"]
+        assert [hits[0].document.content] == [(await vertex.fingerprints())["d"]]
+        assert await find(vertex, "Häusern", "text") == ["other"]
+
+
+async def test_what_another_process_wrote_or_removed_meanwhile_is_no_error():
+    async with store() as (vertex, server, script):
+        await vertex.upsert([entry("a", "one", X, "1")])
+        script.only, script.steps = ("BatchCreateDataObjects",), [Step(status="ALREADY_EXISTS")]
+        await vertex.upsert([entry("b", "two", Y, "1")])
+        assert sorted(await find(vertex)) == ["a", "b"]
+        for name in [name for name in server.objects if name.rpartition("/")[2].startswith("d")]:
+            del server.objects[name], server.data[name]
+        script.only, script.steps = ("QueryDataObjects",), []
+        await vertex.upsert([entry("a", "three", X, "2")])
+        script.only, script.steps = ("BatchDeleteDataObjects",), [Step(status="NOT_FOUND")]
+        assert await vertex.delete(["a"]) == 1
+        assert await find(vertex) == ["b"]
+
+
+async def test_of_many_chunks_no_request_has_more_than_a_thousand(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(collection, "_BYTES", 10**9)  # only the count decides
+    async with store() as (vertex, server, script):
+        chunks = [Document(id=f"d#{n}", parent="d", content=f"part {n}") for n in range(2001)]
+        whole = Document(id="d", content="whole")
+        await vertex.upsert([Entry(document=whole, chunks=chunks, vectors={"vector": [X] * 2001})])
+        assert script.methods().count("BatchCreateDataObjects") == 5  # the notes, 3, and the document
+        assert len(await vertex.embedded(["d"], None, "")) == 2001
+        assert await vertex.delete(["d"]) == 1
+        assert [name.rpartition("/")[2] for name in server.objects] == ["notes"]
+
+
+async def test_requests_that_write_are_cut_by_their_bytes_and_a_text_too_large_is_no_matter_of_quota():
+    async with store() as (vertex, _, script):
+        entries = [entry(f"d{n}", f"{n} " + "字" * 20_000) for n in range(40)]
+        await vertex.upsert(entries)  # letters of three bytes; gRPC refuses messages above 4 MiB
+        assert len(await vertex.fingerprints()) == 40
+        assert script.methods().count("BatchCreateDataObjects") > 2
+        with pytest.raises(SourceError, match=r"a message is too large .* Cut texts") as caught:
+            await vertex.upsert([entry("big", "字" * 1_500_000)])
+        assert "quota" not in str(caught.value)
+
+
+async def test_the_same_id_in_two_tenants_is_two_documents_and_fetch_keeps_the_order():
+    async with store() as (vertex, _, _):
+        parts = [Document(id="d#0", parent="d", content="part")]
+        whole = Entry(document=Document(id="d", content="whole"), chunks=parts, vectors={"vector": [X]})
+        await vertex.upsert([whole, entry("d", "other", X, tenant="acme"), entry("e", "single", Y)])
+        fetched = await vertex.fetch(["e", "d#0", "no such id", "d"])
+        assert [each.content for each in fetched] == ["single", "part", "whole", "other"]
+        assert [each.content for each in await vertex.fetch(["d"], Scope(tenant="acme"))] == ["other"]
+        assert await vertex.tenants() == [None, "acme"]
+        assert await vertex.delete(["d"], "acme") == 1
+        assert await vertex.tenants() == [None]
+
+
+async def test_a_label_of_hyphens_is_not_that_of_no_label_and_no_label_breaks_a_search():
+    async with store() as (vertex, _, _):
+        await vertex.upsert([entry("none", "moon"), entry("one", "moon", tenant="-", labels=("x",))])
+        await vertex.upsert([entry("two", "moon", tenant="--"), entry("kept", "moon", compartment="-")])
+        for tenant, ids in ((None, ["none"]), ("-", ["one"]), ("--", ["two"])):
+            assert await find(vertex, scope=Scope(tenant=tenant)) == ids
+            assert sorted(await vertex.fingerprints(tenant)) == (ids if tenant else ["kept", "none"])
+        assert sorted(await find(vertex, scope=Scope(compartments={"-"}))) == ["kept", "none"]
+        assert await vertex.facets(Query(text="", scope=Scope()), ["labels"]) == []
+        assert set(await vertex.tenants()) == {None, "-", "--"}
+        for scope in (Scope(tenant="\ud800"), Scope(tenant="?", compartments={"\ud800"})):
+            assert await find(vertex, scope=scope) == []
+            assert await vertex.fetch(["none"], scope) == []
+
+
+async def test_facets_count_documents_and_not_chunks():
+    async with store() as (vertex, _, _):
+        parts = [Document(id=f"d#{n}", parent="d", content="x", kind="book") for n in range(3)]
+        whole = Document(id="d", content="x", kind="book")
+        many = Entry(document=whole, chunks=parts, vectors={"vector": [X, X, X]})
+        await vertex.upsert([many, entry("e", "y", X, kind="qa"), entry("f", "z", X, kind="qa")])
+        for limit, expected in ((2, [("qa", 2), ("book", 1)]), (1, [("qa", 2)])):
+            facets = await vertex.facets(Query(text="", leg="vector", limit=limit), ["kind"])
+            assert [(each.value, each.count) for each in facets] == expected
+
+
+async def test_vectors_of_another_model_are_refused_and_text_goes_on():
+    async with store() as (vertex, _, _):
+        await vertex.embedded_by("one", 2)
+        await vertex.upsert([entry("a", "moon")])
+        with pytest.raises(SourceError, match="filled by the embedding model 'one' with 2 dimensions"):
+            await vertex.embedded_by("two", 2)
+        with pytest.raises(SourceError, match="ingest --rebuild"):
+            await find(vertex)
+        assert await find(vertex, "moon", "text") == ["a"]
+        await vertex.clear()
+        await vertex.embedded_by("two", 2)
+        await vertex.upsert([entry("b", "sun")])
+        assert await find(vertex) == ["b"]
+        with pytest.raises(SourceError, match="Query vector has 3 dimensions, the store's have 2"):
+            await vertex.search(Query(text="", leg="vector", vector=[1.0, 2.0, 3.0]))
+
+
+async def test_an_entry_that_cannot_be_stored_is_refused_before_anything_is_written():
+    async with store() as (vertex, server, _):
+        await vertex.upsert([entry("a", "moon")])
+        before = dict(server.objects)
+        for wrong, problem in (
+            (entry("", "x"), "without an id"),
+            (entry("b", "x", [1.0, 2.0, 3.0]), "'b' has a vector of 3 dimensions, the store's have 2"),
+            (entry("b", "\ud800"), "lone surrogate"),
+            (entry("b", "x", [float("nan"), 1.0]), "not finite"),
+        ):
+            with pytest.raises(IngestError, match=problem):
+                await vertex.upsert([entry("fine", "x"), wrong])
+        assert server.objects == before
+
+
+async def test_an_object_of_another_program_is_reported_and_left_out():
+    async with store() as (vertex, server, _):
+        await vertex.upsert([entry("a", "moon", X)])
+        name = f"{PARENT}/dataObjects/stranger"
+        dense = types.Vector(dense=types.DenseVector(values=X))
+        server.objects[name] = types.DataObject(name=name, data={"payload": "?"}, vectors={"vector": dense})
+        server.data[name] = {"payload": "?"}
+        hits = await vertex.search(Query(text="", leg="vector", vector=X))
+        assert isinstance(hits, Partial)
+        assert [hit.document.id for hit in hits] == ["a"]
+        assert hits.reason == "1 objects of the collection were not written by contextrouter"
+
+
+# What the service refuses
+
+
+@pytest.mark.parametrize("id", ["a" * 64, "Moon", "1a", "a-", ""])
+async def test_the_service_refuses_ids_of_another_form(id: str):
+    async with store() as (vertex, _, _):
+        raw = vertex._get_collection()
+        request = types.CreateDataObjectRequest(parent=PARENT, data_object_id=id, data_object={})
+        with pytest.raises(SourceError, match="is not valid"):
+            await vertex._connection.call(raw.objects.create_data_object, request)
+
+
+async def test_the_service_refuses_a_batch_of_more_than_a_thousand():
+    async with store() as (vertex, _, _):
+        raw = vertex._get_collection()
+        deletes = [types.DeleteDataObjectRequest(name=f"{PARENT}/dataObjects/a")] * 1001
+        request = types.BatchDeleteDataObjectsRequest(parent=PARENT, requests=deletes)
+        with pytest.raises(SourceError, match="1001 requests in a batch; at most 1000"):
+            await vertex._connection.call(raw.objects.batch_delete_data_objects, request)
+
+
+@pytest.mark.parametrize(
+    ("condition", "problem"),
+    [
+        ({"$not": {"role": {"$eq": "chunk"}}}, r"operator '\$not' is not supported"),
+        ({"role": {"$exists": True}}, r"operator '\$exists' is not supported"),
+        ({"updated": {"$in": [1, 2]}}, r"\$in takes strings only"),
+        ({"updated": {"$gt": "x"}}, r"\$gt takes numbers only"),
+    ],
+)
+async def test_the_service_refuses_filters_that_it_does_not_know(condition: Any, problem: str):
+    async with store() as (vertex, _, _):
+        await vertex.upsert([entry("a", "moon")])
+        with pytest.raises(SourceError, match=problem):
+            await vertex._get_collection().query([condition], ["id"])
+
+
+async def test_a_second_vector_in_the_oneof_takes_the_place_of_the_first():
+    search = types.VectorSearch(search_field="vector", vector=types.DenseVector(values=X))
+    search.sparse_vector = types.SparseVector(values=[1.0], indices=[1])
+    assert list(search.vector.values) == [], "so a query may have one kind of vector only"
+    async with store() as (vertex, _, _):
+        await vertex.upsert([entry("a", "moon")])
+        request = types.SearchDataObjectsRequest(parent=PARENT, vector_search=search)
+        with pytest.raises(SourceError, match="the query vector has 0 dimensions"):
+            await vertex._connection.call(vertex._get_collection().searches.search_data_objects, request)
+
+
+async def test_beyond_a_hundred_thousand_objects_an_index_is_needed():
+    server = CollectionServer("library", 2)
+    assert server.scanned == 100_000
+    server.scanned = 4
+    async with store(server) as (vertex, _, _):
+        await vertex.upsert([entry(id, id) for id in "abc"])
+        with pytest.raises(SourceError, match="KNN is limited to 4 objects; use an index"):
+            await find(vertex)
+    async with store(server, index="ann", target_recall=0.9) as (vertex, _, _):
+        with pytest.raises(SourceError, match=r"indexes/ann"):
+            await find(vertex)
+        assert await vertex.tune() == ["make the index 'ann'"]
+        assert await vertex.migrate() == [2]
+        assert await vertex.tune() == []
+        assert sorted(await find(vertex)) == ["a", "b", "c"]
+        with pytest.raises(SourceError, match="query is limited to 4 objects"):
+            await vertex.fingerprints()
+        made = server.indexes[f"{PARENT}/indexes/ann"]
+        assert {"tenant", "compartment", "sensitivity", "updated", "values"} <= {*made.filter_fields}
+
+
+# Settings, and the command line
+
+
+def test_keys_of_search_apps_lead_to_the_right_name(tmp_path: Path):
+    for key in ("engine", "data_store"):
+        path = tmp_path / "settings.toml"
+        path.write_text(f'[providers.docs]\nuse = "vertex"\nproject = "p"\n{key} = "intranet"\n')
+        with pytest.raises(SettingsError, match=rf"providers.docs.*{key} .*vertex_search"):
+            ContextRouter.from_toml(path)
+
+
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        ({}, "collection is empty"),
+        ({"collection": "a/b"}, "no name"),
+        ({"collection": "c", "location": ""}, "location is empty"),
+        ({"collection": "c", "target_recall": 2.0}, "target_recall 2.0 is out of range"),
+        ({"collection": "c", "request_timeout": 0.0}, "request_timeout 0.0"),
+        ({"collection": "c", "endpoint": "http://x/y"}, "endpoint 'http://x/y' is no host"),
+        ({"collection": "c", "dimensions": -1}, "dimensions -1"),
+        ({"collection": "c", "dimensions": 10**11}, "dimensions 100000000000 is out of range"),
+        ({"collection": "c", "request_timeout": 1e300}, "request_timeout 1e"),
+    ],
+)
+def test_a_wrong_key_says_what_is_wrong(keys: Mapping[str, Any], problem: str):
+    with pytest.raises(ValueError, match=problem):
+        Vertex(**keys)
+
+
+async def test_before_open_a_call_says_so_and_without_a_project_open_says_so(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("GOOGLE_CLOUD_PROJECT", raising=False)
+    with pytest.raises(ContractError, match=r"Call open\(\) first"):
+        await Vertex(collection="c").fetch(["a"])
+    async with listening(CollectionServer("c")) as (endpoint, _):
+        with pytest.raises(Exception, match="Set `project`, or GOOGLE_CLOUD_PROJECT"):
+            await Vertex(collection="c", endpoint=endpoint).open()
+        monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "of-the-environment")
+        async with opened(Vertex(collection="c", endpoint=endpoint)) as vertex:
+            await vertex.ping()
+            assert vertex._get_collection().name.startswith("projects/of-the-environment/")
+
+
+async def test_migrate_makes_collection_and_index_and_status_says_how_they_stand():
+    server = CollectionServer()
+    server.polls = 2
+    async with store(server, dimensions=2, index="ann") as (vertex, _, script):
+        assert await vertex.status() == {"collection": "", "documents": 0}
+        with pytest.raises(SourceError, match=r"has no .*collections/library"):
+            await vertex.ping()
+        assert await vertex.migrate() == [1, 2]
+        assert await vertex.migrate() == []
+        assert script.methods().count("GetOperation") == 4
+        await vertex.embedded_by("model", 2)
+        await vertex.upsert([entry("a", "moon"), entry("b", "sun")])
+        status = await vertex.status()
+        assert (status["documents"], status["chunks"], status["dimensions"]) == (2, 2, 2)
+        assert (status["indexes"], status["model"], status["distance to itself"]) == (
+            "ann",
+            "model",
+            "1.0000",
+        )
+    async with store(CollectionServer(), embedder="default") as (vertex, _, _):
+        with pytest.raises(SourceError, match="or make the collection: `contextrouter db migrate`"):
+            await vertex.ping()
+        with pytest.raises(SourceError, match="Set `dimensions`"):
+            await vertex.migrate()
+
+
+LEGS = {("vector", "ok"), ("text", "ok")}
+SETTINGS = """
+[rag]
+provider = "vertex"
+cache_enabled = false
+
+[providers.vertex]
+project = "p"
+collection = "library"
+dimensions = 256
+endpoint = "{endpoint}"
+
+[ingest.docs]
+from = "docs"
+to = "vertex"
+"""
+
+
+@pytest.mark.case("R14", "R16")
+async def test_ingestion_fills_the_store_once_and_questions_find_what_sqlite_finds(tmp_path: Path):
+    texts = {
+        "tides": "# Tides\n\nThe moon and the sun raise the tides of the sea.",
+        "comets": "# Comets\n\nA comet is ice and dust; near the sun it grows a tail.",
+        "bread": "# Bread\n\nFlour, water, salt and a starter make a loaf.",
+        "rivers": "# Rivers\n\nA river carries water and sand to the sea.",
+    }
+    (tmp_path / "docs").mkdir()
+    for name, text in texts.items():
+        (tmp_path / "docs" / f"{name}.md").write_text(text)
+    path, other = tmp_path / "settings.toml", tmp_path / "sqlite.toml"
+    other.write_text(
+        '[rag]\ncache_enabled = false\n[providers.vertex]\nuse = "sqlite"\npath = "docs.db"\nlegs = ["vector", "text"]\n'
+        '[ingest.docs]\nfrom = "docs"\nto = "vertex"\n'
+    )
+    async with listening(CollectionServer("library", 256)) as (endpoint, script):
+        path.write_text(SETTINGS.format(endpoint=endpoint))
+        for settings in (path, other):
+            (report,) = (await run(settings)).values()
+            assert (report.added, report.embedded > 0) == (4, True)
+        script.seen.clear()
+        (report,) = (await run(path)).values()
+        assert (report.added, report.changed, report.unchanged, report.embedded) == (0, 0, 4, 0)
+        assert [name for name in script.methods() if "Create" in name or "Update" in name] == []
+        (tmp_path / "docs" / "bread.md").unlink()
+        for settings in (path, other):
+            (report,) = (await run(settings)).values()
+            assert report.deleted == 1
+        async with ContextRouter.from_toml(path) as ours, ContextRouter.from_toml(other) as theirs:
+            for question in ("What raises the tides?", "sun", "water and sand in a river", "comet -ice"):
+                found, expected = await ours.route(question), await theirs.route(question)
+                assert {(each.leg, each.status) for each in found.coverage} == LEGS
+                assert sorted(map(_places, found.envelopes)) == sorted(map(_places, expected.envelopes)), (
+                    question
+                )
+
+
+def _places(envelope: Any) -> tuple[str, set[str], list[int]]:
+    """A document, the legs that found it, and its ranks among vectors. Words are scored by each store."""
+    places = envelope.provenance
+    ranks = [each.rank for each in places if each.leg == "vector"]
+    return envelope.document.id, {each.leg for each in places}, ranks
