@@ -33,7 +33,7 @@ class Rag(msgspec.Struct, frozen=True, kw_only=True):
     provider: str | tuple[str, ...] | None = (
         None  # names of the providers that run; None: all that are defined
     )
-    interpreters: tuple[str, ...] = ("normalize",)
+    interpreters: tuple[str, ...] = ("followup", "normalize")
     stages: tuple[str, ...] = ()
     max_retrieval_queries: Annotated[int, Meta(ge=1, le=3)] = 3
     # What interpreters infer.

@@ -79,7 +79,8 @@ class _Block:
         self._section: frozenset[str] = frozenset()
         head, _, tail = text.strip("\n").partition("\n")
         prose = head.rstrip().endswith(_ENDED) or _ROW.match(head) or _FIELD.match(head)
-        if (" > " in head or tail.strip()) and not prose:
+        below_title = bool(self._heading) and head.startswith(f"{self._heading} > ")
+        if below_title or ((" > " in head or tail.strip()) and not prose):
             self._title |= frozenset(analyse(head))  # the heading path: it is no sentence
             text = tail
         self._read(text)

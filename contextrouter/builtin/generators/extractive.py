@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from contextrouter.builtin.generators.context_blocks import Sentence, Statement, sentences_of, statements_of
+from contextrouter.builtin.shared.back_references import choose_language, refers_back
 from contextrouter.contracts import Abstention, Completion, Generator
 from contextrouter.errors import PluginError
 from contextrouter.text.analysis import analyse
@@ -50,12 +51,11 @@ _ASKS_NAME = re.compile(
 _NAME = re.compile(r"(?<=[a-z,;’'\"“(] )[A-Z][\w'’-]+|(?<=[A-Z][a-z] )[A-Z]\w+")
 _HAS = 1.5  # times the score of such a sentence
 _AGAIN = 0.5  # of the weight of a word counts once it is quoted
-_SHORT, _SHORT_FACTOR = 4, 1.3  # words of a short question, and how much more of it a block has to hold
+_SHORT, _SHORT_FACTOR = 4, 1.1  # words of a short question, and how much more of it a block has to hold
 _MANY = 14  # words of a question that asks for more than one block holds
 _WHOLE = 0.3  # weighed share of such a question from which on one block holds enough
-_COVERED = 0.34  # weighed share of the question's words that one block holds, or it does not answer
+_COVERED = 0.3  # weighed share of the question's words that one block holds, or it does not answer
 _NEXT = 0.75  # of the score of the best block, for another one to be quoted too
-_FEW = 3  # words of a question that does not stand alone
 NOTHING = "No passage of the context answers this."
 
 
@@ -112,8 +112,10 @@ class Extractive(Generator):
         asked = [message["content"] for message in messages if message["role"] == "user"] or [""]
         context = "\n\n".join(message["content"] for message in messages if message["role"] == "system")
         terms = frozenset(query_terms(asked[-1]).terms)
-        if len(terms) < _FEW and len(asked) > 1:  # "And with what?" goes on from the question before
-            terms |= frozenset(query_terms(asked[-2]).terms)
+        if len(asked) > 1 and refers_back(asked[-1], choose_language(asked[-1], asked[-2], None)):
+            terms |= frozenset(
+                query_terms(asked[-2]).terms
+            )  # "And with what?" goes on from the question before
         sentences = sentences_of(context)
         chosen = choose_sentences(asked[-1], terms, sentences, self.sentences, self.coverage)
         facts = _matching_facts(terms, statements_of(context), chosen)
@@ -144,7 +146,7 @@ def choose_sentences(
     """The sentences of the best blocks, in the order of the context; none where no block holds enough."""
     weight = _weigh(terms, sentences)
     blocks = _rank_blocks(question, weight, sentences)
-    if not blocks or not _is_covered(weight, blocks, coverage):
+    if not blocks or not _is_covered(question, weight, blocks, coverage):
         return []
     if len(terms) > _MANY and blocks[0].share < _WHOLE:
         chosen = _best_of_several(question, weight, sentences, limit)
@@ -153,11 +155,17 @@ def choose_sentences(
     return sorted(chosen, key=lambda sentence: (sentence.number, sentence.place))
 
 
-def _is_covered(weight: Mapping[str, float], blocks: Sequence[_Ranked], coverage: float) -> bool:
+def _is_covered(
+    question: str, weight: Mapping[str, float], blocks: Sequence[_Ranked], coverage: float
+) -> bool:
     """Whether the best block holds enough of the question. The longer a question is, the less of it stands in
-    one block; of a short one all counts.
+    one block; of two words both count, for one says little, unless it is a name.
     """
     words = len(weight)
+    if words == 2 and coverage > 0 and weight.keys() == frozenset(query_terms(question).terms):
+        held = frozenset[str]().union(*(s.words | s.title for s in blocks[0].sentences)) & weight.keys()
+        names = {term for name in _NAME.findall(question) for term in analyse(name)}
+        return len(held) == 2 or bool(held & names)
     factor = _SHORT_FACTOR if words <= _SHORT else min(1.0, _MANY / words)
     return blocks[0].share >= coverage * factor
 
