@@ -15,6 +15,7 @@ from contextrouter.answering.citation_markers import Markers
 from contextrouter.answering.closing import closing
 from contextrouter.answering.conversation import Conversation, Draft, Order
 from contextrouter.answering.examples import Example, Meanings, load_examples, similar
+from contextrouter.answering.generator_rules import bound_generator
 from contextrouter.answering.prompt import messages
 from contextrouter.answering.thinking import Thinking
 from contextrouter.answering.writing import Generators, compartment_generator, write_pieces
@@ -28,6 +29,7 @@ from contextrouter.runtime.metering import Meter, prices_of
 from contextrouter.runtime.registry import Registry
 from contextrouter.settings import Settings
 from contextrouter.text import tokens
+from contextrouter.text.answer_links import AllLinks, LinkFilter
 
 FALLBACK = "extractive"
 """The generator that writes where another one fails: it needs nothing from outside."""
@@ -55,6 +57,14 @@ class Answering:
             writing=Writing(max_tokens=chat.synthesis_max_tokens),
         )
 
+    def bind(self, order: Order, context: Context) -> Order:
+        """Return the order with the generator that alone may read the context, where a rule names one.
+
+        Raises RequestRefused where two rules would each have a generator of their own.
+        """
+        bound = bound_generator(self.settings.chat.compartment_generators, context)
+        return msgspec.structs.replace(order, generator=bound) if bound else order
+
     async def whole(self, order: Order, context: Context) -> Draft:
         """Return the whole answer to one order from one context."""
         return await _draft(self.pieces(order, context, whole=True))
@@ -65,9 +75,10 @@ class Answering:
         """Yield the text in pieces with checked citation markers, and at the end the draft. A piece that is a
         Thought or a Refusal is no part of the text. With `whole` the text comes as one piece.
 
-        Raises PluginError when the generator fails, and none can write in its place or text is out already.
+        Raises PluginError when the generator fails, and none can write in its place or text is out already;
+        RequestRefused as `bind`.
         """
-        chat = self.settings.chat
+        chat, order = self.settings.chat, self.bind(order, context)
         clarification = context.clarification
         if clarification is not None or (context.outcome not in _GROUNDED and chat.no_context == "say"):
             text = chat.no_context_text if clarification is None else clarification.question
@@ -129,8 +140,8 @@ class _Work:
         except (ContextRouterError, OSError) as error:
             if begun:
                 raise
-            note = self._note_failure(error)
-        async with closing(self._write_instead(note)) as pieces:
+            reason = self._reason(error)
+        async with closing(self._write_instead(reason)) as pieces:
             async for piece in pieces:
                 yield piece
 
@@ -142,12 +153,12 @@ class _Work:
             if not retry or all(draft.checks.values()):
                 return draft
         except (ContextRouterError, OSError) as error:
-            return await _draft(self._write_instead(self._note_failure(error)))
+            return await _draft(self._write_instead(self._reason(error)))
         correction = [{"role": "assistant", "content": draft.text or "…"}, {"role": "user", "content": AGAIN}]
         try:
             second = await _draft(self._write(self._order.generator, [*self._prompt, *correction]))
         except (ContextRouterError, OSError) as error:
-            return msgspec.structs.replace(draft, note=f"The second try failed: {self._masked(error)}")
+            return msgspec.structs.replace(draft, note="The second try failed", reason=self._masked(error))
         total = msgspec.structs.replace(
             second.completion,
             tokens_in=_sum(draft.completion.tokens_in, second.completion.tokens_in),
@@ -155,29 +166,40 @@ class _Work:
         )
         return msgspec.structs.replace(second, completion=total)
 
-    def _note_failure(self, error: ContextRouterError | OSError) -> str:
-        """Return what to say of a generator that failed. Raises the error where none writes in its place."""
-        if not self._settings.chat.fallback or self._order.generator == FALLBACK or not self._context.text:
+    def _reason(self, error: ContextRouterError | OSError) -> str:
+        """Return why a generator failed. Raises the error where none writes in its place."""
+        own = self._settings.generators.get(FALLBACK)
+        if (
+            not self._settings.chat.fallback
+            or self._order.generator == FALLBACK
+            or not self._context.text
+            or (
+                own is not None and own.use != FALLBACK
+            )  # another one by this name
+        ):
             raise error
-        return f"Generator {self._order.generator!r} failed, {FALLBACK!r} wrote: {self._masked(error)}"
+        return self._masked(error)
 
     def _masked(self, error: Exception) -> str:
         return mask(str(error) or type(error).__name__, self._settings.secrets)
 
-    async def _write_instead(self, note: str) -> AsyncIterator[str | Draft]:
+    async def _write_instead(self, reason: str) -> AsyncIterator[str | Draft]:
+        note = f"Generator {self._order.generator!r} failed, {FALLBACK!r} wrote"
         async with closing(self._write(FALLBACK, self._prompt)) as pieces:
             async for piece in pieces:
-                yield msgspec.structs.replace(piece, note=note) if isinstance(piece, Draft) else piece
+                if isinstance(piece, Draft):
+                    piece = msgspec.structs.replace(piece, note=note, reason=reason)
+                yield piece
 
     async def _write(self, name: str, prompt: list[Mapping[str, str]]) -> AsyncIterator[str | Draft]:
-        parts = _Parts(len(self._context.envelopes))
+        parts = _Parts(self._context, defuse=self._settings.chat.answer_links != "all")
         generator = await self._answering.generators.ready(name)
         self._meter.count_call(name)
         async with closing(write_pieces(generator, prompt, self._order.writing)) as pieces:
             async for piece in pieces:
                 if isinstance(piece, Completion):
                     parts.completion = piece
-                    continue
+                    piece = Thought("" if parts.thinking else piece.thinking)
                 for part in parts.feed(piece):
                     yield part
         for part in parts.end():
@@ -202,7 +224,7 @@ class _Work:
             outcome=outcome,
             generator=name,
             refusal=refusal,
-            thinking=parts.thinking or completion.thinking,
+            thinking=parts.thinking,
             cited=parts.markers.used,
             checks=checks,
             models=self._meter.usage,
@@ -210,40 +232,49 @@ class _Work:
 
 
 class _Parts:
-    """The parts of one answer as it comes: thinking, text with checked markers, and refusal."""
+    """The parts of one answer as it comes: thinking, text with checked markers, and refusal. Links that are
+    no citation are made harmless in each.
+    """
 
-    def __init__(self, count: int) -> None:
-        self.markers, self.completion = Markers(count), Completion(text="")
+    def __init__(self, context: Context, *, defuse: bool) -> None:
+        self.markers, self.completion = Markers(len(context.envelopes)), Completion(text="")
         self.text = self.thinking = self.refusal = ""
         self._splitter = Thinking()
+        urls = [citation.url for citation in context.citations]
+        self._links = {kind: LinkFilter(urls) if defuse else AllLinks() for kind in (str, Thought, Refusal)}
 
     def feed(self, piece: str) -> list[str]:
         """Add a piece of a generator. Returns the pieces that are ready."""
-        if isinstance(piece, Refusal):
-            self.refusal += piece
-            return [piece]
-        if isinstance(piece, Thought):
-            self.thinking += piece
-            return [piece]
-        return self._ready(*self._splitter.feed(piece))
+        if isinstance(piece, Thought | Refusal):
+            kind = type(piece)
+            return self._add(kind, self._links[kind].feed(piece))
+        thinking, answer = self._splitter.feed(piece)
+        return self._ready(thinking, self.markers.feed(answer) if answer else "")
 
     def end(self) -> list[str]:
         """End the answer. Returns the pieces that waited."""
-        ready = self._ready(*self._splitter.end())
-        if tail := self.markers.end():
-            self.text += tail
-            ready.append(tail)
+        thinking, answer = self._splitter.end()
+        ready = self._ready(thinking, self.markers.feed(answer) + self.markers.end())
+        for kind, links in self._links.items():
+            ready += self._add(kind, links.end())
         return ready
 
     def _ready(self, thinking: str, answer: str) -> list[str]:
-        ready: list[str] = []
-        if thinking:
-            self.thinking += thinking
-            ready.append(Thought(thinking))
-        if answer and (text := self.markers.feed(answer)):
-            self.text += text
-            ready.append(text)
-        return ready
+        return [
+            *self._add(Thought, self._links[Thought].feed(thinking)),
+            *self._add(str, self._links[str].feed(answer)),
+        ]
+
+    def _add(self, kind: type[str], piece: str) -> list[str]:
+        if not piece:
+            return []
+        if kind is Thought:
+            self.thinking += piece
+        elif kind is Refusal:
+            self.refusal += piece
+        else:
+            self.text += piece
+        return [kind(piece)]
 
 
 def outcome_of(context: Context, finish: str) -> AnswerOutcome:
@@ -255,6 +286,11 @@ def outcome_of(context: Context, finish: str) -> AnswerOutcome:
     if context.outcome == GATED:
         return "gated"
     return "answered" if context.outcome in _GROUNDED and finish != "abstained" else "empty"
+
+
+def note_of(draft: Draft) -> str:
+    """Return what is to be known of how an answer came about."""
+    return f"{draft.note}: {draft.reason}" if draft.reason else draft.note
 
 
 def to_answer(draft: Draft, context: Context) -> Answer:
@@ -270,7 +306,7 @@ def to_answer(draft: Draft, context: Context) -> Answer:
         finish=draft.completion.finish,
         thinking=draft.thinking,
         checks=draft.checks,
-        note=draft.note,
+        note=note_of(draft),
     )
 
 

@@ -59,4 +59,5 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     cited: Sequence[int] = ()
     checks: Mapping[str, bool] = {}
     models: Sequence[ModelUsage] = ()
-    note: str = ""
+    note: str = ""  # why another generator wrote than the one that was to
+    reason: str = ""  # what failed, in the words of its error

@@ -13,6 +13,7 @@ from contextrouter.model import Answer
 from contextrouter.serialization import plain
 from contextrouter.server.chat_answers import choose_generator, retrieve
 from contextrouter.server.endpoints import Endpoint, Exchange, json_response
+from contextrouter.server.hidden_errors import hide_errors
 from contextrouter.server.request_schema import RouteAsked, schema_type
 from contextrouter.server.router_endpoints import QUESTION, QUESTION_ERRORS, make_request
 
@@ -32,16 +33,16 @@ async def answer(exchange: Exchange) -> web.StreamResponse:
     generator = choose_generator(server.settings.chat, exchange.caller, exchange.body.model)
     order = msgspec.structs.replace(answering.make_order(request), generator=generator)
     context = await retrieve(server, request)
+    order, shown = answering.bind(order, context), hide_errors(context, exchange.caller)
     if not exchange.body.stream:
-        draft = await answering.whole(order, context)
-        server.count_tokens(draft)
-        return json_response(plain(to_answer(draft, context)))
+        draft = server.finish(await answering.whole(order, context), exchange.caller)
+        return json_response(plain(to_answer(draft, shown)))
     events = await exchange.stream()
     async with closing(answering.pieces(order, context)) as pieces:
         async for piece in pieces:
             if isinstance(piece, Draft):
-                server.count_tokens(piece)
-                await events.send(plain(to_answer(piece, context)), "result")
+                draft = server.finish(piece, exchange.caller)
+                await events.send(plain(to_answer(draft, shown)), "result")
             elif not isinstance(piece, Thought):
                 await events.send({"text": piece}, "refusal" if isinstance(piece, Refusal) else "text")
     await events.write_eof()

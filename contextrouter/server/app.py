@@ -26,6 +26,7 @@ from contextrouter.server.error_responses import (
     openai_error_body,
     problem_body,
 )
+from contextrouter.server.hidden_errors import hide_refusal
 from contextrouter.server.logs import log
 from contextrouter.server.logs import request_id as current
 from contextrouter.server.openapi import DESCRIPTION
@@ -99,7 +100,7 @@ class Server(ServerState):
             refusal = make_refusal(error, self.settings.secrets)
             if refusal is None and not gone:
                 log.exception("Request failed by a fault of this program.")
-            refusal = refusal or Refused(500, "fault", FAULT)
+            refusal = hide_refusal(refusal or Refused(500, "fault", FAULT), error, exchange.caller)
             body = (
                 openai_error_body(refusal) if exchange.openai else problem_body(refusal, exchange.request_id)
             )

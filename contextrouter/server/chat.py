@@ -11,6 +11,7 @@ import msgspec
 from aiohttp import web
 
 from contextrouter.answering import Draft, Order
+from contextrouter.answering.answers import note_of
 from contextrouter.answering.closing import closing
 from contextrouter.contracts import Refusal, Thought
 from contextrouter.model import Context
@@ -92,7 +93,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
             guard=draft.checks,
             models=[plain(usage) for usage in draft.models],
             request_id=self.request_id,
-            note=draft.note,
+            note=note_of(draft),
         )
 
 
@@ -120,6 +121,7 @@ async def completions(exchange: Exchange) -> web.StreamResponse:
     order = read_order(exchange)
     server = exchange.server
     context = await retrieve(server, make_request(server, exchange.caller, order.conversation))
+    order = server.router.answering.bind(order, context)
     reply = Reply(
         id=f"chatcmpl-{secrets.token_hex(12)}",
         created=int(time.time()),
@@ -130,8 +132,7 @@ async def completions(exchange: Exchange) -> web.StreamResponse:
     )
     if exchange.body.stream:
         return await _stream(exchange, order, reply)
-    draft = await server.router.answering.whole(order, context)
-    server.count_tokens(draft)
+    draft = server.finish(await server.router.answering.whole(order, context), exchange.caller)
     return json_response(reply.whole(draft))
 
 
@@ -151,13 +152,13 @@ async def _stream(exchange: Exchange, order: Order, reply: Reply) -> web.StreamR
                 refused = refused or isinstance(piece, Refusal)
                 await events.send({**reply.chunk({_channel(piece): str(piece)}), **usage})
                 continue
-            exchange.server.count_tokens(piece)
-            if piece.refusal and not refused:
-                await events.send({**reply.chunk({"refusal": piece.refusal}), **usage})
-            end = reply.chunk({}, _openai_finish(piece))
-            await events.send({**end, **usage, "contextrouter": reply.receipt(piece)})
+            draft = exchange.server.finish(piece, exchange.caller)
+            if draft.refusal and not refused:
+                await events.send({**reply.chunk({"refusal": draft.refusal}), **usage})
+            end = reply.chunk({}, _openai_finish(draft))
+            await events.send({**end, **usage, "contextrouter": reply.receipt(draft)})
             if usage:
-                await events.send({**reply.empty_chunk(), "usage": _usage(piece)})
+                await events.send({**reply.empty_chunk(), "usage": _usage(draft)})
     await events.send("[DONE]")
     await events.write_eof()
     return events

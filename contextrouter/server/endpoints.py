@@ -14,6 +14,7 @@ from contextrouter.router import ContextRouter
 from contextrouter.serialization import encode_json
 from contextrouter.server.auth import Access, Caller, RequestLimits, make_slots
 from contextrouter.server.error_responses import Refused
+from contextrouter.server.logs import log
 from contextrouter.server.metrics import Metrics
 from contextrouter.server.request_schema import decode_body
 
@@ -40,10 +41,15 @@ class ServerState:
         _ = router.answering  # a file of examples that is wrong stops the start
         self.draining = False
 
-    def count_tokens(self, draft: Draft) -> None:
-        """Count the tokens of an answer in the metrics."""
+    def finish(self, draft: Draft, caller: Caller) -> Draft:
+        """Count the tokens of an answer, and log a failure. Returns the draft that the caller gets: one with
+        a scope, without the message of the failure.
+        """
         if draft.generator:
             self.metrics.tokens(draft.generator, draft.completion.tokens_in, draft.completion.tokens_out)
+        if draft.reason:
+            log.info("generator failed", extra={"fields": {"note": draft.note, "error": draft.reason}})
+        return draft if caller.scope is None else msgspec.structs.replace(draft, reason="")
 
     def add_headers(self, exchange: Exchange, response: web.StreamResponse) -> None:
         """Add the headers of every answer: the request id, security and CORS."""

@@ -137,9 +137,7 @@ class Cache(msgspec.Struct, frozen=True, kw_only=True):
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """`[limits]`: how many calls may wait, and the circuit breaker. `[rag]` limits the running calls."""
 
-    max_waiting: Count = (
-        1000  # waiting calls, in total and for each source with a `concurrency`; more are refused at once
-    )
+    max_waiting: Count = 1000  # waiting calls of each source; more are refused at once
     breaker_failures: Count = 10  # failures of one leg in a row, before its calls pause. 0: they never pause
     breaker_seconds: Seconds = 30.0  # length of the pause; then one call at a time tries
 
@@ -208,6 +206,9 @@ class Chat(msgspec.Struct, frozen=True, kw_only=True):
     )
     fallback: Literal["extractive", ""] = (
         "extractive"  # writes where another generator fails; "": the answer fails
+    )
+    answer_links: Literal["cited", "all"] = (
+        "cited"  # links and images that stay; the others are made harmless
     )
 
 

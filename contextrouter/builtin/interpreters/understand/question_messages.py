@@ -28,7 +28,7 @@ def make_messages(
     if choices.labels:
         labels = [clean(label)[0] for label in choices.labels]
         block += f"\nlabels to choose from: {json.dumps(labels, ensure_ascii=False)}"
-    fence = Fence([block])
+    fence = Fence(block)
     lines = [_TASK.format(begin=fence.begin, end=fence.end), "", "Keys of the object:"]
     lines += [f"- {line}" for line in _key_lines(choices, bool(history), now)]
     return [
