@@ -73,6 +73,7 @@ HOMONYMS = {
 # Functions of modules that three or more modules have, and their one meaning. Methods are not counted: those of one
 # name keep the same contract, such as `search`, `open` and `aclose`.
 SHARED_FUNCTIONS = {
+    "ask": "asks a question or a model, and returns the answer",
     "_chunk": "a chunk of a document, as the store keeps it",
     "main": "what a program runs",
     "visible": "whether a scope allows a document: in Python, and as SQL",

@@ -130,15 +130,15 @@ class _Work:
 
     async def pieces(self) -> AsyncIterator[str | Draft]:
         """Yield the answer as it is written. A generator that fails before it writes anything is replaced."""
-        begun = False
+        started = False
         try:
             async with closing(self._write(self._order.generator, self._prompt)) as pieces:
                 async for piece in pieces:
-                    begun = begun or not isinstance(piece, Draft | Thought)
+                    started = started or not isinstance(piece, Draft | Thought)
                     yield piece
             return
         except (ContextRouterError, OSError) as error:
-            if begun:
+            if started:
                 raise
             reason = self._reason(error)
         async with closing(self._write_instead(reason)) as pieces:
@@ -168,14 +168,12 @@ class _Work:
 
     def _reason(self, error: ContextRouterError | OSError) -> str:
         """Return why a generator failed. Raises the error where none writes in its place."""
-        own = self._settings.generators.get(FALLBACK)
+        configured = self._settings.generators.get(FALLBACK)
         if (
             not self._settings.chat.fallback
             or self._order.generator == FALLBACK
             or not self._context.text
-            or (
-                own is not None and own.use != FALLBACK
-            )  # another one by this name
+            or (configured is not None and configured.use != FALLBACK)  # another one by this name
         ):
             raise error
         return self._masked(error)

@@ -109,8 +109,8 @@ class Markers:
         if hazard is None:
             return end
         places = Places(opening, lines)
-        first = lines[opening.map[0]][0] if opening.map else 0
-        return min(end, places(hazard) if places.exact else first)
+        start_of_token = lines[opening.map[0]][0] if opening.map else 0
+        return min(end, places(hazard) if places.exact else start_of_token)
 
 
 def _is_open(token: Token, lines: list[tuple[int, str]]) -> bool:
@@ -152,9 +152,9 @@ def _code_end(content: str, at: int) -> int | None:
     """Return where the code that begins with a run of backticks ends; None: not known yet."""
     run = _RUN.match(content, at)
     assert run is not None
-    for other in _RUN.finditer(content, run.end()):
-        if len(other.group()) == len(run.group()):
-            return None if other.end() == len(content) else other.end()
+    for closing in _RUN.finditer(content, run.end()):
+        if len(closing.group()) == len(run.group()):
+            return None if closing.end() == len(content) else closing.end()
     return None
 
 

@@ -74,10 +74,10 @@ def checked(text: str, count: int) -> Checked:
         if alone and "[" in line:  # too deep for the parser: the line as it stands
             token = _parser().parseInline(line)[0]
             parts.append((start, start + len(line), _check_inline(token, list(line), count, used)))
-    return Checked(_join(text, sorted(parts)), tuple(used))
+    return Checked(_replace_parts(text, sorted(parts)), tuple(used))
 
 
-def _join(text: str, parts: Sequence[tuple[int, int, str]]) -> str:
+def _replace_parts(text: str, parts: Sequence[tuple[int, int, str]]) -> str:
     joined, at = [], 0
     for start, end, replacement in parts:
         joined += [text[at:start], replacement]
@@ -93,19 +93,19 @@ def _check_inline(token: Token, sources: list[str], count: int, used: dict[int, 
     for _ in range(_PASSES):
         edits = sorted(_inline_edits(token, count))
         changed, at = list[str](), 0
-        kept = list[str]()
+        remaining = list[str]()
         for start, end, replacement, numbers in edits:
             used.update(dict.fromkeys(numbers))
             if start < at:
                 continue
             changed += [content[at:start], replacement]
-            kept += [*sources[at:start], *replacement]
+            remaining += [*sources[at:start], *replacement]
             at = end
-        kept += sources[at:]
+        remaining += sources[at:]
         text = "".join((*changed, content[at:]))
         if text == content:
             break
-        content, sources = text, kept
+        content, sources = text, remaining
         token = _parser().parseInline(content)[0]
     return "".join(sources)
 
@@ -137,10 +137,10 @@ class Places:
         self._starts: list[tuple[int, int, int]] = []  # of each line: in the token, in the text, its length
         self.exact = True
         self._length = len(token.content)
-        first = token.map[0] if token.map else 0
+        first_line = token.map[0] if token.map else 0
         at = 0
         for index, content in enumerate(token.content.split("\n")):
-            start, line = lines[min(first + index, len(lines) - 1)]
+            start, line = lines[min(first_line + index, len(lines) - 1)]
             bare = content.lstrip()
             place = line.replace("\0", "\ufffd").rfind(bare.rstrip())
             self.exact = self.exact and place >= 0

@@ -41,10 +41,10 @@ class Thinking:
 
     def end(self) -> tuple[str, str]:
         """End the answer. Returns the thinking and the answer that waited."""
-        held, self._held = self._held, ""
+        text, self._held = self._held, ""
         if self._closing:
-            return held, ""
-        return "", held
+            return text, ""
+        return "", text
 
     def _take_thinking(self) -> tuple[str, bool]:
         """Return the thinking that is ready, and whether it ended."""
@@ -67,8 +67,8 @@ class Thinking:
 
     def _answer(self) -> str:
         self._answering = True
-        held, self._held = self._held, ""
-        return held
+        text, self._held = self._held, ""
+        return text
 
 
 def _may_open(text: str) -> bool:

@@ -81,8 +81,8 @@ def _print_end(answer: Answer) -> None:
         terminal.say(
             (f"[{citation.number}] ", "bold"), citation.title, (f"  {citation.url or citation.source}", "dim")
         )
-    if why := _WHY.get(answer.outcome):
-        terminal.say((why, "yellow"))
+    if advice := _WHY.get(answer.outcome):
+        terminal.say((advice, "yellow"))
     if answer.finish == "length":
         terminal.say(("The answer is cut: it reached [chat] synthesis_max_tokens.", "yellow"))
     if answer.note:

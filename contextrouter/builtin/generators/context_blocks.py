@@ -96,8 +96,8 @@ class _Block:
             if _SOURCES.match(part):
                 return  # what follows are other people's works
             if _HEADING.match(part):
-                first, _, part = part.strip().partition("\n")
-                self._section = frozenset(analyse(first))
+                heading, _, part = part.strip().partition("\n")
+                self._section = frozenset(analyse(heading))
             fields = [_FIELD.match(line) for line in part.strip().split("\n")]
             if len(fields) > 1 and all(fields):
                 self._add_record([(field[1].strip(), field[2].strip()) for field in fields if field])

@@ -109,15 +109,17 @@ class Extractive(Generator):
             yield f" {quote}" if index else quote
 
     def _quotes(self, messages: Sequence[Mapping[str, str]]) -> list[str]:
-        asked = [message["content"] for message in messages if message["role"] == "user"] or [""]
+        questions = [message["content"] for message in messages if message["role"] == "user"] or [""]
         context = "\n\n".join(message["content"] for message in messages if message["role"] == "system")
-        terms = frozenset(query_terms(asked[-1]).terms)
-        if len(asked) > 1 and refers_back(asked[-1], choose_language(asked[-1], asked[-2], None)):
+        terms = frozenset(query_terms(questions[-1]).terms)
+        if len(questions) > 1 and refers_back(
+            questions[-1], choose_language(questions[-1], questions[-2], None)
+        ):
             terms |= frozenset(
-                query_terms(asked[-2]).terms
+                query_terms(questions[-2]).terms
             )  # "And with what?" goes on from the question before
         sentences = sentences_of(context)
-        chosen = choose_sentences(asked[-1], terms, sentences, self.sentences, self.coverage)
+        chosen = choose_sentences(questions[-1], terms, sentences, self.sentences, self.coverage)
         facts = _matching_facts(terms, statements_of(context), chosen)
         if facts:
             return [f"{fact.subject} — {fact.predicate} — {fact.object}" for fact in facts[: self.sentences]]
@@ -163,9 +165,9 @@ def _is_covered(
     """
     words = len(weight)
     if words == 2 and coverage > 0 and weight.keys() == frozenset(query_terms(question).terms):
-        held = frozenset[str]().union(*(s.words | s.title for s in blocks[0].sentences)) & weight.keys()
+        present = frozenset[str]().union(*(s.words | s.title for s in blocks[0].sentences)) & weight.keys()
         names = {term for name in _NAME.findall(question) for term in analyse(name)}
-        return len(held) == 2 or bool(held & names)
+        return len(present) == 2 or bool(present & names)
     factor = _SHORT_FACTOR if words <= _SHORT else min(1.0, _MANY / words)
     return blocks[0].share >= coverage * factor
 
@@ -192,14 +194,14 @@ def _best_of_several(
     quoted already counts less.
     """
     chosen: list[Sentence] = []
-    left = dict(weight)
+    unquoted = dict(weight)
     pool = list({sentence.text: sentence for sentence in reversed(sentences)}.values())[::-1]
     while pool and len(chosen) < limit:
-        best = max(pool, key=lambda s: _score(question, s, left))
+        best = max(pool, key=lambda s: _score(question, s, unquoted))
         pool.remove(best)
         text = f"{best.heading}: {best.text}" if best.heading else best.text
         chosen.append(best._replace(text=text))
-        left = {word: value * (_AGAIN if word in best.words else 1.0) for word, value in left.items()}
+        unquoted = {word: value * (_AGAIN if word in best.words else 1.0) for word, value in unquoted.items()}
     return chosen
 
 
@@ -267,8 +269,8 @@ def _quote(sentence: Sentence, terms: frozenset[str]) -> str:
     text = sentence.text
     if sentence.parts:
         (_, name), *others = sentence.parts
-        wanted = [(key, value) for key, value in others if frozenset(analyse(key)) & terms]
-        if wanted:
-            text = f"{name} — " + "; ".join(f"{key}: {value}" for key, value in wanted)
+        asked_fields = [(key, value) for key, value in others if frozenset(analyse(key)) & terms]
+        if asked_fields:
+            text = f"{name} — " + "; ".join(f"{key}: {value}" for key, value in asked_fields)
     excerpt = text if len(text) <= _LONGEST else text[:_LONGEST].rsplit(" ", 1)[0] + " …"
     return _MARKER.sub("\\\\[", excerpt)
