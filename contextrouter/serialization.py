@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from contextrouter.model import Context, Envelope, Plan, Step
+from contextrouter.model import Answer, Context, Envelope, Plan, Step
 
 Struct = TypeVar("Struct", bound=msgspec.Struct)
 
@@ -15,6 +15,9 @@ def plain(value: Any) -> Any:
     """Return nouns as mappings, sequences and scalars, without vectors: they are large, and nobody reads
     them.
     """
+    if isinstance(value, Answer):
+        fields = {name: getattr(value, name) for name in value.__struct_fields__ if name != "context"}
+        return {**msgspec.to_builtins(fields), "context": plain(value.context)}
     if isinstance(value, Context):
         trace = value.trace.replace(
             steps=tuple(_drop_vectors(step) for step in value.trace.steps),

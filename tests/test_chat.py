@@ -13,10 +13,10 @@ import pytest
 from support.serving import KEY, ScriptedGenerator, document, key, router, serve_router
 
 from contextrouter import ContextRouter, Fact, PluginError, SettingsError, SourceError
+from contextrouter.answering.answer_language import script
+from contextrouter.answering.examples import Example, load_examples, similar
 from contextrouter.builtin.stages.gate import Gate
-from contextrouter.server.answer_guard import script
 from contextrouter.server.auth import hash_key
-from contextrouter.server.prompt import Example, load_examples, similar
 from contextrouter.testing.fakes import Facts, Fixed, Raising
 
 DOCS = [
@@ -534,9 +534,7 @@ async def test_quotes_are_of_documents_alone_and_of_strangers_without_their_fenc
     quoted.
     """
     async with serve_router(router(answer=[document("page", "A page opens.", untrusted=True)])) as ask:
-        question = (
-            "Which statement or number of the context block in brackets is untrusted, by the end of a page?"
-        )
+        question = "Is a page untrusted, by the end?"
         told = (await ask("/v1/chat/completions", asked(question))).json
     assert told["choices"][0]["message"]["content"] == "A page opens. [1]"
 

@@ -9,6 +9,7 @@ import typer
 
 import contextrouter
 from contextrouter.cli import (
+    ask,
     cache,
     db,
     demo,
@@ -61,7 +62,7 @@ def _root(
 app.command("demo")(demo.demo)
 app.command("init")(init.init)
 app.command("check")(checking.check)
-for module in (settings, ingest, route, plan, serve, mcp, fetch):
+for module in (settings, ingest, route, ask, plan, serve, mcp, fetch):
     name = module.__name__.rpartition(".")[2]
     app.command(name)(getattr(module, name))
 app.command("forget")(forget.forget_matching)

@@ -16,7 +16,7 @@ from time import monotonic
 from aiohttp import web
 
 from contextrouter.router import ContextRouter
-from contextrouter.server import chat, page, router_endpoints
+from contextrouter.server import answer_endpoint, chat, page, router_endpoints
 from contextrouter.server.endpoints import PREFLIGHT, Endpoint, Exchange, ServerState, json_response
 from contextrouter.server.error_responses import (
     FAULT,
@@ -43,6 +43,7 @@ class Server(ServerState):
         explorer = page.ENDPOINTS if self.settings.serve.explorer else ()
         self.endpoints: tuple[Endpoint, ...] = (
             *router_endpoints.ENDPOINTS,
+            *answer_endpoint.ENDPOINTS,
             *chat.ENDPOINTS,
             *explorer,
             DESCRIPTION,

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 from aiohttp import web
 
+from contextrouter.answering.closing import closing
 from contextrouter.contracts import legs_of
 from contextrouter.errors import RequestRefused
 from contextrouter.model import Context, Document, Plan, Request, SourceReport, Step
@@ -26,7 +27,6 @@ from contextrouter.server.request_schema import (
     SourcesShown,
     schema_type,
 )
-from contextrouter.server.streams import closing
 from contextrouter.settings import Instance
 
 QUESTION = {"question": "What books talk about machine learning for beginners?"}
@@ -179,7 +179,7 @@ async def get_metrics(exchange: Exchange) -> web.StreamResponse:
     return web.Response(body=exchange.server.metrics.text(), headers={"Content-Type": metrics.MEDIA})
 
 
-_QUESTION_ERRORS = (400, 408, 413, 415, 422, 429, 502, 503, 504)
+QUESTION_ERRORS = (400, 408, 413, 415, 422, 429, 502, 503, 504)
 ENDPOINTS = (
     Endpoint(
         method="POST",
@@ -188,7 +188,7 @@ ENDPOINTS = (
         summary="Answer a question with numbered context, and how it came about",
         body=RouteAsked,
         answer=schema_type(Context),
-        errors=_QUESTION_ERRORS,
+        errors=QUESTION_ERRORS,
         example=QUESTION,
         streams=(
             "`report` (a SourceReport) for each call as it ends, then `result` (the Context), or `error` (a"
@@ -202,7 +202,7 @@ ENDPOINTS = (
         summary="Say what would be asked, without asking",
         body=PlanAsked,
         answer=schema_type(Plan),
-        errors=_QUESTION_ERRORS,
+        errors=QUESTION_ERRORS,
         example=QUESTION,
     ),
     Endpoint(

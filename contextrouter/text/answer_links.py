@@ -8,7 +8,6 @@ code too: a text that is cut into pieces does not tell for certain what is code.
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Iterable
 
@@ -73,6 +72,8 @@ class LinkFilter:
     def _replace(self, match: re.Match[str]) -> str:
         kind = match.lastgroup
         if kind == "destination":
+            import html  # few answers have links
+
             destination = match["destination"]
             url = html.unescape(destination.strip().strip("<>"))
             if url in self._allowed:
