@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from support.example import ROOT
 
 from contextrouter import ContextRouter, Embedder, Vector
@@ -68,7 +69,10 @@ def system(folder: Path, preset: str, toml: str = "", **by_hand: Any) -> Context
 async def fill(router: ContextRouter, store: str, *entries: Entry) -> None:
     """Put documents with their vectors into a store of the preset."""
     await router.open()
-    await router.instances.all["provider", store].upsert(list(entries))  # type: ignore[attr-defined]  # a store
+    provider: Any = router.instances.all["provider", store]
+    if not provider.vector_legs:
+        entries = tuple(msgspec.structs.replace(entry, vectors={}) for entry in entries)
+    await provider.upsert(list(entries))
     await router.aclose()
 
 
@@ -82,7 +86,8 @@ def example(folder: Path, preset: str) -> Path:
 async def ingest(folder: Path, preset: str, toml: str = "") -> None:
     """The example documents of a preset, ingested by a file that extends it."""
     example(folder, preset)
-    await run(system(folder, preset, toml, embedders={}))
+    async with system(folder, preset, toml, embedders={}) as router:
+        await run(router)
 
 
 def ids(context: Any) -> list[str]:
