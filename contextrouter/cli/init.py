@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -13,24 +14,48 @@ import typer
 from contextrouter.cli import terminal
 from contextrouter.cli.exit_codes import OK, command
 from contextrouter.errors import SettingsError
+from contextrouter.settings.presets import preset_examples, preset_text
 
 Folder = Annotated[
     str,
     typer.Argument(metavar="[FOLDER]", help="Where to write; made if it is not there.", show_default=False),
 ]
+PresetName = Annotated[
+    str,
+    typer.Option(
+        "--preset", metavar="NAME", help="Begin with a preset: evidence, memory, multisource, packs or tutor."
+    ),
+]
+QUESTION = "How do I take care of a sourdough starter?"
 
 
 @command
-def init(folder: Folder = ".") -> int:
+def init(folder: Folder = ".", preset: PresetName = "") -> int:
     """Write a commented settings.toml and a small folder of documents. Nothing is ever overwritten."""
     into = Path(folder)
-    copy(files("contextrouter.cli") / "starter", into)
-    terminal.say(("Written: ", "green"), f"{into / 'settings.toml'} and {into / 'documents'}")
+    if preset:
+        question = _copy_preset(preset, into)
+        terminal.say(("Written: ", "green"), f"{into / 'settings.toml'}, {into / 'README.md'} and examples")
+    else:
+        question = QUESTION
+        copy(files("contextrouter.cli") / "starter", into)
+        terminal.say(("Written: ", "green"), f"{into / 'settings.toml'} and {into / 'documents'}")
     terminal.say(("Next:", "bold"))
     change_folder = "" if folder == "." else f"cd {folder} && "
     terminal.say(f"{change_folder}contextrouter ingest", indent=2)
-    terminal.say('contextrouter route "How do I take care of a sourdough starter?"', indent=2)
+    terminal.say(f'contextrouter route "{question}"', indent=2)
     return OK
+
+
+def _copy_preset(name: str, into: Path) -> str:
+    """Write the settings and the examples of a preset. Return the first question of its README. Raises
+    SettingsError for a name that no preset has.
+    """
+    text, examples = preset_text(name), preset_examples(name)
+    contents = {path: file.read_bytes() for path, file in _files(examples, into)}
+    write_files({into / "settings.toml": text.encode(), **contents}, into)
+    question = re.search(r"^- (.+)$", (examples / "README.md").read_text("utf-8"), re.MULTILINE)
+    return question[1] if question else ""
 
 
 def copy(source: Traversable, into: Path) -> None:

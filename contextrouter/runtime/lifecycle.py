@@ -219,7 +219,8 @@ class Instances:
         clock = asyncio.get_running_loop().time
         until = clock() + self.settings.rag.timeout_seconds
         for kinds in _OPENING_ORDER:
-            tasks = {key: self._start_opening(key) for key in self.all if key[0] in kinds}
+            keys = [key for key in self.all if key[0] in kinds and not self.switched_off(key)]
+            tasks = {key: self._start_opening(key) for key in keys}
             if tasks:
                 await asyncio.wait(tasks.values(), timeout=max(0.0, until - clock()))
             for key, task in tasks.items():
@@ -234,6 +235,18 @@ class Instances:
                 if error is not None:  # the outside world: tried again when needed
                     reason = mask(f"{type(error).__name__}: {error}", self.settings.secrets)
                     log.warning("%s %r cannot be opened yet: %s", key[0], key[1], reason)
+
+    def switched_off(self, key: Key) -> str:
+        """Return the key of `[rag]` that keeps an interpreter or a stage from running on every route, or "".
+
+        Such a plugin is not opened: its model or server may not be there at all.
+        """
+        switch = getattr(self.all[key], "switch", "") if key[0] in ("interpreter", "stage") else ""
+        rag = self.settings.rag
+        every = [rag] + [self.settings.for_route(name)[0] for name in self.settings.routes]
+        if not switch or any(values.runs(switch) for values in every):
+            return ""
+        return switch if rag.use_enhancements else "use_enhancements"
 
     def _only_reranks(self, key: Key) -> bool:
         """Whether a plugin is a reranker that may be skipped, or nothing but such rerankers reference it."""

@@ -21,12 +21,12 @@ def check_source_names(settings: Settings, problems: Problems) -> None:
 
 
 def check_unlisted(settings: Settings, problems: Problems) -> None:
-    """Warn of interpreters and stages that are defined, but in no list."""
+    """Warn of interpreters and stages that are defined, but in no list. Those of a preset may stay unused."""
     rag = settings.rag
     stages = {*rag.stages, *(name for route in settings.routes.values() for name in route.stages or ())}
     for kind, names in (("interpreter", {*rag.interpreters}), ("stage", stages)):
         for name in settings.instances(kind):
-            if name not in names:
+            if name not in names and not problems.from_preset((f"{kind}s", name)):
                 problems.warn(f"{kind} {name!r} is defined but does not run. List it in [rag] {kind}s.")
 
 

@@ -8,6 +8,8 @@ from contextrouter.errors import PluginNotFound, Problem, SettingsError
 from contextrouter.runtime.masking import mask
 
 Key = tuple[str | int, ...]
+PRESET = "preset "
+"""The first word of an origin that lies in a preset: `preset packs.toml:12`."""
 
 
 def dotted_key(key: Key) -> str:
@@ -50,6 +52,10 @@ class Problems:
     def origin(self, key: Key) -> str:
         """Return where the value at `key`, or the nearest table around it, was set."""
         return origin_of(self.origins, dotted_key(key), self.root)
+
+    def from_preset(self, key: Key) -> bool:
+        """Whether the value at `key` was set by a preset, and by nothing else."""
+        return self.origin(key).startswith(PRESET)
 
     def add(self, key: Key, message: str) -> None:
         """Add a problem of the value at `key`."""

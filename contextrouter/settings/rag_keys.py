@@ -24,7 +24,7 @@ def check_rag(settings: Settings, declared: Declared, problems: Problems) -> Non
         message = f"{rag.timezone!r} is not a time zone. Use a name such as 'Europe/Berlin'."
         problems.add(("rag", "timezone"), message)
     for key, acts in _without_effect(rag):
-        if f"rag.{key}" in problems.origins:
+        if f"rag.{key}" in problems.origins and not problems.from_preset(("rag", key)):
             problems.warn(f"[rag] {key} has no effect here: it is read only {acts}.")
     vector = rag.leg_weights.get("vector", rag.hybrid_vector_weight)
     text = rag.leg_weights.get("text", rag.hybrid_text_weight)

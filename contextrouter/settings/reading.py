@@ -14,6 +14,7 @@ import tomli
 from contextrouter.errors import Problem, SettingsError
 from contextrouter.runtime.masking import is_secret
 from contextrouter.settings.problems import Key, Problems, dotted_key
+from contextrouter.settings.presets import EXTENDS, merge_preset, read_preset
 from contextrouter.settings.suggestions import nearest
 from contextrouter.settings.toml_locations import locate
 
@@ -40,7 +41,7 @@ class Reading:
             self.file = ""
             tree: dict[str, Any] = _copy_tree(source)
             self._mark(tree, (), "call")
-            return tree
+            return self._extend(tree)
         path = Path(source)
         self.file, self.folder = path.name, path.absolute().parent
         try:
@@ -62,7 +63,15 @@ class Reading:
         self.problems.root = f"{self.file}:1"
         for key, line in locate(text).items():
             self.problems.origins[dotted_key(key)] = f"{self.file}:{line}"
-        return tree
+        return self._extend(tree)
+
+    def _extend(self, tree: dict[str, Any]) -> dict[str, Any]:
+        """Put the preset that `extends` names below the tree."""
+        if EXTENDS not in tree:
+            return tree
+        origins = self.problems.origins
+        preset = read_preset(tree.pop(EXTENDS), origins.pop(EXTENDS))
+        return merge_preset(preset, tree, origins)
 
     def _mark(self, value: Any, key: Key, origin: str) -> None:
         if key:

@@ -10,6 +10,7 @@ import msgspec
 
 from contextrouter.settings import schema
 from contextrouter.settings.ingestion import Ingestion, Job
+from contextrouter.settings.presets import EXTENDS
 from contextrouter.settings.problems import Key, Problems, dotted_key
 from contextrouter.settings.pydantic_types import InvalidParts
 from contextrouter.settings.reading import Reading
@@ -195,6 +196,9 @@ def _absolute(reading: Reading, path: str) -> str:
 
 
 def _add_unknown(problems: Problems, key: Key, names: Collection[str], noun: str) -> None:
+    if key[-1] == EXTENDS:
+        problems.add(key, "the key stands above all tables: make it the first line of the file.")
+        return
     message = RETIRED.get(key) or unknown(f"unknown {noun}", str(key[-1]), names, f"Known {noun}s", quote="`")
     problems.add(key, message)
 

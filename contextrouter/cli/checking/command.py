@@ -59,6 +59,8 @@ async def _run_checks(settings: str, as_json: bool) -> int:
 async def _check_plugin(router: ContextRouter, kind: str, name: str) -> CheckFinding:
     """Open and ping a plugin; check that stores fit their embedders, and the length of vectors."""
     plugin = router.instances.all[kind, name]
+    if switch := router.instances.switched_off((kind, name)):
+        return CheckFinding(what=kind, name=name, status="ok", detail=f"off: [rag] {switch} = false")
     seconds = router.settings.rag.timeout_seconds
     steps: list[Callable[[], Awaitable[str]]] = [
         lambda: _check_ready(router, kind, name, plugin),

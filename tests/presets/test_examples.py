@@ -1,0 +1,60 @@
+"""What `contextrouter init --preset` writes works at once, offline, and knows what it does not cover."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from support.example import CommandLine
+from support.presets import PRESETS, ingest, system
+
+from contextrouter.settings.presets import preset_names
+
+
+def questions(preset: str) -> list[str]:
+    return re.findall(r"^- (.+)$", (PRESETS / preset / "README.md").read_text("utf-8"), re.MULTILINE)
+
+
+@pytest.mark.parametrize("preset", preset_names())
+def test_init_ingest_check_and_a_question_of_the_readme_work_in_a_row(
+    preset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    cli = CommandLine(monkeypatch, capsys)
+    written = cli("init", "--preset", preset, ".", cwd=tmp_path)
+    assert (written.code, f'contextrouter route "{questions(preset)[0]}"' in written.out) == (0, True)
+    assert (tmp_path / "settings.toml").read_text("utf-8").startswith(f"# contextrouter, preset `{preset}`")
+    assert cli("ingest").code == 0
+    checked = cli("check", "--json")
+    assert (checked.code, {each["status"] for each in json.loads(checked.out)}) == (0, {"ok"})
+    answer = json.loads(cli("route", questions(preset)[0], "--json").out)
+    assert (answer["outcome"], len(answer["citations"]) > 0) == ("answered", True)
+    again = cli("init", "--preset", preset, ".")
+    assert (again.code, "exists and is not overwritten" in again.err) == (2, True)
+
+
+def test_a_preset_that_does_not_exist_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    refused = CommandLine(monkeypatch, capsys)("init", "--preset", "evidnce", str(tmp_path / "new"))
+    assert refused.code == 2
+    assert "preset 'evidnce' does not exist" in refused.err
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("preset", preset_names())
+async def test_ten_questions_are_answered_and_ten_are_not_all_but_three(preset: str, tmp_path: Path):
+    """The gate, or an answerability below strong, tells the ten questions of the README that its documents
+    answer from the ten that they do not.
+    """
+    await ingest(tmp_path, preset)
+    asked = questions(preset)
+    assert len(asked) == 20
+    right = 0
+    async with system(tmp_path, preset, embedders={}) as router:
+        for number, question in enumerate(asked):
+            context = await router.route(question)
+            answered = context.outcome in ("answered", "facts_only")
+            right += (answered and context.answerability.level == "strong") == (number < 10)
+    assert right >= 17
