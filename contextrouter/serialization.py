@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from contextrouter.model import Answer, Context, Envelope, Plan, Step
-
-Struct = TypeVar("Struct", bound=msgspec.Struct)
 
 
 def plain(value: Any) -> Any:
@@ -61,19 +59,6 @@ def encode_json(value: Any) -> bytes:
         return msgspec.json.encode(value, enc_hook=_encode_number)
     except UnicodeEncodeError:
         return msgspec.json.encode(_replace_surrogates(msgspec.to_builtins(value, enc_hook=_encode_number)))
-
-
-def without_surrogates(value: Struct) -> Struct:
-    """Return a struct in which "?" stands for each half of a surrogate pair, which no store takes; the same
-    object if it has none. Values of metadata become what JSON has.
-    """
-    try:
-        msgspec.json.encode(value, enc_hook=str)
-    except UnicodeEncodeError:
-        return msgspec.json.decode(encode_json(value), type=type(value))
-    except Exception:  # whoever stores it says what is wrong with it
-        return value
-    return value
 
 
 def _replace_surrogates(value: Any) -> Any:

@@ -42,8 +42,7 @@ def failures(cli: CommandLine, at: Path) -> dict[tuple[str, str], str]:
         (
             JOB.replace('"documents"', '"documnets"'),
             ("job", "all"),
-            "settings.toml:9: ingest.all.from: 'documnets' is neither a connector (documents) nor a path that"
-            " exists",
+            "settings.toml:9: ingest.all.from: 'documnets' is neither a path that exists",
         ),
         (
             JOB + "[transforms.chunk]\noverlap = 200\ntarget = 100\n",

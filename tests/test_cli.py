@@ -210,12 +210,13 @@ def test_check_names_a_store_that_another_embedder_filled(cli: CommandLine, tmp_
 
 def test_check_finds_a_job_whose_source_is_not_there_or_lists_nothing(cli: CommandLine, tmp_path: Path):
     (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "a.md").write_text("otter")
     jobs = {"right": "texts", "wrong": "txets", "misspelt": "memry", "live": "web"}
     tables = "".join(f'[ingest.{name}]\nfrom = "{source}"\nto = "memory"\n' for name, source in jobs.items())
     web = '[connectors.web]\nuse = "http_api"\nurl = "http://127.0.0.1:9/?q={query}"\nfields = { content = "text" }\n'
     settings(tmp_path, "[providers.memory]\n" + web + tables)
     ran = cli("check", "--json", cwd=tmp_path)
-    jobs_of = {f["name"]: (f["status"], f["detail"]) for f in json.loads(ran.out) if f["what"] == "ingest"}
+    jobs_of = {f["name"]: (f["status"], f["detail"]) for f in json.loads(ran.out) if f["what"] == "job"}
     assert {name: status for name, (status, _) in jobs_of.items()} == {
         "right": "ok",
         "wrong": "failed",

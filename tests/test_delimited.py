@@ -112,6 +112,7 @@ async def test_a_table_is_cut_also_by_a_job_that_cuts_nothing(tmp_path: Path) ->
     (tmp_path / "in" / "players.csv").write_text(text)
     (tmp_path / "in" / "notes.md").write_text("# Notes\n\n" + "All about players. " * 900)
     (tmp_path / "s.toml").write_text(
+        "[rag]\nmerge_neighbours = false\n"
         '[providers.store]\nuse = "memory"\n[ingest.all]\nfrom = "in"\nto = "store"\n'
         'transforms = ["facts"]\n[transforms.facts]\nuse = "triples"\n'
         'mapping = [{ subject = "name", predicate = "is tall", object = "height" }]\n'

@@ -410,24 +410,6 @@ async def test_facts_and_problems_leave_the_metadata_and_each_fact_is_kept_once(
     assert any("'nonsense' is no Fact" in reason for _, reason in report.skipped)
 
 
-async def test_half_a_surrogate_pair_holds_up_no_other_document(tmp_path: Path) -> None:
-    """A source or a model may write "\\ud800" in JSON. It is stored as "?", and said; an id of it is none."""
-
-    def enrich(document: Document) -> Document:
-        fact = Fact(subject="Ada\ud800", predicate="knows", object="Ben")
-        return document.replace(metadata={"facts": [fact], "from": "\udc00"})
-
-    store = Sqlite(path=str(tmp_path / "s.db"), embedder=None)
-    await store.open()
-    sources = [Document(id=id, content=text) for id, text in (("a", "cat \ud800"), ("b\ud800", "dog"))]
-    report = await fill(store, *sources, Document(id="c", content="cow"), transforms=[Each(enrich)])
-    hits = await store.search(Query(text="cat cow", leg="text", limit=9))
-    await store.aclose()
-    assert {hit.document.content: hit.document.metadata["from"] for hit in hits} == {"cat ?": "?", "cow": "?"}
-    assert [id for id, _ in report.skipped] == ["shelf:b\ud800", "shelf:a", "shelf:c"]
-    assert (report.documents, report.facts) == (2, 2)
-
-
 async def test_metadata_of_a_stranger_under_the_name_of_facts_is_reported_and_not_stored() -> None:
     entry, problems = await build_entry(
         Document(id="a", content="x", metadata={"facts": "many", "problems": "none"}), [], ""

@@ -35,7 +35,8 @@ async def filled(folder: Path) -> Sqlite:
 
 async def test_each_chunk_is_stored_with_the_tokens_of_its_content(tmp_path: Path) -> None:
     store = await filled(tmp_path)
-    async with ContextRouter({}, providers={"store": store}) as router:
+    settings = {"rag": {"merge_neighbours": False}}
+    async with ContextRouter(settings, providers={"store": store}) as router:
         context = await router.route("tea water")
     documents = [envelope.document for envelope in context.envelopes]
     assert len(documents) >= 2
@@ -58,7 +59,7 @@ async def test_sums_are_those_of_the_whole_text_and_the_contents_are_not_counted
             return tokens.count(text)
 
     monkeypatch.setattr(pipeline, "tokens", Counting)
-    settings = {"rag": {"token_budget": budget}}
+    settings = {"rag": {"token_budget": budget, "merge_neighbours": False}}
     async with ContextRouter(settings, providers={"store": store}) as router:
         context = await router.route("tea water")
     assert context.usage.tokens == tokens.count(context.text) <= budget

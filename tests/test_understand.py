@@ -591,7 +591,7 @@ def test_a_variant_keeps_what_must_not_be_paraphrased_or_is_dropped(
     ],
 )
 @pytest.mark.case("NEW-25")
-def test_a_translation_keeps_codes_as_they_are_and_numbers_in_the_form_of_its_language(
+def test_a_translation_keeps_codes_and_writes_numbers_as_its_language_does(
     question: str, translation: str, problem: str
 ):
     assert wording(translation, question, longest=300, translated=True)[1] == problem

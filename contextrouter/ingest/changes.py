@@ -143,10 +143,3 @@ class Changes:
         except Exception as error:  # the run goes on; the document is skipped, its stored version stays
             self.report.skip(document.id, f"{type(error).__name__}: {error}")
             return None
-
-
-def _is_text(id: str) -> bool:
-    try:
-        return bool(id.encode())
-    except UnicodeEncodeError:
-        return False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from operator import is_
 
 import msgspec
 
@@ -12,7 +11,6 @@ from contextrouter.contracts import Entry, Transform
 from contextrouter.ingest.changes import Change
 from contextrouter.ingest.preparation import build_entry
 from contextrouter.runtime.plugin_calls import containment
-from contextrouter.serialization import without_surrogates
 from contextrouter.text import tokens
 
 AHEAD = 4
@@ -53,23 +51,11 @@ async def prepare_document(change: Change, transforms: Sequence[Transform]) -> P
     result = PreparedDocument(change)
     try:
         with containment():
-            entry, problems = await build_entry(change.document, transforms, change.fingerprint)
-        result.entry, result.problems = _make_storable(entry, problems)
-        result.entry, result.tokens = await _count_tokens(result.entry)
+            entry, result.problems = await build_entry(change.document, transforms, change.fingerprint)
+        result.entry, result.tokens = await _count_tokens(entry)
     except Exception as error:  # the run goes on; the document is skipped, its stored version stays
         result.failure = f"{type(error).__name__}: {error}"
     return result
-
-
-def _make_storable(entry: Entry, problems: list[str]) -> tuple[Entry, list[str]]:
-    """Return the entry as a store takes it: a document with half a character must not hold up others."""
-    document = without_surrogates(entry.document)
-    chunks = [without_surrogates(chunk) for chunk in entry.chunks]
-    facts = [without_surrogates(fact) for fact in entry.facts]
-    if all(map(is_, (document, *chunks, *facts), (entry.document, *entry.chunks, *entry.facts))):
-        return entry, problems
-    entry = msgspec.structs.replace(entry, document=document, chunks=chunks, facts=facts)
-    return entry, [*problems, "has halves of surrogate pairs, which are no characters: stored as '?'"]
 
 
 async def _count_tokens(entry: Entry) -> tuple[Entry, int]:

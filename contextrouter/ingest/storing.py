@@ -82,15 +82,15 @@ class Storing:
 def surrogate_in(document: Document) -> str:
     """Return what is wrong with a document that holds a lone surrogate, which no store takes; "" for none."""
     for name in _TEXTS:
-        if not _is_text(getattr(document, name)):
+        if not _can_be_encoded(getattr(document, name)):
             return f"{name} holds a lone surrogate, which is no character; decode it with errors='replace'"
     for name in _LISTS:
-        if not all(map(_is_text, getattr(document, name))):
+        if not all(map(_can_be_encoded, getattr(document, name))):
             return f"{name} holds a lone surrogate, which is no character; decode it with errors='replace'"
     return ""
 
 
-def _is_text(value: str | None) -> bool:
+def _can_be_encoded(value: str | None) -> bool:
     try:
         (value or "").encode()
     except UnicodeEncodeError:

@@ -11,11 +11,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import NamedTuple, TypeVar
 
 from contextrouter.model import Citation, Document, Entity, Envelope, Facet, Fact
 from contextrouter.pipeline.envelopes import split
+from contextrouter.text.answer_lines import (
+    CountLine,
+    count_lines,
+    count_text,
+    entity_line,
+    fact_line,
+    foreign_dimensions,
+    has_ended,
+    split_ended,
+)
 from contextrouter.text.prompt_injection import Fence, clean, clean_line, escape_marks
 from contextrouter.text.repeated_titles import without_repeats
 
@@ -28,7 +38,7 @@ FACTS_HEADING, ENTITIES_HEADING, COUNTS_HEADING = "### Facts", "### Entities", "
 ENDED = "No longer true:"
 """Stands above the facts that stopped being true."""
 
-T = TypeVar("T", bound="Fact | Entity | _Value")
+T = TypeVar("T", bound="Fact | Entity | CountLine")
 Count = Callable[[str], int]
 Truncate = Callable[[str, int], str]
 
@@ -150,23 +160,24 @@ class _Writer:
         if not (facts or beside.entities or beside.facets):
             return
         result, now, share = self.result, beside.now, _Share(self.count, budget, self.fence)
-        result.entities, result.lost_entities = share.take(ENTITIES_HEADING, beside.entities, _entity_line)
-        oldest = next((fact for fact in facts if _has_ended(fact, now)), None)
+        result.entities, result.lost_entities = share.take(ENTITIES_HEADING, beside.entities, entity_line)
+        oldest = next((fact for fact in facts if has_ended(fact, now)), None)
         result.facts, result.lost_facts = share.take(
             FACTS_HEADING,
             facts,
             lambda fact: f"{ENDED}\n{fact_line(fact)}" if fact is oldest else fact_line(fact),
-            part=lambda fact: _has_ended(fact, now),
+            part=lambda fact: has_ended(fact, now),
         )
         result.facets, result.lost_facets = _take_counts(share, beside.facets)
         self.left -= share.used
         self.noticed = share.noticed
-        current, ended = _split_ended(result.facts, now)
+        current, ended = split_ended(result.facts, now)
         lines = self._lines(current, fact_line)
+        counts = count_lines(result.facets, foreign_dimensions(beside.facets))
         sections = {
             FACTS_HEADING: [*lines, *([ENDED, *self._lines(ended, fact_line)] if ended else [])],
-            ENTITIES_HEADING: self._lines(result.entities, _entity_line),
-            COUNTS_HEADING: self._lines(_count_lines(result.facets, _foreign(beside.facets)), _value_text),
+            ENTITIES_HEADING: self._lines(result.entities, entity_line),
+            COUNTS_HEADING: self._lines(counts, count_text),
         }
         self.sections = ["\n".join([heading, *lines]) for heading, lines in sections.items() if lines]
 
@@ -181,12 +192,14 @@ class _Writer:
     def add_document(self, envelope: Envelope) -> None:
         """Add a document if it fits. The best one always does: it is cut where it must be."""
         result = self.result
-        citation, block = _cite(len(self.blocks) + 1, envelope)
+        citation, block, content = _cite(len(self.blocks) + 1, envelope)
         fence = self.fence if envelope.document.untrusted else None
         fenced = block if fence is None else fence.around(block)
         if self.count is not None:
             notice = 0 if fence is None or self.noticed else self._cost(fence.notice)
-            tokens = self._tokens_of(block, envelope.document) + (0 if fence is None else self._frame(fence))
+            tokens = self._tokens_of(block, content, envelope.document) + (
+                0 if fence is None else self._frame(fence)
+            )
             cost = tokens + BETWEEN + notice
             if cost > self.left and not self.blocks and self.truncate is not None:
                 frame = notice + (0 if fence is None else self._frame(fence) + BETWEEN)
@@ -215,13 +228,18 @@ class _Writer:
             result.tokens = self.tokens + sum(map(self.count, [*notice, *self.sections]))
         return result
 
-    def _tokens_of(self, block: str, document: Document) -> int:
-        """The tokens of a document's block. Those of its content were counted when it was stored."""
+    def _tokens_of(self, block: str, content: str, document: Document) -> int:
+        """The tokens of a document's block, which ends with its content. Those were counted when
+        it was stored; a title that is not repeated was counted with them.
+        """
         assert self.count is not None
-        content = document.content.strip()
-        if document.tokens is None or not content or not block.endswith("\n" + content):
+        whole = document.content.strip()
+        left_out = whole[: len(whole) - len(content)]
+        known = content and whole.endswith(content) and left_out[-1:].strip() == ""
+        if document.tokens is None or not known or not block.endswith(f"\n{content}"):
             return self.count(block)
-        return self.count(block[: -len(content)]) + document.tokens
+        tokens = document.tokens - (self.count(left_out) if left_out else 0)
+        return self.count(block[: -len(content)]) + tokens
 
     def _frame(self, fence: Fence) -> int:
         assert self.count is not None
@@ -279,95 +297,22 @@ class _Share:
         return count(self.fence.around("")) + BETWEEN + notice
 
 
-def fact_line(fact: Fact) -> str:
-    """A fact as one line of a list, without what no reader sees."""
-    parts = (fact.subject, fact.predicate, fact.object)
-    return f"- {' — '.join(map(clean_line, parts))}{_validity(fact)}"
-
-
-def _entity_line(entity: Entity) -> str:
-    """An entity with its attributes: `- Anna — birthday: 5 May; child: Ben, Mia`."""
-    attributes = [
-        f"{clean_line(str(name))}: {_join_values(value)}" for name, value in entity.attributes.items()
-    ]
-    return f"- {clean_line(entity.name)}" + (f" — {'; '.join(attributes)}" if attributes else "")
-
-
-def _join_values(value: object) -> str:
-    values: Iterable[object] = value if isinstance(value, list | tuple) else (value,)
-    return ", ".join([clean_line(str(item)) for item in values])
-
-
-class _Value(NamedTuple):
-    """A value of a dimension as it is written, or a whole line of them. `place` is its place among all."""
-
-    place: int
-    text: str
-    untrusted: bool
-
-
-def _value_text(value: _Value) -> str:
-    return value.text
-
-
-def _foreign(facets: Iterable[Facet]) -> set[str]:
-    """The dimensions with a value that strangers wrote: the whole line of one stands within the fence."""
-    return {facet.dimension for facet in facets if facet.untrusted}
-
-
 def _take_counts(share: _Share, facets: Sequence[Facet]) -> tuple[list[Facet], list[Facet]]:
     """Return the facets that fit, and the rest, both in their order. The dimensions take turns: the first
     value of each, the second of each, and so on.
     """
-    turns: list[tuple[int, _Value]] = []
+    turns: list[tuple[int, CountLine]] = []
     counts: Counter[str] = Counter()
-    foreign = _foreign(facets)
+    foreign = foreign_dimensions(facets)
     for number, facet in enumerate(facets):
         turn = counts[facet.dimension]
         begin = ", " if turn else f"- {clean_line(facet.dimension)}: "
         text = f"{begin}{clean_line(facet.value)} ({facet.count})"
-        turns.append((turn, _Value(number, text, facet.dimension in foreign)))
+        turns.append((turn, CountLine(number, text, facet.dimension in foreign)))
         counts[facet.dimension] += 1
     turns.sort(key=lambda turn: turn[0])
-    fitting, lost = share.take(COUNTS_HEADING, [value for _, value in turns], _value_text)
+    fitting, lost = share.take(COUNTS_HEADING, [value for _, value in turns], count_text)
     return [facets[place] for place, *_ in sorted(fitting)], [facets[place] for place, *_ in sorted(lost)]
-
-
-def _count_lines(facets: Sequence[Facet], foreign: set[str]) -> list[_Value]:
-    """A line for each dimension: `- labels: work (12), home (3)`."""
-    dimensions: dict[str, list[str]] = {}
-    for facet in facets:
-        values = dimensions.setdefault(facet.dimension, [])
-        values.append(f"{clean_line(facet.value)} ({facet.count})")
-    return [
-        _Value(place, f"- {clean_line(dimension)}: {', '.join(values)}", dimension in foreign)
-        for place, (dimension, values) in enumerate(dimensions.items())
-    ]
-
-
-def _has_ended(fact: Fact, now: datetime | None) -> bool:
-    end = fact.valid_to
-    if end is None or now is None:
-        return False
-    return (end if end.tzinfo else end.replace(tzinfo=UTC)) <= now
-
-
-def _split_ended(facts: Sequence[Fact], now: datetime | None) -> tuple[list[Fact], list[Fact]]:
-    """Facts that hold, and those that stopped being true."""
-    ended = [fact for fact in facts if _has_ended(fact, now)]
-    return [fact for fact in facts if not _has_ended(fact, now)], ended
-
-
-def _validity(fact: Fact) -> str:
-    if fact.valid_from is None and fact.valid_to is None:
-        return ""
-    start = fact.valid_from.date().isoformat() if fact.valid_from else "…"
-    end = fact.valid_to.date().isoformat() if fact.valid_to else "…"
-    return f" ({start} to {end})"
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
 
 
 def make_fence(items: Iterable[Document | Fact | Entity | Facet]) -> Fence | None:
@@ -385,7 +330,8 @@ def _note_cleaning(envelope: Envelope, done: Assembled) -> None:
         done.hidden[document.parent or document.id] = hidden
 
 
-def _cite(number: int, envelope: Envelope) -> tuple[Citation, str]:
+def _cite(number: int, envelope: Envelope) -> tuple[Citation, str, str]:
+    """The citation of a document, its block, and its content without a repeated title."""
     document, provenance = envelope.document, envelope.provenance
     if document.untrusted:
         parts = {name: clean(getattr(document, name))[0] for name in ("title", "url", "id", "content")}
@@ -403,4 +349,8 @@ def _cite(number: int, envelope: Envelope) -> tuple[Citation, str]:
         below = " > ".join([_one_line(part) for part in path]) + ("\n" + below if below else "")
     if below:
         block = f"{block}\n{escape_marks(below)}"
-    return Citation(number=number, title=title, url=document.url, source=source), block
+    return Citation(number=number, title=title, url=document.url, source=source), block, content.strip()
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -17,8 +17,8 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import CallToolResult, TextContent
 
 from contextrouter.model import Citation, Context, Envelope, Fact
-from contextrouter.pipeline.assembly import fact_line
 from contextrouter.text import tokens
+from contextrouter.text.answer_lines import fact_line
 from contextrouter.text.prompt_injection import Fence, clean, clean_line, escape_marks
 
 Detail = Literal["titles", "brief", "full"]

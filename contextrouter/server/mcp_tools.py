@@ -168,7 +168,7 @@ def _strict_tool(function: Callable[..., Any], title: str) -> Tool:
     strict = create_model(
         lenient.__name__,
         __base__=lenient,
-        __validators__={"check_names": model_validator(mode="before")(check_names)},
+        __validators__={"check_names": model_validator(mode="before")(check_names)},  # type: ignore[dict-item]  # the type of pydantic's own decorators is not the one that it declares
     )
     strict.model_config["extra"] = "forbid"
     strict.model_rebuild(force=True)

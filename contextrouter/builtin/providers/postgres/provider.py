@@ -355,10 +355,7 @@ class Postgres(Provider):
 
     async def facets(self, query: Query, dimensions: Sequence[str]) -> Sequence[Facet]:
         """Count documents by the values of fields (kind, labels, …) or metadata keys, over all the query lets
-        through: of each dimension the `query.limit` values of most documents.
-
-        Scope, period, filters, labels, phrases and exclusions narrow; plain words do not, as in a search,
-        where any suffices.
+        through, as `sqlite` does: of each dimension the `query.limit` values of most documents.
         """
         async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
             self._words.refuse_others(
@@ -372,30 +369,22 @@ class Postgres(Provider):
         return await self.pool.answer(schema.content_version, missing="")
 
     async def statistics(self, terms: Sequence[str], scope: Scope | None = None) -> TermStatistics:
-        """Counts over the chunks that `scope` shows; a term of several words has the frequency of the rarest,
-        20,000 at most.
-        """
+        """Counts over the chunks that `scope` shows; several words count as the rarest, 20,000 at most."""
         async with self.pool.transaction(scope) as connection:
             analysed = await self._words.analyses(connection, terms)
             return await text_leg.statistics(connection, analysed, scope)
 
     async def stats(self) -> Mapping[str, int | str]:
-        """Counts of documents, chunks, vectors, links and facts; generation, dimensions, model; and bytes on
-        disk.
-        """
+        """Counts of what the store holds; generation, dimensions, model; and bytes on disk."""
         async with self.pool.transaction() as connection:
             return await lookup.stats(connection)
 
     async def migrate(self) -> Sequence[int]:
-        """Bring the schema up to date, one process at a time; return the versions made. A newer schema is an
-        error, and stays.
-        """
+        """Bring the schema up to date; return the versions made. A newer schema is an error, and stays."""
         return await schema.migrate(self.pool)
 
     async def status(self) -> Mapping[str, int | str]:
-        """Versions of server, pgvector and schema (0: no store yet), and what the store holds, as `stats()`
-        says it.
-        """
+        """Versions of server, pgvector and schema (0: no store yet), and what `stats()` says."""
         async with self.pool.transaction() as connection:
             found = await schema.versions(connection)
             return {**found, **(await lookup.stats(connection) if found["schema"] else {})}

@@ -348,12 +348,12 @@ class Sqlite(Provider):
         question = _asked(connection, query)
         condition = admitted(query, question)
         best = self._index.search(connection, question.words, query.scope, condition, query.limit, stop)
-        return _hits(connection, best, query.limit, self._vectors_of(connection, best))
+        return lookup.hits(connection, best, query.limit, self._vectors_of(connection, best))
 
     def _mentions(self, connection: sqlite3.Connection, query: Query, stop: Stop) -> list[Hit]:
         condition = admitted(query, _asked(connection, query).without_phrases())
         best = mentions_leg.find_mentions(connection, query, condition, stop)
-        return _hits(connection, best, query.limit, self._vectors_of(connection, best))
+        return lookup.hits(connection, best, query.limit, self._vectors_of(connection, best))
 
     def _vectors_of(
         self, connection: sqlite3.Connection, best: Sequence[tuple[int, float]]
@@ -380,7 +380,7 @@ class Sqlite(Provider):
             condition = admitted(query, _asked(connection, query).without_phrases())
             try:
                 near = self._nearby[query.leg].search(connection, vector, condition, query.limit, stop)
-                return _hits(connection, near.ranked, query.limit, near.vectors)
+                return lookup.hits(connection, near.ranked, query.limit, near.vectors)
             except StaleSnapshot:
                 connection.rollback()
                 connection.execute("BEGIN")
@@ -392,18 +392,3 @@ class Sqlite(Provider):
 def _asked(connection: sqlite3.Connection, query: Query) -> LanguageTerms:
     languages = schema.languages(connection)
     return language_terms(query.text, languages, required=query.required, excluded=query.excluded)
-
-
-def _hits(
-    connection: sqlite3.Connection,
-    best: Sequence[tuple[int, float]],
-    limit: int,
-    vectors: Mapping[int, Vector],
-) -> list[Hit]:
-    """The best as hits; equal scores in the order of ids, whatever the order of writing."""
-    ranked = lookup.rank(connection, best, limit)
-    documents = lookup.texts(connection, [number for number, _ in ranked])
-    return [
-        Hit(document=document, score=score, vector=vectors.get(number))
-        for document, (number, score) in zip(documents, ranked, strict=True)
-    ]

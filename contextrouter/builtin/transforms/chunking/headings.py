@@ -13,8 +13,13 @@ from contextrouter.errors import MissingDependency
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
-SMALL = 8
-"""A section with less than this part of the target is joined with its sibling."""
+SMALL, CRUMB, JOINED = 8, 16, 4
+"""A section with less than the first part of the target is joined with its sibling, if both together have at
+most the third. One with less than the second part is joined with any sibling, up to the target.
+
+Measured on kgpacks-faq, its sources joined: in 2,000 tokens full of chunks is the answer to .994 of the
+questions; to .993 without joining; to .986 where the target is the limit for all.
+"""
 _LINE_END = re.compile(r"\r\n|\n|\r")
 # Front matter starts at the first character, and a line closes it. A later "---" is a rule or a setext
 # heading.
@@ -110,14 +115,15 @@ def join_siblings(
     heading. The last of several siblings joins the one before it.
 
     A section is small if it has less than an eighth of `target`. What is joined stands under the common
-    heading, and has at most `target` tokens. `size` counts the tokens between two places.
+    heading, and has at most a quarter of it; with a sixteenth, a crumb, at most all of it. `size` counts the
+    tokens between two places.
     """
-    small = target // SMALL
     pending: Section | None = None
     for section in parts:
         if pending is not None and _are_siblings(pending, section):
             sizes = size(pending.start, pending.end), size(section.start, section.end)
-            if min(sizes) < small and size(pending.start, section.end) <= target:
+            most = target if min(sizes) < target // CRUMB else target // JOINED
+            if min(sizes) < target // SMALL and size(pending.start, section.end) <= most:
                 pending = Section(pending.start, section.end, section.path[:-1], section.level)
                 continue
         if pending is not None:

@@ -166,7 +166,7 @@ class _Reader:
             if read is not None:
                 yield from read(node, level)
             elif node.tagname in _NOTES:
-                yield _quote([f"**{node.tagname.capitalize()}:**", *self.blocks(node, level)])
+                yield _quoted_blocks([f"**{node.tagname.capitalize()}:**", *self.blocks(node, level)])
             elif node.tagname in _SILENT:
                 continue
             elif node.children and all(_is_inline(child) for child in node.children):
@@ -221,11 +221,11 @@ class _Reader:
             filter(None, self.blocks(node.children[1], level))
         )
 
-    def _block_quote(self, node: Any, level: int) -> Iterator[str]:
-        yield _quote(self.blocks(node, level))
+    def _block_quoted_blocks(self, node: Any, level: int) -> Iterator[str]:
+        yield _quoted_blocks(self.blocks(node, level))
 
     def _admonition(self, node: Any, level: int) -> Iterator[str]:
-        yield _quote(self.blocks(node, level))
+        yield _quoted_blocks(self.blocks(node, level))
 
     def _footnote(self, node: Any, level: int) -> Iterator[str]:
         label = node.children[0].astext() if node.children else ""
@@ -283,6 +283,6 @@ def _is_inline(node: Any) -> bool:
     return isinstance(node, nodes.Inline | nodes.Text)
 
 
-def _quote(blocks: Any) -> str:
+def _quoted_blocks(blocks: Any) -> str:
     text = "\n\n".join(filter(None, blocks))
     return "\n".join(f"> {line}".rstrip() for line in text.split("\n")) if text else ""
