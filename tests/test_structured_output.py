@@ -110,6 +110,7 @@ def test_an_object_is_read_whatever_stands_around_it(text: str):
         ('{"ranking": [2], "x": {"a": 1, "a": 2}}', "wrong shape"),
         ('{"order": [2, 1]}', "wrong shape"),
         ("{}", "wrong shape"),
+        ("```x\n" * 100_000, "no JSON"),  # fences that open and never close
         ("[" * 100_000, "wrong shape"),
         ("[" * 50_000 + "]" * 50_000, "wrong shape"),
     ],

@@ -97,7 +97,7 @@ def dropped(context: Context) -> str:
     return str(context.intent.attributes.get("understand", ""))
 
 
-@pytest.mark.parametrize("play", ["plain", "fenced", "prose", "think", "bom", "texts", "wrapped"])
+@pytest.mark.parametrize("play", ["plain", "fenced", "prose", "think", "bom", "texts", "wrapped", "parts"])
 @pytest.mark.case("K01", "M04", "NEW-22")
 async def test_an_answer_in_any_form_is_read_and_planned(play: str):
     async with ModelServer(ANSWER, play) as server:
@@ -132,6 +132,13 @@ async def test_a_bare_list_is_the_one_list_that_is_asked_for():
         ("slow", "transport: no answer came (none within 0.2 seconds)."),
         ("limited", "transport: "),
         ("hangs up", "transport: "),
+        ("page", "it did not answer with JSON (JSONDecodeError"),
+        ("no utf-8", "it did not answer with JSON (UnicodeDecodeError"),
+        ("no text", "it did not answer as OpenAI's server does"),
+        ("redirects", "it redirects to another address (status 307), which is not followed"),
+        ("bomb", "the answer is compressed ('gzip'), which was not asked for"),
+        ("long", "wrong shape: the answer is no object of the shape that was asked for (it has 1,"),
+        ("deeply wrapped", "wrong shape: the answer is no object of the shape that was asked for (too many"),
     ],
 )
 @pytest.mark.case("K05", "M20")
@@ -146,7 +153,41 @@ async def test_an_answer_that_cannot_be_read_leaves_the_plain_question_and_says_
     assert note(context).startswith("failed: understand: ")
     assert reason in context.intent.attributes[FAILED]["understand"]
     assert context.degraded
+    assert len(server.requests) == (2 if play in ("limited", "hangs up") else 1)
     assert [envelope.document.id for envelope in context.envelopes] == ["a", "b"]
+
+
+async def test_of_a_list_without_end_the_first_values_are_read_and_the_note_stays_short():
+    many = {name: [f"{name} {n}" for n in range(5_000)] for name in ("queries", "entities", "facets")}
+    many |= {"filters": {f"key {n}": "x" for n in range(5_000)}}
+    async with ModelServer(many) as server:
+        context = await ask(
+            server, fill=["queries", "entities", "facets", "filters"], facets=["kind"], filters={"a": ["b"]}
+        )
+    assert context.intent.queries == (QUESTION, "queries 0", "queries 1")
+    assert "queries: only the first 50 of 5,000 are read" in dropped(context)
+    assert "filters: only the first 50 of 5,000 are read" in dropped(context)
+    assert len(dropped(context)) < 20_000
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        {"prompt_tokens": -5, "completion_tokens": -7},
+        {"prompt_tokens": "many", "completion_tokens": "7"},
+        {"prompt_tokens": 10**400, "completion_tokens": 1e308},
+        {"prompt_tokens": True, "completion_tokens": None},
+        {"prompt_tokens": [1], "completion_tokens": {}},
+    ],
+)
+@pytest.mark.case("B15")
+async def test_counts_of_a_server_that_are_none_are_not_known_and_spoil_nothing(usage: dict[str, Any]):
+    async with ModelServer(ANSWER) as server:
+        server.usage = usage
+        context = await ask(server)
+    assert context.intent.queries == (QUESTION, *VARIANTS)
+    (model,) = context.usage.models
+    assert (model.calls, model.tokens_in, model.tokens_out, model.cost) == (1, None, None, None)
 
 
 async def test_a_failure_raises_where_the_table_says_so():

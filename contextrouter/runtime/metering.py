@@ -11,11 +11,15 @@ from contextlib import aclosing
 from contextvars import ContextVar
 from typing import Any
 
+import msgspec
+
 from contextrouter.contracts import Completion, Generator, SupportsWriting, Writing
 from contextrouter.model import ModelUsage
 from contextrouter.settings import GeneratorKeys, Settings
 
 _PER = 1_000_000  # tokens that a price is for
+_MOST_TOKENS = 1_000_000_000  # of one call; more is no count
+_NAME = 200  # characters of a model's name
 Prices = tuple[float | None, float | None]
 """`price_in` and `price_out`, for a million tokens."""
 
@@ -108,7 +112,10 @@ class Metered(Generator):
         """Ask the wrapped generator, and record its answer."""
         meter = self._count()
         completion = await self._generator.complete(messages, schema=schema)
-        if meter is not None and isinstance(completion, Completion):
+        if not isinstance(completion, Completion):
+            return completion
+        completion = _with_plain_counts(completion)
+        if meter is not None:
             meter.add(self._name, completion, self._prices)
         return completion
 
@@ -138,9 +145,29 @@ class _MeteredWriter(Metered):
         pieces: Any = self._generator.write(messages, writing)  # type: ignore[attr-defined]  # it has the ability
         async with aclosing(pieces):
             async for piece in pieces:
-                if meter is not None and isinstance(piece, Completion):
-                    meter.add(self._name, piece, self._prices)
+                if isinstance(piece, Completion):
+                    piece = _with_plain_counts(piece)
+                    if meter is not None:
+                        meter.add(self._name, piece, self._prices)
                 yield piece
+
+
+def _with_plain_counts(completion: Completion) -> Completion:
+    """Return a completion without counts that are none, and with a name that is one: a server may say
+    anything.
+    """
+    name: Any = completion.model
+    name = name[:_NAME] if isinstance(name, str) else ""
+    tokens_in, tokens_out = _tokens(completion.tokens_in), _tokens(completion.tokens_out)
+    same = (name, tokens_in, tokens_out) == (completion.model, completion.tokens_in, completion.tokens_out)
+    if same and not isinstance(completion.tokens_in, bool) and not isinstance(completion.tokens_out, bool):
+        return completion
+    return msgspec.structs.replace(completion, model=name, tokens_in=tokens_in, tokens_out=tokens_out)
+
+
+def _tokens(count: Any) -> int | None:
+    is_count = isinstance(count, int) and not isinstance(count, bool) and 0 <= count <= _MOST_TOKENS
+    return count if is_count else None
 
 
 def _sum(a: Any, b: Any) -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -48,6 +49,8 @@ TEXTS: Mapping[str, Callable[[Any], str]] = {
         }
     ),
     "wrong keys": lambda answer: json.dumps({"rewrites": ["a"], "mode": "temporal"}),
+    "long": lambda answer: json.dumps({**answer, "queries": ["a"] * 300_000}),
+    "deeply wrapped": lambda answer: json.dumps({"a": {"b": {"c": {"d": {"e": answer}}}}}),
     "cut": lambda answer: json.dumps(answer)[:-15],
     "empty": lambda answer: "",
     "talk": lambda answer: "I would search for cats.",
@@ -67,11 +70,13 @@ class ModelServer:
     def __init__(self, answer: Any = None, play: str = "plain", *, refuses: tuple[str, ...] = ()) -> None:
         self.answer, self.play, self.refuses = answer or {}, play, refuses
         self.requests: list[dict[str, Any]] = []
+        self.usage: dict[str, Any] = {}  # in place of what it says of tokens
         self.stop = asyncio.Event()
 
     async def __aenter__(self) -> ModelServer:
         app = web.Application()
         app.router.add_post("/v1/chat/completions", self._answer)
+        app.router.add_post("/v1/elsewhere", self._answer_elsewhere)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()
@@ -93,19 +98,40 @@ class ModelServer:
             return _error(400, "The prompt was filtered.", code="content_filter")
         if self.play == "hangs up":
             return await self._hang_up(request)
+        if self.play == "page":
+            return web.Response(text="<html>Please log in.</html>", content_type="application/json")
+        if self.play == "redirects":
+            return web.Response(status=307, headers={"Location": f"{self.url}/elsewhere"})
+        if self.play == "bomb":
+            packed = gzip.compress(b" " * 1_000_000)
+            return web.Response(body=packed, headers={"Content-Encoding": "gzip"})
+        if self.play == "no utf-8":
+            broken = json.dumps(self._completion()).encode().replace(b"fake", b"fa\xc3")
+            return web.Response(body=broken, content_type="application/json")
         if self.play == "slow":
             with contextlib.suppress(asyncio.CancelledError):
                 await self.stop.wait()
+        return web.json_response(self._completion())
+
+    async def _answer_elsewhere(self, request: web.Request) -> web.StreamResponse:
+        """Where a redirect leads: it must not be followed."""
+        self.requests.append(await request.json())
+        self.play = "plain"
         return web.json_response(self._completion())
 
     def _completion(self) -> dict[str, Any]:
         message: dict[str, Any] = {"role": "assistant", "content": None, "refusal": None}
         if self.play == "refusal":
             message["refusal"] = "I cannot help with that."
+        elif self.play == "parts":
+            message["content"] = [{"type": "text", "text": part} for part in (json.dumps(self.answer), " ")]
+        elif self.play == "no text":
+            message["content"] = self.answer
         elif self.play in TEXTS:
             message["content"] = TEXTS[self.play](self.answer)
         choice = {"index": 0, "message": message, "finish_reason": _FINISH.get(self.play, "stop")}
-        usage = {"prompt_tokens": TOKENS_IN, "completion_tokens": TOKENS_OUT, "total_tokens": 60}
+        usage: dict[str, Any] = {"prompt_tokens": TOKENS_IN, "completion_tokens": TOKENS_OUT}
+        usage |= self.usage
         frame = {"id": "1", "object": "chat.completion", "created": 0, "model": "fake-1"}
         return {**frame, "choices": [choice], "usage": usage}
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from contextrouter.builtin.generators.example_server import ChatServer
 from contextrouter.builtin.generators.options import check_positive, clean_messages
 from contextrouter.builtin.generators.remote import Remote
+from contextrouter.builtin.shared.bounded_client import bounded_options
 from contextrouter.contracts import Completion, Writing
 from contextrouter.errors import PluginError
 
@@ -51,13 +52,14 @@ class Anthropic(Remote):
             raise PluginError(
                 "api_key is empty. Set it, to anything where base_url names a server that needs none."
             )
-        from anthropic import AsyncAnthropic
+        from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
 
         return AsyncAnthropic(
             api_key=self._api_key,
             base_url=self.base_url or "https://api.anthropic.com",
             timeout=self.request_timeout,
             max_retries=1,
+            **bounded_options(DefaultAsyncHttpxClient),
         )
 
     async def complete(
@@ -134,7 +136,7 @@ class Anthropic(Remote):
             arguments["system"] = system
         try:
             return await create(model=self.model, **arguments)
-        except AnthropicError as error:
+        except (AnthropicError, ValueError) as error:  # the latter: a page in place of JSON, or no UTF-8
             # The chain is cut: the client's own exceptions carry the request and with it the key.
             raise self._refused_by_server(error) from None
 

@@ -97,7 +97,8 @@ class OpenAI(OpenAIClient, Remote):
         try:
             choice = answer.choices[0]
             refusal = getattr(choice.message, "refusal", None)
-            text = choice.message.content or refusal or ""
+            text = _text_of(choice.message.content) or refusal or ""
+            finish = _finish_reason(choice.finish_reason, refused=bool(refusal))
         except (AttributeError, IndexError, TypeError) as error:
             problem = f"it did not answer as OpenAI's server does ({type(error).__name__})"
             raise self._make_error(problem, hint="Check base_url.") from None
@@ -105,7 +106,7 @@ class OpenAI(OpenAIClient, Remote):
         return Completion(
             text=text,
             model=answer.model or self.model,
-            finish=_finish_reason(choice.finish_reason, refused=bool(refusal)),
+            finish=finish,
             tokens_in=getattr(usage, "prompt_tokens", None),
             tokens_out=getattr(usage, "completion_tokens", None),
             thinking=_thinking(choice.message),
@@ -153,9 +154,18 @@ class OpenAI(OpenAIClient, Remote):
         create: Any = self._get_client().chat.completions.create
         try:
             return await create(model=self.model, messages=clean_messages(messages), **options)
-        except OpenAIError as error:
+        except (OpenAIError, ValueError) as error:  # the latter: a page in place of JSON, or no UTF-8
             # The chain is cut: the client's own exceptions carry the request and with it the key.
             raise self._refused_by_server(error) from None
+
+
+def _text_of(content: Any) -> str:
+    """Return the text of a message, which some servers send in parts. Raises TypeError for anything else."""
+    if isinstance(content, list):
+        return "".join([part.get("text") or "" if isinstance(part, dict) else part.text for part in content])
+    if content is not None and not isinstance(content, str):
+        raise TypeError
+    return content or ""
 
 
 def _finish_reason(reason: str | None, *, refused: bool) -> str:

@@ -8,6 +8,7 @@ from contextlib import aclosing
 from typing import ClassVar
 
 from contextrouter.builtin.generators.options import check_base_url, check_positive
+from contextrouter.builtin.shared.bounded_client import cause_of
 from contextrouter.builtin.shared.server_client import ServerClient
 from contextrouter.contracts import Completion, Generator, Thought, Writing
 from contextrouter.errors import PluginError
@@ -59,7 +60,9 @@ class Remote(ServerClient, Generator):
     def _refused_by_server(self, error: Exception) -> PluginError:
         """The error of a client, in words that say how to mend it."""
         status = getattr(error, "status_code", None)
-        problem = f"{type(error).__name__}: {error}"
+        problem = cause_of(error) or f"{type(error).__name__}: {error}"
+        if isinstance(error, ValueError) and not cause_of(error):
+            problem = f"it did not answer with JSON ({problem})"
         if status in (400, 422):
             refused = RequestNotTaken(self._describe(problem, "It does not take this request."))
             refused.code = str(getattr(error, "code", None) or "")
@@ -68,6 +71,9 @@ class Remote(ServerClient, Generator):
             return self._make_error(problem, hint="It limits requests: ask less often, or raise the limit.")
         if status is not None and status >= 500:
             return self._make_error(problem, hint="The server has a fault; it may pass.")
+        if status is not None and 300 <= status < 400:
+            problem = f"it redirects to another address (status {status}), which is not followed"
+            return self._make_error(problem, hint="Check base_url.")
         hint = "Check base_url, model and api_key." if status is not None else "Check base_url."
         return self._make_error(problem, hint=hint)
 

@@ -11,10 +11,10 @@ from typing import Any
 
 _THINKING = "</think>"
 _OPEN_THINKING = re.compile(r"<think>.*\Z", re.S)
-_FENCE = re.compile(r"^[ \t]*(```|~~~)[^\n]*\n(.*?)^[ \t]*\1[ \t]*$", re.M | re.S)
+_FENCE = re.compile(r"^[ \t]*(```|~~~)([^\n]*)$", re.M)
 _START = re.compile(r'\{(?=\s*["}])|\[(?=\s*(?:["{\[\]\d-]|true\b|false\b|null\b))')
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"?|[{}\[\]]', re.S)
-_MOST_VALUES = 1_000  # in prose, of which each is parsed
+_MOST_VALUES = 1_000  # in prose, of which each is parsed; and fences
 _CLOSING = {"{": "}", "[": "]"}
 
 
@@ -46,11 +46,29 @@ def json_texts(text: str) -> Iterator[str]:
     answer = _OPEN_THINKING.sub("", text.rpartition(_THINKING)[2]).strip()
     if answer != text:
         yield answer
-    for fence in _FENCE.finditer(answer):
-        yield fence[2].strip()
+    yield from _fenced(answer)
     values = list(islice(_values_in_prose(answer), _MOST_VALUES))
     yield from (value for value in values if value.startswith("{"))
     yield from (value for value in values if value.startswith("["))
+
+
+def _fenced(text: str) -> Iterator[str]:
+    """Yield the blocks between a fence and the next one like it that stands alone on its line."""
+    marks = list(islice(_FENCE.finditer(text), _MOST_VALUES))
+    closing: dict[int, int] = {}  # number of a mark -> that of the mark which ends its block
+    last: dict[str, int] = {}
+    for number in range(len(marks) - 1, -1, -1):
+        fence, rest = marks[number].groups()
+        if fence in last:
+            closing[number] = last[fence]
+        if not rest.strip():
+            last[fence] = number
+    number = 0
+    while number < len(marks):
+        if number in closing:
+            yield text[marks[number].end() : marks[closing[number]].start()].strip()
+            number = closing[number]
+        number += 1
 
 
 def _values_in_prose(text: str) -> Iterator[str]:

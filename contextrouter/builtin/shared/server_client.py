@@ -6,6 +6,7 @@ import importlib.util
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
+from contextrouter.builtin.shared.bounded_client import bounded_options
 from contextrouter.builtin.shared.loopback_server import Loopback
 from contextrouter.contracts import Plugin
 from contextrouter.errors import ContractError, MissingDependency, PluginError
@@ -72,11 +73,12 @@ class OpenAIClient(ServerClient):
                 "api_key is empty, which OpenAI refuses. Set api_key, or base_url of a server that needs"
                 " none."
             )
-        from openai import AsyncOpenAI
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
         return AsyncOpenAI(
             api_key=self._api_key or "none",
             base_url=self.base_url or "https://api.openai.com/v1",
             timeout=self.request_timeout,
             max_retries=1,
+            **bounded_options(DefaultAsyncHttpxClient),
         )

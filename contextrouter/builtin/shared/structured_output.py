@@ -35,6 +35,7 @@ _SENTENCES: Mapping[Reason, str] = {
 _ENDS: Mapping[str, Reason] = {"refusal": "refusal", "filter": "filtered"}
 _WRAPPERS = frozenset("answer data output response result".split())
 _DEEPEST = 3  # wrappers around an object
+_LONGEST = 1_000_000  # characters of an answer; no object that is asked for is longer
 _SHOWN = 200  # characters of a reason's detail
 
 
@@ -112,12 +113,14 @@ def read_answer(completion: Completion, shape: type[Shape]) -> Shape:
     if completion.finish in _ENDS:
         raise AnswerError(_ENDS[completion.finish], completion.text)
     reader = _Reader(shape)
+    text = completion.text if isinstance(completion.text, str) else ""
+    if len(text) > _LONGEST:
+        raise AnswerError("wrong shape", f"it has {len(text):,} characters")
     cut = completion.finish == "length"
     if completion.data is not None and not cut:  # of a cut answer, data may hold a part
         fitting: Shape | None = reader.fit(completion.data)
         if fitting is not None:
             return fitting
-    text = completion.text if isinstance(completion.text, str) else ""
     for part in json_texts(text):
         fitting = reader.read(part)
         if fitting is not None:
@@ -167,7 +170,12 @@ class _Reader:
             if not inner:
                 keys = ", ".join(map(repr, list(value)[:5])) or "none"
                 self.problem = self.problem or f"its keys are {keys}"
-        return self.fit(inner[0], depth + 1) if len(inner) == 1 and depth < _DEEPEST else None
+        if len(inner) != 1:
+            return None
+        if depth == _DEEPEST:
+            self.problem = self.problem or "too many wrappers around it"
+            return None
+        return self.fit(inner[0], depth + 1)
 
     def _validate(self, value: dict[str, Any]) -> Any:
         from pydantic import ValidationError

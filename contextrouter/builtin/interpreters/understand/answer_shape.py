@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Annotated, Any, Literal, NamedTuple
 
 Fill = Literal[
@@ -23,6 +24,7 @@ Fill = Literal[
     "confidence",
 ]
 _SHOWN = 60  # characters of a value in a note
+_MOST_VALUES = 50  # of a list, and keys of a mapping: nobody asks for more
 
 
 class Choices(NamedTuple):
@@ -42,14 +44,14 @@ def make_shape(choices: Choices, notes: list[str]) -> type[Any]:
     from pydantic import create_model
 
     types: Mapping[str, Callable[[], Any]] = {
-        "queries": lambda: list[str],
+        "queries": _texts,
         "text": lambda: str,
         "language": lambda: str,
         "kind": lambda: _one_of(choices.kinds),
         "labels": lambda: _some_of(choices.labels, "labels", notes),
         "filters": lambda: _filters(choices.filters, notes),
         "period": _period,
-        "entities": lambda: list[str],
+        "entities": _texts,
         "attribute": lambda: str,
         "facets": lambda: _some_of(choices.facets, "facets", notes),
         "should_search": lambda: bool,
@@ -70,6 +72,11 @@ def _or_none(hint: Any, name: str, notes: list[str]) -> Any:
     from pydantic import WrapValidator
 
     def drop(value: Any, validate: Callable[[Any], Any]) -> Any:
+        if isinstance(value, list | dict) and len(value) > _MOST_VALUES:
+            notes.append(f"{name}: only the first {_MOST_VALUES} of {len(value):,} are read")
+            value = (
+                dict(islice(value.items(), _MOST_VALUES)) if isinstance(value, dict) else value[:_MOST_VALUES]
+            )
         try:
             return validate(value)
         except ValueError:
@@ -109,6 +116,12 @@ def _some_of(names: Sequence[str], field: str, notes: list[str]) -> Any:
     literal: Any = Literal
     listed: Any = list
     return Annotated[listed[literal[tuple(names)]], BeforeValidator(choose)]
+
+
+def _texts() -> Any:
+    from pydantic import BeforeValidator
+
+    return Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
 
 
 def _filters(filters: Mapping[str, Sequence[str]], notes: list[str]) -> Any:
