@@ -29,9 +29,8 @@ async def test_a_long_question_is_not_repeated_for_every_document():
     assert {report["query"] for report in told["coverage"]} == {LONG[:200] + " […]"}
     without = plain(context, trace=False)
     assert "trace" not in without
-    assert encode_json(without).decode().count(LONG[:1000]) == len(
-        ("question", "text", "question", "queries", "queries")
-    )
+    once = len(LONG.encode())  # it is the question, three times in the intent, and once in `queries`
+    assert 5 * once < len(encode_json(without)) < 5.5 * once
 
 
 @pytest.mark.case("SEC-09")
