@@ -12,7 +12,7 @@ from support.serving import KEY, key, router, serve_router
 from contextrouter import PluginError, Scope, SourceError
 from contextrouter.contracts import Interpreter, Partial
 from contextrouter.server.auth import Caller, hash_key
-from contextrouter.server.mcp_tools import make_mcp_server
+from contextrouter.server.mcp_server.tools import make_mcp_server
 from contextrouter.testing import Fixed, Raising
 
 LEAK = "/srv/tenants/globex/payroll.csv of http://10.0.0.7/feed cannot be read"

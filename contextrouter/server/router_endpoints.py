@@ -58,7 +58,8 @@ async def route(exchange: Exchange) -> web.StreamResponse:
     async with exchange.server.running:
         context = await exchange.server.router.route(request)
     exchange.server.metrics.context(context)
-    return json_response(plain(hide_errors(_say_deadline(context, exchange), exchange.caller)))
+    shown = hide_errors(_say_deadline(context, exchange), exchange.caller)
+    return json_response(plain(shown, trace=exchange.body.trace))
 
 
 def _say_deadline(context: Context, exchange: Exchange) -> Context:
@@ -84,7 +85,7 @@ async def _stream(exchange: Exchange, request: Request) -> web.StreamResponse:
             if isinstance(part, Context):
                 exchange.server.metrics.context(part)
                 shown = hide_errors(_say_deadline(part, exchange), exchange.caller)
-                await events.send(plain(shown), "result")
+                await events.send(plain(shown, trace=exchange.body.trace), "result")
             else:
                 await events.send(plain(hide_errors(part, exchange.caller)), "report")
         await task
