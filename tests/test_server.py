@@ -53,7 +53,7 @@ class Concurrent(Fixed):
 
 async def test_route_answers_with_the_whole_context():
     async with serve_router(router()) as ask:
-        answer = await ask("/v1/route", {"question": "what?"})
+        answer = await ask("/v1/route", {"question": "what?", "trace": True})
     assert answer.status == 200
     assert answer.headers["Content-Type"] == "application/json"
     told = answer.json

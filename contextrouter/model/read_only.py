@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn, overload
 
+from msgspec.structs import replace
+
 from contextrouter.model.document import Envelope
 from contextrouter.model.request import Intent, Plan
 from contextrouter.model.result import Context
@@ -80,9 +82,9 @@ class ReadOnlyEnvelopes(Sequence[Envelope]):
 def read_only(value: Any) -> Any:
     """Return a value of metadata in read-only form. Other objects than mappings, lists and sets stay."""
     kind = type(value)
-    if kind in (str, int, float, bool, ReadOnlyMapping, ReadOnlyList):
+    if kind in _READ_ONLY:
         return value
-    if isinstance(value, Mapping):
+    if kind is dict or isinstance(value, Mapping):
         return ReadOnlyMapping({key: read_only(item) for key, item in value.items()})
     if kind is list:
         return ReadOnlyList([read_only(item) for item in value])
@@ -91,42 +93,50 @@ def read_only(value: Any) -> Any:
     return frozenset(value) if kind is set else value
 
 
+_READ_ONLY = frozenset({str, int, float, bool, ReadOnlyMapping, ReadOnlyList})
+_NOTHING = ReadOnlyMapping()
+
+
 def read_only_context(context: Context) -> Context:
     """Return a context whose mappings and lists are read-only, and are those of no store."""
     trace = context.trace
-    steps = tuple([step.replace(lost=_lost(step.lost)) for step in trace.steps])
-    attributed = {
-        name: tuple([item.replace(attributes=read_only(item.attributes)) for item in getattr(context, name)])
-        for name in ("facts", "entities")
-    }
-    return context.replace(
+    steps = tuple([replace(s, lost=_lost(s.lost)) if s.lost != () else s for s in trace.steps])
+    intent = _intent(context.intent)
+    return replace(
+        context,
         envelopes=tuple(map(_envelope, context.envelopes)),
-        intent=_intent(context.intent),
-        trace=trace.replace(steps=steps, plan=_plan(trace.plan)),
-        **attributed,
+        facts=tuple([replace(fact, attributes=read_only(fact.attributes)) for fact in context.facts]),
+        entities=tuple(
+            [replace(entity, attributes=read_only(entity.attributes)) for entity in context.entities]
+        ),
+        intent=intent,
+        trace=replace(trace, steps=steps, plan=_plan(trace.plan, context.intent, intent)),
     )
 
 
 def _envelope(envelope: Envelope) -> Envelope:
-    document = envelope.document
-    return envelope.replace(
-        document=document.replace(metadata=read_only(document.metadata)), signals=read_only(envelope.signals)
-    )
+    metadata = envelope.document.metadata
+    document = replace(envelope.document, metadata=read_only(metadata) if metadata else _NOTHING)
+    return replace(envelope, document=document, signals=read_only(envelope.signals))
 
 
-def _lost(envelopes: Sequence[Envelope]) -> ReadOnlyEnvelopes:
-    return envelopes if isinstance(envelopes, ReadOnlyEnvelopes) else ReadOnlyEnvelopes(envelopes)
+def _lost(envelopes: Sequence[Envelope]) -> Sequence[Envelope]:
+    if not len(envelopes) or isinstance(envelopes, ReadOnlyEnvelopes):
+        return envelopes or ()
+    return ReadOnlyEnvelopes(envelopes)
 
 
 def _intent(intent: Intent) -> Intent:
     return intent.replace(filters=read_only(intent.filters), attributes=read_only(intent.attributes))
 
 
-def _plan(plan: Plan) -> Plan:
+def _plan(plan: Plan, intent: Intent, read_only_intent: Intent) -> Plan:
+    """Return a plan in read-only form. Mostly its intent is that of the context, whose form is there."""
     calls = [
         call.replace(query=call.query.replace(filters=read_only(call.query.filters)))
         if call.query.filters
         else call
         for call in plan.calls
     ]
-    return plan.replace(intent=_intent(plan.intent), calls=tuple(calls), excluded=read_only(plan.excluded))
+    own = read_only_intent if plan.intent is intent else _intent(plan.intent)
+    return plan.replace(intent=own, calls=tuple(calls), excluded=read_only(plan.excluded))

@@ -20,7 +20,7 @@ from contextrouter.filters import passes
 from contextrouter.model import Document, Entity, Facet, Fact, Hit, Query
 from contextrouter.scope import SENSITIVITIES, SHARED
 from contextrouter.settings import FactKeys, SourceKeys
-from contextrouter.text.characters import has_lone_surrogate, whole_characters
+from contextrouter.text.characters import whole_characters
 from contextrouter.text.fact_words import spaced
 from contextrouter.text.query_syntax import holds_any
 
@@ -55,7 +55,6 @@ class Admission:
         if not isinstance(answer, list | tuple) or not {*map(type, answer)} <= {Hit}:
             raise ContractError("search() must return a sequence of hits", law="search returns hits")
         sound = [hit for hit in answer if _has_plain_types(hit.document) or not self._note_flaw(hit)]
-        sound = [_with_whole_characters(hit) for hit in sound]
         if not {type(hit.score) for hit in sound} <= _NUMBERS:
             sound = [_with_number(hit) for hit in sound]
         if self._labels or self._restricted:
@@ -258,13 +257,6 @@ def _type_name(value: object) -> str:
 
 
 _NUMBERS = {float, type(None)}
-
-
-def _with_whole_characters(hit: Hit) -> Hit:
-    d = hit.document
-    if has_lone_surrogate(d.content, d.title, d.url, d.id, d.snippet, *d.path):
-        return hit.replace(document=whole_characters(d))
-    return hit
 
 
 def _with_number(hit: Hit) -> Hit:

@@ -145,6 +145,8 @@ class _Writer:
         """Add the sections of entities, facts and counts, as many lines as fit into `budget`. An entity is
         the answer to a question about one attribute, so that entities come first.
         """
+        if not (facts or beside.entities or beside.facets):
+            return
         result, now, share = self.result, beside.now, _Share(self.count, budget, self.fence)
         result.entities, result.lost_entities = share.take(ENTITIES_HEADING, beside.entities, _entity_line)
         oldest = next((fact for fact in facts if _has_ended(fact, now)), None)

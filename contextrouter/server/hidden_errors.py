@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from contextrouter.errors import AllSourcesFailed, ContextRouterError, RequestRefused
 from contextrouter.model import Context, Intent, Plan, SourceReport
 from contextrouter.pipeline.interpretation import FAILED
-from contextrouter.serialization import plain
+from contextrouter.serialization import plain, shorten_query
 from contextrouter.server.auth import Caller
 from contextrouter.server.error_responses import Refused
 from contextrouter.server.logs import log
@@ -53,7 +53,7 @@ def hide_refusal(refusal: Refused, error: Exception, caller: Caller) -> Refused:
     if caller.scope is None or isinstance(error, Refused | RequestRefused):
         return refusal
     if isinstance(error, AllSourcesFailed):
-        refusal.coverage = [plain(report) for report in _reports(error.reports)]
+        refusal.coverage = [plain(shorten_query(report)) for report in _reports(error.reports)]
     elif isinstance(error, ContextRouterError):
         log.info("plugin failed", extra={"fields": {"error": refusal.detail}})
         refusal.detail = PLUGIN_FAILED

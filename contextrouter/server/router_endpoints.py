@@ -58,7 +58,7 @@ async def route(exchange: Exchange) -> web.StreamResponse:
     async with exchange.server.running:
         context = await exchange.server.router.route(request)
     exchange.server.metrics.context(context)
-    return json_response(plain(hide_errors(context, exchange.caller)))
+    return json_response(plain(hide_errors(context, exchange.caller), trace=exchange.body.trace))
 
 
 async def _stream(exchange: Exchange, request: Request) -> web.StreamResponse:
@@ -72,7 +72,8 @@ async def _stream(exchange: Exchange, request: Request) -> web.StreamResponse:
         while (part := await parts.get()) is not None:
             if isinstance(part, Context):
                 exchange.server.metrics.context(part)
-                await events.send(plain(hide_errors(part, exchange.caller)), "result")
+                shown = plain(hide_errors(part, exchange.caller), trace=exchange.body.trace)
+                await events.send(shown, "result")
             else:
                 await events.send(plain(hide_errors(part, exchange.caller)), "report")
         await task

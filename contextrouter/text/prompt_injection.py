@@ -53,7 +53,7 @@ def escape_marks(text: str) -> str:
     block or a section, the end of the context, or a line of a fence. Characters that no reader sees, and
     other forms of `#`, do not hide one.
     """
-    if re.search(_MARKS, text) is None:
+    if "#" not in text and "<" not in text and (text.isascii() or re.search(_MARKS, text) is None):
         return text
     return "".join([_escape_line(line) for line in text.splitlines(keepends=True)])
 

@@ -92,7 +92,7 @@ const ask = () => guarded(async (current) => {
   at("result").replaceChildren();
   let reports = 0;
   say("Asking the sources …");
-  const context = await api.stream("/v1/route", asked, { report: (report) => { if (current()) { ended(report); say(`${++reports} calls have ended …`); } } });
+  const context = await api.stream("/v1/route", { ...asked, trace: true }, { report: (report) => { if (current()) { ended(report); say(`${++reports} calls have ended …`); } } });
   if (!current()) return;
   at("result").replaceChildren(...sections(context));
   say(`${context.envelopes.length} documents and ${context.facts.length} facts in ${seconds(context.usage.seconds)}.`);
@@ -105,7 +105,7 @@ const answer = () => guarded(async (current) => {
   at("result").replaceChildren(shown);
   say("Asking the sources …");
   const write = ({ text }) => { if (current()) { add(text); say("Writing …"); } };
-  const result = await api.stream("/v1/answer", body(), { text: write, refusal: write });
+  const result = await api.stream("/v1/answer", { ...body(), trace: true }, { text: write, refusal: write });
   if (!current()) return;
   at("result").replaceChildren(answered(result), ...sections(result.context));
   say(`${result.outcome}: ${result.citations.length} of ${result.context.envelopes.length} documents cited.`);
