@@ -103,7 +103,7 @@ export function answered(answer) {
   const list = [...answer.citations].sort((a, b) => a.number - b.number).map((citation) => h("li", {},
     h("span", { class: "number" }, `[${citation.number}] `), link(citation.url, (citation.title || citation.url || citation.source).slice(0, 300)), h("span", { class: "dim" }, " ", foreign(citation.source))));
   const failed = Object.entries(answer.checks).filter(([, passed]) => !passed).map(([name]) => ({ cited: "It cites no document.", language: "It seems to be in another language than the question." })[name]);
-  const tokens = answer.usage.models.map((model) => `${model.generator}: ${model.calls} calls, ${model.tokens_in} tokens in, ${model.tokens_out} out`);
+  const tokens = answer.usage.models.map((model) => `${model.generator}: ${model.calls} call${model.calls === 1 ? "" : "s"}, ${model.tokens_in} tokens in, ${model.tokens_out} out`);
   const about = [WHY[answer.outcome], answer.finish === "length" ? "It is cut." : "", answer.note, ...failed, ...tokens].filter(Boolean);
   return section("answer", "Answer", cited(answer.text, numbers),
     list.length ? h("ul", { class: "cited" }, list) : null,
