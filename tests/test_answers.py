@@ -167,7 +167,7 @@ async def test_thinking_is_no_part_of_the_answer_wherever_its_tag_is_cut(size: i
 
 
 @pytest.mark.case("NEW-05")
-async def test_a_marker_in_the_thinking_alone_is_no_citation_and_thinking_alone_is_no_answer():
+async def test_a_marker_in_the_thinking_is_no_citation_and_thinking_alone_no_answer():
     async with answering("<think>[1]</think>At nine.") as made:
         answer = await made.answer(QUESTION)
     assert (answer.text, answer.citations, answer.checks["cited"]) == ("At nine.", (), False)
