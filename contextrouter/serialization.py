@@ -23,7 +23,7 @@ def plain(value: Any, *, trace: bool = True) -> Any:
     """
     if isinstance(value, Answer):
         fields = {name: getattr(value, name) for name in value.__struct_fields__ if name != "context"}
-        return {**msgspec.to_builtins(fields), "context": plain(value.context)}
+        return {**msgspec.to_builtins(fields), "context": plain(value.context, trace=trace)}
     if isinstance(value, Context):
         return _plain_context(value, trace=trace)
     return msgspec.to_builtins(_drop_vectors(value), enc_hook=_encode_number)

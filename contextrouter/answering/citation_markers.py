@@ -23,6 +23,8 @@ _TARGET = re.compile(r"\(\s*(?:<[^<>\n]*>|[^\s()<>]*)(?:\s+(?:\"[^\"]*\"|'[^']*'
 _NO_TARGET = re.compile(r"\(\s*[^\s()<>]+\s+[^\s\"'()]")
 _BRACKETED = re.compile(r"<[A-Za-z][^\s<>]*(>|\Z)?")
 _RUN = re.compile(r"`+")
+_RARELY = 32
+"""A block is parsed again when it has grown by this part of itself, so that a long one takes no long time."""
 
 
 class Markers:
@@ -36,6 +38,7 @@ class Markers:
         self._used: dict[int, None] = {}
         self._text = ""  # of the block that is open
         self._sent = 0  # characters of its checked text that are out
+        self._parsed = 0  # characters of it when it was last parsed
         self._flowing = False  # whether the text so far is out, but for blanks at its end
 
     @property
@@ -54,9 +57,16 @@ class Markers:
         out, lines = "", split_lines(text)
         for _, line in lines:
             self._text += line
-            if line.endswith(("\n", "\r")):
+            if line.endswith(("\n", "\r")) and self._has_grown():
                 out += self._close_blocks()
+        if not self._has_grown():
+            self._flowing = False
+            return out
+        self._parsed = len(self._text)
         return out + self._emit(self._settled())
+
+    def _has_grown(self) -> bool:
+        return (len(self._text) - self._parsed) * _RARELY >= len(self._text)
 
     def end(self) -> str:
         """End the answer. Returns the text that was waiting."""
@@ -68,7 +78,7 @@ class Markers:
         self._used.update(dict.fromkeys(result.numbers))
         out = result.text[self._sent :]
         self._sent = max(0, self._sent - len(result.text))
-        self._text, self._flowing = rest, False
+        self._text, self._parsed, self._flowing = rest, 0, False
         return out
 
     def _close_blocks(self) -> str:

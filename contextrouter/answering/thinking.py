@@ -19,6 +19,7 @@ class Thinking:
         self._held = ""  # what may become a tag
         self._closing = ""  # the tag that ends the present thinking
         self._answering = False
+        self._thinks = False  # whether thinking came: blanks between it and the answer belong to neither
 
     def feed(self, piece: str) -> tuple[str, str]:
         """Add a piece. Returns the thinking and the answer that are ready."""
@@ -33,6 +34,7 @@ class Thinking:
                 if not ended:
                     return thinking, ""
             if match := _OPENING.match(self._held):
+                self._thinks = True
                 self._closing, self._held = f"</{match[1].lower()}>", self._held[match.end() :]
                 continue
             if _may_open(self._held):
@@ -44,7 +46,7 @@ class Thinking:
         text, self._held = self._held, ""
         if self._closing:
             return text, ""
-        return "", text
+        return "", text.lstrip() if self._thinks else text
 
     def _take_thinking(self) -> tuple[str, bool]:
         """Return the thinking that is ready, and whether it ended."""
@@ -68,7 +70,7 @@ class Thinking:
     def _answer(self) -> str:
         self._answering = True
         text, self._held = self._held, ""
-        return text
+        return text.lstrip() if self._thinks else text
 
 
 def _may_open(text: str) -> bool:

@@ -76,6 +76,7 @@ async def _cut(
     async with closing(generator.stream(messages)) as pieces:
         async for piece in pieces:
             if isinstance(piece, Thought | Refusal):
+                finish = "refusal" if isinstance(piece, Refusal) else finish
                 yield piece
                 continue
             if isinstance(piece, Abstention):

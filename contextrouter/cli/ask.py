@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
@@ -66,10 +65,10 @@ async def _print_stream(router: ContextRouter, request: Request) -> Answer:
     """Print the text as it is written. Return the answer."""
     async for piece in router.answer_stream(request):
         if isinstance(piece, Answer):
-            sys.stdout.write("\n")
+            terminal.stdout().write("\n")
             return piece
-        sys.stdout.write(terminal.sanitize(piece))
-        sys.stdout.flush()
+        terminal.stdout().write(terminal.sanitize(piece))
+        terminal.stdout().flush()
     raise AssertionError("a stream ends with its answer")
 
 

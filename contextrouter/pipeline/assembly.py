@@ -203,7 +203,8 @@ class _Writer:
             cost = tokens + BETWEEN + notice
             if cost > self.left and not self.blocks and self.truncate is not None:
                 frame = notice + (0 if fence is None else self._frame(fence) + BETWEEN)
-                block = self._cut(block, self.left - frame)
+                complete, block = block, self._cut(block, self.left - frame)
+                citation = citation.replace(characters=_remaining(envelope.document, complete, block))
                 fenced = block if fence is None else fence.around(block)
                 result.cut, cost, tokens = True, self.left, self.count(fenced)
             elif cost > self.left:
@@ -318,6 +319,13 @@ def _take_counts(share: _Share, facets: Sequence[Facet]) -> tuple[list[Facet], l
 def make_fence(items: Iterable[Document | Fact | Entity | Facet]) -> Fence | None:
     """The fence of what strangers wrote; None where nothing is theirs."""
     return Fence() if any([item.untrusted for item in items]) else None
+
+
+def _remaining(document: Document, block: str, cut: str) -> int:
+    """Return how many characters of a document's text a block still holds when it is cut."""
+    content = clean(document.content)[0] if document.untrusted else document.content
+    head = len(block) - len(escape_marks(content.strip()))
+    return max(0, len(cut) - len(CUT) - head)
 
 
 def _note_cleaning(envelope: Envelope, done: Assembled) -> None:

@@ -33,16 +33,17 @@ async def answer(exchange: Exchange) -> web.StreamResponse:
     generator = choose_generator(server.settings.chat, exchange.caller, exchange.body.model)
     order = msgspec.structs.replace(answering.make_order(request), generator=generator)
     context = await retrieve(server, request)
+    trace = exchange.body.trace
     order, visible = answering.bind(order, context), hide_errors(context, exchange.caller)
     if not exchange.body.stream:
         draft = server.finish(await answering.whole(order, context), exchange.caller)
-        return json_response(plain(to_answer(draft, visible)))
+        return json_response(plain(to_answer(draft, visible), trace=trace))
     events = await exchange.stream()
     async with closing(answering.pieces(order, context)) as pieces:
         async for piece in pieces:
             if isinstance(piece, Draft):
                 draft = server.finish(piece, exchange.caller)
-                await events.send(plain(to_answer(draft, visible)), "result")
+                await events.send(plain(to_answer(draft, visible), trace=trace), "result")
             elif not isinstance(piece, Thought):
                 await events.send({"text": piece}, "refusal" if isinstance(piece, Refusal) else "text")
     await events.write_eof()

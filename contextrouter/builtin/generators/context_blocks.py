@@ -24,9 +24,10 @@ _ABBREVIATION = re.compile(
 )
 _ENDED = tuple(".!?。！？:;")
 _SOURCES = re.compile(r"(?i)\s*#*\s*(?:references|bibliography|further reading|literature|works cited)\W*\Z")
+_WORK_OF_AUTHOR = re.compile(r"\W*[A-Z][\w'-]+, [A-Z]\..*\b(?:19|20)\d\d\b")
 _CITED_WORK = re.compile(
     r"(?i)\bdoi\b|\barxiv:|\bISBN\b|\bpp?\. ?\d+|\bvol\. ?\d+|\bet al\.,? \(?\d{4}|\bretrieved (?:on )?\w+ \d"
-    r"|^\W*(?-i:[A-Z])[\w'-]+, (?-i:[A-Z])\..*\b(?:19|20)\d\d\b|^\W*\[\d+\] (?-i:[A-Z])"
+    r"|^\W*\[\d+\] (?-i:[A-Z])"
 )
 
 
@@ -106,6 +107,8 @@ class _Block:
         self._read_table(rows)
 
     def _read_prose(self, part: str) -> None:
+        if _WORK_OF_AUTHOR.match(" ".join(part.split())):
+            return
         text = ""
         for piece in _SENTENCE.findall(" ".join(part.split())):
             text += piece

@@ -56,6 +56,7 @@ _MANY = 14  # words of a question that asks for more than one block holds
 _WHOLE = 0.3  # weighed share of such a question from which on one block holds enough
 _COVERED = 0.3  # weighed share of the question's words that one block holds, or it does not answer
 _NEXT = 0.75  # of the score of the best block, for another one to be quoted too
+_MOST_FACTS = 20  # that are written: of "Who founded it?" not a part
 NOTHING = "No passage of the context answers this."
 
 
@@ -122,7 +123,7 @@ class Extractive(Generator):
         chosen = choose_sentences(questions[-1], terms, sentences, self.sentences, self.coverage)
         facts = _matching_facts(terms, statements_of(context), chosen)
         if facts:
-            return [f"{fact.subject} — {fact.predicate} — {fact.object}" for fact in facts[: self.sentences]]
+            return ["\n".join(f"- {' — '.join(fact)}" for fact in facts[:_MOST_FACTS])]
         return _join_neighbours(chosen, terms)
 
 
@@ -180,11 +181,20 @@ def _best_blocks(
     for block in blocks:
         if block.score < _NEXT * blocks[0].score or len(chosen) >= limit:
             break
-        ordered = sorted(block.sentences, key=lambda s: (-_score(question, s, weight), s.place))
-        best = [s for s in ordered if _score(question, s, weight) > 0 or len(block.sentences) <= limit]
+        sentences = _named_rows(weight, block.sentences) or block.sentences
+        ordered = sorted(sentences, key=lambda s: (-_score(question, s, weight), s.place))
+        best = [s for s in ordered if _score(question, s, weight) > 0 or len(sentences) <= limit]
         texts = {sentence.text for sentence in chosen}
         chosen += [s for s in best if s.text not in texts][: limit - len(chosen)]
     return chosen
+
+
+def _named_rows(weight: Mapping[str, float], sentences: Sequence[Sentence]) -> list[Sentence]:
+    """The rows and records whose name is in the question: of several the one with the longest name."""
+    names = [(frozenset(analyse(s.parts[0][1])), s) for s in sentences if s.parts]
+    named = [(len(name), s) for name, s in names if name and name <= weight.keys()]
+    longest = max((length for length, _ in named), default=0)
+    return [s for length, s in named if length == longest]
 
 
 def _best_of_several(

@@ -101,14 +101,18 @@ def _read_words(question: str, references: References) -> list[_Word]:
 
 
 def _defines(question: str, language: str, references: References) -> bool:
-    """Whether a question asks what something is that it names: with "a", with a name, or in two words."""
+    """Whether a question asks what something is, or how many there are, and names it: with "a", with a name,
+    or in two words.
+    """
     match = references.definition.match(question)
     if match is None:
         return False
     subject = content_words(question[match.end() :], language)
     start = 1 if language == "de" else 0  # all nouns begin with a capital there
     named = any(not word[start:].islower() for word in subject if len(word) > start)
-    return bool(subject) and bool(match["article"] or named or (match["one"] and len(subject) > 1))
+    return bool(subject) and bool(
+        match["article"] or named or ((match["one"] or match["many"]) and len(subject) > 1)
+    )
 
 
 def _asks_of_a_name(words: Sequence[_Word]) -> bool:
