@@ -91,20 +91,23 @@ class _Merged:
         for name in key[:-1]:
             table = table[name]
         present = table.get(key[-1])
-        deepest = 2 if key[0] in _NAMED else 1
-        if not (isinstance(value, dict) and isinstance(present, dict)) or len(key) > deepest:
-            self._replace(table, key, value)
-        elif len(key) == 2 and "use" in value and value["use"] != present.get("use", key[1]):
-            self._replace(table, key, value)
-        else:
+        are_tables = isinstance(value, dict) and isinstance(present, dict)
+        if are_tables and len(key) <= (2 if key[0] in _NAMED else 1) and not _is_other(key, value, present):
             for name, inner in value.items():
                 self.put((*key, name), inner)
+        else:
+            self._replace(table, key, value)
 
     def _replace(self, table: dict[str, Any], key: tuple[str, ...], value: Any) -> None:
         table[key[-1]] = value
         dotted = dotted_key(key)
         for other in [other for other in self.kept if other == dotted or other.startswith(f"{dotted}.")]:
             del self.kept[other]
+
+
+def _is_other(key: tuple[str, ...], value: Mapping[str, Any], present: Mapping[str, Any]) -> bool:
+    """Whether the table of an instance names another plugin than the preset's."""
+    return len(key) == 2 and "use" in value and value["use"] != present.get("use", key[1])
 
 
 def _folder() -> Traversable:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from support.model_server import ModelServer
-from support.presets import Plane, at, fill, ids, ingest, note, piece, system
+from support.presets import Plane, at, fill, ids, note, piece, system
 from support.serving import serve_router
 
 from contextrouter import Context, Document, RequestRefused
@@ -50,7 +50,9 @@ async def answer(
 @pytest.mark.without(interpreters__language__languages=["en"])
 async def test_the_language_of_a_question_is_one_of_those_listed_or_none(tmp_path: Path):
     router = system(tmp_path, "tutor")
-    languages = [(await router.plan(text)).intent.language for text in (GERMAN, QUESTION, "E1234 Photosynthesis")]
+    languages = [
+        (await router.plan(text)).intent.language for text in (GERMAN, QUESTION, "E1234 Photosynthesis")
+    ]
     await router.aclose()
     assert languages == ["de", "en", None]
 
@@ -71,7 +73,9 @@ async def test_a_question_is_translated_only_if_its_language_is_not_the_lessons(
 @pytest.mark.without(rag__provider="words")
 async def test_candidates_by_meaning_come_from_a_store_of_their_own(tmp_path: Path):
     context = await answer(tmp_path, [piece("m")], [piece("w", "plants and sugar")])
-    seals = {(seal.source, seal.leg) for e in context.envelopes for seal in e.provenance if e.document.id == "m"}
+    seals = {
+        (seal.source, seal.leg) for e in context.envelopes for seal in e.provenance if e.document.id == "m"
+    }
     assert seals == {("meaning", "vector")}
 
 
@@ -79,7 +83,9 @@ async def test_candidates_by_meaning_come_from_a_store_of_their_own(tmp_path: Pa
 @pytest.mark.without(rag__provider="meaning")
 async def test_candidates_by_words_come_from_another_store(tmp_path: Path):
     context = await answer(tmp_path, [piece("m")], [piece("w", "plants and sugar")])
-    seals = {(seal.source, seal.leg) for e in context.envelopes for seal in e.provenance if e.document.id == "w"}
+    seals = {
+        (seal.source, seal.leg) for e in context.envelopes for seal in e.provenance if e.document.id == "w"
+    }
     assert seals == {("words", "text")}
 
 
