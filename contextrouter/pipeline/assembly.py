@@ -43,12 +43,13 @@ Truncate = Callable[[str, int], str]
 
 class Beside(NamedTuple):
     """What stands beside documents and facts. `now` tells facts that stopped being true; None: none are told
-    apart.
+    apart. `title` names the connection that a document comes from; None: its source.
     """
 
     entities: Sequence[Entity] = ()
     facets: Sequence[Facet] = ()
     now: datetime | None = None
+    title: Callable[[Envelope], str] | None = None
 
 
 class Assembled:
@@ -127,8 +128,10 @@ def assemble(
     `count(text)` gives tokens, `truncate(text, tokens)` the beginning of a text.
     """
     live, _ = split(selected)
+    beside = beside or Beside()
     writer = _Writer(_fence(live), budget, count, truncate)
-    writer.add_answers(facts, beside or Beside(), budget // _FACT_SHARE if live else budget)
+    writer.title = beside.title or writer.title
+    writer.add_answers(facts, beside, budget // _FACT_SHARE if live else budget)
     for envelope in live:
         writer.add_document(envelope)
     return writer.finish()
@@ -145,6 +148,7 @@ class _Writer:
         self.result = Assembled()
         self.blocks: list[str] = []
         self.sections: list[str] = []
+        self.title: Callable[[Envelope], str] = _source_of
 
     def add_answers(self, facts: Sequence[Fact], beside: Beside, budget: int) -> None:
         """Add the sections of entities, facts and counts, as many lines as fit into `budget`. An entity is
@@ -176,7 +180,7 @@ class _Writer:
     def add_document(self, envelope: Envelope) -> None:
         """Add a document if it fits. The best one always does: it is cut where it must be."""
         result = self.result
-        citation, block = _cite(len(self.blocks) + 1, envelope)
+        citation, block = _cite(len(self.blocks) + 1, envelope, self.title(envelope))
         fence = self.fence if envelope.document.untrusted else None
         fenced = block if fence is None else fence.around(block)
         if self.count is not None:
@@ -330,16 +334,21 @@ def _note_cleaning(envelope: Envelope, done: Assembled) -> None:
         done.hidden[document.parent or document.id] = hidden
 
 
-def _cite(number: int, envelope: Envelope) -> tuple[Citation, str]:
-    document, provenance = envelope.document, envelope.provenance
+def _source_of(envelope: Envelope) -> str:
+    return envelope.provenance[0].source if envelope.provenance else ""
+
+
+def _cite(number: int, envelope: Envelope, connection: str) -> tuple[Citation, str]:
+    document = envelope.document
     if document.untrusted:
         parts = {name: clean(getattr(document, name))[0] for name in ("title", "url", "id", "content")}
         document = document.replace(**parts, path=tuple([clean(part)[0] for part in document.path]))
     title = (
         " ".join(document.title.split()) or _one_line(document.url) or _one_line(document.id) or "untitled"
     )
-    source = provenance[0].source if provenance else ""
-    block = f"### [{number}] {title} — {source}" if source else f"### [{number}] {title}"
+    block = f"### [{number}] {title}"
+    if connection:
+        block += " — " + _one_line(connection)
     if document.compartment:
         block += " — " + _one_line(document.compartment)
     below = document.content.strip()
@@ -349,7 +358,7 @@ def _cite(number: int, envelope: Envelope) -> tuple[Citation, str]:
         below = re.sub(_FORGED, _escape, below)
     if below:
         block = f"{block}\n{below}"
-    return Citation(number=number, title=title, url=document.url, source=source), block
+    return Citation(number=number, title=title, url=document.url, source=_source_of(envelope)), block
 
 
 def _escape(match: re.Match[str]) -> str:

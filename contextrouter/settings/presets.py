@@ -86,13 +86,14 @@ class _Merged:
         self.kept = dict(preset.origins)
 
     def put(self, key: tuple[str, ...], value: Any) -> None:
-        """Put a value of the file into the tree: a table key by key, anything else in place of what is there."""
+        """Put a value into the tree: a table key by key, anything else in place of what is there."""
         table = self.tree
         for name in key[:-1]:
             table = table[name]
         present = table.get(key[-1])
-        are_tables = isinstance(value, dict) and isinstance(present, dict)
-        if are_tables and len(key) <= (2 if key[0] in _NAMED else 1) and not _is_other(key, value, present):
+        within = len(key) <= (2 if key[0] in _NAMED else 1)
+        both = isinstance(value, dict) and isinstance(present, dict)
+        if within and both and not _is_other(key, value, present or {}):
             for name, inner in value.items():
                 self.put((*key, name), inner)
         else:

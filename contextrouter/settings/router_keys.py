@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from contextrouter.settings.values import Positive, Seconds, Weight
+from contextrouter.settings.values import Positive, Seconds, Title, Weight
 
 Price = Annotated[float, Meta(ge=0)]
 
@@ -38,6 +38,7 @@ class SourceKeys(FactKeys, frozen=True, kw_only=True):
     legs: tuple[str, ...] | None = None
     queries: Annotated[int, Meta(ge=1, le=3)] | None = None
     kind: str | None = None
+    title: Title | None = None  # names its documents in the context, in place of its own name
     trust: Literal["authoritative", "reference", "volatile"] | None = None
 
     @property

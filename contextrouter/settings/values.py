@@ -18,6 +18,7 @@ from contextrouter.settings.problems import origin_of, problem_at
 
 Weight = Annotated[float, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=0)]
+Title = Annotated[str, Meta(min_length=1, max_length=100)]
 Positive = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
 Need = Literal["labels", "filters", "period", "attribute", "facets", "entities", "entities:2", "entities:3"]
@@ -273,6 +274,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, rename={"source": "from"}):
     transforms: tuple[str, ...] = ("chunk", "keywords")
     # the first part of the documents' ids; without it, the job's name
     origin: Annotated[str, Meta(pattern="^[A-Za-z0-9_.-]{1,64}$")] | None = None
+    title: Title | None = None  # names its documents in the context, in place of the source
     kind: str | None = None
     trust: Literal["authoritative", "reference", "volatile"] | None = None
     tenant: str | None = None
