@@ -9,6 +9,7 @@ eight steps in order), and the steps: `intent.py`, `plan.py`, `fanout.py`, `dedu
 """
 
 from contextrouter.contracts import (
+    Abstention,
     Completion,
     Connector,
     Embedder,
@@ -22,6 +23,7 @@ from contextrouter.contracts import (
     Partial,
     Plugin,
     Provider,
+    Refusal,
     Reranker,
     Source,
     Stage,
@@ -44,6 +46,7 @@ from contextrouter.contracts import (
     SupportsVersion,
     SupportsWriting,
     TermStatistics,
+    Thought,
     Transform,
     Writing,
 )
@@ -63,6 +66,7 @@ from contextrouter.errors import (
     StageError,
 )
 from contextrouter.model import (
+    Answer,
     Call,
     Citation,
     Clarification,
@@ -97,7 +101,9 @@ from contextrouter.settings import Rag, Settings
 __version__ = VERSION
 
 __all__ = [
+    "Abstention",
     "AllSourcesFailed",
+    "Answer",
     "Answerability",
     "Call",
     "Citation",
@@ -139,6 +145,7 @@ __all__ = [
     "Query",
     "Rag",
     "RankedList",
+    "Refusal",
     "Request",
     "RequestRefused",
     "Reranker",
@@ -171,6 +178,7 @@ __all__ = [
     "SupportsVersion",
     "SupportsWriting",
     "TermStatistics",
+    "Thought",
     "Trace",
     "Transform",
     "Usage",

@@ -10,11 +10,15 @@ import logging
 import math
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, Unpack, cast
 
+from contextrouter.answering import Answering, to_answer
+from contextrouter.answering.closing import closing
+from contextrouter.answering.conversation import Draft
 from contextrouter.cache import (
     EmbeddingCache,
     ResultCache,
@@ -33,9 +37,10 @@ from contextrouter.contracts import (
     Plugin,
     Provider,
     Stage,
+    Thought,
 )
 from contextrouter.errors import ContextRouterError
-from contextrouter.model import Context, Plan, Request, RequestFields, SourceReport
+from contextrouter.model import Answer, Context, Plan, Request, RequestFields, SourceReport
 from contextrouter.pipeline.deadline import Deadline
 from contextrouter.pipeline.engine import Clock, Engine
 from contextrouter.pipeline.interpretation import request_of
@@ -239,6 +244,35 @@ class ContextRouter:
             if not task.done():
                 task.cancel()
                 await asyncio.wait([task])
+
+    @cached_property
+    def answering(self) -> Answering:
+        """What writes answers. Raises SettingsError for a file of examples that is wrong."""
+        return Answering(self.settings, self.instances, self.registry)
+
+    async def answer(self, question: str | Request, **fields: Unpack[RequestFields]) -> Answer:
+        """Answer `question` in words, with citations, from the context that `route` gives; `fields` as there.
+
+        The generator is that of the settings, `extractive` by default. Where there is nothing to answer from,
+        the text says so, and `outcome` why. Raises what `route` raises, and PluginError when the generator
+        fails and nothing writes in its place.
+        """
+        request = request_of(question, fields)
+        context = await self.route(request)
+        return to_answer(await self.answering.whole(self.answering.make_order(request), context), context)
+
+    async def answer_stream(
+        self, question: str | Request, **fields: Unpack[RequestFields]
+    ) -> AsyncIterator[str | Answer]:
+        """Yield the text of the answer in pieces, and last the Answer. Raises as `answer`."""
+        request = request_of(question, fields)
+        context = await self.route(request)
+        async with closing(self.answering.pieces(self.answering.make_order(request), context)) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, Draft):
+                    yield to_answer(piece, context)
+                elif not isinstance(piece, Thought):
+                    yield str(piece)
 
     def _deadline(self, request: Request) -> Deadline:
         return Deadline.after(request.deadline or self.settings.rag.timeout_seconds)

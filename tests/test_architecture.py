@@ -73,6 +73,7 @@ HOMONYMS = {
 # Functions of modules that three or more modules have, and their one meaning. Methods are not counted: those of one
 # name keep the same contract, such as `search`, `open` and `aclose`.
 SHARED_FUNCTIONS = {
+    "ask": "asks a question or a model, and returns the answer",
     "_chunk": "a chunk of a document, as the store keeps it",
     "main": "what a program runs",
     "visible": "whether a scope allows a document: in Python, and as SQL",
@@ -349,7 +350,7 @@ FIELD_WORDS = {
     "chunk overlap": "builtin/transforms/chunking/boundaries.py",
     "chunking transforms": "builtin/transforms/chunking/strategies.py",
     "circuit breaker": "pipeline/circuit_breaker.py",
-    "citation markers": "server/citation_markers.py",
+    "citation markers": "answering/citation_markers.py",
     "citation numbering": "pipeline/assembly.py",
     "concurrency limit": "pipeline/slots.py",
     "conditional GET": "fetch/http_cache.py",

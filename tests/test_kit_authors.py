@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -230,7 +231,9 @@ class Panic(BaseException):
     """A panic of a compiled library."""
 
 
-@pytest.mark.parametrize("error", [Panic("at the disco"), SystemExit("at the disco"), asyncio.CancelledError("at the disco")])
+@pytest.mark.parametrize(
+    "error", [Panic("at the disco"), SystemExit("at the disco"), asyncio.CancelledError("at the disco")]
+)
 def test_what_is_no_exception_is_a_finding(error: BaseException):
     class Leaving(Fixed):
         async def search(self, query: Query) -> Sequence[Hit]:

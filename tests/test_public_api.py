@@ -12,14 +12,14 @@ import contextrouter
 
 ROOT = Path(__file__).parents[1]
 NAMES = """
-AllSourcesFailed Answerability Call Citation Clarification Completion Connector Context ContextRouter ContextRouterError ContractError Document
+Abstention AllSourcesFailed Answer Answerability Call Citation Clarification Completion Connector Context ContextRouter ContextRouterError ContractError Document
 Embedder Entity Entry Envelope Facet Fact FactSource FilePath Generator Harvest Hit IngestError Intent Interpreter InterpreterContext
 LinkDegrees MissingDependency ModelUsage
-Partial Period Plan Plugin PluginError PluginNotFound Problem Provenance Provider Query Rag RankedList Request RequestRefused
+Partial Period Plan Plugin PluginError PluginNotFound Problem Provenance Provider Query Rag RankedList Refusal Request RequestRefused
 Reranker Scope Settings SettingsError Source SourceError SourceReport SourceTimeout Stage StageContext StageError Step SupportsCrawl
 SupportsDegrees SupportsEntities SupportsEntityHints SupportsEntityVectors SupportsFacets SupportsFetch SupportsGraph SupportsInspect SupportsMentions
 SupportsNeighbours SupportsStatistics SupportsTenants
-SupportsUpsert SupportsVectors SupportsVersion SupportsWriting TermStatistics Trace Transform Usage Vector Writing
+SupportsUpsert SupportsVectors SupportsVersion SupportsWriting TermStatistics Thought Trace Transform Usage Vector Writing
 """.split()
 LOADED = (
     "bisect",

@@ -9,6 +9,7 @@ import typer
 
 import contextrouter
 from contextrouter.cli import (
+    ask,
     cache,
     check,
     db,
@@ -57,7 +58,7 @@ def _root(
     """One question in, the right context from many sources out, with a receipt for every piece."""
 
 
-for module in (demo, init, check, settings, ingest, route, plan, serve, mcp, fetch):
+for module in (demo, init, check, settings, ingest, route, ask, plan, serve, mcp, fetch):
     name = module.__name__.rpartition(".")[2]
     app.command(name)(getattr(module, name))
 app.command("eval")(evaluate.evaluate)

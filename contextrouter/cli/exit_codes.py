@@ -49,7 +49,7 @@ def command(function: Callable[P, Coroutine[Any, Any, int] | int]) -> Callable[P
                 result = function(*args, **kwargs)
                 code = result if isinstance(result, int) else _run(result)
         except ContextRouterError as error:
-            terminal.error(str(error))
+            terminal.error(error)
             code = code_of(error)
         except KeyboardInterrupt:
             terminal.error("Interrupted.")

@@ -256,8 +256,9 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     """What a generator wrote. `data` is the parsed object when a schema was asked for; None where the text
     does not parse as it stands: whoever asked may still read it.
 
-    `finish` is "stop"; "length": the answer is cut; "refusal": the model refused, and `text` says so; or
-    "filter": a content filter stopped the answer.
+    `finish` is "stop"; "length": the answer is cut; "refusal": the model refused, and `text` says so;
+    "filter": a content filter stopped the answer; or "abstained": the context does not answer, and `text`
+    says so. `thinking` is no part of the answer.
     """
 
     text: str
@@ -266,6 +267,25 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     tokens_in: int | None = None
     tokens_out: int | None = None
     finish: str = "stop"
+    thinking: str = ""
+
+
+class Thought(str):
+    """A piece of a stream that is thinking, and no part of the answer."""
+
+    __slots__ = ()
+
+
+class Refusal(str):
+    """A piece of a stream in which the model says that it does not answer."""
+
+    __slots__ = ()
+
+
+class Abstention(str):
+    """A piece of a stream that says that the context does not answer."""
+
+    __slots__ = ()
 
 
 class Writing(msgspec.Struct, frozen=True, kw_only=True):

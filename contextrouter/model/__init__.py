@@ -5,6 +5,7 @@ Sources answer with `Hit`s around `Document`s; they become `RankedList`s, then `
 the `Context` holds the best. All are frozen.
 """
 
+from contextrouter.model.answer import Answer
 from contextrouter.model.document import SEARCH_TEXT, TRUSTS, Document, Envelope, Hit, Provenance, RankedList
 from contextrouter.model.fact import Entity, Facet, Fact
 from contextrouter.model.noun import Noun, Vector
@@ -34,6 +35,7 @@ from contextrouter.scope import Scope as Scope  # older programs import it from 
 __all__ = [
     "SEARCH_TEXT",
     "TRUSTS",
+    "Answer",
     "Call",
     "Citation",
     "Clarification",

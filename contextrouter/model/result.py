@@ -48,6 +48,7 @@ class Citation(Noun, frozen=True, kw_only=True, gc=False):
     url: str
     source: str
     tokens: int | None = None  # of its block; None: there is no budget, so none are counted
+    characters: int | None = None  # of the document's text that its block holds; None: all of it
 
 
 class ModelUsage(Noun, frozen=True, kw_only=True, gc=False):
@@ -138,5 +139,14 @@ class Context(Noun, frozen=True, kw_only=True):
 
     @property
     def answerability(self) -> Answerability:
-        """How well this can answer the question; judged anew each time it is asked for."""
-        return judged(self.intent.text, self.envelopes, searched=self.intent.should_search)
+        """How well the text that is handed over can answer the question, not what the budget cut from it;
+        judged anew each time it is asked for.
+        """
+        envelopes: Sequence[Envelope] = self.envelopes
+        for citation in self.citations[:1]:  # only the best document is ever cut
+            if citation.characters is not None:
+                document = envelopes[0].document
+                content = document.content.strip()[: citation.characters]
+                cut = envelopes[0].replace(document=document.replace(content=content))
+                envelopes = (cut, *envelopes[1:])
+        return judged(self.intent.text, envelopes, searched=self.intent.should_search)

@@ -1,4 +1,4 @@
-"""Connections: the jobs and sources that documents come from, with their titles, and which a scope leaves out.
+"""Connections: the jobs and sources that documents come from, their titles, and which a scope leaves out.
 
 Several jobs may fill one store. Each is a connection of its own: the id of a document begins with its origin.
 """
@@ -29,11 +29,14 @@ class Connections:
         """Return the title of the connection that a document comes from: that of its job, else of its source,
         else the name of the source. "": no source found it.
         """
-        if not envelope.provenance:
-            return ""
-        source, document = envelope.provenance[0].source, envelope.document
+        source, document = source_of(envelope), envelope.document
         job = self._jobs.get((source, (document.parent or document.id).partition(":")[0]))
         return (job.title if job else None) or self._titles.get(source) or source
+
+
+def source_of(envelope: Envelope) -> str:
+    """Return the source that ranked a document best; "": none found it."""
+    return envelope.provenance[0].source if envelope.provenance else ""
 
 
 def jobs_out_of_scope(settings: Settings, store: str, scope: Scope | None) -> Iterator[str]:

@@ -166,7 +166,8 @@ class Instances:
         return self.settings.problem(key, mask(message.removeprefix(f"{key}: "), self.settings.secrets))
 
     def _default_embedder(self) -> None:
-        if any(isinstance(p, Source) and p.embedder == "default" for p in self.all.values()):
+        sources = any(isinstance(p, Source) and p.embedder == "default" for p in self.all.values())
+        if sources or self.settings.chat.examples_embedder == "default":
             self._add_default_embedder()
 
     def _add_default_embedder(self) -> None:

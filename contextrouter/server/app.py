@@ -16,7 +16,7 @@ from time import monotonic
 from aiohttp import web
 
 from contextrouter.router import ContextRouter
-from contextrouter.server import chat, page, router_endpoints
+from contextrouter.server import answer_endpoint, chat, page, router_endpoints
 from contextrouter.server.endpoints import PREFLIGHT, Endpoint, Exchange, ServerState, json_response
 from contextrouter.server.error_responses import (
     FAULT,
@@ -26,6 +26,7 @@ from contextrouter.server.error_responses import (
     openai_error_body,
     problem_body,
 )
+from contextrouter.server.hidden_errors import hide_refusal
 from contextrouter.server.logs import log
 from contextrouter.server.logs import request_id as current
 from contextrouter.server.openapi import DESCRIPTION
@@ -42,6 +43,7 @@ class Server(ServerState):
         explorer = page.ENDPOINTS if self.settings.serve.explorer else ()
         self.endpoints: tuple[Endpoint, ...] = (
             *router_endpoints.ENDPOINTS,
+            *answer_endpoint.ENDPOINTS,
             *chat.ENDPOINTS,
             *explorer,
             DESCRIPTION,
@@ -98,7 +100,7 @@ class Server(ServerState):
             refusal = make_refusal(error, self.settings.secrets)
             if refusal is None and not gone:
                 log.exception("Request failed by a fault of this program.")
-            refusal = refusal or Refused(500, "fault", FAULT)
+            refusal = hide_refusal(refusal or Refused(500, "fault", FAULT), error, exchange.caller)
             body = (
                 openai_error_body(refusal) if exchange.openai else problem_body(refusal, exchange.request_id)
             )

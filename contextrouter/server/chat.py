@@ -10,22 +10,25 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from contextrouter.answering import Draft, Order
+from contextrouter.answering.answers import note_of
+from contextrouter.answering.closing import closing
+from contextrouter.contracts import Refusal, Thought
 from contextrouter.model import Context
 from contextrouter.serialization import plain
-from contextrouter.server.chat_answers import AnswerWriter, Draft, read_order, retrieve
+from contextrouter.server.chat_answers import make_request, models_of, read_order, retrieve
 from contextrouter.server.chat_schema import (
-    Answer,
     ChatAnswered,
     ChatAsked,
     ChatUsage,
     Choice,
     Cited,
+    MessageAnswered,
     ModelShown,
     ModelsShown,
     Receipt,
 )
 from contextrouter.server.endpoints import Endpoint, Exchange, json_response
-from contextrouter.server.streams import closing
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +47,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
             id=self.id,
             created=self.created,
             model=self.model,
-            choices=[Choice(message=Answer(content=draft.text), finish_reason=_openai_finish(draft))],
+            choices=[Choice(message=_message(draft), finish_reason=_openai_finish(draft))],
             usage=_usage(draft),
             contextrouter=self.receipt(draft),
         )
@@ -78,9 +81,9 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
             for citation, envelope in zip(context.citations, context.envelopes, strict=True)
         ]
         return Receipt(
-            outcome=context.outcome,
+            outcome="declined" if draft.outcome == "declined" else context.outcome,
             query_type=context.intent.kind,
-            generator=self.generator,
+            generator=draft.generator or self.generator,
             citations={str(number): sources[number - 1] for number in draft.cited},
             sources=sources,
             facts=[plain(fact) for fact in context.facts],
@@ -90,13 +93,20 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
             guard=draft.checks,
             models=[plain(usage) for usage in draft.models],
             request_id=self.request_id,
+            note=note_of(draft),
         )
+
+
+def _message(draft: Draft) -> MessageAnswered:
+    return MessageAnswered(
+        content=draft.text, refusal=draft.refusal or None, reasoning_content=draft.thinking or None
+    )
 
 
 def _openai_finish(draft: Draft) -> str:
     """Return OpenAI's word for how an answer ended: a model that refuses stops."""
     finish = draft.completion.finish
-    return {"filter": "content_filter", "refusal": "stop"}.get(finish, finish)
+    return {"filter": "content_filter", "refusal": "stop", "abstained": "stop"}.get(finish, finish)
 
 
 def _usage(draft: Draft) -> ChatUsage:
@@ -109,8 +119,9 @@ def _usage(draft: Draft) -> ChatUsage:
 async def completions(exchange: Exchange) -> web.StreamResponse:
     """POST /v1/chat/completions."""
     order = read_order(exchange)
-    context = await retrieve(exchange.server, exchange.caller, order.conversation)
-    writer = AnswerWriter(exchange.server, order, context)
+    server = exchange.server
+    context = await retrieve(server, make_request(server, exchange.caller, order.conversation))
+    order = server.router.answering.bind(order, context)
     reply = Reply(
         id=f"chatcmpl-{secrets.token_hex(12)}",
         created=int(time.time()),
@@ -120,11 +131,12 @@ async def completions(exchange: Exchange) -> web.StreamResponse:
         request_id=exchange.request_id,
     )
     if exchange.body.stream:
-        return await _stream(exchange, writer, reply)
-    return json_response(reply.whole(await writer.whole()))
+        return await _stream(exchange, order, reply)
+    draft = server.finish(await server.router.answering.whole(order, context), exchange.caller)
+    return json_response(reply.whole(draft))
 
 
-async def _stream(exchange: Exchange, writer: AnswerWriter, reply: Reply) -> web.StreamResponse:
+async def _stream(exchange: Exchange, order: Order, reply: Reply) -> web.StreamResponse:
     """Send server-sent events: the role, the text, a chunk with the finish reason and the receipt, `[DONE]`.
 
     A client that sets `include_usage` gets one chunk more, with the usage.
@@ -133,23 +145,35 @@ async def _stream(exchange: Exchange, writer: AnswerWriter, reply: Reply) -> web
     options = exchange.body.stream_options
     usage = {"usage": None} if options and options.include_usage else {}
     await events.send({**reply.chunk({"role": "assistant", "content": ""}), **usage})
-    async with closing(writer.pieces()) as pieces:
+    refused = False
+    async with closing(exchange.server.router.answering.pieces(order, reply.context)) as pieces:
         async for piece in pieces:
             if isinstance(piece, str):
-                await events.send({**reply.chunk({"content": piece}), **usage})
+                refused = refused or isinstance(piece, Refusal)
+                await events.send({**reply.chunk({_channel(piece): str(piece)}), **usage})
                 continue
-            end = reply.chunk({}, _openai_finish(piece))
-            await events.send({**end, **usage, "contextrouter": reply.receipt(piece)})
+            draft = exchange.server.finish(piece, exchange.caller)
+            if draft.refusal and not refused:
+                await events.send({**reply.chunk({"refusal": draft.refusal}), **usage})
+            end = reply.chunk({}, _openai_finish(draft))
+            await events.send({**end, **usage, "contextrouter": reply.receipt(draft)})
             if usage:
-                await events.send({**reply.empty_chunk(), "usage": _usage(piece)})
+                await events.send({**reply.empty_chunk(), "usage": _usage(draft)})
     await events.send("[DONE]")
     await events.write_eof()
     return events
 
 
+def _channel(piece: str) -> str:
+    """Return the field of a delta that a piece belongs to."""
+    if isinstance(piece, Thought):
+        return "reasoning_content"
+    return "refusal" if isinstance(piece, Refusal) else "content"
+
+
 async def models(exchange: Exchange) -> web.StreamResponse:
     """GET /v1/models."""
-    names = exchange.server.generators.models(exchange.caller)
+    names = models_of(exchange.server.settings.chat, exchange.caller)
     return json_response(ModelsShown(data=[ModelShown(id=name) for name in names]))
 
 

@@ -113,8 +113,9 @@ class Cited(msgspec.Struct, frozen=True, kw_only=True):
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """The extension of this server: how an answer came about.
 
-    `citations` maps each number that the answer cites to its document; `models` are the generators that
-    interpreters, stages and the answer called, with their tokens and cost.
+    `outcome` is that of the context, or "declined"; `note` says why another generator wrote than the one
+    that was to. `citations` maps each number that the answer cites to its document; `models` are the
+    generators that interpreters, stages and the answer called, with their tokens and cost.
     """
 
     outcome: str
@@ -129,6 +130,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     guard: Mapping[str, bool]
     models: Sequence[Any]
     request_id: str
+    note: str = ""
 
 
 class ChatUsage(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,19 +141,20 @@ class ChatUsage(msgspec.Struct, frozen=True, kw_only=True):
     total_tokens: int
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class MessageAnswered(msgspec.Struct, frozen=True, kw_only=True):
     """The message of the assistant."""
 
     role: Literal["assistant"] = "assistant"
     content: str = ""
     refusal: str | None = None
+    reasoning_content: str | None = None  # what the model thought before: no part of the answer
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
     """The answer, and the reason for its end."""
 
     index: int = 0
-    message: Answer
+    message: MessageAnswered
     logprobs: None = None
     finish_reason: str
 

@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from contextrouter.answering import Draft
 from contextrouter.router import ContextRouter
 from contextrouter.serialization import encode_json
-from contextrouter.server.answer_writing import Generators
 from contextrouter.server.auth import Access, Caller, RequestLimits, make_slots
 from contextrouter.server.error_responses import Refused
+from contextrouter.server.logs import log
 from contextrouter.server.metrics import Metrics
-from contextrouter.server.prompt import load_examples
 from contextrouter.server.request_schema import decode_body
 
 WRITE_SECONDS = 30.0
@@ -38,9 +38,18 @@ class ServerState:
         self.limits = RequestLimits(self.settings.serve.max_requests)
         self.running = make_slots(self.settings.serve)
         self.metrics = Metrics()
-        self.generators = Generators(router)
-        self.examples = load_examples(self.settings.chat.examples)
+        _ = router.answering  # a file of examples that is wrong stops the start
         self.draining = False
+
+    def finish(self, draft: Draft, caller: Caller) -> Draft:
+        """Count the tokens of an answer, and log a failure. Returns the draft that the caller gets: one with
+        a scope, without the message of the failure.
+        """
+        if draft.generator:
+            self.metrics.tokens(draft.generator, draft.completion.tokens_in, draft.completion.tokens_out)
+        if draft.reason:
+            log.info("generator failed", extra={"fields": {"note": draft.note, "error": draft.reason}})
+        return draft if caller.scope is None else msgspec.structs.replace(draft, reason="")
 
     def add_headers(self, exchange: Exchange, response: web.StreamResponse) -> None:
         """Add the headers of every answer: the request id, security and CORS."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 from aiohttp import web
 
+from contextrouter.answering.closing import closing
 from contextrouter.contracts import legs_of
 from contextrouter.errors import RequestRefused
 from contextrouter.model import Context, Document, Plan, Request, SourceReport
@@ -17,6 +18,7 @@ from contextrouter.server import metrics
 from contextrouter.server.auth import Caller, narrow_scope
 from contextrouter.server.endpoints import Endpoint, Exchange, ServerState, json_response
 from contextrouter.server.error_responses import Refused
+from contextrouter.server.hidden_errors import hide_errors
 from contextrouter.server.request_schema import (
     Health,
     PlanAsked,
@@ -25,7 +27,6 @@ from contextrouter.server.request_schema import (
     SourcesShown,
     schema_type,
 )
-from contextrouter.server.streams import closing
 from contextrouter.settings import Instance
 
 QUESTION = {"question": "What books talk about machine learning for beginners?"}
@@ -57,7 +58,7 @@ async def route(exchange: Exchange) -> web.StreamResponse:
     async with exchange.server.running:
         context = await exchange.server.router.route(request)
     exchange.server.metrics.context(context)
-    return json_response(plain(context))
+    return json_response(plain(hide_errors(context, exchange.caller), trace=exchange.body.trace))
 
 
 async def _stream(exchange: Exchange, request: Request) -> web.StreamResponse:
@@ -71,9 +72,10 @@ async def _stream(exchange: Exchange, request: Request) -> web.StreamResponse:
         while (part := await parts.get()) is not None:
             if isinstance(part, Context):
                 exchange.server.metrics.context(part)
-                await events.send(plain(part), "result")
+                shown = plain(hide_errors(part, exchange.caller), trace=exchange.body.trace)
+                await events.send(shown, "result")
             else:
-                await events.send(plain(part), "report")
+                await events.send(plain(hide_errors(part, exchange.caller)), "report")
         await task
     finally:
         task.cancel()
@@ -99,7 +101,8 @@ async def _run_stream(
 
 async def plan(exchange: Exchange) -> web.StreamResponse:
     """POST /v1/plan."""
-    return json_response(plain(await exchange.server.router.plan(make_request(exchange))))
+    plan = await exchange.server.router.plan(make_request(exchange))
+    return json_response(plain(hide_errors(plan, exchange.caller)))
 
 
 async def sources(exchange: Exchange) -> web.StreamResponse:
@@ -165,7 +168,7 @@ async def get_metrics(exchange: Exchange) -> web.StreamResponse:
     return web.Response(body=exchange.server.metrics.text(), headers={"Content-Type": metrics.MEDIA})
 
 
-_QUESTION_ERRORS = (400, 408, 413, 415, 422, 429, 502, 503, 504)
+QUESTION_ERRORS = (400, 408, 413, 415, 422, 429, 502, 503, 504)
 ENDPOINTS = (
     Endpoint(
         method="POST",
@@ -174,7 +177,7 @@ ENDPOINTS = (
         summary="Answer a question with numbered context, and how it came about",
         body=RouteAsked,
         answer=schema_type(Context),
-        errors=_QUESTION_ERRORS,
+        errors=QUESTION_ERRORS,
         example=QUESTION,
         streams=(
             "`report` (a SourceReport) for each call as it ends, then `result` (the Context), or `error` (a"
@@ -188,7 +191,7 @@ ENDPOINTS = (
         summary="Say what would be asked, without asking",
         body=PlanAsked,
         answer=schema_type(Plan),
-        errors=_QUESTION_ERRORS,
+        errors=QUESTION_ERRORS,
         example=QUESTION,
     ),
     Endpoint(

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from contextrouter.errors import SettingsError
 from contextrouter.router import ContextRouter
+from contextrouter.server.accept_errors import few_accept_errors
 from contextrouter.server.app import Server
 from contextrouter.server.auth import check_host
 from contextrouter.server.logs import log
@@ -44,7 +45,7 @@ async def serve(
         try:
             await _listen(runner, host, port)
             listening(_address(runner, host))
-            with _signals(stop):
+            with _signals(stop), few_accept_errors():
                 await stop.wait()
             server.draining = True
             log.info("Stopping: requests in flight have %g s to end.", settings.drain_seconds)

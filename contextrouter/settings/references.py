@@ -77,6 +77,10 @@ def check_chat(settings: Settings, declared: Declared, problems: Problems) -> No
     """Report undefined generators in `[chat]`."""
     chat = settings.chat
     _check_generator(("chat", "synthesis_model"), chat.synthesis_model, declared, problems)
+    embedders = sorted({"default", *declared["embedder"]})
+    if (name := chat.examples_embedder) and name not in embedders:
+        message = unknown(f"{name!r} is no defined embedder", name, embedders, "Defined embedders")
+        problems.add(("chat", "examples_embedder"), message)
     for name in chat.models:
         _check_generator(("chat", "models"), name, declared, problems)
     for compartment, name in chat.compartment_generators.items():

@@ -34,7 +34,7 @@ class Rag(msgspec.Struct, frozen=True, kw_only=True):
     provider: str | tuple[str, ...] | None = (
         None  # names of the providers that run; None: all that are defined
     )
-    interpreters: tuple[str, ...] = ("normalize",)
+    interpreters: tuple[str, ...] = ("followup", "normalize")
     stages: tuple[str, ...] = ()
     max_retrieval_queries: Annotated[int, Meta(ge=1, le=3)] = 3
     # What interpreters infer.
@@ -138,9 +138,7 @@ class Cache(msgspec.Struct, frozen=True, kw_only=True):
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """`[limits]`: how many calls may wait, and the circuit breaker. `[rag]` limits the running calls."""
 
-    max_waiting: Count = (
-        1000  # waiting calls, in total and for each source with a `concurrency`; more are refused at once
-    )
+    max_waiting: Count = 1000  # waiting calls of each source; more are refused at once
     breaker_failures: Count = 10  # failures of one leg in a row, before its calls pause. 0: they never pause
     breaker_seconds: Seconds = 30.0  # length of the pause; then one call at a time tries
 
@@ -179,7 +177,7 @@ class Serve(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Chat(msgspec.Struct, frozen=True, kw_only=True):
-    """`[chat]`: how the server writes an answer from the context."""
+    """`[chat]`: how an answer is written from the context."""
 
     synthesis_model: str = "extractive"  # name of the generator
     synthesis_max_tokens: Positive = 1024  # of an answer; a request may set fewer
@@ -193,14 +191,25 @@ class Chat(msgspec.Struct, frozen=True, kw_only=True):
         "Cite every statement with the number of the context block it comes from, in brackets: [1], or"
         " [1][2]. Use no other numbers in brackets. Answer in the language of the question."
     )
+    no_context_prompt: str = (  # with "generate" below: the system prompt where there is no context
+        "No document answers this question. You may answer from your own knowledge. Say first that the answer"
+        " does not come from the documents, and cite nothing. Answer in the language of the question."
+    )
     no_context: Literal["say", "generate"] = (
         "say"  # if no document matches: the text below, or the generator without context
     )
     no_context_text: str = "Nothing was found that answers this question."
-    examples: FilePath = ""  # JSON lines of {"question", "answer"}; "" or no such file: none
+    examples: FilePath = ""  # a JSON list or lines of {"question", "answer"}; "" or no such file: none
+    examples_embedder: str = ""  # the embedder that finds examples by meaning; "": by their words
     max_examples: Count = 2
     guard: Literal["note", "retry"] = (
-        "note"  # for an answer without citations, or in another script: note it, or ask once more
+        "note"  # for an answer without citations, or in another language: note it, or ask once more
+    )
+    fallback: Literal["extractive", ""] = (
+        "extractive"  # writes where another generator fails; "": the answer fails
+    )
+    answer_links: Literal["cited", "all"] = (
+        "cited"  # links and images that stay; the others are made harmless
     )
 
 

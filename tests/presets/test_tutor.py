@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.model_server import ModelServer
 from support.presets import Plane, at, fill, ids, note, piece, system
-from support.serving import serve_router
+from support.serving import ScriptedGenerator, serve_router
 
 from contextrouter import Context, Document, RequestRefused
 from contextrouter.contracts import Entry
@@ -148,7 +148,7 @@ async def test_a_language_model_puts_the_lessons_in_order_behind_the_boosts(tmp_
     async with ModelServer({"ranking": [3, 1, 2]}) as server:
         context = await answer(tmp_path, lessons, toml=model(server, JUDGED), profile=LEARNER)
     (request,) = server.requests
-    assert request["messages"][1]["content"].splitlines()[2].startswith("[1] c:")  # the boosted one is first
+    assert "\n[1] c:" in request["messages"][1]["content"]  # the boosted one is first
     assert ids(context) == ["b", "c", "a"]
 
 
@@ -162,8 +162,10 @@ async def test_the_whole_text_comes_last_from_a_third_store_and_what_is_not_ther
     assert note(context, "full") == "1 of 2 filled"
 
 
-async def chat(folder: Path, server: ModelServer, question: str) -> Any:
-    router = system(folder, "tutor", model(server))
+async def chat(folder: Path, writer: ScriptedGenerator, question: str) -> Any:
+    """The answer of the server, in the words of a writer."""
+    toml = '[chat]\nsynthesis_model = "said"\n'
+    router = system(folder, "tutor", toml, generators={"said": writer})
     await fill(router, "meaning", piece("a"))
     body = {"model": "contextrouter", "messages": [{"role": "user", "content": question}]}
     async with serve_router(router) as ask:
@@ -173,20 +175,24 @@ async def chat(folder: Path, server: ModelServer, question: str) -> Any:
 @pytest.mark.case("T11")
 @pytest.mark.without(chat__citation_prompt="Cite every statement.")
 async def test_the_answer_is_asked_for_in_the_language_of_the_learner(tmp_path: Path):
-    async with ModelServer({}, "talk") as server:
-        await chat(tmp_path, server, GERMAN)
-    prompt = server.requests[0]["messages"]
+    writer = ScriptedGenerator("Mit Licht [1].")
+    await chat(tmp_path, writer, GERMAN)
+    prompt = writer.seen[0]
     assert "Answer in the language of the question" in prompt[0]["content"]
     assert prompt[-1] == {"role": "user", "content": GERMAN}
 
 
 @pytest.mark.case("T14")
 @pytest.mark.without(chat__guard="note")
-async def test_an_answer_without_citations_is_asked_for_once_more(tmp_path: Path):
-    async with ModelServer({}, "talk") as server:  # it never cites
-        told = await chat(tmp_path, server, QUESTION)
-    assert len(server.requests) == 2
-    assert told["contextrouter"]["guard"]["cited"] is False
+async def test_an_answer_without_citations_or_in_another_language_is_asked_for_once_more(tmp_path: Path):
+    for text, check in (
+        ("They use light.", "cited"),
+        ("Die Pflanzen nutzen dazu das Licht [1].", "language"),
+    ):
+        writer = ScriptedGenerator(text)
+        told = await chat(tmp_path, writer, QUESTION)
+        assert len(writer.seen) == 2
+        assert told["contextrouter"]["guard"][check] is False
 
 
 @pytest.mark.case("T15")

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -16,6 +16,8 @@ from contextrouter import ContextRouter, Embedder, Vector
 from contextrouter.contracts import Entry
 from contextrouter.ingest import run
 from contextrouter.model import Document, Fact
+from contextrouter.runtime.registry import Registry
+from contextrouter.settings import load
 from support.example import ROOT
 
 PRESETS = ROOT / "contextrouter" / "presets"
@@ -63,8 +65,9 @@ def system(folder: Path, preset: str, toml: str = "", **by_hand: Any) -> Context
     folder.mkdir(exist_ok=True)
     path.write_text(f'extends = "{preset}"\n{toml}', "utf-8")
     by_hand.setdefault("embedders", {"default": Plane()})
-    plain = ContextRouter.from_toml(path, **{**by_hand.pop("overrides", {}), **taken_out})
-    return ContextRouter(plain.settings, registry=plain.registry, **by_hand)
+    names = {kind[:-1]: list(plugins) for kind, plugins in by_hand.items() if isinstance(plugins, Mapping)}
+    settings, registry = load(path, Registry, overrides=taken_out, by_hand=names)
+    return ContextRouter(settings, registry=cast("Registry", registry), **by_hand)
 
 
 async def fill(router: ContextRouter, store: str, *entries: Entry) -> None:

@@ -4,6 +4,7 @@ becomes more than text.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator
@@ -15,9 +16,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from support.chromium import Page, browser
 from support.example import QUESTION, ingest_example
-from support.serving import KEY, document, key, router, serve_router
+from support.serving import KEY, ScriptedGenerator, document, key, router, serve_router
 
 from contextrouter import ContextRouter
+from contextrouter.cli import main
 from contextrouter.testing.fakes import Fixed
 
 PICTURES = Path(os.environ.get("PICTURES", ""))
@@ -25,6 +27,7 @@ HOSTILE = (
     "<script>window.hurt = 1</script><img src=x onerror='window.hurt = 1'><a href='javascript:window.hurt ="
     " 1'>x</a>\u202e reversed \u2066 and {{7*7}} `${window.hurt = 1}`"
 )
+ANSWERABLE = "When does the reading group meet?"
 DONE = "document.getElementById('status').textContent.includes('documents and')"
 
 
@@ -102,6 +105,64 @@ async def test_the_example_is_asked_explained_and_compared(page: Page, tmp_path:
         await page.open(link)  # asks the same again
         await page.until(DONE)
         assert await page.value("document.getElementById('question').value") == QUESTION
+
+
+@pytest.mark.case("USE-11")
+async def test_the_button_answer_shows_what_the_command_prints(
+    page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    """From the example's library, with citations, and with no key."""
+    folder = tmp_path / "example"
+    folder.mkdir()
+    await ingest_example(folder)
+    pictures = PICTURES if PICTURES.name else tmp_path
+    async with ContextRouter.from_toml(folder / "settings.toml") as lone:
+        expected = await lone.answer(ANSWERABLE)
+    assert expected.outcome == "answered"
+    assert expected.citations
+    async with serve_router(ContextRouter.from_toml(folder / "settings.toml")) as server:
+        await page.open(at(page, server.url))
+        await page.until("document.querySelectorAll('#sources li').length")
+        await page.value(f"document.getElementById('question').value = {ANSWERABLE!r}")
+        await page.value("document.getElementById('answered').click()")
+        await page.until("document.getElementById('status').textContent.startsWith('answered')")
+        assert await page.value("document.querySelector('#answer .answer').textContent") == expected.text
+        shown = await page.value("[...document.querySelectorAll('#answer li')].map(each => each.textContent)")
+        ordered = sorted(expected.citations, key=lambda citation: citation.number)
+        assert shown == [f"[{c.number}] {c.title or c.url or c.source} {c.source}" for c in ordered]
+        await page.value("document.querySelector('#answer a.number').click()")
+        number = await page.value("document.querySelector('#answer a.number').textContent")
+        top = f"document.getElementById('hit-{number[1:-1]}').getBoundingClientRect().top"
+        assert await page.until(f"{top} >= 0 && {top} < window.innerHeight")
+        await page.value("window.scrollTo(0, 0)")
+        await page.picture(pictures / "explorer-answer.png", height=1100)
+        await page.picture(pictures / "explorer-answer-narrow.png", width=390, height=844)
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "argv", ["contextrouter", "ask", ANSWERABLE])
+    with pytest.raises(SystemExit) as stopped:
+        await asyncio.to_thread(main)
+    assert stopped.value.code in (0, None)
+    assert capsys.readouterr().out.splitlines()[0] == expected.text
+
+
+async def test_an_answer_that_is_hostile_is_text_and_leads_nowhere(page: Page):
+    said = f"{HOSTILE} [1] [1](http://evil.example) ![x](http://evil.example) `[1]` and \\[2]"
+    hits = [document("one", "The library opens at nine.")]
+    settings = {"rag": {"interpreters": []}, "chat": {"synthesis_model": "said", "answer_links": "all"}}
+    made = router(settings, answer=hits, generators={"said": ScriptedGenerator(said)})
+    async with serve_router(made) as server:
+        await page.open(at(page, server.url))
+        await page.until("document.querySelectorAll('#sources li').length")
+        await page.value("document.getElementById('question').value = 'When does it open?'")
+        await page.value("document.getElementById('answered').click()")
+        await page.until("document.getElementById('status').textContent.startsWith('answered')")
+        assert await page.value("window.hurt") is None
+        assert await page.value("document.querySelectorAll('#answer script, #answer img').length") == 0
+        links = await page.value("[...document.querySelectorAll('#answer .answer a')].map(each => each.hash)")
+        assert set(links) == {"#hit-1"}
+        text = await page.value("document.querySelector('#answer .answer').textContent")
+        assert "<script>window.hurt = 1</script>" in text
+        assert text.endswith("and [2]")
 
 
 async def test_sources_are_told_as_they_come_and_the_plan_before(page: Page):
@@ -201,6 +262,7 @@ async def test_everything_is_reached_by_keyboard_and_has_a_name(page: Page):
             seen.append(await page.value("document.activeElement.id || document.activeElement.tagName"))
         assert {
             "submit",
+            "answered",
             "compare",
             "planned",
             "legs",

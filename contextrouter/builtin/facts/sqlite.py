@@ -13,10 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
-import msgspec
-
 from contextrouter.builtin.facts import entity_names, statement_counts
 from contextrouter.builtin.facts import graph_walk as walking
+from contextrouter.builtin.providers import stored_attributes
 from contextrouter.builtin.providers.entity_texts import check_threshold
 from contextrouter.builtin.providers.filtering import microseconds, moment
 from contextrouter.builtin.providers.name_candidates import name_candidates, name_key
@@ -278,7 +277,7 @@ def _read_fact(row: Sequence[Any]) -> Fact:
         tenant=row[7] or None,
         compartment=row[8] or None,
         sensitivity=row[9] or None,
-        attributes=msgspec.json.decode(row[10]),
+        **stored_attributes.decode_attributes(row[10]),
     )
 
 

@@ -19,7 +19,7 @@ from contextrouter.builtin.generators.structured_requests import (
     with_schema,
 )
 from contextrouter.builtin.shared.server_client import OpenAIClient
-from contextrouter.contracts import Completion, Writing
+from contextrouter.contracts import Completion, Refusal, Thought, Writing
 
 _OTHER_REASONS = ("content_filter", "context_length_exceeded")
 """Codes of a 400 that has nothing to do with how an object is asked for."""
@@ -105,9 +105,10 @@ class OpenAI(OpenAIClient, Remote):
         return Completion(
             text=text,
             model=answer.model or self.model,
-            finish="refusal" if refusal else _finish_reason(choice.finish_reason),
+            finish=_finish_reason(choice.finish_reason, refused=bool(refusal)),
             tokens_in=getattr(usage, "prompt_tokens", None),
             tokens_out=getattr(usage, "completion_tokens", None),
+            thinking=_thinking(choice.message),
         )
 
     async def _stream_completion(
@@ -121,17 +122,19 @@ class OpenAI(OpenAIClient, Remote):
         options |= {name: value for name, value in sampling.items() if value is not None}
         if writing.stop:
             options["stop"] = list(writing.stop)
-        text, finish, usage, model, refused = [], "stop", None, self.model, False
+        text, reason, usage, model, refused = [], "stop", None, self.model, False
         try:
             async with await self._ask(messages, options) as chunks:
                 async for chunk in chunks:
                     usage, model = getattr(chunk, "usage", None) or usage, chunk.model or model
                     for choice in chunk.choices[:1]:
                         if choice.finish_reason:
-                            finish = _finish_reason(choice.finish_reason)
+                            reason = choice.finish_reason
                         refusal = getattr(choice.delta, "refusal", None)
                         refused = refused or bool(refusal)
-                        if piece := choice.delta.content or refusal:
+                        if thinking := _thinking(choice.delta):
+                            yield Thought(thinking)
+                        if piece := choice.delta.content or (Refusal(refusal) if refusal else ""):
                             text.append(piece)
                             yield piece
         except (OpenAIError, AttributeError, TypeError) as error:
@@ -139,7 +142,7 @@ class OpenAI(OpenAIClient, Remote):
         yield Completion(
             text="".join(text),
             model=model,
-            finish="refusal" if refused else finish,
+            finish=_finish_reason(reason, refused=refused),
             tokens_in=getattr(usage, "prompt_tokens", None),
             tokens_out=getattr(usage, "completion_tokens", None),
         )
@@ -155,5 +158,14 @@ class OpenAI(OpenAIClient, Remote):
             raise self._refused_by_server(error) from None
 
 
-def _finish_reason(reason: str | None) -> str:
-    return {"length": "length", "content_filter": "filter"}.get(reason or "", "stop")
+def _finish_reason(reason: str | None, *, refused: bool) -> str:
+    finish = {"length": "length", "content_filter": "filter"}.get(reason or "", "stop")
+    return "refusal" if refused and finish != "filter" else finish
+
+
+def _thinking(message: Any) -> str:
+    """Return what servers of models that think send beside the answer, under two names."""
+    for name in ("reasoning_content", "reasoning"):
+        if isinstance(value := getattr(message, name, None), str):
+            return value
+    return ""

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from contextrouter.builtin.generators.options import check_base_url, check_positive
 from contextrouter.builtin.shared.server_client import ServerClient
-from contextrouter.contracts import Completion, Generator, Writing
+from contextrouter.contracts import Completion, Generator, Thought, Writing
 from contextrouter.errors import PluginError
 from contextrouter.runtime.masking import mask
 
@@ -37,7 +37,7 @@ class Remote(ServerClient, Generator):
         """The answer in pieces."""
         async with aclosing(self._stream_completion(messages, Writing())) as pieces:
             async for piece in pieces:
-                if isinstance(piece, str):
+                if isinstance(piece, str) and not isinstance(piece, Thought):
                     yield piece
 
     def write(

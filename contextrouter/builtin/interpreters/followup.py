@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from contextrouter.builtin.interpreters.back_references import choose_language, content_words, refers_back
+from contextrouter.builtin.shared.back_references import choose_language, content_words, refers_back
 from contextrouter.contracts import Generator, Interpreter, InterpreterContext
 from contextrouter.model import Intent
 from contextrouter.text.query_syntax import drop_exclusions, parse, write_exclusions

@@ -22,9 +22,9 @@ export const sources = async () => (await send("/v1/sources")).json();
 export const plan = async (body) => (await send("/v1/plan", body)).json();
 export const route = async (body) => (await send("/v1/route", body)).json();
 
-/** Ask; `onReport` is told of each call as it ends. Returns the result. */
-export async function stream(body, onReport) {
-  const response = await send("/v1/route", { ...body, stream: true });
+/** Ask as a stream; `on[event]` gets the data of each event before the result. Returns the result. */
+export async function stream(path, body, on) {
+  const response = await send(path, { ...body, stream: true });
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
   for (;;) {
@@ -36,7 +36,7 @@ export async function stream(body, onReport) {
     for (const block of blocks) {
       const fields = Object.fromEntries(block.split("\n").map((line) => [line.split(":", 1)[0], line.slice(line.indexOf(":") + 2)]));
       const data = JSON.parse(fields.data);
-      if (fields.event === "report") onReport(data);
+      on[fields.event]?.(data);
       if (fields.event === "error") throw Object.assign(new Problem(data.detail), { status: data.status, coverage: data.coverage ?? [] });
       if (fields.event === "result") { reader.cancel(); return data; }
     }

@@ -2,7 +2,7 @@
 
 import * as api from "/explorer/api.js";
 import { foreign, h, seconds, section, table } from "/explorer/dom.js";
-import { compared, coverage, sections } from "/explorer/result.js";
+import { answered, compared, coverage, sections, writing } from "/explorer/result.js";
 
 const at = (id) => document.getElementById(id);
 const VECTOR = ["vector", "keywords"];
@@ -92,10 +92,23 @@ const ask = () => guarded(async (current) => {
   at("result").replaceChildren();
   let reports = 0;
   say("Asking the sources …");
-  const context = await api.stream(asked, (report) => { if (current()) { ended(report); say(`${++reports} calls have ended …`); } });
+  const context = await api.stream("/v1/route", { ...asked, trace: true }, { report: (report) => { if (current()) { ended(report); say(`${++reports} calls have ended …`); } } });
   if (!current()) return;
   at("result").replaceChildren(...sections(context));
   say(`${context.envelopes.length} documents and ${context.facts.length} facts in ${seconds(context.usage.seconds)}.`);
+});
+
+const answer = () => guarded(async (current) => {
+  remember();
+  at("plan").hidden = true;
+  const { shown, add } = writing();
+  at("result").replaceChildren(shown);
+  say("Asking the sources …");
+  const write = ({ text }) => { if (current()) { add(text); say("Writing …"); } };
+  const result = await api.stream("/v1/answer", { ...body(), trace: true }, { text: write, refusal: write });
+  if (!current()) return;
+  at("result").replaceChildren(answered(result), ...sections(result.context));
+  say(`${result.outcome}: ${result.citations.length} of ${result.context.envelopes.length} documents cited.`);
 });
 
 const planOnly = () => guarded(async () => {
@@ -133,6 +146,7 @@ async function begin() {
 
 at("ask").addEventListener("submit", (event) => { event.preventDefault(); ask(); });
 at("planned").addEventListener("click", () => at("ask").reportValidity() && planOnly());
+at("answered").addEventListener("click", () => at("ask").reportValidity() && answer());
 at("compare").addEventListener("click", () => at("ask").reportValidity() && compare());
 at("key").addEventListener("change", () => { api.useKey(at("key").value); guarded(begin); });
 window.addEventListener("hashchange", () => recall() && ask());

@@ -66,13 +66,58 @@ function provenance(envelope) {
     table("Every list that has it", ["source", "leg", "query", ["rank"], ["score"], ["share"], ["weight"], ["place"], ["given"]], rows));
 }
 
+const WHY = {
+  clarify: "The question has to be clearer, so it is asked back.",
+  gated: "What was found is not near enough to the question.",
+  empty: "Nothing that was found answers this.",
+  declined: "The model declined to answer.",
+};
+
+/** The text of an answer: each citation leads to its document below; Markdown stays as it is written. */
+function cited(text, numbers) {
+  const parts = [];
+  let done = 0;
+  for (const match of text.matchAll(/\\([\\[\]`*_<>#])|&lt;|\[(\d+)\]/g)) {
+    parts.push(text.slice(done, match.index));
+    const number = Number(match[2]);
+    if (match[1]) parts.push(match[1]);
+    else if (match[0] === "&lt;") parts.push("<");
+    else parts.push(numbers.has(number) ? h("a", { href: `#hit-${number}`, class: "number", on: { click: (event) => {
+      event.preventDefault();  // the address holds the question
+      document.getElementById(`hit-${number}`)?.scrollIntoView({ block: "center" });
+    } } }, match[0]) : match[0]);
+    done = match.index + match[0].length;
+  }
+  return h("p", { class: "answer" }, parts, text.slice(done));
+}
+
+/** An answer as it is written: the section, and what adds a piece to it. */
+export function writing() {
+  const text = h("p", { class: "answer" });
+  return { shown: section("answer", "Answer", text), add: (piece) => text.append(foreign(piece)) };
+}
+
+/** An answer that is complete: its text, the documents it cites, and what is to be known of it. */
+export function answered(answer) {
+  const numbers = new Set(answer.citations.map((citation) => citation.number));
+  const list = [...answer.citations].sort((a, b) => a.number - b.number).map((citation) => h("li", {},
+    h("span", { class: "number" }, `[${citation.number}] `), link(citation.url, (citation.title || citation.url || citation.source).slice(0, 300)), h("span", { class: "dim" }, " ", foreign(citation.source))));
+  const failed = Object.entries(answer.checks).filter(([, passed]) => !passed).map(([name]) => ({ cited: "It cites no document.", language: "It seems to be in another language than the question." })[name]);
+  const tokens = answer.usage.models.map((model) => `${model.generator}: ${model.calls} call${model.calls === 1 ? "" : "s"}, ${model.tokens_in} tokens in, ${model.tokens_out} out`);
+  const about = [WHY[answer.outcome], answer.finish === "length" ? "It is cut." : "", answer.note, ...failed, ...tokens].filter(Boolean);
+  return section("answer", "Answer", cited(answer.text, numbers),
+    list.length ? h("ul", { class: "cited" }, list) : null,
+    answer.thinking ? h("details", {}, h("summary", {}, "What the model thought"), h("pre", {}, foreign(answer.thinking))) : null,
+    h("p", { class: "dim" }, foreign(about.join(" · "))));
+}
+
 function hit(envelope, at, envelopes, colours) {
   const { document } = envelope;
   const labels = [document.kind, document.trust, document.compartment, document.sensitivity, document.path.join(" > ")];
   const why = h("details", { on: { toggle: (event) => event.target.open && event.target.childElementCount === 1 && event.target.append(
     h("ul", {}, (at + 1 < envelopes.length ? whyAbove(envelope, envelopes[at + 1]) : ["It is the last."]).map((line) => h("li", {}, line))),
     provenance(envelope)) } }, h("summary", {}, "Why here?"));
-  return h("li", {}, h("div", { class: "hit" },
+  return h("li", { id: `hit-${at + 1}` }, h("div", { class: "hit" },
     h("div", {},
       h("h3", {}, h("span", { class: "number" }, `[${at + 1}] `), link(document.url, nameOf(document).slice(0, 300))),
       h("p", { class: "dim" }, foreign(labels.filter(Boolean).join(" · "))),
@@ -168,6 +213,7 @@ function waterfall(context) {
 
 /** All sections of a result. */
 export function sections(context) {
+  for (const envelope of context.envelopes) for (const seal of envelope.provenance) seal.query = context.queries[seal.query];
   const colours = new Map();
   return [answerable(context), hits(context, colours), lost(context), assembled(context), facts(context), coverage(context.coverage), waterfall(context)].filter(Boolean);
 }

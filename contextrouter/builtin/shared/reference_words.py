@@ -22,6 +22,7 @@ class References(NamedTuple):
     conjunctions: frozenset[str]
     exempt: frozenset[str]  # a demonstrative before one of them does not refer back: "this week"
     impersonal: re.Pattern[str]  # where a pronoun stands for nothing: "is it possible to"
+    definition: re.Pattern[str]  # the beginning of a question for what something is: "What is a"
     function: frozenset[str]
 
 
@@ -38,6 +39,7 @@ def _references(
     conjunctive: str = "",
     last: str = "",
     impersonal: str = "(?!)",
+    definition: str = "(?!)",
 ) -> References:
     phrases = tuple(tuple(phrase.split()) for phrase in openers.split(","))
     lists = (
@@ -62,6 +64,7 @@ def _references(
         conjunctions=frozenset(conjunctions.split()),
         exempt=frozenset(exempt.split()),
         impersonal=re.compile(impersonal, re.IGNORECASE),
+        definition=re.compile(definition, re.IGNORECASE),
         function=frozenset(word for text in lists for word in text.replace(",", " ").split()),
     )
 
@@ -82,6 +85,8 @@ _ENGLISH = _references(
     r"|\bit (?:takes?|costs?|hurts?|helps?|matters?|make sense) (?:\w+ ){0,2}(?:to|if|when|that|whether)\b"
     r"|\b(?:time|day|date|year) is it\b|\b(?:does|did|will|can) it (?:rain|snow)\b"
     r"|\b(?:is|are|was|were|do|does|will) there\b|\bthere (?:is|are|was|were)\b",
+    definition=r"\W*(?:what|who)(?:['’]s| (?P<one>is|was)| are| were) "
+    r"(?!the\b|my\b|your\b|our\b)(?P<article>an? )?",
     function=" ".join(REQUEST_WORDS)
     + " s t d m ll re ve don doesn didn isn wasn else too here again ever really exactly now more ones one"
     " me same other another yes no ok okay thanks thank hello hi i'd",
@@ -101,6 +106,8 @@ _GERMAN = _references(
     impersonal=r"\b(?:gibt|gab|geht|dauert|kostet|regnet|schneit|kommt|handelt|ging) es\b"
     r"|\bes (?:gibt|gab|geht|geben)\b"
     r"|\bspät ist es\b|\bist es (?:\w+ ){0,2}\w+,? (?:\w+ ){0,8}?(?:zu|dass|wenn)\b",
+    definition=r"\W*(?:was|wer) (?:(?P<one>ist|war)|sind|waren) "
+    r"(?!der\b|die\b|das\b|mein|dein|unser)(?P<article>eine? )?",
     function="ein eine einen einer einem eines der die das den dem des ich du wir ihr mich mir dich dir uns"
     " euch mein meine meinen dein deine unser unsere ist sind war waren bin bist sein hat haben habe hatte"
     " hatten wird werden wurde wurden worden kann können konnte muss müssen musste soll sollte will"
@@ -123,6 +130,8 @@ _FRENCH = _references(
     " fois qui que dont de lundi mardi mercredi jeudi vendredi samedi dimanche an",
     impersonal=r"\by a-t-il\b|\bil y a\b|\bfaut-il\b|\bil faut\b|\bheure est-il\b|\bpleut-il\b|\bil pleut\b"
     r"|\bs'agit-il\b|\bil s'agit\b|\bexiste-t-il\b|\bvaut-il\b|\best-il (?:\w+ ){1,3}(?:de|que|d)\b",
+    definition=r"\W*(?:qu['’]est[- ]ce qu(?:['’]|e )|c['’]est quoi |qui (?:(?P<one>est|était)|sont) )"
+    r"(?!l[ea]s? |l['’])(?P<article>une? )?",
     function="un une le la les l de des du d je tu nous vous on me m te t se s moi toi mon ma mes ton ta tes"
     " notre nos votre vos est sont était étaient suis es êtes être a ai as avez avons ont avait fait"
     " faire peut peux pouvez doit dois faut va vais quoi qui que qu quel quelle quels quelles comment"
@@ -141,6 +150,8 @@ _SPANISH = _references(
     conjunctions="y e o pero cuando si porque mientras que aunque donde como",
     exempt="año mes semana trimestre mañana tarde noche verano invierno primavera otoño década siglo vez que"
     " de lunes martes miércoles jueves viernes sábado domingo",
+    definition=r"\W*(?:qué|quién|quiénes) (?:(?P<one>es|era|fue)|son) "
+    r"(?!el |la |los |las |tu |mi )(?P<article>una? )?",
     function="un una unos unas el la los las lo al del de yo tú me te se nos os mi mis tu tus nuestro nuestra"
     " es son era eran fue fueron soy eres ser está están estaba hay ha han he has había haber tiene tienen"
     " tengo hace hacer puede puedo pueden debe debo qué quién quiénes cuál cuáles cómo cuánto cuánta"
@@ -158,6 +169,8 @@ _ITALIAN = _references(
     conjunctions="e ed o ma quando se perché mentre che poiché dove come",
     exempt="anno mese settimana trimestre mattina pomeriggio sera notte estate inverno primavera autunno"
     " decennio secolo volta che di lunedì martedì mercoledì giovedì venerdì sabato domenica",
+    definition=r"\W*(?:(?:che )?cos['’](?P<one>è|era)|(?:che cosa|chi) (?:è|era|sono)) "
+    r"(?!il |la |lo |i |gli |le |l['’])(?P<article>un[oa]? |un['’])?",
     function="un uno una il lo la i gli le l di a da in con su per tra fra del dello della dei degli delle al"
     " allo alla ai agli alle dal dalla dai nel nella nei sul sulla col io tu noi voi mi ti si ci vi ne"
     " me te mio mia miei mie tuo tua nostro nostra è sono era erano sei essere ha hanno ho hai avere"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from contextrouter.builtin.interpreters.reference_words import REFERENCES, References
+from contextrouter.builtin.shared.reference_words import REFERENCES, References
 from contextrouter.text.analysis import has_unspaced
 from contextrouter.text.query_syntax import drop_exclusions
 
@@ -60,8 +60,9 @@ def refers_back(question: str, language: str) -> bool:
     """Whether a question cannot be understood alone: by its beginning, by a pronoun for which it has no name,
     or because it has fewer than three content words.
 
-    Two content words suffice if a question word goes before them and one of them is a name. In a language
-    without a list of words, only their number counts.
+    Two content words suffice if a question word goes before them and one of them is a name, and one if the
+    question asks what something is: "What is a photon?". In a language without a list of words, only their
+    number counts.
     """
     question = drop_exclusions(question)
     references = REFERENCES.get(language)
@@ -84,7 +85,9 @@ def refers_back(question: str, language: str) -> bool:
         if not any(start <= places[at] < end for start, end in impersonal)
     ):
         return True
-    return number < _FEWEST and not (number == _FEWEST - 1 and _asks_of_a_name(words))
+    if number >= _FEWEST or _defines(question, language, references):
+        return False
+    return not (number == _FEWEST - 1 and _asks_of_a_name(words))
 
 
 def _read_words(question: str, references: References) -> list[_Word]:
@@ -95,6 +98,17 @@ def _read_words(question: str, references: References) -> list[_Word]:
         words.append(_Word(text, match.group(), between, text not in references.function))
         end = match.end()
     return words
+
+
+def _defines(question: str, language: str, references: References) -> bool:
+    """Whether a question asks what something is that it names: with "a", with a name, or in two words."""
+    match = references.definition.match(question)
+    if match is None:
+        return False
+    subject = content_words(question[match.end() :], language)
+    start = 1 if language == "de" else 0  # all nouns begin with a capital there
+    named = any(not word[start:].islower() for word in subject if len(word) > start)
+    return bool(subject) and bool(match["article"] or named or (match["one"] and len(subject) > 1))
 
 
 def _asks_of_a_name(words: Sequence[_Word]) -> bool:
