@@ -26,8 +26,8 @@ class Row(NamedTuple):
     ids: tuple[str, ...]
     file: str
     test: str
-    line: tuple[str, ...] = ()
-    settings: dict[str, Any] = {}
+    line: tuple[str, ...]
+    settings: dict[str, Any]
 
     @property
     def taken_out(self) -> str:
@@ -57,7 +57,7 @@ def _row(path: Path, name: str, marks: dict[str, ast.Call]) -> Row:
     file = path.relative_to(ROOT).as_posix()
     without = marks.get("without")
     if without is None:
-        return Row(ids, file, name)
+        return Row(ids, file, name, (), {})
     line = tuple(ast.literal_eval(argument) for argument in without.args)
     settings = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in without.keywords}
     return Row(ids, file, name, line, settings)
@@ -98,7 +98,11 @@ def overlay(folder: Path, line: tuple[str, ...]) -> Path:
 
 
 def main(words: list[str]) -> int:
-    chosen = [row for row in rows() if not words or any(word in (*row.ids, row.test, row.file) or word in row.file for word in words)]
+    chosen = [
+        row
+        for row in rows()
+        if not words or any(word in (*row.ids, row.test, row.file) or word in row.file for word in words)
+    ]
     results: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as folder:
         by_settings = [f"{row.file}::{row.test}" for row in chosen if row.settings]

@@ -87,7 +87,10 @@ def test_a_mapping_of_tables_extends_a_preset_too():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('extends = "pakcs"\n', "settings.toml:1: extends: preset 'pakcs' does not exist. Did you mean 'packs'?"),
+        (
+            'extends = "pakcs"\n',
+            "settings.toml:1: extends: preset 'pakcs' does not exist. Did you mean 'packs'?",
+        ),
         ("extends = 3\n", "settings.toml:1: extends: a text is expected: the name of a preset."),
         ('[rag]\nextends = "packs"\n', "settings.toml:2: rag.extends: the key stands above all tables"),
         ('extends = "packs"\n[rag]\ncandidates = "x"\n', "settings.toml:3: rag.candidates: expected `int`"),

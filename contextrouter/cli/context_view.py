@@ -26,7 +26,7 @@ _COLOURS = {
 _LEVELS = {"strong": "green", "weak": "yellow", "none": "red", "skipped": "dim"}
 _OUTCOMES = {
     "answered": "",
-    "facts_only": "No document was found; there are facts.",
+    "facts_only": "No document was found; there are facts, entities or counts.",
     "empty": "Nothing was found. Ask in other words, or see with --explain what was asked and what was lost.",
     "confidence_gated_fallback": (
         "What was found is not near enough to the question. See with --explain what the gate read."
@@ -48,6 +48,7 @@ def print_context(context: Context) -> None:
         _print_pieces(context)
     if context.facts:
         _print_facts(context.facts)
+    _print_entities_and_counts(context)
     if context.envelopes:
         _print_citations(context, queries)
     terminal.heading(
@@ -112,6 +113,19 @@ def _print_pieces(context: Context) -> None:
         if path and path != citation.title:
             terminal.say((path, "italic dim"), indent=4)
         terminal.say(_excerpt(document.content), indent=4)
+
+
+def _print_entities_and_counts(context: Context) -> None:
+    if context.entities:
+        terminal.heading("Entities", "What is known of the names in the question.")
+        for entity in context.entities:
+            values = "; ".join(f"{name}: {value}" for name, value in entity.attributes.items())
+            terminal.say(f"{entity.name}  {values}", indent=2)
+    if context.facets:
+        terminal.heading("Counts", "How many documents or facts have each value.")
+        for dimension in dict.fromkeys(facet.dimension for facet in context.facets):
+            counts = [f"{f.value} ({f.count})" for f in context.facets if f.dimension == dimension]
+            terminal.say(f"{dimension}: {', '.join(counts)}", indent=2)
 
 
 def _excerpt(content: str) -> str:

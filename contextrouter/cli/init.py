@@ -43,7 +43,7 @@ def init(folder: Folder = ".", preset: PresetName = "") -> int:
     terminal.say(("Next:", "bold"))
     change_folder = "" if folder == "." else f"cd {folder} && "
     terminal.say(f"{change_folder}contextrouter ingest", indent=2)
-    terminal.say(f'contextrouter route "{question}"', indent=2)
+    terminal.say(f'contextrouter {"ask" if preset else "route"} "{question}"', indent=2)
     return OK
 
 

@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import NamedTuple, TypeVar
 
 from contextrouter.model import Citation, Document, Entity, Envelope, Facet, Fact
+from contextrouter.pipeline.connections import source_of
 from contextrouter.pipeline.envelopes import split
 from contextrouter.text.answer_lines import (
     CountLine,
@@ -45,12 +46,13 @@ Truncate = Callable[[str, int], str]
 
 class Beside(NamedTuple):
     """What stands beside documents and facts. `now` tells facts that stopped being true; None: none are told
-    apart.
+    apart. `title` names the connection that a document comes from; None: its source.
     """
 
     entities: Sequence[Entity] = ()
     facets: Sequence[Facet] = ()
     now: datetime | None = None
+    title: Callable[[Envelope], str] | None = None
 
 
 class Assembled:
@@ -130,9 +132,9 @@ def assemble(
     """
     live, _ = split(selected)
     beside = beside or Beside()
-    documents = [envelope.document for envelope in live]
-    fence = make_fence([*documents, *facts, *beside.entities, *beside.facets])
+    fence = make_fence([*(envelope.document for envelope in live), *facts, *beside.entities, *beside.facets])
     writer = _Writer(fence, budget, count, truncate)
+    writer.title = beside.title or writer.title
     writer.add_answers(facts, beside, budget // _FACT_SHARE if live else budget)
     for envelope in live:
         writer.add_document(envelope)
@@ -151,6 +153,7 @@ class _Writer:
         self.blocks: list[str] = []
         self.sections: list[str] = []
         self.tokens = 0  # of the blocks
+        self.title: Callable[[Envelope], str] = source_of
         self.noticed = False  # whether the text needs the notice of the fence
 
     def add_answers(self, facts: Sequence[Fact], beside: Beside, budget: int) -> None:
@@ -192,7 +195,7 @@ class _Writer:
     def add_document(self, envelope: Envelope) -> None:
         """Add a document if it fits. The best one always does: it is cut where it must be."""
         result = self.result
-        citation, block, content = _cite(len(self.blocks) + 1, envelope)
+        citation, block, content = _cite(len(self.blocks) + 1, envelope, self.title(envelope))
         fence = self.fence if envelope.document.untrusted else None
         fenced = block if fence is None else fence.around(block)
         if self.count is not None:
@@ -338,26 +341,25 @@ def _note_cleaning(envelope: Envelope, done: Assembled) -> None:
         done.hidden[document.parent or document.id] = hidden
 
 
-def _cite(number: int, envelope: Envelope) -> tuple[Citation, str, str]:
+def _cite(number: int, envelope: Envelope, connection: str) -> tuple[Citation, str, str]:
     """The citation of a document, its block, and its content without a repeated title."""
-    document, provenance = envelope.document, envelope.provenance
+    document = envelope.document
     if document.untrusted:
         parts = {name: clean(getattr(document, name))[0] for name in ("title", "url", "id", "content")}
         document = document.replace(**parts, path=tuple([clean(part)[0] for part in document.path]))
     title = (
         " ".join(document.title.split()) or _one_line(document.url) or _one_line(document.id) or "untitled"
     )
-    source = provenance[0].source if provenance else ""
-    block = f"### [{number}] {title} — {source}" if source else f"### [{number}] {title}"
-    if document.compartment:
-        block += " — " + clean_line(document.compartment)
+    about = [clean_line(part) for part in (connection, document.compartment or "") if part]
+    block = " — ".join([f"### [{number}] {title}", *about])
     path, content = without_repeats(document.title, document.path, document.content)
     below = content.strip()
     if path:
         below = " > ".join([_one_line(part) for part in path]) + ("\n" + below if below else "")
     if below:
         block = f"{block}\n{escape_marks(below)}"
-    return Citation(number=number, title=title, url=document.url, source=source), block, content.strip()
+    citation = Citation(number=number, title=title, url=document.url, source=source_of(envelope))
+    return citation, block, content.strip()
 
 
 def _one_line(text: str) -> str:

@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 from contextrouter.cache import EmbeddingCache, ScoreCache
 from contextrouter.contracts import Embedder, FactSource, Interpreter, Provider, Source, Stage
 from contextrouter.pipeline.circuit_breaker import CircuitBreaker
+from contextrouter.pipeline.connections import Connections
 from contextrouter.pipeline.deadline import Deadline
 from contextrouter.pipeline.fusion.leg_weights import Profiles
 from contextrouter.pipeline.slots import SourceSlots
@@ -135,6 +136,7 @@ class Engine:
         self.kinds = {name: kind_of(source) for name, source in self.sources.items()}
         self.source_keys = {name: self._keys_of(name, source) for name, source in self.sources.items()}
         self.profiles = Profiles(self.sources, self.embedders)
+        self.connections = Connections(self.settings)
 
     def _keys_of(self, name: str, source: Source | FactSource) -> FactKeys:
         instance = self.settings.instances(kind_of(source)).get(name)

@@ -24,6 +24,7 @@ from contextrouter.model import (
 from contextrouter.model.read_only import read_only_context
 from contextrouter.pipeline.assembly import Assembled, Beside, assemble
 from contextrouter.pipeline.candidates import Candidates
+from contextrouter.pipeline.connections import describe_duplicates
 from contextrouter.pipeline.deadline import Deadline
 from contextrouter.pipeline.deduplication import dedupe, distinct_facts
 from contextrouter.pipeline.engine import Engine
@@ -153,7 +154,7 @@ class Run:
     def deduplicate(self) -> Candidates:
         """Make equal documents one candidate."""
         candidates = dedupe(self.harvest.lists, self.rag.identity)
-        self.trace.add("dedupe", len(candidates))
+        self.trace.add("dedupe", len(candidates), note=describe_duplicates(candidates))
         return candidates
 
     async def calibrate(self, candidates: Candidates) -> Mapping[int, float]:
@@ -237,7 +238,8 @@ class Run:
 
     def _text_of(self, selected: Sequence[Envelope]) -> Assembled:
         budget = self.rag.token_budget
-        beside = Beside(self.harvest.entities, self.harvest.facets, self.now)
+        title = self.engine.connections.title
+        beside = Beside(self.harvest.entities, self.harvest.facets, self.now, title)
         return assemble(
             selected, self.facts, beside=beside, budget=budget, count=tokens.count, truncate=tokens.truncate
         )

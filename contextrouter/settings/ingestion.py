@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+Title = Annotated[str, Meta(min_length=1, max_length=100)]
+
 
 class Ingestion(msgspec.Struct, frozen=True, kw_only=True):
     """`[ingest]`: the keys that count for every job."""
@@ -24,6 +26,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, rename={"source": "from"}):
     transforms: tuple[str, ...] = ("chunk", "keywords")
     # the first part of the documents' ids; without it, the job's name
     origin: Annotated[str, Meta(pattern="^[A-Za-z0-9_.-]{1,64}$")] | None = None
+    title: Title | None = None  # names its documents in the context, in place of the source
     kind: str | None = None
     trust: Literal["authoritative", "reference", "volatile"] | None = None
     tenant: str | None = None

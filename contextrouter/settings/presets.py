@@ -86,25 +86,29 @@ class _Merged:
         self.kept = dict(preset.origins)
 
     def put(self, key: tuple[str, ...], value: Any) -> None:
-        """Put a value of the file into the tree: a table key by key, anything else in place of what is there."""
+        """Put a value into the tree: a table key by key, anything else in place of what is there."""
         table = self.tree
         for name in key[:-1]:
             table = table[name]
         present = table.get(key[-1])
-        deepest = 2 if key[0] in _NAMED else 1
-        if not (isinstance(value, dict) and isinstance(present, dict)) or len(key) > deepest:
-            self._replace(table, key, value)
-        elif len(key) == 2 and "use" in value and value["use"] != present.get("use", key[1]):
-            self._replace(table, key, value)
-        else:
+        within = len(key) <= (2 if key[0] in _NAMED else 1)
+        both = isinstance(value, dict) and isinstance(present, dict)
+        if within and both and not _is_other(key, value, present or {}):
             for name, inner in value.items():
                 self.put((*key, name), inner)
+        else:
+            self._replace(table, key, value)
 
     def _replace(self, table: dict[str, Any], key: tuple[str, ...], value: Any) -> None:
         table[key[-1]] = value
         dotted = dotted_key(key)
         for other in [other for other in self.kept if other == dotted or other.startswith(f"{dotted}.")]:
             del self.kept[other]
+
+
+def _is_other(key: tuple[str, ...], value: Mapping[str, Any], present: Mapping[str, Any]) -> bool:
+    """Whether the table of an instance names another plugin than the preset's."""
+    return len(key) == 2 and "use" in value and value["use"] != present.get("use", key[1])
 
 
 def _folder() -> Traversable:

@@ -13,8 +13,8 @@ import tomli
 
 from contextrouter.errors import Problem, SettingsError
 from contextrouter.runtime.masking import is_secret
-from contextrouter.settings.problems import Key, Problems, dotted_key
 from contextrouter.settings.presets import EXTENDS, merge_preset, read_preset
+from contextrouter.settings.problems import Key, Problems, dotted_key
 from contextrouter.settings.suggestions import nearest
 from contextrouter.settings.toml_locations import locate
 

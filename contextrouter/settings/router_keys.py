@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from contextrouter.settings.ingestion import Title
 from contextrouter.settings.values import Positive, Seconds, Weight
 
 Price = Annotated[float, Meta(ge=0)]
@@ -38,6 +39,7 @@ class SourceKeys(FactKeys, frozen=True, kw_only=True):
     legs: tuple[str, ...] | None = None
     queries: Annotated[int, Meta(ge=1, le=3)] | None = None
     kind: str | None = None
+    title: Title | None = None  # names its documents in the context, in place of its own name
     trust: Literal["authoritative", "reference", "volatile"] | None = None
     live: bool = False  # of a connector: it is asked although a job reads it into a store that is asked
 

@@ -107,9 +107,7 @@ async def test_connectors_and_facts_are_all_in_flight_before_one_is_answered(tmp
 
 
 @pytest.mark.case("R04")
-@pytest.mark.without(
-    "contextrouter/pipeline/candidates.py", "leg=ranked.leg,", 'leg="",'
-)
+@pytest.mark.without("contextrouter/pipeline/candidates.py", "leg=ranked.leg,", 'leg="",')
 async def test_every_piece_says_its_source_leg_query_rank_score_and_time(library: Path):
     context = await of_example(library)
     seals = [seal for envelope in context.envelopes for seal in envelope.provenance]
@@ -142,9 +140,7 @@ def kinds() -> list[Entry]:
     """Documents of five kinds, the books nearest."""
     counts = {"book": 7, "video": 5, "qa": 7, "web": 5, "note": 5}
     names = [(kind, n) for kind, count in counts.items() for n in range(count)]
-    return [
-        piece(f"{kind}{n}", cosine=0.9 - place / 100, kind=kind) for place, (kind, n) in enumerate(names)
-    ]
+    return [piece(f"{kind}{n}", cosine=0.9 - place / 100, kind=kind) for place, (kind, n) in enumerate(names)]
 
 
 @pytest.mark.case("R06")

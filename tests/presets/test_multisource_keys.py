@@ -145,5 +145,7 @@ async def test_an_ivfflat_index_gets_as_many_lists_as_the_root_of_the_rows(tmp_p
 
 
 async def definition(name: str) -> str:
-    rows = await run("SELECT indexdef FROM pg_indexes WHERE schemaname = $1 AND indexdef ~ 'vector_cosine'", name)
+    rows = await run(
+        "SELECT indexdef FROM pg_indexes WHERE schemaname = $1 AND indexdef ~ 'vector_cosine'", name
+    )
     return " ".join(row["indexdef"] for row in rows)

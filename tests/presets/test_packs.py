@@ -172,7 +172,7 @@ def text(words: int, question: str = "") -> str:
 
 
 async def quality(folder: Path, words: int, overlap: str = "") -> float:
-    toml = BARE.format("quality") + '[stages.quality]\nthreshold = 0.0\n'
+    toml = BARE.format("quality") + "[stages.quality]\nthreshold = 0.0\n"
     context = await answer(folder, [piece("a", text(words, overlap), title="t")], toml)
     return round(context.envelopes[0].signals["quality"], 4)
 
@@ -289,12 +289,22 @@ async def test_the_cross_encoder_is_loaded_once_for_all_questions(
 @pytest.mark.case("K39")
 @pytest.mark.without(rag__use_enhancements=True)
 async def test_without_enhancements_the_gate_and_the_quality_filter_stay(tmp_path: Path):
-    toml = model(tmp_path).replace("[rag]\n", "[rag]\nuse_enhancements = false\n").replace("multidoc = false", "multidoc = true")
+    toml = (
+        model(tmp_path)
+        .replace("[rag]\n", "[rag]\nuse_enhancements = false\n")
+        .replace("multidoc = false", "multidoc = true")
+    )
     thin = piece("thin", "three short words", cosine=0.99)
     context = await answer(tmp_path, [thin, *linked()], toml)
-    assert [step.name for step in context.trace.steps if step.name in system(tmp_path, "packs").settings.rag.stages] == ["gate", "quality"]
+    assert [
+        step.name
+        for step in context.trace.steps
+        if step.name in system(tmp_path, "packs").settings.rag.stages
+    ] == ["gate", "quality"]
     assert context.trace.dropped[0].document.id == "thin"
-    low = await answer(tmp_path / "low", [piece("less", cosine=0.4)], toml.replace('path = "model"', 'path = "../model"'))
+    low = await answer(
+        tmp_path / "low", [piece("less", cosine=0.4)], toml.replace('path = "model"', 'path = "../model"')
+    )
     assert low.outcome == "confidence_gated_fallback"
 
 

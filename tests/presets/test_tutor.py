@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from support.model_server import ModelServer
-from support.presets import Plane, at, fill, ids, ingest, note, piece, system
-from support.serving import serve_router
+from support.presets import Plane, at, fill, ids, note, piece, system
+from support.serving import ScriptedGenerator, serve_router
 
 from contextrouter import Context, Document, RequestRefused
 from contextrouter.contracts import Entry
@@ -50,7 +50,9 @@ async def answer(
 @pytest.mark.without(interpreters__language__languages=["en"])
 async def test_the_language_of_a_question_is_one_of_those_listed_or_none(tmp_path: Path):
     router = system(tmp_path, "tutor")
-    languages = [(await router.plan(text)).intent.language for text in (GERMAN, QUESTION, "E1234 Photosynthesis")]
+    languages = [
+        (await router.plan(text)).intent.language for text in (GERMAN, QUESTION, "E1234 Photosynthesis")
+    ]
     await router.aclose()
     assert languages == ["de", "en", None]
 
@@ -71,7 +73,9 @@ async def test_a_question_is_translated_only_if_its_language_is_not_the_lessons(
 @pytest.mark.without(rag__provider="words")
 async def test_candidates_by_meaning_come_from_a_store_of_their_own(tmp_path: Path):
     context = await answer(tmp_path, [piece("m")], [piece("w", "plants and sugar")])
-    seals = {(seal.source, seal.leg) for e in context.envelopes for seal in e.provenance if e.document.id == "m"}
+    seals = {
+        (seal.source, seal.leg) for e in context.envelopes for seal in e.provenance if e.document.id == "m"
+    }
     assert seals == {("meaning", "vector")}
 
 
@@ -79,7 +83,9 @@ async def test_candidates_by_meaning_come_from_a_store_of_their_own(tmp_path: Pa
 @pytest.mark.without(rag__provider="meaning")
 async def test_candidates_by_words_come_from_another_store(tmp_path: Path):
     context = await answer(tmp_path, [piece("m")], [piece("w", "plants and sugar")])
-    seals = {(seal.source, seal.leg) for e in context.envelopes for seal in e.provenance if e.document.id == "w"}
+    seals = {
+        (seal.source, seal.leg) for e in context.envelopes for seal in e.provenance if e.document.id == "w"
+    }
     assert seals == {("words", "text")}
 
 
@@ -142,7 +148,7 @@ async def test_a_language_model_puts_the_lessons_in_order_behind_the_boosts(tmp_
     async with ModelServer({"ranking": [3, 1, 2]}) as server:
         context = await answer(tmp_path, lessons, toml=model(server, JUDGED), profile=LEARNER)
     (request,) = server.requests
-    assert request["messages"][1]["content"].splitlines()[2].startswith("[1] c:")  # the boosted one is first
+    assert "\n[1] c:" in request["messages"][1]["content"]  # the boosted one is first
     assert ids(context) == ["b", "c", "a"]
 
 
@@ -156,8 +162,10 @@ async def test_the_whole_text_comes_last_from_a_third_store_and_what_is_not_ther
     assert note(context, "full") == "1 of 2 filled"
 
 
-async def chat(folder: Path, server: ModelServer, question: str) -> Any:
-    router = system(folder, "tutor", model(server))
+async def chat(folder: Path, writer: ScriptedGenerator, question: str) -> Any:
+    """The answer of the server, in the words of a writer."""
+    toml = '[chat]\nsynthesis_model = "said"\n'
+    router = system(folder, "tutor", toml, generators={"said": writer})
     await fill(router, "meaning", piece("a"))
     body = {"model": "contextrouter", "messages": [{"role": "user", "content": question}]}
     async with serve_router(router) as ask:
@@ -167,20 +175,24 @@ async def chat(folder: Path, server: ModelServer, question: str) -> Any:
 @pytest.mark.case("T11")
 @pytest.mark.without(chat__citation_prompt="Cite every statement.")
 async def test_the_answer_is_asked_for_in_the_language_of_the_learner(tmp_path: Path):
-    async with ModelServer({}, "talk") as server:
-        await chat(tmp_path, server, GERMAN)
-    prompt = server.requests[0]["messages"]
+    writer = ScriptedGenerator("Mit Licht [1].")
+    await chat(tmp_path, writer, GERMAN)
+    prompt = writer.seen[0]
     assert "Answer in the language of the question" in prompt[0]["content"]
     assert prompt[-1] == {"role": "user", "content": GERMAN}
 
 
 @pytest.mark.case("T14")
 @pytest.mark.without(chat__guard="note")
-async def test_an_answer_without_citations_is_asked_for_once_more(tmp_path: Path):
-    async with ModelServer({}, "talk") as server:  # it never cites
-        told = await chat(tmp_path, server, QUESTION)
-    assert len(server.requests) == 2
-    assert told["contextrouter"]["guard"]["cited"] is False
+async def test_an_answer_without_citations_or_in_another_language_is_asked_for_once_more(tmp_path: Path):
+    for text, check in (
+        ("They use light.", "cited"),
+        ("Die Pflanzen nutzen dazu das Licht [1].", "language"),
+    ):
+        writer = ScriptedGenerator(text)
+        told = await chat(tmp_path, writer, QUESTION)
+        assert len(writer.seen) == 2
+        assert told["contextrouter"]["guard"][check] is False
 
 
 @pytest.mark.case("T15")

@@ -8,15 +8,17 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
-from support.example import ROOT
 
 from contextrouter import ContextRouter, Embedder, Vector
 from contextrouter.contracts import Entry
 from contextrouter.ingest import run
 from contextrouter.model import Document, Fact
+from contextrouter.runtime.registry import Registry
+from contextrouter.settings import load
+from support.example import ROOT
 
 PRESETS = ROOT / "contextrouter" / "presets"
 taken_out: dict[str, Any] = {}
@@ -24,20 +26,22 @@ taken_out: dict[str, Any] = {}
 
 
 class Plane(Embedder):
-    """Vectors of two dimensions. Every question points to the right, and so does a text without a place.
+    """Vectors of two dimensions. Every query with a question mark points to the right.
 
-    A text that says `at 0.8` has that cosine with every question.
+    A text that says `at 0.8` has that cosine with every question, any other text `elsewhere`.
     """
 
     dimensions, model = 2, "plane-1"
 
+    def __init__(self, *, elsewhere: float = 1.0) -> None:
+        self.elsewhere = elsewhere
+
     async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[Vector]:
-        return [[1.0, 0.0] if query else at(_place(text)) for text in texts]
+        return [at(1.0 if query and "?" in text else self._place(text)) for text in texts]
 
-
-def _place(text: str) -> float:
-    words = text.split()
-    return float(words[words.index("at") + 1]) if "at" in words else 1.0
+    def _place(self, text: str) -> float:
+        words = text.split()
+        return float(words[words.index("at") + 1]) if "at" in words else self.elsewhere
 
 
 def at(similarity: float) -> list[float]:
@@ -61,9 +65,9 @@ def system(folder: Path, preset: str, toml: str = "", **by_hand: Any) -> Context
     folder.mkdir(exist_ok=True)
     path.write_text(f'extends = "{preset}"\n{toml}', "utf-8")
     by_hand.setdefault("embedders", {"default": Plane()})
-    plain = ContextRouter.from_toml(path, **{**by_hand.pop("overrides", {}), **taken_out})
-    names = {kind: list(plugins) for kind, plugins in by_hand.items() if isinstance(plugins, Mapping)}
-    return ContextRouter(plain.settings, registry=plain.registry, **by_hand) if names else plain
+    names = {kind[:-1]: list(plugins) for kind, plugins in by_hand.items() if isinstance(plugins, Mapping)}
+    settings, registry = load(path, Registry, overrides=taken_out, by_hand=names)
+    return ContextRouter(settings, registry=cast("Registry", registry), **by_hand)
 
 
 async def fill(router: ContextRouter, store: str, *entries: Entry) -> None:

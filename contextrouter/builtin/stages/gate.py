@@ -16,7 +16,8 @@ class Gate(Stage):
     drops everything.
 
     `reads` is "similarity", the best raw score that a leg of `legs` gave; "normalized", the fused score ÷ the
-    most it could be; or the name of a signal, such as "rerank". Put it before stages that cut, so that it sees everything.
+    most it could be; or the name of a signal, such as "rerank". Put it before stages that cut, so that it
+    sees everything.
 
     `unscored` says what happens to documents of which none has the value, because the legs that give it were
     not asked or failed: "drop" counts 0.0, "pass" lets them go on with a note. Without a document to judge it

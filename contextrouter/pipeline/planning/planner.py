@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 from contextrouter.contracts import ENTITIES, FACETS, FACTS, PATH, FactSource, Provider, Source, legs_of
 from contextrouter.errors import RequestRefused
 from contextrouter.model import Call, Intent, Plan, Query, Request
+from contextrouter.pipeline.connections import jobs_out_of_scope
 from contextrouter.pipeline.planning.restrictions import Restrictions, may_ask, restrictions
 from contextrouter.settings import FactKeys, Settings, SourceKeys
 from contextrouter.text.analysis import says_something
@@ -101,6 +102,8 @@ class _Planner:
         if why := self._why_excluded(name, kind, keys) or self._why_not_live(name, kind, keys):
             self.excluded[name] = why
             return
+        for job in jobs_out_of_scope(self.settings, name, self.request.scope):
+            self.excluded[f"{name}:{job}"] = "outside the caller's scope"
         # rounded first: 30 × 1.1 is 33.000000000000004
         limit = ceil(round((keys.limit or self.candidates) * self.pool, 6))
         texts = self._texts(min(self.rag.queries, keys.queries or source.default_queries or 3))
