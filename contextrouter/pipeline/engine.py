@@ -91,6 +91,10 @@ class CallLimits:
             breaker = self._breakers[source, leg] = CircuitBreaker(self._failures, self._seconds)
         return breaker
 
+    def paused(self, source: str) -> bool:
+        """Whether the calls to a leg of this source pause, because it kept failing."""
+        return any(not breaker.closed for (name, _), breaker in self._breakers.items() if name == source)
+
     def abandon(self, tasks: set[asyncio.Task[Any]]) -> None:
         """Hold on to cancelled tasks that have not ended yet."""
         for task in tasks:

@@ -153,7 +153,7 @@ class RequestLimits:
     """Rate limits: the requests of each caller at once and in a minute, and those of all callers at once."""
 
     def __init__(self, max_requests: int) -> None:
-        self._max_requests = max_requests
+        self.max_requests = max_requests
         self._running = 0
         self._running_by_caller: dict[str, int] = {}
         self._buckets: dict[str, tuple[float, float]] = {}  # caller -> (budget, time of its last update)
@@ -161,7 +161,7 @@ class RequestLimits:
     def enter(self, caller: Caller) -> None:
         """Admit a request. Raises Refused (429, 503) with the seconds after which to retry."""
         running = self._running_by_caller.get(caller.name, 0)
-        if self._running >= self._max_requests:
+        if self._running >= self.max_requests:
             raise Refused(
                 503,
                 "overloaded",

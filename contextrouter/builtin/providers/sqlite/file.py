@@ -133,7 +133,7 @@ class StoreFile:
 
     async def check(self, *, must_exist: bool = True) -> None:
         """Raise SourceError for a file that is no store of ours, or that is not there."""
-        await self.read(lambda connection, stop: None, missing=None, must_exist=must_exist)
+        await self.read(lambda connection, _: schema.version(connection), missing="", must_exist=must_exist)
 
     async def write(
         self, work: Callable[[sqlite3.Connection, R], T], prepare: Callable[[], R] | None = None
