@@ -12,7 +12,7 @@ from typing import Any, ParamSpec
 
 import typer
 
-from contextrouter.cli import terminal
+from contextrouter.cli import leaving, terminal
 from contextrouter.errors import (
     AllSourcesFailed,
     ContextRouterError,
@@ -23,6 +23,7 @@ from contextrouter.errors import (
 )
 
 OK, NOTHING, USAGE, SOURCES, INGESTION, FAILED, FAULT = 0, 1, 2, 3, 4, 5, 70
+INTERRUPTED = 130
 EXIT_CODES = {
     OK: "done",
     NOTHING: "nothing was found, or a check failed",
@@ -44,26 +45,40 @@ def command(function: Callable[P, Coroutine[Any, Any, int] | int]) -> Callable[P
     @wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
         logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s: %(message)s")
+        runner = asyncio.Runner()
+        code = _settle(lambda: _run(function(*args, **kwargs), runner))
+        leaving.leave_soon(code)
         try:
-            result = function(*args, **kwargs)
-            code = result if isinstance(result, int) else asyncio.run(result)
-        except ContextRouterError as error:
-            terminal.error(str(error))
-            code = code_of(error)
+            runner.close()  # waits for threads
         except KeyboardInterrupt:
-            terminal.error("Interrupted.")
-            code = 130
-        except BrokenPipeError:
-            terminal.close_stdout()
-            code = 141
-        except typer.Exit:
-            raise
-        except Exception:
-            terminal.err.print(terminal.style_text(traceback.format_exc()))
-            code = FAULT
+            code = INTERRUPTED
         raise typer.Exit(code)
 
     return run
+
+
+def _run(result: Coroutine[Any, Any, int] | int, runner: asyncio.Runner) -> int:
+    return result if isinstance(result, int) else runner.run(result)
+
+
+def _settle(call: Callable[[], int]) -> int:
+    """Return the exit code of a call. Its error becomes a message on stderr."""
+    try:
+        return call()
+    except ContextRouterError as error:
+        terminal.error(str(error))
+        return code_of(error)
+    except KeyboardInterrupt:
+        terminal.error("Interrupted.")
+        return INTERRUPTED
+    except BrokenPipeError:
+        terminal.close_stdout()
+        return 141
+    except typer.Exit:
+        raise
+    except Exception:
+        terminal.err.print(terminal.style_text(traceback.format_exc()))
+        return FAULT
 
 
 def code_of(error: ContextRouterError) -> int:

@@ -54,14 +54,15 @@ async def route(
             context = await router.route(request)
         except AllSourcesFailed as failure:
             return _print_failure(failure, as_json)
-    if as_json:
-        terminal.print_json(context)
-    elif text:
-        sys.stdout.write(terminal.sanitize(context.text) + "\n")
-    else:
-        context_view.print_context(context)
-        if explained:
-            explain.print_explanation(context)
+        if as_json:  # before the router closes, which may take a while
+            terminal.print_json(context)
+        elif text:
+            sys.stdout.write(terminal.sanitize(context.text) + "\n")
+        else:
+            context_view.print_context(context)
+            if explained:
+                explain.print_explanation(context)
+        sys.stdout.flush()
     return OK if _has_answer(context) else NOTHING
 
 

@@ -31,12 +31,15 @@ from contextrouter.runtime.masking import mask
 from contextrouter.runtime.metering import metered, prices_of
 from contextrouter.runtime.plugin_checks import check_plugin
 from contextrouter.runtime.registry import Registry
+from contextrouter.runtime.shutdown import consume_exception
 from contextrouter.settings import GIVEN, Instance, Settings
 
 log = logging.getLogger("contextrouter")
 
 CLOSE_SECONDS = 5.0
-"""How long closing waits for a cancelled opening that does not end."""
+"""How long closing waits for all plugins, and before them for cancelled openings that do not end."""
+LEAST_CLOSE_SECONDS = 0.2
+"""How long it waits for each, however long the others took."""
 
 # A plugin may reference plugins of the kinds before its own.
 _ORDER = ("embedder", "generator", "provider", "connector", "fact", "interpreter", "stage", "transform")
@@ -347,12 +350,20 @@ class Instances:
         if opening:
             await asyncio.wait(opening, timeout=CLOSE_SECONDS)
         errors = []
+        clock = asyncio.get_running_loop().time
+        until = clock() + CLOSE_SECONDS
         while self._opened:
             key = self._opened.pop()
             self._states[key] = PluginState.CLOSED
-            try:
-                await self.all[key].aclose()
-            except Exception as error:
+            task = asyncio.get_running_loop().create_task(self.all[key].aclose())
+            _, late = await asyncio.wait([task], timeout=max(LEAST_CLOSE_SECONDS, until - clock()))
+            if late:
+                task.cancel()
+                task.add_done_callback(consume_exception)
+                log.warning("%s %r did not close in time and is left behind.", *key)
+            elif task.cancelled():
+                errors.append(f"{key[0]} {key[1]!r}: it cancelled itself")
+            elif (error := task.exception()) is not None:
                 errors.append(f"{key[0]} {key[1]!r}: {error!r}")
         if errors:
             raise PluginError("Closing failed: " + mask("; ".join(errors), self.settings.secrets))
