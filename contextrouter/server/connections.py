@@ -20,20 +20,20 @@ IDLE_SECONDS = 75.0
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\nRetry-After: 1\r\n\r\n"
 )
-_FILES_KEPT = 2
-"""One of so many file descriptors of the process is for a connection; the others are for sources."""
+_FILES_KEPT = 256
+"""File descriptors that are left to sources and the program; where there are few, three of four are."""
 
 
 class Connections:
     """All connections of one server. `protocol` wraps the protocol that reads requests."""
 
     def __init__(self, most: int, header_seconds: float) -> None:
-        self._most, self.header_seconds = min(most, _affordable()), header_seconds
-        if self._most < most:
+        self.most, self.header_seconds = min(most, _affordable()), header_seconds
+        if self.most < most:
             log.warning(
                 "The process may open few files, so the server takes %d connections at once and not %d; raise"
                 " the limit with `ulimit -n`.",
-                self._most,
+                self.most,
                 most,
             )
         self._waiting: dict[Connection, None] = {}  # for a request, those that wait longest first
@@ -45,7 +45,7 @@ class Connections:
 
     def admit(self, connection: Connection, transport: asyncio.Transport) -> bool:
         """Admit a new connection, in place of one that waits where the cap is reached."""
-        if len(self._open) >= self._most:
+        if len(self._open) >= self.most:
             longest = next(iter(self._waiting), None)
             if longest is None:
                 return False
@@ -162,4 +162,4 @@ class Connection(asyncio.Protocol):
 def _affordable() -> int:
     """Return how many connections the limit of open files allows."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return 1 << 30 if soft == resource.RLIM_INFINITY else max(1, soft // _FILES_KEPT)
+    return 1 << 30 if soft == resource.RLIM_INFINITY else max(1, soft - min(_FILES_KEPT, soft * 3 // 4))

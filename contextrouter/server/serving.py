@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import signal
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from aiohttp import web
 
@@ -13,6 +15,11 @@ from contextrouter.errors import SettingsError
 from contextrouter.router import ContextRouter
 from contextrouter.server.generations import LAST_ANSWERS, Generations
 from contextrouter.server.logs import log
+
+BACKLOG = 128
+"""Connections that may wait to be accepted."""
+WARNING_SECONDS = 60.0
+"""Seconds between two warnings of too many open files."""
 
 
 async def serve(
@@ -42,7 +49,7 @@ async def serve(
         await runner.setup()
         listener = await _listen(generations, runner, host, port)
         listening(_address(listener, host))
-        with _signals(stop, generations.reload):
+        with _signals(stop, generations.reload), _few_files(loop):
             await stop.wait()
         seconds = generations.current.settings.serve.drain_seconds
         log.info("Stopping: requests in flight have %g s to end.", seconds)
@@ -74,11 +81,35 @@ async def _listen(generations: Generations, runner: web.AppRunner, host: str, po
     assert runner.server is not None  # set up before
     protocol = generations.connections.protocol(runner.server)
     try:
-        return await asyncio.get_running_loop().create_server(protocol, host, port, reuse_address=True)
+        return await asyncio.get_running_loop().create_server(
+            protocol, host, port, reuse_address=True, backlog=min(BACKLOG, generations.connections.most)
+        )
     except OSError as error:
         raise SettingsError(
             f"The server cannot listen on {host}:{port}: {error.strerror}. Choose another with --port."
         ) from None
+
+
+@contextlib.contextmanager
+def _few_files(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """Log once a minute that connections wait because the process has too many open files."""
+    before, warned_at = loop.get_exception_handler(), -WARNING_SECONDS
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        nonlocal warned_at
+        error = context.get("exception")
+        if not (isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)):
+            return before(loop, context) if before else loop.default_exception_handler(context)
+        if loop.time() - warned_at >= WARNING_SECONDS:
+            warned_at = loop.time()
+            log.warning("New connections wait: too many open files. Raise the limit with `ulimit -n`.")
+        return None
+
+    loop.set_exception_handler(handle)
+    try:
+        yield
+    finally:
+        loop.set_exception_handler(before)
 
 
 def _address(listener: asyncio.Server, host: str) -> str:

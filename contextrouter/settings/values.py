@@ -170,7 +170,7 @@ class Serve(msgspec.Struct, frozen=True, kw_only=True):
     body_seconds: Seconds = 10.0  # time for a request body to arrive
     write_seconds: Seconds = 30.0  # time for a client to read an answer, or one event of a stream
     heartbeat_seconds: Annotated[float, Meta(ge=0)] = 15.0  # a silent stream gets a comment. 0: none
-    max_connections: Positive = 1000  # connections at once; idle ones give way
+    max_connections: Positive = 512  # connections at once; idle ones give way
     max_requests: Positive = 256  # requests at once, with the waiting ones; more are refused with 503
     max_running: Positive = 32  # questions answered at once; others wait, and their deadline has not started
     rate_per_minute: Count = 0  # requests of one caller; more are refused with 429. 0: no limit

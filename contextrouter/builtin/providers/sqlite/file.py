@@ -13,11 +13,12 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
 from contextrouter.builtin.providers.sqlite import schema
+from contextrouter.builtin.providers.sqlite.volume import explain, volume_problem
 from contextrouter.errors import SourceError, SourceTimeout
 from contextrouter.runtime.threads import Threads
 
@@ -133,7 +134,7 @@ class StoreFile:
 
     async def check(self, *, must_exist: bool = True) -> None:
         """Raise SourceError for a file that is no store of ours, or that is not there."""
-        await self.read(lambda connection, _: schema.version(connection), missing="", must_exist=must_exist)
+        await self.read(lambda connection, stop: None, missing=None, must_exist=must_exist)
 
     async def write(
         self, work: Callable[[sqlite3.Connection, R], T], prepare: Callable[[], R] | None = None
@@ -164,15 +165,44 @@ class StoreFile:
             raise SourceError(
                 f"Store {str(self.location)!r} does not exist; fill it with `contextrouter ingest`."
             )
-        with self._errors(stop), self._connection() as connection:
-            connection.set_progress_handler(stop, _STEPS)
+        with self._errors(stop):
             try:
-                connection.execute("BEGIN")
-                return work(connection, stop) if schema.is_filled(connection, self.path) else missing
-            finally:
-                connection.set_progress_handler(None, 0)
-                if connection.in_transaction:
-                    connection.rollback()
+                with self._connection() as connection:
+                    return self._look(connection, work, stop, missing)
+            except sqlite3.OperationalError as error:
+                if "interrupt" in str(error) or not self._is_at_rest():
+                    raise
+                connection = sqlite3.connect(f"{self.location.as_uri()}?immutable=1", uri=True)
+                with closing(connection):  # it would not see later writes
+                    return self._look(connection, work, stop, missing)
+
+    def _look(
+        self,
+        connection: sqlite3.Connection,
+        work: Callable[[sqlite3.Connection, Stop], T],
+        stop: Stop,
+        missing: T,
+    ) -> T:
+        """Run `work` on a snapshot."""
+        connection.set_progress_handler(stop, _STEPS)
+        try:
+            connection.execute("BEGIN")
+            return work(connection, stop) if schema.is_filled(connection, self.path) else missing
+        finally:
+            connection.set_progress_handler(None, 0)
+            if connection.in_transaction:
+                connection.rollback()
+
+    def _is_at_rest(self) -> bool:
+        """Whether the file holds all that was written, and SQLite can make no file beside it.
+
+        On a volume that is full or read-only, the file can then be read as one that nobody changes.
+        """
+        try:
+            log = Path(f"{self.location}-wal")
+            return (not log.exists() or log.stat().st_size == 0) and bool(volume_problem(self.location))
+        except OSError:
+            return False
 
     def write_here(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """As `write`, in the calling thread, open or not."""
@@ -270,6 +300,8 @@ class StoreFile:
         if "not a database" in message or "malformed" in message or "encrypted" in message:
             remedy = f"restore a copy, or remove it and run {schema.REBUILD}"
             return f"Store {location!r} is damaged or no SQLite file ({message}); {remedy}."
+        if reason := explain(self.location):
+            return f"Store {location!r} {reason} ({message})."
         if (
             isinstance(error, OSError)
             or "unable to open" in message
@@ -281,8 +313,8 @@ class StoreFile:
                 " space."
             )
         return (
-            f"Store {location!r} failed ({message}); check the file with `PRAGMA integrity_check`, or run"
-            f" {schema.REBUILD}."
+            f"Store {location!r} failed ({message}); check the volume, and then the file with"
+            " `PRAGMA integrity_check`."
         )
 
 
