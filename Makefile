@@ -44,6 +44,7 @@ check: $(VENV)/check ## lint, format, types, layers, licences of every extra
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python scripts/check_author_types.py
 	$(BIN)/python scripts/check_licences.py
 
 docs: $(VENV)/test ## run every example in README.md and docs/

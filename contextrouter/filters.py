@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from contextrouter.model import SEARCH_TEXT, Document, Request
+from contextrouter.model import SEARCH_TEXT, Document, Query, Request
 
 FIELDS = (
     "id",
@@ -32,6 +32,27 @@ FIELDS = (
 )
 """Fields of a document that filters may name; any other name is a key of the metadata."""
 _LONGEST = 200
+
+
+def admits(document: Document, query: Query) -> bool:
+    """Whether a document passes the scope, period, filters and labels of a query.
+
+    A document without a tenant belongs to the tenant of its source.
+    """
+    if query.scope is not None:
+        labelled = document if document.tenant else document.replace(tenant=query.scope.tenant)
+        if not query.scope.allows(labelled):
+            return False
+    if query.period is not None and (
+        document.updated_at is None or not query.period.contains(document.updated_at)
+    ):
+        return False
+    return passes(document, query.filters, query.labels)
+
+
+def own_filters(filters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of filters for one plugin: if it changes them, no other is asked with them."""
+    return {key: list(value) if isinstance(value, list) else value for key, value in filters.items()}
 
 
 def passes(document: Document, filters: Mapping[str, Any], labels: Sequence[str] = ()) -> bool:

@@ -227,11 +227,12 @@ def test_a_value_larger_than_the_cache_is_not_kept_and_replacing_counts_once():
 class Slow:
     def __init__(self, delay: float = 0.05, error: Exception | None = None) -> None:
         self.runs, self.delay, self.error, self.cancelled = 0, delay, error, 0
+        self.release: asyncio.Event | None = None  # ends the delay
 
     async def __call__(self) -> str:
         self.runs += 1
         try:
-            await asyncio.sleep(self.delay)
+            await (asyncio.sleep(self.delay) if self.release is None else self.release.wait())
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
@@ -277,13 +278,15 @@ def test_whoever_is_cancelled_the_rest_get_the_one_value(callers: tuple[int, set
 
     async def run() -> None:
         flights: SingleFlight[str] = SingleFlight()
-        slow = Slow(delay=0.01)
+        slow = Slow(delay=60)
+        slow.release = asyncio.Event()
         tasks = [asyncio.create_task(flights.run(b"k", monotonic() + 9, slow)) for _ in range(count)]
         await asyncio.sleep(0)
         if twice:
             await asyncio.sleep(0.002)
         for index in leaving:
             tasks[index].cancel()
+        slow.release.set()
         results = await asyncio.gather(*tasks, return_exceptions=True)
         stayed = [result for index, result in enumerate(results) if index not in leaving]
         assert all(isinstance(results[index], asyncio.CancelledError) for index in leaving)

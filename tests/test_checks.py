@@ -31,7 +31,7 @@ def written(folder: Path, text: str) -> Path:
     [
         (
             MEMORY + '[routes.x]\nlegs = ["txet"]\n',
-            "settings.toml:4: routes.x.legs: no source has a leg 'txet'. Did you mean 'text'? Legs: text.",
+            "settings.toml:4: routes.x.legs: no source has a leg 'txet'. Did you mean 'text'? Legs: facets, mentions, text.",
         ),
         (
             MEMORY + '[connectors.n]\nuse = "files"\npath = "."\n[providers.v]\nuse = "memory"\nembedder ='
@@ -39,7 +39,7 @@ def written(folder: Path, text: str) -> Path:
             '[routes.x]\nsources = ["docs"]\nlegs = ["vector"]\n',
             (
                 "settings.toml:11: routes.x.legs: no source of this route has any of the legs ['vector']."
-                " Legs of its sources: text."
+                " Legs of its sources: facets, mentions, text."
             ),
         ),
         (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -136,12 +137,25 @@ def test_case_and_white_space_make_no_other_fact_and_validity_does() -> None:
 
 @pytest.mark.case("GRA-05")
 @pytest.mark.parametrize("hops", [1, 2])
-async def test_sixty_other_facts_in_a_store_do_not_drown_the_one_asked_for(hops: int, tmp_path: Path) -> None:
-    path = await fill(tmp_path, *MENTIONS, FOUNDER)
-    for question in (WHO, "OpenAI founded by whom?", "who FOUNDED openai"):
-        context = await ask(question, {"max_graph_facts": 12}, g=SqliteFacts(path=path, hops=hops))
-        assert len(context.facts) == 12
-        assert triples(context.facts[:2]) == triples([FOUNDER, MENTIONS[0]])
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_sixty_other_facts_in_a_store_do_not_drown_the_one_asked_for(
+    kind: str, hops: int, tmp_path: Path
+) -> None:
+    """What the limit cut is said."""
+    async with AsyncExitStack() as stack:
+        if kind == "sqlite":
+            own: dict[str, Any] = {"path": await fill(tmp_path, *MENTIONS, FOUNDER)}
+        else:
+            store = await stack.enter_async_context(open_store(embedder=None))
+            await store.upsert([entry(*MENTIONS, FOUNDER)])
+            own = {"dsn": store.pool.dsn, "schema": store.pool.schema}
+        settings = {"rag": {"max_graph_facts": 12}, "facts": {"g": {"use": kind, "hops": hops, **own}}}
+        router = await stack.enter_async_context(ContextRouter(settings, connectors={"s": Fixed("x")}))
+        for question in (WHO, "OpenAI founded by whom?", "who FOUNDED openai"):
+            context = await router.route(question)
+            assert len(context.facts) == 12
+            assert triples(context.facts[:2]) == triples([FOUNDER, MENTIONS[0]])
+            assert "g/facts: facts: the first 12, there may be more" in [s.note for s in context.trace.steps]
 
 
 @pytest.mark.case("GRA-05")

@@ -172,13 +172,13 @@ async def test_statements_are_counted_before_any_limit_each_once(graph: tuple[An
         store, *(fact(f"Ada reads book{n}") for n in range(60)), fact("Bob reads book1"), fact("Ada met Ada")
     )
     await fill(store, fact("ada reads book1"), fact("Ada reads book2", **twice), id="again")
-    few = Query(text="", limit=1)
+    few = Query(text="", limit=2)
     assert [
         (f.dimension, f.value, f.count) for f in await source.facets(few, ["predicate", "kind", "subject"])
     ] == [("predicate", "reads", 62), ("predicate", "met", 1), ("subject", "Ada", 62), ("subject", "Bob", 1)]
     entities = await source.facets(few, ["entity"])
-    assert [(f.value, f.count) for f in entities[:3]] == [("Ada", 62), ("book1", 2), ("book2", 2)]
-    assert len(entities) == 62
+    assert [(f.value, f.count) for f in entities] == [("Ada", 62), ("book1", 2)]
+    assert len(await source.facets(few.replace(limit=100), ["entity"])) == 62
     about = await source.facets(Query(text="Ada", entities=("BOB",)), ["object"])
     assert [(f.value, f.count) for f in about] == [("book1", 1)]
 

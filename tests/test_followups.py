@@ -123,7 +123,7 @@ async def test_the_words_of_the_question_before_make_it_understandable() -> None
     intent = await after("And with what?", STARTER)
     assert intent.question == intent.queries[0] == "And with what?"
     assert intent.queries[1] == intent.text == "often sourdough starter fed And with what?"
-    assert intent.derived == (), "it counts in full"
+    assert intent.derived == ("And with what?",)  # so it counts in full, and the question stands behind
     assert intent.attributes["followup"] == "words of earlier questions: often, sourdough, starter, fed"
 
 
@@ -148,7 +148,7 @@ async def test_other_queries_stay_behind_the_standalone_one() -> None:
     before = Intent(question="And why?", queries=("And why?", "why"), derived=("why",))
     intent = await Followup().interpret(before, context)
     assert intent.queries == ("And why?", "often sourdough starter fed And why?", "why")
-    assert intent.derived == ("why",)
+    assert intent.derived == ("And why?", "why")
 
 
 @pytest.mark.parametrize("role", ["assistant", "system", "tool"])

@@ -19,6 +19,7 @@ from contextrouter.contracts import Entry
 from contextrouter.errors import ContractError, SettingsError
 from contextrouter.model import Facet, Query, Vector
 from contextrouter.pipeline.interpretation import FAILED
+from contextrouter.testing import Legs
 from contextrouter.testing.builders import interpreter_context
 
 VIEWS, LOG, REMOTE = "views.code", "log.work", "remote_work"
@@ -309,7 +310,7 @@ async def test_labels_of_a_file_and_of_the_table_are_one_list(tmp_path: Path) ->
         ({"labels": {"x": {"description": 1}}}, "'x': description 1 is no text"),
         ({"labels": {"x": ["one"]}}, "is no table"),
         ({"labels": {" ": {}}}, "a label has no name"),
-        ({"store": Memory()}, "a Memory cannot count its labels"),
+        ({"store": Legs({})}, "a Legs cannot count its labels"),
     ],
 )
 def test_wrong_options_are_named(options: dict[str, Any], message: str) -> None:

@@ -356,7 +356,7 @@ async def test_a_role_that_is_not_the_owner_sees_nothing_without_a_scope() -> No
         await store.upsert(ENTRIES)
         place = store.pool.schema
         connection = await asyncpg.connect(address)
-        for table in ("documents", "chunks", "links", "facts", "counts"):
+        for table in ("documents", "chunks", "links", "facts", "counts", "entities"):
             assert await connection.fetchval(f'SELECT count(*) FROM "{place}".{table}') == 0
             with pytest.raises(asyncpg.InsufficientPrivilegeError):
                 await connection.execute(f'DELETE FROM "{place}".{table}')
@@ -368,7 +368,8 @@ async def test_a_role_that_is_not_the_owner_sees_nothing_without_a_scope() -> No
             " relforcerowsecurity",
             place,
         )
-        assert {row["relname"] for row in forced} == {"documents", "chunks", "links", "facts", "counts"}
+        walls = {"documents", "chunks", "links", "facts", "counts", "entities"}
+        assert {row["relname"] for row in forced} == walls
 
 
 async def test_what_a_connection_saw_for_one_scope_is_not_what_the_next_sees() -> None:

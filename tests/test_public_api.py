@@ -17,7 +17,8 @@ Embedder Entity Entry Envelope Facet Fact FactSource FilePath Generator Harvest 
 LinkDegrees MissingDependency ModelUsage
 Partial Period Plan Plugin PluginError PluginNotFound Problem Provenance Provider Query Rag RankedList Request RequestRefused
 Reranker Scope Settings SettingsError Source SourceError SourceReport SourceTimeout Stage StageContext StageError Step SupportsCrawl
-SupportsDegrees SupportsEntities SupportsFacets SupportsFetch SupportsGraph SupportsInspect SupportsMentions SupportsNeighbours SupportsStatistics SupportsTenants
+SupportsDegrees SupportsEntities SupportsEntityHints SupportsEntityVectors SupportsFacets SupportsFetch SupportsGraph SupportsInspect SupportsMentions
+SupportsNeighbours SupportsStatistics SupportsTenants
 SupportsUpsert SupportsVectors SupportsVersion SupportsWriting TermStatistics Trace Transform Usage Vector Writing
 """.split()
 LOADED = (

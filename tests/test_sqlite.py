@@ -263,7 +263,7 @@ def _overwrite(path: str, offset: int, data: bytes) -> None:
 async def test_pages_damaged_later_are_said(store: Sqlite) -> None:
     await store.upsert([entry(f"d{n}", "sun " * 200) for n in range(50)])
     await store.aclose()
-    _overwrite(store.path, 4096, b"\xff" * 4096 * 30)
+    _overwrite(store.path, 4096 * 40, b"\xff" * 4096 * 30)  # behind the list of tables
     await store.open()
     with pytest.raises(SourceError, match="damaged"):
         await store.search(Query(text="sun", leg="text"))
@@ -276,7 +276,7 @@ async def test_a_newer_schema_is_refused(store: Sqlite) -> None:
     connection.execute("PRAGMA user_version = 99")
     connection.close()
     with pytest.raises(
-        SourceError, match="schema version 99, this contextrouter reads 2; upgrade contextrouter"
+        SourceError, match="schema version 99, this contextrouter reads 3; upgrade contextrouter"
     ):
         await store.open()
 

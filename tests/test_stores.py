@@ -23,13 +23,14 @@ from contextrouter.contracts import (
     SupportsDegrees,
     SupportsFacets,
     SupportsFetch,
+    SupportsMentions,
     SupportsNeighbours,
     SupportsStatistics,
     SupportsUpsert,
     SupportsVersion,
 )
 from contextrouter.errors import IngestError, SourceError
-from contextrouter.model import Document, Period, Query
+from contextrouter.model import Document, Fact, Period, Query
 from contextrouter.scope import SHARED, Scope
 
 OPEN: dict[str, OpenEmpty] = {"memory": open_memory, "sqlite": open_sqlite, "postgres": open_postgres}
@@ -60,8 +61,16 @@ def open_second(store: Any) -> Any:
 
 
 def test_it_has_the_abilities_it_claims() -> None:
-    abilities = (SupportsUpsert, SupportsFetch, SupportsVersion, SupportsStatistics, SupportsDegrees)
-    of_files = (*abilities, SupportsNeighbours, SupportsFacets)
+    searching = (SupportsMentions, SupportsFacets)
+    abilities = (
+        SupportsUpsert,
+        SupportsFetch,
+        SupportsVersion,
+        SupportsStatistics,
+        SupportsDegrees,
+        *searching,
+    )
+    of_files = (*abilities, SupportsNeighbours)
     for store, claimed in ((Memory(), abilities), (Sqlite(path="x.db"), of_files), (Postgres(), of_files)):
         assert [ability for ability in claimed if not isinstance(store, ability)] == []
 
@@ -70,6 +79,7 @@ def test_it_has_the_abilities_it_claims() -> None:
 
 WORDS = ["sun", "suns", "moon", "the", "東京都", "京都", "Café", "cafe", "O'Brien", "tide", "Häuser", "Haus"]
 WORDS += ["news", "new"]
+NAMES = ["Sun", "sun moon", "SUN  moon", "the", "東京", "café", "O'Brien", "Bob", "Bob Moon"]
 QUESTIONS = ["sun moon", '"sun moon"', "moon -sun", '"東京" OR tide', "京", '-"京"', "sun -京", ""]
 QUESTIONS += ["moon -news", "moon -Häusern", '"the Haus"', '"news sun" OR Häusern', "new sun Häusern"]
 FILTERS: list[dict[str, Any]] = [
@@ -92,19 +102,32 @@ DOCUMENTS = st.builds(
     sensitivity=st.sampled_from([None, "public", "confidential", "secret"]),
     updated_at=st.sampled_from([None, datetime(2024, 3, 31, 23), datetime(2024, 4, 1, tzinfo=UTC)]),
     labels=st.lists(st.sampled_from(["x", "y"]), max_size=2, unique=True).map(tuple),
+    keywords=st.lists(st.sampled_from([*NAMES, "\x1fphrases", ""]), max_size=3).map(tuple),
     metadata=st.sampled_from(
         [{}, {"year": 2024}, {"year": 2024.0, "tags": ["p", "q"]}, {"kind": "note", "done": True}]
     ),
 )
+FACTS = st.lists(
+    st.builds(
+        Fact,
+        subject=st.sampled_from(NAMES),
+        predicate=st.just("knows"),
+        object=st.sampled_from(NAMES),
+        tenant=st.sampled_from([None, "a"]),
+        compartment=st.sampled_from([None, "hr"]),
+    ),
+    max_size=3,
+)
 VECTORS = st.sampled_from([None, [1.0, 0.0], [3.0, 3.0], [-1.0, 0.5], [0.0, 0.0]])
-STORED = st.lists(st.tuples(DOCUMENTS, VECTORS), min_size=1, max_size=8)
+STORED = st.lists(st.tuples(DOCUMENTS, VECTORS, FACTS), min_size=1, max_size=8)
 
 
 def queries(limits: st.SearchStrategy[int], filters: list[dict[str, Any]]) -> st.SearchStrategy[list[Query]]:
     """Queries on every leg with words, scopes, periods and labels that the documents have."""
     query = st.builds(
         Query,
-        text=st.sampled_from([*WORDS, *QUESTIONS]),
+        text=st.sampled_from([*WORDS, *QUESTIONS, "did Bob Moon see the sun?"]),
+        entities=st.sampled_from([(), ("bob",), ("sun", "CAFÉ"), ("nobody",)]),
         leg=st.sampled_from(["text", "vector", "keywords"]),
         limit=limits,
         vector=st.sampled_from([[1.0, 0.0], [1.0, 2.0], [0.0, 0.0]]),
@@ -141,9 +164,16 @@ async def compare_hits(store: Any, memory: Memory, query: Query, *, exact: bool)
         assert [h.score for h in got] == pytest.approx([h.score for h in right], abs=2e-6)
 
 
+async def compare_mentions_and_counts(store: Any, memory: Memory, query: Query) -> None:
+    got, right = await store.mentions(query), await memory.mentions(query)
+    assert [(h.document, h.score) for h in got] == [(h.document, h.score) for h in right]
+    dimensions = ["kind", "labels", "keywords", "tags", "tenant"]
+    assert list(await store.facets(query, dimensions)) == list(await memory.facets(query, dimensions))
+
+
 async def compare(
     store: Any,
-    documents: list[tuple[Document, list[float] | None]],
+    documents: list[tuple[Document, list[float] | None, list[Fact]]],
     removed: set[int],
     queries: list[Query],
     *,
@@ -152,17 +182,21 @@ async def compare(
     """Fill this store and one in memory, remove some documents from both, and ask both after each step."""
     memory = Memory(embedder="default")
     await store.clear()
-    rows = [(document.replace(id=f"d{n}"), vector) for n, (document, vector) in enumerate(documents)]
-    entries = [Entry(document=d, chunks=[d], vectors={"vector": [v], "keywords": [v]}) for d, v in rows]
+    rows = [(document.replace(id=f"d{n}"), v, facts) for n, (document, v, facts) in enumerate(documents)]
+    entries = [
+        Entry(document=d, chunks=[d], vectors={"vector": [v], "keywords": [v]}, facts=facts)
+        for d, v, facts in rows
+    ]
     for each in (store, memory):
         await each.upsert(entries)
     for stage in (set[int](), removed):
-        for document, _ in rows:
+        for document, _, _ in rows:
             if int(document.id[1:]) in stage:
                 counts = [await each.delete([document.id], document.tenant) for each in (store, memory)]
                 assert counts[0] == counts[1]
         for query in queries:
             await compare_hits(store, memory, query, exact=exact)
+            await compare_mentions_and_counts(store, memory, query)
         for scope in (None, *[query.scope for query in queries]):
             assert await store.statistics(WORDS, scope) == await memory.statistics(WORDS, scope)
 
@@ -784,36 +818,38 @@ async def test_every_store_counts_the_links_of_any_graph_as_memory_does(
 
 
 @pytest.mark.case("M09")
-async def test_facets_count_documents_over_the_period_before_any_limit(lasting: Any) -> None:
+async def test_facets_count_documents_over_the_period_before_any_limit(store: Any) -> None:
     day = datetime(2024, 3, 1, tzinfo=UTC)
     labels = [("work",), ("work", "home")] * 20
-    await lasting.upsert(
+    await store.upsert(
         [
             entry(f"d{n}", "note", labels=some, updated_at=day + timedelta(days=n), metadata={"year": 2024})
             for n, some in enumerate(labels)
         ]
     )
     period = Period(start=date(2024, 3, 1), end=date(2024, 3, 10))
-    query = Query(text="what happened?", leg="text", limit=1, period=period)
-    counts = await lasting.facets(query, ["labels", "year", "nothing"])
+    query = Query(text="what happened?", leg="text", limit=2, period=period)
+    counts = await store.facets(query, ["labels", "year", "nothing"])
     assert [(f.dimension, f.value, f.count) for f in counts] == [
         ("labels", "work", 10),
         ("labels", "home", 5),
         ("year", "2024", 10),
     ]
+    first = await store.facets(query.replace(limit=1), ["labels", "year"])
+    assert [(f.value, f.count) for f in first] == [("work", 10), ("2024", 10)]  # one of each dimension
 
 
 @pytest.mark.case("M09")
-async def test_facets_count_a_document_once_and_respect_negations(lasting: Any) -> None:
+async def test_facets_count_a_document_once_and_respect_negations(store: Any) -> None:
     parts = [Document(id=f"w#{n}", content="sun", kind="book") for n in range(3)]
-    await lasting.upsert([Entry(document=Document(id="w", content="sun"), chunks=parts)])
-    await lasting.upsert(
+    await store.upsert([Entry(document=Document(id="w", content="sun"), chunks=parts)])
+    await store.upsert(
         [
             entry(f"d{n}", "sun moon", kind="web", labels=("x",), metadata={"year": 2020 + n % 2})
             for n in range(5)
         ]
     )
-    facets = await lasting.facets(Query(text="sun", leg="text", limit=1), ["kind", "year", "labels"])
+    facets = await store.facets(Query(text="sun", leg="text", limit=2), ["kind", "year", "labels"])
     assert [(f.dimension, f.value, f.count) for f in facets] == [
         ("kind", "web", 5),
         ("kind", "book", 1),
@@ -821,4 +857,4 @@ async def test_facets_count_a_document_once_and_respect_negations(lasting: Any) 
         ("year", "2021", 2),
         ("labels", "x", 5),
     ]
-    assert [f.count for f in await lasting.facets(Query(text="sun -moon", leg="text"), ["kind"])] == [1]
+    assert [f.count for f in await store.facets(Query(text="sun -moon", leg="text"), ["kind"])] == [1]

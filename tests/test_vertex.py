@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import date
@@ -176,6 +177,36 @@ async def test_a_write_that_broke_off_is_mended_by_the_next():
             assert await vertex.fingerprints() == {"d": method}
 
 
+async def test_a_new_document_whose_write_broke_off_is_known_and_can_be_removed():
+    for number in range(3):  # of the requests that create and update: document, chunks, document
+        async with store() as (vertex, server, script):
+            await vertex.upsert([entry("a", "one", X, "1")])
+            script.only = ("BatchCreateDataObjects", "BatchUpdateDataObjects")
+            script.steps = [*[Step()] * number, Step(status="UNAVAILABLE")]
+            with pytest.raises(SourceError, match="not reachable"):
+                await vertex.upsert([entry("new", "two", X, "1")])
+            known = await vertex.fingerprints()
+            assert known.get("new", "") == ""
+            assert number == 0 or "new" in known, "ingestion removes what is known and no more in its source"
+            await vertex.delete(["new"])
+            assert await find(vertex) == ["a"]
+            assert len(server.objects) == 3
+
+
+async def test_writes_at_once_do_not_mix_their_chunks_and_lose_no_language():
+    async with store() as (vertex, _, _):
+        await vertex.upsert([entry("d", "old", X, "1")])
+        texts = {"de": "Häuser am Meer", "fr": "maisons", "ru": "дома"}
+        await asyncio.gather(
+            *(vertex.upsert([entry("d", text, X, text, language=name)]) for name, text in texts.items()),
+            vertex.upsert([entry("other", "Haus am See", Y, language="de")]),
+        )
+        hits = await vertex.search(Query(text="", leg="vector", vector=X, limit=9))
+        assert [hit.document.id for hit in hits] == ["d", "other"]
+        assert [hits[0].document.content] == [(await vertex.fingerprints())["d"]]
+        assert await find(vertex, "Häusern", "text") == ["other"]
+
+
 async def test_what_another_process_wrote_or_removed_meanwhile_is_no_error():
     async with store() as (vertex, server, script):
         await vertex.upsert([entry("a", "one", X, "1")])
@@ -203,6 +234,17 @@ async def test_of_many_chunks_no_request_has_more_than_a_thousand(monkeypatch: p
         assert [name.rpartition("/")[2] for name in server.objects] == ["notes"]
 
 
+async def test_requests_that_write_are_cut_by_their_bytes_and_a_text_too_large_is_no_matter_of_quota():
+    async with store() as (vertex, _, script):
+        entries = [entry(f"d{n}", f"{n} " + "字" * 20_000) for n in range(40)]
+        await vertex.upsert(entries)  # letters of three bytes; gRPC refuses messages above 4 MiB
+        assert len(await vertex.fingerprints()) == 40
+        assert script.methods().count("BatchCreateDataObjects") > 2
+        with pytest.raises(SourceError, match=r"a message is too large .* Cut texts") as caught:
+            await vertex.upsert([entry("big", "字" * 1_500_000)])
+        assert "quota" not in str(caught.value)
+
+
 async def test_the_same_id_in_two_tenants_is_two_documents_and_fetch_keeps_the_order():
     async with store() as (vertex, _, _):
         parts = [Document(id="d#0", parent="d", content="part")]
@@ -216,14 +258,30 @@ async def test_the_same_id_in_two_tenants_is_two_documents_and_fetch_keeps_the_o
         assert await vertex.tenants() == [None]
 
 
+async def test_a_label_of_hyphens_is_not_that_of_no_label_and_no_label_breaks_a_search():
+    async with store() as (vertex, _, _):
+        await vertex.upsert([entry("none", "moon"), entry("one", "moon", tenant="-", labels=("x",))])
+        await vertex.upsert([entry("two", "moon", tenant="--"), entry("kept", "moon", compartment="-")])
+        for tenant, ids in ((None, ["none"]), ("-", ["one"]), ("--", ["two"])):
+            assert await find(vertex, scope=Scope(tenant=tenant)) == ids
+            assert sorted(await vertex.fingerprints(tenant)) == (ids if tenant else ["kept", "none"])
+        assert sorted(await find(vertex, scope=Scope(compartments={"-"}))) == ["kept", "none"]
+        assert await vertex.facets(Query(text="", scope=Scope()), ["labels"]) == []
+        assert set(await vertex.tenants()) == {None, "-", "--"}
+        for scope in (Scope(tenant="\ud800"), Scope(tenant="?", compartments={"\ud800"})):
+            assert await find(vertex, scope=scope) == []
+            assert await vertex.fetch(["none"], scope) == []
+
+
 async def test_facets_count_documents_and_not_chunks():
     async with store() as (vertex, _, _):
         parts = [Document(id=f"d#{n}", parent="d", content="x", kind="book") for n in range(3)]
         whole = Document(id="d", content="x", kind="book")
         many = Entry(document=whole, chunks=parts, vectors={"vector": [X, X, X]})
         await vertex.upsert([many, entry("e", "y", X, kind="qa"), entry("f", "z", X, kind="qa")])
-        facets = await vertex.facets(Query(text="", leg="vector", limit=1), ["kind"])
-        assert [(each.value, each.count) for each in facets] == [("qa", 2), ("book", 1)]
+        for limit, expected in ((2, [("qa", 2), ("book", 1)]), (1, [("qa", 2)])):
+            facets = await vertex.facets(Query(text="", leg="vector", limit=limit), ["kind"])
+            assert [(each.value, each.count) for each in facets] == expected
 
 
 async def test_vectors_of_another_model_are_refused_and_text_goes_on():
@@ -361,6 +419,8 @@ def test_keys_of_search_apps_lead_to_the_right_name(tmp_path: Path):
         ({"collection": "c", "request_timeout": 0.0}, "request_timeout 0.0"),
         ({"collection": "c", "endpoint": "http://x/y"}, "endpoint 'http://x/y' is no host"),
         ({"collection": "c", "dimensions": -1}, "dimensions -1"),
+        ({"collection": "c", "dimensions": 10**11}, "dimensions 100000000000 is out of range"),
+        ({"collection": "c", "request_timeout": 1e300}, "request_timeout 1e"),
     ],
 )
 def test_a_wrong_key_says_what_is_wrong(keys: Mapping[str, Any], problem: str):
@@ -401,6 +461,8 @@ async def test_migrate_makes_collection_and_index_and_status_says_how_they_stand
             "1.0000",
         )
     async with store(CollectionServer(), embedder="default") as (vertex, _, _):
+        with pytest.raises(SourceError, match="or make the collection: `contextrouter db migrate`"):
+            await vertex.ping()
         with pytest.raises(SourceError, match="Set `dimensions`"):
             await vertex.migrate()
 

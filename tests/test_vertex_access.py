@@ -161,6 +161,8 @@ PRIVATE = "-----BEGIN PRIVATE KEY-----\nMIItopsecret\n-----END PRIVATE KEY-----\
         (None, r"cannot be read as credentials \(FileNotFoundError\)"),
         ("{", r"cannot be read as credentials \(JSONDecodeError\)"),
         ("[]", r"cannot be read as credentials \(TypeError\)"),
+        ('{"type": ["magic"]}', "of the type \"\\['magic'\\]\". Known types"),
+        ('{"type": "impersonated_service_account"}', r"do not work \(AttributeError: .*key.json\)"),
         ('{"type": "magic"}', "of the type 'magic'. Known types: service_account"),
         (json.dumps({"type": "service_account", "private_key": PRIVATE}), "the credentials do not work"),
         (
@@ -182,6 +184,13 @@ async def test_a_credentials_file_that_is_wrong_is_named_and_never_shown(
         map(str, (caught.value, caught.value.__cause__, caught.value.__context__))
     )
     await plugin.aclose()
+
+
+async def test_a_key_in_place_of_a_file_is_not_shown():
+    plugin = Vertex(collection="c", project="p", credentials_file='{"private_key": "topsecret"}')
+    with pytest.raises(PluginError, match="credentials_file holds a key itself") as caught:
+        await plugin.open()
+    assert "topsecret" not in str(caught.value)
 
 
 async def test_credentials_that_cannot_be_refreshed_say_how_to_renew_them(monkeypatch: pytest.MonkeyPatch):
@@ -280,9 +289,8 @@ def test_over_tls_a_token_is_sent_and_a_failing_refresh_is_reported(tmp_path: Pa
     assert second == "Bearer topsecret projects/of-the-key/locations/us-central1/collections/c"
     assert len(errors) == 2
     for error in errors:
-        assert error.startswith(
-            "Vector Search was not asked: the credentials do not work. Renew them: `gcloud"
-        )
+        assert error.startswith("Vector Search was not asked: the credentials do not work")
+        assert "Renew them: `gcloud" in error
         assert "topsecret" not in error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, date, datetime
@@ -164,6 +165,26 @@ async def test_a_write_that_broke_off_keeps_the_old_fingerprint():
         assert await provider.fingerprints() == {"a": "2"}
 
 
+async def test_stale_datapoints_that_could_not_be_removed_go_with_the_next_write():
+    async with index() as (provider, server, script):
+
+        def version(name: str) -> Entry:
+            chunk = Document(id=f"d#{name}", content=name)
+            document = Document(id="d", content=name)
+            return Entry(document=document, chunks=[chunk], vectors={"vector": [X]}, fingerprint=name)
+
+        await provider.upsert([version("1")])
+        script.only, script.steps = ("RemoveDatapoints",), [Step(status="UNAVAILABLE")]
+        with pytest.raises(SourceError, match="not reachable"):
+            await provider.upsert([version("2")])
+        assert await provider.fingerprints() == {"d": ""}
+        await provider.upsert([version("3")])
+        assert list(server.points) == ["d#3"]
+        await asyncio.gather(*(provider.upsert([version(name)]) for name in "456"))
+        assert list(server.points) == ["d#6"]
+        assert await provider.fingerprints() == {"d": "6"}
+
+
 async def test_the_texts_are_fetched_inside_the_deadline():
     class Slow(Memory):
         async def fetch(self, ids: Sequence[str], scope: Scope | None = None) -> Sequence[Document]:
@@ -183,11 +204,21 @@ async def test_the_texts_are_fetched_inside_the_deadline():
             await find(provider)
 
 
+async def test_datapoints_are_written_in_requests_of_a_size_that_is_taken():
+    async with index() as (provider, server, script):
+        chunks = [Document(id=f"d#{n}", content="x") for n in range(400)]
+        vectors = {"vector": [[1.0] * 3_072] * 400}
+        document = Document(id="d", content="x")
+        await provider.upsert([Entry(document=document, chunks=chunks, vectors=vectors)])
+        assert len(server.points) == 400
+        assert script.methods().count("UpsertDatapoints") == 2
+
+
 @pytest.mark.parametrize("tenant", [None, "acme", "a/b", "=%", "*"])
-@pytest.mark.parametrize("id", ["d#0", "a/b", "tenant", "ß"])
+@pytest.mark.parametrize("id", ["d#0", "a/b", "tenant", "ß", "tenant=acme/d#0", "tenant=", "tenant=/d"])
 def test_the_id_of_a_datapoint_stands_for_one_chunk(tenant: str | None, id: str):
     assert chunk_key(datapoint_id(tenant, id)) == (tenant, id)
-    if tenant is None:
+    if tenant is None and not id.startswith("tenant="):
         assert datapoint_id(tenant, id) == id, "an index whose ids are those of chunks needs nothing more"
 
 

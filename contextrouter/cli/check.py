@@ -13,6 +13,7 @@ from contextrouter.cli.exit_codes import NOTHING, OK, command
 from contextrouter.contracts import Embedder, Plugin, SupportsModel
 from contextrouter.router import ContextRouter
 from contextrouter.runtime.masking import mask
+from contextrouter.runtime.plugin_calls import containment
 
 _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red")}
 
@@ -70,8 +71,9 @@ async def _check_plugin(router: ContextRouter, kind: str, name: str) -> CheckFin
     detail = ""
     try:
         for step in steps:
-            async with asyncio.timeout(seconds):
-                detail = await step() or detail
+            with containment():
+                async with asyncio.timeout(seconds):
+                    detail = await step() or detail
     except TimeoutError:
         return CheckFinding(what=kind, name=name, status="failed", detail=f"no answer within {seconds:g} s")
     except Exception as error:

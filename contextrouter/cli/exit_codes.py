@@ -12,7 +12,7 @@ from typing import Any, ParamSpec
 
 import typer
 
-from contextrouter.cli import leaving, terminal
+from contextrouter.cli import leaving, stdout, terminal
 from contextrouter.errors import (
     AllSourcesFailed,
     ContextRouterError,
@@ -39,26 +39,31 @@ P = ParamSpec("P")
 
 def command(function: Callable[P, Coroutine[Any, Any, int] | int]) -> Callable[P, None]:
     """Turn a function that returns an exit code, async or not, into a command. Errors become messages on
-    stderr.
+    stderr, and so does what plugins print.
     """
 
     @wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
         logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s: %(message)s")
-        runner = asyncio.Runner()
-        code = _settle(lambda: _run(function(*args, **kwargs), runner))
-        leaving.leave_soon(code)
-        try:
-            runner.close()  # waits for threads
-        except KeyboardInterrupt:
-            code = INTERRUPTED
-        raise typer.Exit(code)
+        raise typer.Exit(_settle(lambda: _run(lambda: function(*args, **kwargs))))
 
     return run
 
 
-def _run(result: Coroutine[Any, Any, int] | int, runner: asyncio.Runner) -> int:
-    return result if isinstance(result, int) else runner.run(result)
+def _run(function: Callable[[], Coroutine[Any, Any, int] | int]) -> int:
+    """Run a command, and return its exit code. What a plugin still does does not keep the program."""
+    runner = asyncio.Runner()
+
+    def main() -> int:
+        result = function()
+        code = result if isinstance(result, int) else runner.run(result)
+        terminal.stdout().flush()
+        return code
+
+    with stdout.reserve():
+        code = _settle(main)
+        leaving.leave_soon(code)
+        return _settle(lambda: _end_loop(runner)) or code
 
 
 def _settle(call: Callable[[], int]) -> int:
@@ -74,11 +79,28 @@ def _settle(call: Callable[[], int]) -> int:
     except BrokenPipeError:
         terminal.close_stdout()
         return 141
-    except typer.Exit:
-        raise
+    except typer.Exit as stop:
+        return stop.exit_code
     except Exception:
         terminal.err.print(terminal.style_text(traceback.format_exc()))
         return FAULT
+
+
+def _end_loop(runner: asyncio.Runner) -> int:
+    """End the event loop and its threads, but for tasks that ignore their cancellation."""
+    if runner.run(_end_tasks()):
+        runner.close()  # waits for threads
+    else:
+        terminal.note("a plugin ignores its cancellation and is left behind.", "warning")
+    return OK
+
+
+async def _end_tasks() -> bool:
+    """Cancel all other tasks, and return whether they ended within a second."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    return not tasks or not (await asyncio.wait(tasks, timeout=1.0))[1]
 
 
 def code_of(error: ContextRouterError) -> int:

@@ -16,6 +16,7 @@ from contextrouter.router import ContextRouter
 
 app = typer.Typer(help="Show how entities hang together, and count statements.", no_args_is_help=True)
 
+_MOST_COUNTS = 1_000_000  # of a dimension
 Name = Annotated[str, typer.Argument(metavar="NAME", help="An entity, as facts name it.", show_default=False)]
 Dimensions = Annotated[
     list[str] | None,
@@ -118,7 +119,10 @@ async def count_facets(
 ) -> int:
     """Count statements by subject, predicate, object or entity."""
     query = Query(
-        text="", scope=options.make_scope(tenant, compartment, ceiling), entities=tuple(about or ())
+        text="",
+        scope=options.make_scope(tenant, compartment, ceiling),
+        entities=tuple(about or ()),
+        limit=_MOST_COUNTS,
     )
     counted_dimensions = dimensions or ["predicate", "entity"]
     counts = {

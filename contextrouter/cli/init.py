@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -33,20 +34,24 @@ def init(folder: Folder = ".") -> int:
 
 
 def copy(source: Traversable, into: Path) -> None:
-    """Copy the files of a folder. Raises SettingsError when one cannot be written or exists already. When
+    """Copy the files of a folder. Raises SettingsError when one cannot be written or exists already."""
+    write_files({path: file.read_bytes() for path, file in _files(source, into)}, into)
+
+
+def write_files(contents: Mapping[Path, bytes], into: Path) -> None:
+    """Write files into a folder. Raises SettingsError when one cannot be written or exists already. When
     one exists, nothing is written.
     """
-    planned = dict(_files(source, into))
-    for path in planned:
+    for path in contents:
         if path.exists() or path.is_symlink():
             raise SettingsError(
                 f"File {str(path)!r} exists and is not overwritten; name another folder, or remove it."
             )
     try:
-        for path, file in planned.items():
+        for path, content in contents.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("xb") as output:
-                output.write(file.read_bytes())
+                output.write(content)
     except OSError as error:
         raise SettingsError(f"{str(into)!r} cannot be written: {error.strerror or error}.") from None
 

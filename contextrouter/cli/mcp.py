@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from contextrouter.cli import options, terminal
+from contextrouter.cli import options, stdout, terminal
 from contextrouter.cli.exit_codes import OK, command
 from contextrouter.cli.serve import Host, Port, check_server_packages
 from contextrouter.errors import MissingDependency, RequestRefused
@@ -51,5 +51,5 @@ async def mcp(
             router, host=at[0], port=at[1], listening=lambda address: terminal.say((address, "bold"))
         )
     else:
-        await mcp_tools.serve_stdio(router, Caller(name="local", scope=scope))
+        await mcp_tools.serve_stdio(router, Caller(name="local", scope=scope), stdout.lend())
     return OK

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Any
 
 import typer
@@ -57,12 +56,12 @@ async def route(
         if as_json:  # before the router closes, which may take a while
             terminal.print_json(context)
         elif text:
-            sys.stdout.write(terminal.sanitize(context.text) + "\n")
+            terminal.stdout().write(terminal.sanitize(context.text) + "\n")
         else:
             context_view.print_context(context)
             if explained:
                 explain.print_explanation(context)
-        sys.stdout.flush()
+        terminal.stdout().flush()
     return OK if _has_answer(context) else NOTHING
 
 

@@ -83,11 +83,31 @@ def _instance_values(
     except ContextRouterError:
         fields = {}
     for name in dict.fromkeys((*fields, *instance.options)):
+        if name in fields and fields[name].pydantic:
+            yield from _pydantic_values(prefix, name, fields[name], instance, settings)
+            continue
         default = fields[name].default if name in fields else None
         yield _value(
             f"{prefix}.{name}",
             instance.options.get(name, None if default is schema.REQUIRED else default),
             settings,
+        )
+
+
+def _pydantic_values(
+    prefix: str, name: str, field: schema.Field, instance: Instance, settings: Settings
+) -> Iterator[Value]:
+    """Yield the values inside a model, each with its key."""
+    for leaf in schema.leaves(field):
+        value: Any = instance.options
+        present = True
+        for key in (name, *leaf.path):
+            present = present and isinstance(value, Mapping) and key in value
+            value = value[key] if present else None
+        row = _value(".".join((prefix, name, *leaf.path)), value if present else leaf.default, settings)
+        hidden = leaf.secret and row.value is not None
+        yield msgspec.structs.replace(
+            row, value="***" if hidden else row.value, origin=row.origin if present else DEFAULTED
         )
 
 

@@ -10,9 +10,9 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TextIO
 
 import msgspec
 from rich import box
@@ -28,9 +28,21 @@ from contextrouter.serialization import plain
 # Control characters but tab and line feed, and the marks that turn the direction of what follows.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _secrets: list[str] = []
+_results: list[TextIO] = []  # the stream of the results, where it is not sys.stdout
 
 out = Console(highlight=False, soft_wrap=False)
 err = Console(stderr=True, highlight=False)
+
+
+def results_to(stream: TextIO | None) -> None:
+    """Send results to this stream; None: to `sys.stdout`."""
+    out.file = stream  # type: ignore[assignment]  # None makes rich use sys.stdout again
+    _results[:] = [] if stream is None else [stream]
+
+
+def stdout() -> TextIO:
+    """Return the stream that results go to."""
+    return _results[0] if _results else sys.stdout
 
 
 def hide(secrets: Iterable[str]) -> None:
@@ -82,6 +94,13 @@ def note(message: str, kind: str = "note") -> None:
     err.print(
         style_text((f"{kind}: ", "yellow" if kind == "warning" else "dim"), mask(message)), soft_wrap=True
     )
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[int, int, str], None]]:
+    """Show on stderr how far a long command is, where stderr is a terminal."""
+    with err.status("") as status:
+        yield lambda number, count, name: status.update(style_text(f"{number} of {count}: {name}"))
 
 
 def error(message: str) -> None:
@@ -140,8 +159,8 @@ def count(number: int, singular: str, plural: str = "") -> str:
 def print_json(value: Any) -> None:
     """Print a value to stdout as JSON, indented, secrets hidden."""
     encoded = msgspec.json.encode(_hide_secrets(plain(value)))
-    sys.stdout.write(msgspec.json.format(encoded, indent=2).decode() + "\n")
-    sys.stdout.flush()
+    stdout().write(msgspec.json.format(encoded, indent=2).decode() + "\n")
+    stdout().flush()
 
 
 def _hide_secrets(value: Any) -> Any:
@@ -158,4 +177,4 @@ def _hide_secrets(value: Any) -> Any:
 
 def close_stdout() -> None:
     """Discard further output: the reader of the pipe has gone, and a second error at exit helps nobody."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stdout().fileno())

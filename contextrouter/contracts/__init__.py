@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from contextrouter.contracts.abilities import (
+    EntityMatch,
     Entry,
     LinkDegrees,
     SupportsCrawl,
     SupportsDegrees,
     SupportsEntities,
+    SupportsEntityHints,
+    SupportsEntityVectors,
     SupportsFacets,
     SupportsFetch,
     SupportsGraph,
@@ -23,7 +26,6 @@ from contextrouter.contracts.abilities import (
     SupportsWriting,
     TermStatistics,
     legs_of,
-    named_legs,
 )
 from contextrouter.contracts.kinds import (
     CLARIFY,
@@ -36,6 +38,8 @@ from contextrouter.contracts.kinds import (
     MENTIONS,
     PATH,
     ROUTER_KEYS,
+    STRUCTURED_LEGS,
+    VERSION,
     Completion,
     Connector,
     Embedder,
@@ -67,9 +71,12 @@ __all__ = [
     "MENTIONS",
     "PATH",
     "ROUTER_KEYS",
+    "STRUCTURED_LEGS",
+    "VERSION",
     "Completion",
     "Connector",
     "Embedder",
+    "EntityMatch",
     "Entry",
     "FactSource",
     "FilePath",
@@ -87,6 +94,8 @@ __all__ = [
     "SupportsCrawl",
     "SupportsDegrees",
     "SupportsEntities",
+    "SupportsEntityHints",
+    "SupportsEntityVectors",
     "SupportsFacets",
     "SupportsFetch",
     "SupportsGraph",
@@ -104,6 +113,5 @@ __all__ = [
     "Transform",
     "Writing",
     "legs_of",
-    "named_legs",
     "router_keys",
 ]

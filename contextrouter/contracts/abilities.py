@@ -152,10 +152,16 @@ class SupportsDegrees(Protocol):
 
 @runtime_checkable
 class SupportsMentions(Protocol):
-    """A store that knows which of its documents name an entity."""
+    """A store that finds the documents that name an entity."""
 
     async def mentions(self, query: Query) -> Sequence[Hit]:
-        """Return documents whose facts or key phrases name one of `query.entities`, best first."""
+        """Return one hit for each document whose facts or key phrases (`Document.keywords`) name an entity of
+        the query: `query.entities`, or without any the names in its text.
+
+        Best first: those that name the most entities, then those that name them most often. The score is
+        entities + n ÷ (n + 1), where n counts how often they are named. Scope, period, filters, labels and
+        excluded words narrow before the limit.
+        """
         ...
 
 
@@ -164,7 +170,9 @@ class SupportsFacets(Protocol):
     """A source that can count instead of list."""
 
     async def facets(self, query: Query, dimensions: Sequence[str]) -> Sequence[Facet]:
-        """Return counts over everything that matches, before any limit."""
+        """Return counts over everything that matches, before any limit; then, of each dimension,
+        `query.limit` values at most, those of most documents or statements first, ties by value.
+        """
         ...
 
 
@@ -173,7 +181,61 @@ class SupportsEntities(Protocol):
     """A fact source that knows entities and their attributes."""
 
     async def entities(self, query: Query) -> Sequence[Entity]:
-        """Return the entities the query names."""
+        """Return the entities the query names, at most `query.limit`.
+
+        With `query.attribute`, those that have it, and nothing else of them. Attributes are one if they
+        differ in case, in `_` or spaces, or in the endings of their words.
+        """
+        ...
+
+
+class EntityMatch(msgspec.Struct, frozen=True, kw_only=True):
+    """An entity near a hint: its name, and the cosine of the hint and the nearest text about it."""
+
+    name: str
+    cosine: float
+
+
+@runtime_checkable
+class SupportsEntityHints(Protocol):
+    """A source that finds entities by meaning: "wife" finds Anna, of whom a fact says that she is.
+
+    `embedder` names the embedder of the vectors it is asked with. `entity_threshold` is the cosine that a
+    match needs; None: that of the embedder.
+    """
+
+    embedder: str | None
+    entity_threshold: float | None
+
+    async def exact_names(self, hints: Sequence[str], query: Query) -> Sequence[str]:
+        """Return the hints that are names as they stand, of entities that the scope of the query shows."""
+        ...
+
+    async def nearest_entities(
+        self, vector: Vector, query: Query, *, threshold: float
+    ) -> Sequence[EntityMatch]:
+        """Return the entities in scope with a cosine of at least `threshold`, nearest first, `query.limit` at
+        most.
+
+        Raises SourceError where there are no vectors of entities, and says what to do.
+        """
+        ...
+
+
+@runtime_checkable
+class SupportsEntityVectors(Protocol):
+    """A store that keeps vectors of the entities of its facts. Ingestion embeds what they need."""
+
+    async def entity_texts(self) -> Sequence[str]:
+        """Return distinct texts about the next entities that have no vectors, some thousand at most: name,
+        aliases and description of each.
+        """
+        ...
+
+    async def embed_entities(self, vectors: Mapping[str, Vector]) -> int:
+        """Keep text -> vector for each of these entities whose texts are all in `vectors`; return how many
+        those are. 0: there is nothing more to do.
+        """
         ...
 
 
@@ -183,9 +245,9 @@ class SupportsGraph(Protocol):
     count.
     """
 
-    async def path(self, start: str, goal: str, query: Query, *, hops: int = 4) -> Sequence[Fact]:
+    async def path(self, start: str, goal: str, query: Query, *, hops: int | None = None) -> Sequence[Fact]:
         """Return the facts of a shortest way between two names, in order; nothing when there is none of
-        `hops` facts at most.
+        `hops` facts at most, 1 to 10. None: as many as the source's settings say.
         """
         ...
 
@@ -246,16 +308,13 @@ class SupportsStatistics(Protocol):
         ...
 
 
-def named_legs(source: Source | FactSource) -> tuple[str, ...]:
-    """Return the legs of a source that are no index of it: those that its abilities answer."""
-    if isinstance(source, FactSource):
-        abilities = {ENTITIES: SupportsEntities, PATH: SupportsGraph, FACETS: SupportsFacets}
-        legs = [leg for leg, ability in abilities.items() if isinstance(source, ability)]
-        return (FACTS, *legs)
-    abilities = {MENTIONS: SupportsMentions, FACETS: SupportsFacets}
-    return tuple([leg for leg, ability in abilities.items() if isinstance(source, ability)])
-
-
 def legs_of(source: Source | FactSource) -> tuple[str, ...]:
-    """Return every leg that a route or a request may name for a source."""
-    return (*(source.legs if isinstance(source, Source) else ()), *named_legs(source))
+    """Return the legs of a source: those it names, and those that its abilities make."""
+    legs = (FACTS,) if isinstance(source, FactSource) else tuple(source.legs)
+    abilities = {
+        MENTIONS: isinstance(source, SupportsMentions),
+        FACETS: isinstance(source, SupportsFacets),
+        ENTITIES: isinstance(source, FactSource) and isinstance(source, SupportsEntities),
+        PATH: isinstance(source, FactSource) and isinstance(source, SupportsGraph),
+    }
+    return (*legs, *(leg for leg, able in abilities.items() if able))

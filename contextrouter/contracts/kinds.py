@@ -18,6 +18,13 @@ import msgspec
 from contextrouter.model import Document, Envelope, Fact, Hit, Intent, Query, Request, Vector
 from contextrouter.scope import Scope
 
+VERSION = "1.0"
+"""The version of the contracts: plugins written for 1.x work with every later 1.y.
+
+The second number rises when a contract, an ability or a field with a default is added. The first rises when a
+plugin must change.
+"""
+
 FilePath = Annotated[str, "path"]
 """A constructor keyword so annotated is a path; in TOML it is relative to the settings file."""
 
@@ -301,11 +308,12 @@ KINDS: dict[str, type[Plugin]] = {
 """
 
 FACTS, FACETS, ENTITIES, PATH = "facts", "facets", "entities", "path"
-"""Legs that answer with something other than hits."""
+"""Legs that answer with something other than hits; `path` with facts, in the order of the way."""
 MENTIONS = "mentions"
-"""The leg of a store with the documents whose facts or key phrases name an entity. It is searched only where
-a route or a request names it.
+"""The leg of a store with the documents that name an entity. It is searched only where a route or a request
+names it.
 """
+STRUCTURED_LEGS = frozenset((FACTS, FACETS, ENTITIES, PATH))
 
 ROUTER_KEYS: Mapping[str, tuple[str, ...]] = {
     "provider": (

@@ -25,6 +25,7 @@ from contextrouter.ingest.report import Progress
 from contextrouter.ingest.stored_fingerprints import StoredFingerprints
 from contextrouter.ingest.survey import survey, surveying
 from contextrouter.model import Document
+from contextrouter.runtime.plugin_calls import containment
 
 
 class Change(NamedTuple):
@@ -83,7 +84,8 @@ class Changes:
 
     async def _next(self, listing: AsyncGenerator[Listed, None]) -> Listed | None:
         try:
-            return await anext(listing, None)
+            with containment():
+                return await anext(listing, None)
         except Exception as error:  # the run still stores what came before, removes nothing, and reports this
             self.failure = error
             return None

@@ -16,6 +16,7 @@ from contextrouter.ingest.preparation import leg_text
 from contextrouter.ingest.report import Report
 from contextrouter.ingest.stored_fingerprints import StoredFingerprints
 from contextrouter.model import Document, Vector
+from contextrouter.runtime.plugin_calls import containment
 
 VectorsByText = Mapping[tuple[str, str], Vector]
 """(leg, text) -> vector."""
@@ -96,7 +97,8 @@ class ChunkVectors:
         for start in range(0, len(positions), self.options.batch):
             part = positions[start : start + self.options.batch]
             try:
-                embeddings = await embedder.embed([texts[index] or "" for index in part])
+                with containment():
+                    embeddings = await embedder.embed([texts[index] or "" for index in part])
             except Exception as error:  # earlier batches stay stored; nothing is removed
                 document = chunks[part[0]].parent or ""
                 raise IngestError(

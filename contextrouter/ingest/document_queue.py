@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextrouter.contracts import Entry, Transform
 from contextrouter.ingest.changes import Change
 from contextrouter.ingest.preparation import build_entry
+from contextrouter.runtime.plugin_calls import containment
 from contextrouter.text import tokens
 
 AHEAD = 4
@@ -47,7 +48,8 @@ async def prepare_document(change: Change, transforms: Sequence[Transform]) -> P
     """Chunk and enrich one document. If this fails, the result has the `failure` and no entry."""
     result = PreparedDocument(change)
     try:
-        result.entry, result.problems = await build_entry(change.document, transforms, change.fingerprint)
+        with containment():
+            result.entry, result.problems = await build_entry(change.document, transforms, change.fingerprint)
         result.tokens = await _count_tokens(result.entry)
     except Exception as error:  # the run goes on; the document is skipped, its stored version stays
         result.failure = f"{type(error).__name__}: {error}"

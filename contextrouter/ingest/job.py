@@ -26,10 +26,12 @@ from contextrouter.ingest.document_queue import (
     PreparedDocument,
     prepare_document,
 )
+from contextrouter.ingest.entity_vectors import embed_entities
 from contextrouter.ingest.job_options import JobOptions, JobPlugins
 from contextrouter.ingest.report import Progress, Report, SupportsProblems, SupportsSize
 from contextrouter.ingest.store_lock import turn
 from contextrouter.ingest.stored_fingerprints import StoredFingerprints
+from contextrouter.runtime.plugin_calls import containment
 
 
 async def ingest(
@@ -87,7 +89,9 @@ class JobRun:
         self.ready: list[PreparedDocument] = []
 
     async def execute(self) -> Report:
-        """Store what is new or changed in the source, then delete what the source no longer has."""
+        """Store what is new or changed in the source, delete what the source no longer has, and embed the
+        entities of the facts.
+        """
         if isinstance(self.plugins.source, SupportsSize):
             self.report.total = await _size(self.plugins.source)
         await self.vectors.announce_model()
@@ -97,6 +101,7 @@ class JobRun:
         await delete_vanished(
             self.plugins, self.options, self.stored, self.changes.source_documents, self.report
         )
+        await embed_entities(self.plugins, self.options, self.report)
         self.progress.send()
         return self.report
 
@@ -170,7 +175,8 @@ class JobRun:
         if not self.options.dry_run:
             entries = await self.vectors.embed(entries)
             try:
-                await self.plugins.store.upsert(entries)
+                with containment():
+                    await self.plugins.store.upsert(entries)
             except Exception as error:  # earlier batches stay stored; nothing is removed
                 start, stop = entries[0].document.id, entries[-1].document.id
                 raise IngestError(

@@ -11,6 +11,7 @@ from contextrouter.contracts import Embedder, Plugin, SupportsCrawl, SupportsUps
 from contextrouter.errors import ContextRouterError, IngestError, SettingsError
 from contextrouter.ingest.job_options import JobPlugins
 from contextrouter.router import ContextRouter
+from contextrouter.runtime.plugin_calls import close, containment
 from contextrouter.settings import Instance, Job
 
 
@@ -82,8 +83,9 @@ class Wiring:
                 return self.instances.all[key]
             if key not in self.opened:
                 plugin = self.instances.build(instance)
-                self.stack.push_async_callback(plugin.aclose)
-                await plugin.open()
+                self.stack.push_async_callback(close, plugin, f"{instance.kind} {instance.name!r}")
+                with containment():
+                    await plugin.open()
                 self.opened[key] = plugin
             return self.opened[key]
         except ContextRouterError:

@@ -25,6 +25,7 @@ class Report(msgspec.Struct, kw_only=True):
     tokens: int = 0  # of the chunks
     # texts that went to the embedder; unchanged chunks of changed documents keep their vectors
     embedded: int = 0
+    entities: int = 0  # whose names and descriptions were embedded: those of new or changed facts
     skipped: list[tuple[str, str]] = []  # (id, reason): left out, or stored with a problem
     changes: list[tuple[ChangeKind, str]] = []  # (kind, id); in a dry run only
     read: int = 0  # documents read so far

@@ -25,7 +25,9 @@ class SourceReport(Noun, frozen=True, kw_only=True, gc=False):
     count: int = 0
     error: str = ""
     withheld: int = 0  # hits in scope that the kinds, filters, period or excluded words kept back on arrival
-    note: str = ""  # what was done otherwise than asked, such as words searched where a phrase found nothing
+    # what was done otherwise than asked, such as words searched where a phrase found nothing, or the entities
+    # that a hint stands for
+    note: str = ""
 
 
 class Harvest(Noun, frozen=True, kw_only=True):
@@ -83,6 +85,8 @@ class Step(Noun, frozen=True, kw_only=True):
     lost: Sequence[Envelope] = ()
     note: str = ""
     lost_facts: tuple[Fact, ...] = ()
+    lost_entities: tuple[Entity, ...] = ()
+    lost_facets: tuple[Facet, ...] = ()
     order: tuple[str, ...] = ()  # ids (or URLs) of the first 50, best first: after the fusion and each stage
     failed: bool = False  # an interpreter or a stage failed here and was skipped; `note` says why
     gated: bool = False  # a stage that withholds facts left no document here

@@ -1,4 +1,5 @@
-"""Hit validation (admission): checks every hit once, on arrival: types, labels, scope, period, filters.
+"""Hit validation (admission): checks every hit and fact once, on arrival: types, labels, scope, period,
+filters.
 
 Sources are programs of many hands: a JSON API gives `null` for a title, and the plugin passes it on. One
 careless source must not cost the answer, and no source decides what a caller may see.
@@ -6,8 +7,10 @@ careless source must not cost the answer, and no source decides what a caller ma
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from math import isfinite
 from numbers import Real
 from typing import Any
@@ -29,8 +32,8 @@ class Admission:
     """Checks the answer to one query. `keys` are the router's own keys in the table of its source.
 
     `withheld` counts the hits in scope that the kinds, filters, labels, period or excluded words kept
-    back, and the facts that excluded words did; `flaws` says what was wrong with the types of hits that were
-    left out.
+    back, and the facts that excluded words or the period did; `flaws` says what was wrong with the types of
+    hits that were left out.
     """
 
     def __init__(self, query: Query, keys: FactKeys | None) -> None:
@@ -69,9 +72,10 @@ class Admission:
         scope = self.query.scope
         if scope is not None:
             admitted = [item for item in admitted if isinstance(item, Facet) or scope.allows(item)]
-        if self.query.excluded:
-            admitted = [item for item in admitted if not self._is_excluded(item)]
-        return admitted[: self.query.limit]
+        admitted = [
+            item for item in admitted if not (self._is_excluded(item) or self._is_of_other_time(item))
+        ]
+        return self._cut(admitted)
 
     def note(self, admitted: int, items: str = "hits") -> str:
         """Say how many items were left out because of their types, beside those admitted; empty: none."""
@@ -111,9 +115,39 @@ class Admission:
         texts = (document.title, " ".join(document.path), document.content)
         return not (query.excluded and holds_any(query.excluded, texts, document.language))
 
+    def _cut(self, items: Sequence[Any]) -> list[Any]:
+        """Return the first items, at most `query.limit`; of facets so many of each dimension."""
+        limit = max(self.query.limit, 0)
+        counts: Counter[str] = Counter()
+        cut = []
+        for item in items:
+            dimension = item.dimension if isinstance(item, Facet) else ""
+            counts[dimension] += 1
+            if counts[dimension] <= limit:
+                cut.append(item)
+        return cut
+
+    def _is_of_other_time(self, item: Fact | Entity | Facet) -> bool:
+        """Whether a fact holds neither in the query's period nor, without one, now. It is counted."""
+        if not isinstance(item, Fact) or item.valid_from is item.valid_to is None:
+            return False
+        start, end = self._bounds
+        starts_later = end is not None and item.valid_from is not None and _aware(item.valid_from) >= end
+        ended_before = start is not None and item.valid_to is not None and _aware(item.valid_to) <= start
+        self.withheld += starts_later or ended_before
+        return starts_later or ended_before
+
+    @cached_property
+    def _bounds(self) -> tuple[datetime | None, datetime | None]:
+        """The time in which facts must hold: the query's period, or this moment."""
+        if self.query.period is not None:
+            return self.query.period.bounds()
+        now = datetime.now(UTC)
+        return now, now + timedelta(microseconds=1)
+
     def _is_excluded(self, item: Fact | Entity | Facet) -> bool:
         """Whether a fact has an excluded word. It is counted, as a document is."""
-        if not isinstance(item, Fact):
+        if not self.query.excluded or not isinstance(item, Fact):
             return False
         texts = (item.subject, spaced(item.predicate), item.object)
         excluded = holds_any(self.query.excluded, texts, self.query.language)
@@ -149,6 +183,11 @@ class Admission:
         if keys.sensitivity and _level(keys.sensitivity) > _level(item.sensitivity):
             changes["sensitivity"] = keys.sensitivity
         return changes
+
+
+def _aware(moment: datetime) -> datetime:
+    """A moment; a naive one is of UTC."""
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _level(sensitivity: str | None) -> int:

@@ -9,11 +9,13 @@ from operator import attrgetter, is_not
 
 from contextrouter.contracts import FAILURE, InterpreterContext
 from contextrouter.errors import PluginError, RequestRefused
+from contextrouter.filters import own_filters
 from contextrouter.model import Clarification, Intent, Period, Request, RequestFields
 from contextrouter.pipeline.deadline import Deadline
 from contextrouter.pipeline.engine import Engine
 from contextrouter.pipeline.planning.restrictions import may_ask
 from contextrouter.runtime.masking import mask
+from contextrouter.runtime.plugin_calls import in_own_context, text_of
 
 FAILED = "failed_interpreters"
 """Key in `Intent.attributes`: name of each interpreter that failed and was skipped -> why."""
@@ -51,7 +53,8 @@ async def interpret(
         try:
             await engine.ensure_open("interpreter", name, deadline)
             async with deadline.within(keys.timeout).timeout():
-                intent = _check_types(await interpreter.interpret(intent, context), intent)
+                answer = await in_own_context(interpreter.interpret(intent, context))
+                intent = _check_types(answer, intent)
             if failure := intent.attributes.get(FAILURE):  # it went on without its model: the intent stays
                 others = {key: value for key, value in intent.attributes.items() if key != FAILURE}
                 intent = intent.replace(attributes=others)
@@ -63,7 +66,7 @@ async def interpret(
             why = (
                 "timed out"
                 if isinstance(error, TimeoutError)
-                else mask(f"{type(error).__name__}: {error}", engine.secrets)
+                else mask(f"{type(error).__name__}: {text_of(error)}", engine.secrets)
             )
             if keys.on_error == "raise":
                 message = f"Interpreter {name!r} failed: {why}."
@@ -79,7 +82,7 @@ async def interpret(
 def _context(request: Request, engine: Engine, now: datetime | None) -> InterpreterContext:
     names = request.sources
     return InterpreterContext(
-        request=request,
+        request=request.replace(filters=own_filters(request.filters)),
         routes={kind: route.description for kind, route in engine.settings.routes.items()},
         sources={
             name: source
@@ -137,7 +140,7 @@ def _with_distinct_queries(intent: Intent, question: str, request: Request, limi
     """Put the question first and the text that is searched behind it, leave out repeated and blank queries,
     keep at most `limit`; `mode` names the route.
 
-    Beside another text the question itself stands behind it, as a query that rules made.
+    Beside another text the question itself may be named in `derived`, to stand behind it.
     """
     text = intent.text.strip() or question
     distinct = {question.casefold(): question}
@@ -150,8 +153,6 @@ def _with_distinct_queries(intent: Intent, question: str, request: Request, limi
         request.mode or intent.kind,
     )
     by_rules = {query.strip().casefold() for query in intent.derived} - {text.casefold()}
-    if text != question:
-        by_rules.add(question.casefold())
     derived = tuple([query for query in queries if query.casefold() in by_rules]) if by_rules else ()
     before = (intent.question, intent.text, intent.queries, intent.derived, intent.kind)
     if before == (question, text, queries, derived, kind):

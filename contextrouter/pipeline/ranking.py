@@ -20,6 +20,7 @@ from contextrouter.pipeline.engine import Engine
 from contextrouter.pipeline.envelopes import Ranking, split
 from contextrouter.pipeline.trace import StageNotes, TraceBuilder, order_of
 from contextrouter.runtime.masking import mask
+from contextrouter.runtime.plugin_calls import in_own_context, text_of
 from contextrouter.scope import Scope
 from contextrouter.settings import StageKeys
 
@@ -57,7 +58,7 @@ async def rank(
             reason = (
                 "timed out"
                 if isinstance(error, TimeoutError)
-                else mask(f"{type(error).__name__}: {error}", engine.secrets)
+                else mask(f"{type(error).__name__}: {text_of(error)}", engine.secrets)
             )
             if keys.on_error == "raise":
                 raise StageError(f"Stage {name!r} failed: {reason}", plugin=name, kind="stage") from error
@@ -86,7 +87,7 @@ async def _apply(
     returned: Sequence[Envelope] = ()
     if head:
         async with deadline.within(keys.timeout).timeout():
-            returned = await stage.apply(tuple(head), _stage_view(name, context, seal))
+            returned = await in_own_context(stage.apply(tuple(head), _stage_view(name, context, seal)))
     went_on, lost = _check_returned(name, head, list(returned), sealed, context.scope)
     live_now, cut = _keep(name, went_on + tail, keys)
     return live_now, lost + cut

@@ -20,7 +20,7 @@ from contextrouter.model import (
     Trace,
     Usage,
 )
-from contextrouter.pipeline.assembly import Assembled, assemble
+from contextrouter.pipeline.assembly import Assembled, Beside, assemble
 from contextrouter.pipeline.candidates import Candidates
 from contextrouter.pipeline.deadline import Deadline
 from contextrouter.pipeline.deduplication import dedupe, distinct_facts
@@ -219,10 +219,18 @@ class Run:
                 self.trace.add(gate[0], note=note, lost_facts=tuple(self.facts))
             self.facts, self.harvest = (), self.harvest.replace(facets=(), entities=())
         budget = self.rag.token_budget
-        result = assemble(selected, self.facts, budget=budget, count=tokens.count, truncate=tokens.truncate)
-        lost_facts = tuple(result.lost_facts)
+        beside = Beside(self.harvest.entities, self.harvest.facets, self.now)
+        result = assemble(
+            selected, self.facts, beside=beside, budget=budget, count=tokens.count, truncate=tokens.truncate
+        )
         self.trace.add(
-            "assemble", len(result.envelopes), result.lost, note=result.note, lost_facts=lost_facts
+            "assemble",
+            len(result.envelopes),
+            result.lost,
+            note=result.note,
+            lost_facts=tuple(result.lost_facts),
+            lost_entities=tuple(result.lost_entities),
+            lost_facets=tuple(result.lost_facets),
         )
         return self._context(result, gate[1] if gate else None)
 
@@ -263,8 +271,8 @@ class Run:
             envelopes=tuple(result.envelopes),
             citations=tuple(result.citations),
             facts=tuple(result.facts),
-            facets=harvest.facets,
-            entities=harvest.entities,
+            facets=tuple(result.facets),
+            entities=tuple(result.entities),
             coverage=harvest.reports,
             usage=usage,
             trace=Trace(plan=self.plan, steps=tuple(self.trace.steps)),

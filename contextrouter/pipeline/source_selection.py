@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from contextrouter.contracts import ENTITIES, FACETS, FACTS, FactSource, Source, TermStatistics
+from contextrouter.contracts import MENTIONS, STRUCTURED_LEGS, FactSource, Source, TermStatistics
 from contextrouter.model import Call, Plan
 from contextrouter.pipeline.deadline import Deadline
 from contextrouter.pipeline.engine import Engine
@@ -25,7 +25,8 @@ most.
 
 async def select_sources(plan: Plan, engine: Engine, deadline: Deadline) -> Plan:
     """Return the plan without calls that cannot help; a source that reports nothing in time is asked."""
-    calls_for_hits = [call for call in plan.calls if call.query.leg not in (FACTS, FACETS, ENTITIES)]
+    by_name = STRUCTURED_LEGS | {MENTIONS}  # they ask for entities, whatever words the question has
+    calls_for_hits = [call for call in plan.calls if call.query.leg not in by_name]
     names = list(dict.fromkeys(call.source for call in calls_for_hits))
     if len(names) < 2:
         return plan

@@ -11,6 +11,7 @@ from time import monotonic
 
 from contextrouter.contracts import FactSource, Source, SupportsStatistics, TermStatistics
 from contextrouter.pipeline.deadline import Abandon, Deadline
+from contextrouter.runtime.plugin_calls import containment
 from contextrouter.scope import Scope
 
 log = logging.getLogger("contextrouter")
@@ -75,7 +76,8 @@ class StatisticsCache:
 
     async def _ask(self, name: str, words: list[str], scope: Scope | None, now: float) -> None:
         try:
-            report = await self._sources[name].statistics(words, scope)
+            with containment():
+                report = await self._sources[name].statistics(words, scope)
             counts = [report.documents, report.average_length, *[report.frequencies[w] for w in words]]
             if not all([0 <= count <= MOST_COUNTED for count in counts]):
                 raise ValueError("a count is no number from 0 on")

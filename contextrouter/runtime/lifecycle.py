@@ -29,17 +29,15 @@ from contextrouter.contracts import (
 from contextrouter.errors import ContractError, MissingDependency, PluginError, Problem, SettingsError
 from contextrouter.runtime.masking import mask
 from contextrouter.runtime.metering import metered, prices_of
+from contextrouter.runtime.plugin_calls import CLOSE_SECONDS, close, containment
 from contextrouter.runtime.plugin_checks import check_plugin
 from contextrouter.runtime.registry import Registry
-from contextrouter.runtime.shutdown import consume_exception
 from contextrouter.settings import GIVEN, Instance, Settings
 
 log = logging.getLogger("contextrouter")
 
-CLOSE_SECONDS = 5.0
-"""How long closing waits for all plugins, and before them for cancelled openings that do not end."""
-LEAST_CLOSE_SECONDS = 0.2
-"""How long it waits for each, however long the others took."""
+LEAST_CLOSE_SECONDS = 0.5
+"""How long closing waits for each plugin, even when others used up `CLOSE_SECONDS`."""
 
 # A plugin may reference plugins of the kinds before its own.
 _ORDER = ("embedder", "generator", "provider", "connector", "fact", "interpreter", "stage", "transform")
@@ -311,7 +309,8 @@ class Instances:
                 reason = mask(repr(error), self.settings.secrets)
                 log.debug("%s %r is opened without %s %r: %s", *key, *dependency, reason)
         if self._states[key] is PluginState.CLOSED:
-            await self.all[key].open()
+            with containment():
+                await self.all[key].open()
             self._states[key] = PluginState.OPEN
             self._opened.append(key)
             if key[0] == "embedder":
@@ -343,7 +342,9 @@ class Instances:
             await plugin.embedded_by(embedder.model, embedder.dimensions)
 
     async def aclose(self) -> None:
-        """Close the open plugins in reverse order. A failure does not keep the others open."""
+        """Close the open plugins in reverse order. A failure does not keep the others open, and a plugin
+        that does not close is given up.
+        """
         opening = list(self._opening.values())
         for task in opening:
             task.cancel()
@@ -355,15 +356,10 @@ class Instances:
         while self._opened:
             key = self._opened.pop()
             self._states[key] = PluginState.CLOSED
-            task = asyncio.get_running_loop().create_task(self.all[key].aclose())
-            _, late = await asyncio.wait([task], timeout=max(LEAST_CLOSE_SECONDS, until - clock()))
-            if late:
-                task.cancel()
-                task.add_done_callback(consume_exception)
-                log.warning("%s %r did not close in time and is left behind.", *key)
-            elif task.cancelled():
-                errors.append(f"{key[0]} {key[1]!r}: it cancelled itself")
-            elif (error := task.exception()) is not None:
+            try:
+                seconds = max(LEAST_CLOSE_SECONDS, until - clock())
+                await close(self.all[key], f"{key[0]} {key[1]!r}", seconds)
+            except Exception as error:
                 errors.append(f"{key[0]} {key[1]!r}: {error!r}")
         if errors:
             raise PluginError("Closing failed: " + mask("; ".join(errors), self.settings.secrets))

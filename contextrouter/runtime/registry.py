@@ -11,7 +11,8 @@ import hashlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ from contextrouter.errors import (
     PluginNotFound,
     SettingsError,
 )
+from contextrouter.runtime.contract_methods import lack, lacks_of
 from contextrouter.runtime.plugin_checks import check_plugin
 from contextrouter.settings import Instance, schema
 
@@ -53,6 +55,7 @@ class Registry:
         self._entries: dict[str, dict[str, EntryPoint]] = {}
         self._files = self._find_files()
         self._classes: dict[tuple[str, str], type[Plugin]] = {}
+        self._schemas: dict[tuple[str, str], schema.Schema] = {}
 
     def _find_files(self) -> dict[str, Path]:
         files: dict[str, Path] = {}
@@ -91,7 +94,7 @@ class Registry:
         if use in self.entries(kind):
             return True
         try:
-            return use in self._files and self._find_class(use, kind) is not None
+            return use in self._files and (self._find_class(use, kind) is not None or bool(self._lacks(use)))
         except ContextRouterError:
             return True  # `load` raises the error
 
@@ -114,16 +117,22 @@ class Registry:
                         f" {entry.value}."
                     )
                 return self._check(cls, kind, use)
+            if entry is None and (message := self._lacks(use)):
+                raise ContractError(
+                    f"{self._files[use].name}: {message}", law="required method", plugin=use, kind=kind
+                )
         if entry is None:
+            for line in self._misspelt_groups():
+                if line.name == use:
+                    raise PluginError(f"{kind} plugin {use!r}: {line.problem}", plugin=use, kind=kind)
             raise PluginNotFound(use, kind, self.names(kind))
         try:
             cls = entry.load()
         except ContextRouterError:
             raise
-        except (
-            Exception,
-            SystemExit,
-        ) as error:  # a module may call sys.exit(); that must not end this program
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # sys.exit(), or a library's panic: it must not end this program
             raise PluginError(
                 f"{kind} plugin {use!r} ({entry.value}) cannot be imported: {error!r}.", plugin=use, kind=kind
             ) from error
@@ -138,7 +147,7 @@ class Registry:
             and issubclass(value, contract)
             and value.__module__ == _module_name(self._files[stem])
         ]
-        classes = [cls for cls in classes if not inspect.isabstract(cls)]
+        classes = [cls for cls in classes if not inspect.isabstract(cls) and cls.__name__[:1] != "_"]
         if len(classes) > 1:
             names = ", ".join(cls.__name__ for cls in classes)
             raise ContractError(
@@ -148,6 +157,12 @@ class Registry:
                 kind=kind,
             )
         return classes[0] if classes else None
+
+    def _lacks(self, stem: str) -> str:
+        """Say what the classes of a module that holds no plugin lack to be plugins; empty: none is close."""
+        if any(self._find_class(stem, kind) for kind in KINDS):
+            return ""
+        return lacks_of(self._module(stem))
 
     def _find_class_or_none(self, stem: str, kind: str) -> type[Plugin] | None:
         try:
@@ -167,8 +182,10 @@ class Registry:
         sys.modules[name] = module
         try:
             spec.loader.exec_module(module)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:  # sys.exit(), or a library's panic: it must not end this program
             del sys.modules[name]
+            if isinstance(error, KeyboardInterrupt):
+                raise
             raise PluginError(
                 f"Plugin file {path.name} cannot be imported: {error!r}.", plugin=stem
             ) from error
@@ -183,21 +200,18 @@ class Registry:
                 kind=kind,
             )
         if inspect.isabstract(cls):
-            methods = ", ".join(sorted(cls.__abstractmethods__))
             raise ContractError(
-                f"{kind} plugin {use!r} does not define {methods}.",
-                law="required method",
-                plugin=use,
-                kind=kind,
+                f"{kind} plugin {use!r}: {lack(cls)}", law="required method", plugin=use, kind=kind
             )
         check_plugin(cls, f"{kind} plugin {use!r}")
-        schema.constructor_fields(cls, kind)
+        self._schemas[kind, use] = schema.constructor_fields(cls, kind)
         return cls
 
     def schema(self, kind: str, use: str) -> schema.Schema | None:
         """Return the keys of a plugin's table; None when the plugin's package is not installed."""
         try:
-            return schema.constructor_fields(self.load(kind, use), kind)
+            self.load(kind, use)
+            return self._schemas[kind, use]
         except MissingDependency:
             return None
 
@@ -213,11 +227,29 @@ class Registry:
         for stem, path in self._files.items():
             try:
                 kinds = [kind for kind in KINDS if self._find_class(stem, kind)]
-                problem = "" if kinds else "it defines no plugin class"
+                problem = "" if kinds else self._lacks(stem) or "it defines no plugin class"
             except ContextRouterError as error:
                 problem = str(error)
             if problem:
                 lines.append(PluginListing(kind="?", name=stem, origin=path.name, problem=problem))
+        return [*lines, *self._misspelt_groups()]
+
+    def _misspelt_groups(self) -> list[PluginListing]:
+        """Return a line for each entry point in a group whose name is close to one of the plugins'."""
+        from importlib.metadata import entry_points  # see `entries`
+
+        groups = {f"contextrouter.{kind}s" for kind in KINDS}
+        every = entry_points()
+        lines = []
+        for group in sorted(every.groups - groups):
+            close = _closest_group(group, groups)
+            if close or group.startswith("contextrouter."):
+                hint = f"Did you mean {close!r}?" if close else f"Groups: {', '.join(sorted(groups))}."
+                problem = f"the entry point is in the group {group!r}, which nobody reads. {hint}"
+                lines += [
+                    PluginListing(kind="?", name=entry.name, origin=entry.value, problem=problem)
+                    for entry in every.select(group=group)
+                ]
         return lines
 
     def _line(self, kind: str, name: str, origin: str) -> PluginListing:
@@ -234,7 +266,11 @@ class Registry:
         (kind, name).
         """
         cls = self.load(instance.kind, instance.use)
-        options = dict(instance.options)
+        fields = self._schemas[instance.kind, instance.use]
+        options = {
+            name: schema.construct(value, fields[name]) if name in fields else value
+            for name, value in instance.options.items()
+        }
         for option, kind in instance.references.items():
             options[option] = others[kind, options[option]]
         try:
@@ -243,11 +279,23 @@ class Registry:
             raise
         except (TypeError, ValueError) as error:
             raise SettingsError(f"{instance.kind}s.{instance.name}: {error}") from error
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             message = (
                 f"{instance.kind} plugin {instance.use!r} cannot be made: {type(error).__name__}: {error}."
             )
             raise PluginError(message, plugin=instance.name, kind=instance.kind) from error
+
+
+def _closest_group(group: str, groups: Collection[str]) -> str:
+    """Return the group of plugins that a group's name is close to; empty: none."""
+    kinds = {name.rpartition(".")[2]: name for name in groups}
+    ending = group.removeprefix("contextrouter").strip("._-")
+    if ending != group:
+        close = get_close_matches(ending, sorted(kinds), n=1, cutoff=0.6)
+        return kinds[close[0]] if close else ""
+    return next(iter(get_close_matches(group, sorted(groups), n=1, cutoff=0.85)), "")
 
 
 def _module_name(path: Path) -> str:

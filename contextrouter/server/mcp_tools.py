@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Annotated, Any
 
 from mcp.server import MCPServer
@@ -207,7 +207,13 @@ async def serve_http(
             await uvicorn.Server(config).serve(sockets=[bound])
 
 
-async def serve_stdio(router: ContextRouter, caller: Caller) -> None:
-    """Serve the tools on stdin and stdout until stdin ends. Logs and warnings go to stderr."""
+async def serve_stdio(
+    router: ContextRouter, caller: Caller, stdout: AbstractContextManager[None] | None = None
+) -> None:
+    """Serve the tools on stdin and stdout until stdin ends. Logs and warnings go to stderr.
+
+    `stdout` gives the protocol its stream, where the program keeps it from plugins until they are open.
+    """
     async with router:
-        await make_mcp_server(router, lambda _: caller).run_stdio_async()
+        with stdout or nullcontext():
+            await make_mcp_server(router, lambda _: caller).run_stdio_async()

@@ -99,11 +99,13 @@ def _few_files(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
         nonlocal warned_at
         error = context.get("exception")
         if not (isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)):
-            return before(loop, context) if before else loop.default_exception_handler(context)
-        if loop.time() - warned_at >= WARNING_SECONDS:
+            if before is not None:
+                before(loop, context)
+            else:
+                loop.default_exception_handler(context)
+        elif loop.time() - warned_at >= WARNING_SECONDS:
             warned_at = loop.time()
             log.warning("New connections wait: too many open files. Raise the limit with `ulimit -n`.")
-        return None
 
     loop.set_exception_handler(handle)
     try:

@@ -104,15 +104,21 @@ class Reading:
         table[key[-1]] = value
         self.problems.origins[dotted_key(key)] = origin
 
-    def resolve(self, value: Any, key: Key, secret: bool = False) -> Any:
+    def resolve(
+        self, value: Any, key: Key, secret: bool = False, secrets: Collection[str] = frozenset()
+    ) -> Any:
         """Replace `${NAME}` by the environment variable, and `file:PATH` in a secret by the file's text.
 
-        The values of secrets are remembered, so that messages can mask them.
+        `secrets` are keys inside the value whose values are secrets, beside those with a secret's name. The
+        values of secrets are remembered, so that messages can mask them.
         """
         if isinstance(value, dict):
-            return {k: self.resolve(v, (*key, k), secret or is_secret(str(k))) for k, v in value.items()}
+            return {
+                k: self.resolve(v, (*key, k), secret or k in secrets or is_secret(str(k)), secrets)
+                for k, v in value.items()
+            }
         if isinstance(value, list):
-            return [self.resolve(v, (*key, i), secret) for i, v in enumerate(value)]
+            return [self.resolve(v, (*key, i), secret, secrets) for i, v in enumerate(value)]
         if not isinstance(value, str):
             return value
         if secret and value.startswith("file:"):

@@ -18,6 +18,7 @@ import msgspec
 from contextrouter.contracts import KINDS, FilePath, Plugin, router_keys
 from contextrouter.errors import ContractError
 from contextrouter.runtime.masking import is_secret
+from contextrouter.settings import pydantic_types
 from contextrouter.settings.suggestions import did_you_mean
 
 
@@ -38,6 +39,8 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     is_path: bool = False  # relative to the settings file
     secret: bool = False
     finite: bool = False  # neither infinite nor NaN
+    pydantic: bool = False  # pydantic checks the value
+    secret_keys: frozenset[str] = frozenset()  # keys inside the value whose values are secrets
 
 
 Schema = Mapping[str, Field]
@@ -106,6 +109,14 @@ def _fetch_fields(hint: Any) -> dict[str, Field]:
 
 
 def _field(name: str, hint: Any, default: Any) -> Field:
+    if pydantic_types.is_pydantic(hint):
+        return Field(
+            type=hint,
+            default=default,
+            secret=pydantic_types.is_secret_type(hint) or (is_secret(name) and _contains_text(hint)),
+            pydantic=True,
+            secret_keys=pydantic_types.secret_keys(hint),
+        )
     kind = _plugin_kind(hint)
     optional = type(None) in get_args(hint)
     if kind:
@@ -140,8 +151,12 @@ def convert(value: Any, field: Field) -> Any:
     """Return `value` as the field's type.
 
     Raises ValueError. Its message says which type is expected and which values are allowed. It never shows
-    the value of a secret.
+    the value of a secret. A value that pydantic checks stays as it is in the settings: `construct` makes the
+    object.
     """
+    if field.pydantic:
+        pydantic_types.validate(value, field.type, field.secret)
+        return value
     if field.finite and not _is_finite(value):
         raise ValueError("a finite number is expected, not inf or nan.")
     try:
@@ -174,6 +189,11 @@ def _fits(value: Any, hint: Any) -> bool:
     return True
 
 
+def construct(value: Any, field: Field) -> Any:
+    """Return what the constructor takes for a value of the settings."""
+    return pydantic_types.validate(value, field.type, field.secret) if field.pydantic else value
+
+
 def _is_finite(value: Any) -> bool:
     if isinstance(value, dict | list):
         return all(map(_is_finite, value.values() if isinstance(value, dict) else value))
@@ -199,8 +219,20 @@ def _item_choices(hint: Any) -> tuple[Any, ...]:
     return choices(get_args(hint)[0]) if get_origin(hint) in (list, tuple) else ()
 
 
+def leaves(field: Field) -> list[pydantic_types.Leaf]:
+    """Return the keys inside a value that pydantic checks; of another value one leaf, itself."""
+    if field.pydantic:
+        return list(pydantic_types.leaves(field.type, field.default, field.default is REQUIRED))
+    words = f"name of a {field.reference}" if field.reference else type_name(field.type)
+    required = field.default is REQUIRED
+    default = None if required else msgspec.to_builtins(field.default, enc_hook=str)
+    return [pydantic_types.Leaf((), words, required, default, field.secret)]
+
+
 def type_name(hint: Any) -> str:
     """Return the name of the type in TOML terms."""
+    if pydantic_types.is_pydantic(hint):
+        return pydantic_types.describe(hint)
     if get_origin(hint) is Annotated:
         return type_name(get_args(hint)[0])
     if allowed := choices(hint):

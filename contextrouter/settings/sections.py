@@ -10,6 +10,7 @@ import msgspec
 
 from contextrouter.settings import schema
 from contextrouter.settings.problems import Key, Problems, dotted_key
+from contextrouter.settings.pydantic_types import InvalidParts
 from contextrouter.settings.reading import Reading
 from contextrouter.settings.suggestions import unknown
 from contextrouter.settings.values import (
@@ -134,9 +135,13 @@ def table_values(
         if name not in fields:
             _add_unknown(reading.problems, value_key, list(fields), "key")
             continue
-        resolved = reading.resolve(value, value_key, fields[name].secret)
+        secrets = fields[name].secret_keys
+        resolved = reading.resolve(value, value_key, fields[name].secret, secrets)
         try:
             values[name] = _convert(reading, value_key, resolved, fields[name])
+        except InvalidParts as error:
+            for path, message in error.parts:
+                reading.problems.add((*value_key, *path), message)
         except ValueError as error:
             reading.problems.add(value_key, str(error))
     for name, field in fields.items():

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from contextrouter.contracts import FactSource, Source, legs_of, named_legs
+from contextrouter.contracts import FactSource, Source, legs_of
 from contextrouter.errors import Problem, SettingsError
 from contextrouter.settings import Settings
 from contextrouter.settings.suggestions import unknown
@@ -130,7 +130,7 @@ def _route_leg_problems(settings: Settings, sources: Sources) -> list[Problem]:
             continue
         legs = set().union(
             *(
-                {*_searchable_legs(settings, n, source), *named_legs(source)}
+                {*_searchable_legs(settings, n, source), *legs_of(source)[len(source.legs) :]}
                 for n, source in on_route.items()
                 if isinstance(source, Source)
             )

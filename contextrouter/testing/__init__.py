@@ -5,6 +5,7 @@ Builders (`doc`, `hit`, `query`, …) make model objects from few arguments. Fak
 suite of tests (`ConnectorSuite`, …), or as a `verdict`. `deviates` overrides a law, with a reason.
 """
 
+from contextrouter.filters import admits
 from contextrouter.testing.builders import (
     NOW,
     doc,
@@ -32,7 +33,6 @@ from contextrouter.testing.fakes import (
     Overlap,
     Raising,
     Reversing,
-    admits,
 )
 from contextrouter.testing.kinds import deviates, kind_of
 from contextrouter.testing.kit import Finding, Law, NotApplicable

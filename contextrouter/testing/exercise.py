@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from contextrouter.contracts import Completion, Entry, Source, StageContext, SupportsUpsert
 from contextrouter.errors import RequestRefused
-from contextrouter.model import Document, Envelope, Intent, Query, Request
+from contextrouter.model import Document, Envelope, Hit, Intent, Query, Request
 from contextrouter.testing import texts
 from contextrouter.testing.builders import (
     NOW,
@@ -31,6 +31,7 @@ class Subject(Protocol):
 
     questions: tuple[str, ...]
     dimensions: int
+    writes: bool
     active_questions: tuple[str, ...]
 
 
@@ -97,7 +98,7 @@ class Searching(Exercise):
 
     async def prepare(self, subject: Subject, plugin: Any) -> None:
         """Fill a store with the kit's library, and choose questions that the plugin has answers to."""
-        if isinstance(plugin, SupportsUpsert):
+        if subject.writes and isinstance(plugin, SupportsUpsert):
             await plugin.upsert(
                 [entry_for(plugin, document, dimensions=subject.dimensions) for document in texts.library()]
             )
@@ -107,10 +108,11 @@ class Searching(Exercise):
     async def _questions(self, subject: Subject, plugin: Any) -> tuple[str, ...]:
         if subject.questions:
             return subject.questions[:MOST_QUESTIONS]
-        if isinstance(plugin, SupportsUpsert):
+        if subject.writes and isinstance(plugin, SupportsUpsert):
             return texts.QUESTIONS
         for probe in texts.PROBES:
-            hits = list(await plugin.search(make_query(plugin, probe, plugin.legs[0], subject)))
+            answer = await plugin.search(make_query(plugin, probe, plugin.legs[0], subject))
+            hits = [hit for hit in answer if isinstance(hit, Hit)] if isinstance(answer, list | tuple) else []
             if hits:
                 titles = [h.document.title or " ".join(h.document.content.split()[:6]) for h in hits]
                 telling = [title for title in titles if title.strip()]

@@ -24,26 +24,10 @@ from contextrouter.contracts import (
     Transform,
 )
 from contextrouter.errors import SourceError
-from contextrouter.filters import passes
+from contextrouter.filters import admits
 from contextrouter.model import Document, Envelope, Fact, Hit, Intent, Query, Vector
 from contextrouter.testing.builders import embedding, hits
 from contextrouter.testing.kinds import deviates
-
-
-def admits(document: Document, query: Query) -> bool:
-    """Whether a document passes the scope, period, filters and labels of a query.
-
-    A document without a tenant belongs to the tenant of its source.
-    """
-    if query.scope is not None:
-        labelled = document if document.tenant else document.replace(tenant=query.scope.tenant)
-        if not query.scope.allows(labelled):
-            return False
-    if query.period is not None and (
-        document.updated_at is None or not query.period.contains(document.updated_at)
-    ):
-        return False
-    return passes(document, query.filters, query.labels)
 
 
 class Fixed(Connector):

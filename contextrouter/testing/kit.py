@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from contextrouter.contracts import SupportsUpsert
 from contextrouter.errors import MissingDependency
 from contextrouter.testing.messages import Broken, describe_error
 from contextrouter.testing.subject import Subject
@@ -29,6 +30,7 @@ class Law(msgspec.Struct, frozen=True, kw_only=True):
     says: str
     holds: Callable[[Subject], Awaitable[None]]
     ability: type | None = None  # the Supports… protocol of plugins it is about; None: all of the kind
+    gate: bool = False  # while it is broken, no other law can be checked
 
     def applies_to(self, plugin: object) -> bool:
         """Whether an instance has the ability that the law is about."""
@@ -47,6 +49,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 def law(function: Callable[[Subject], Awaitable[None]]) -> Law:
     """Make a law from a function. Its name names the law, and its docstring states the law."""
     return Law(name=function.__name__, says=_sentence(function), holds=function)
+
+
+def gate(function: Callable[[Subject], Awaitable[None]]) -> Law:
+    """Like `law`, for a law without which no other can be checked."""
+    return Law(name=function.__name__, says=_sentence(function), holds=function, gate=True)
 
 
 def law_of(ability: type) -> Callable[[Callable[[Subject], Awaitable[None]]], Law]:
@@ -73,6 +80,8 @@ async def _check(law: Law, subject: Subject) -> tuple[Status, str]:
         async with asyncio.timeout(PATIENCE):
             if law.ability is not None and not law.applies_to(subject.make()):
                 return "not applicable", f"it is no {law.ability.__name__}"
+            if not subject.writes and SupportsUpsert in getattr(law.ability, "__mro__", ()):
+                return "not applicable", "the kit writes nothing into a store of the settings"
             await law.holds(subject)
     except (NotApplicable, MissingDependency) as reason:
         return "not applicable", str(reason)
@@ -80,6 +89,12 @@ async def _check(law: Law, subject: Subject) -> tuple[Status, str]:
         return "broken", str(error)
     except TimeoutError as error:
         return "broken", str(error) or f"the plugin did not end within {PATIENCE:g} s"
-    except Exception as error:
+    except asyncio.CancelledError as error:
+        if (task := asyncio.current_task()) is not None and task.cancelling():
+            raise  # the kit itself is stopped, not the plugin's call
+        return "broken", describe_error(error)
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:  # sys.exit(), or a library's panic: a finding like any other
         return "broken", describe_error(error)
     return "ok", ""

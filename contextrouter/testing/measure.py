@@ -30,6 +30,7 @@ async def shortest(attempt: Callable[[], Awaitable[float]], enough: float) -> fl
 async def stall(work: Callable[[], Awaitable[object]]) -> float:
     """Return the longest time in seconds for which `work()` kept the event loop to itself."""
     longest, previous, running = 0.0, monotonic(), True
+    failure: Exception | None = None
 
     async def tick() -> None:
         nonlocal longest, previous
@@ -43,8 +44,12 @@ async def stall(work: Callable[[], Awaitable[object]]) -> float:
         await asyncio.sleep(TICK)
         try:
             await work()
+        except Exception as error:  # raised below as it is, not in a group
+            failure = error
         finally:
             longest, running = max(longest, monotonic() - previous), False
+    if failure is not None:
+        raise failure
     return longest
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 import functools
 
+from contextrouter.runtime.plugin_calls import text_of
+
 
 class Broken(AssertionError):
     """A law does not hold. The message says the input, the answer, and the answer that the law requires."""
@@ -17,7 +19,7 @@ def describe_error(error: BaseException) -> str:
     if isinstance(error, Broken):
         return str(error)
     location = _place(error)
-    return f"it raised {type(error).__name__}: {' '.join(str(error).split())[:300]}{location}"
+    return f"it raised {type(error).__name__}: {' '.join(text_of(error).split())[:300]}{location}"
 
 
 def _place(error: BaseException) -> str:

@@ -14,13 +14,14 @@ import inspect
 import unittest
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
 
 from contextrouter.contracts import Plugin
-from contextrouter.testing.kit import Law
+from contextrouter.testing.kit import Finding, Law
 from contextrouter.testing.laws import LAWS
 from contextrouter.testing.messages import Broken
 from contextrouter.testing.subject import Subject
-from contextrouter.testing.verdict import find_law, judge, subject_of
+from contextrouter.testing.verdict import broken_gate, find_law, judge, reason_of, subject_of
 
 
 class Suite:
@@ -54,6 +55,9 @@ class Suite:
 def _test(law: Law) -> Callable[[Any], None]:
     def test(self: Suite) -> None:
         subject = self.subject()
+        closed = None if law.gate else _broken_gate(type(self), subject)
+        if closed is not None and law.name not in subject.deviations:
+            raise unittest.SkipTest(f"not applicable: {reason_of(closed)}")
         finding = judge(subject, find_law(subject.cls, law.name))
         if finding.status == "broken":
             raise Broken(f"{subject.cls.__name__}: {finding.says} But {finding.why}.")
@@ -63,6 +67,16 @@ def _test(law: Law) -> Callable[[Any], None]:
     test.__name__ = test.__qualname__ = f"test_{law.name}"
     test.__doc__ = law.says
     return test
+
+
+_gates: WeakKeyDictionary[type[Suite], Finding | None] = WeakKeyDictionary()
+
+
+def _broken_gate(suite: type[Suite], subject: Subject) -> Finding | None:
+    """Return the broken gate of a suite's plugin. Its own test reports it; the other tests are skipped."""
+    if suite not in _gates:
+        _gates[suite] = broken_gate(subject)
+    return _gates[suite]
 
 
 def _fill(kind: str, suite: type[Suite]) -> None:

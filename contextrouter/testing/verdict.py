@@ -14,7 +14,8 @@ from contextrouter.testing.laws import LAWS
 from contextrouter.testing.messages import nearest_law
 from contextrouter.testing.subject import Subject
 
-_EXAMPLE_LAW = "example_works"
+Progress = Callable[[int, int, str], None]
+"""Called before each law with its number from 1, the number of laws, and its name."""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,9 +52,12 @@ def subject_of(
     questions: Sequence[str] = (),
     dimensions: int = 16,
     deviations: Mapping[str, str] | None = None,
+    writes: bool = True,
 ) -> Subject:
     """Make a subject. Raises ValueError for a deviation without a reason, or from an unknown law."""
-    subject = Subject(cls, make, questions=questions, dimensions=dimensions, deviations=deviations)
+    subject = Subject(
+        cls, make, questions=questions, dimensions=dimensions, deviations=deviations, writes=writes
+    )
     for name, reason in subject.deviations.items():
         find_law(cls, name)
         if not isinstance(reason, str) or not reason.strip():
@@ -68,19 +72,33 @@ def judge(subject: Subject, law: Law) -> Finding:
     return asyncio.run(check_law(law, subject))
 
 
-def verdict(subject: Subject) -> Verdict:
+def verdict(subject: Subject, progress: Progress | None = None) -> Verdict:
     """Check a subject by all laws of its kind.
 
-    The other laws are not applicable to a plugin whose example does not work.
+    Where a gate is broken, such as the law of the example, the laws behind it are not applicable.
     """
     findings: list[Finding] = []
-    works = True
-    for law in laws_of(subject.cls):
-        if works or law.name in subject.deviations:
+    closed: Finding | None = None  # the gate that is broken
+    laws = laws_of(subject.cls)
+    for number, law in enumerate(laws, 1):
+        if progress is not None:
+            progress(number, len(laws), law.name)
+        if closed is None or law.name in subject.deviations:
             finding = judge(subject, law)
         else:
-            reason = f"the example does not work (law {_EXAMPLE_LAW})"
-            finding = Finding(law=law.name, says=law.says, status="not applicable", why=reason)
-        works = works and not (law.name == _EXAMPLE_LAW and finding.status == "broken")
+            finding = Finding(law=law.name, says=law.says, status="not applicable", why=reason_of(closed))
+        if closed is None and law.gate and finding.status == "broken":
+            closed = finding
         findings.append(finding)
     return Verdict(kind=subject.kind, plugin=subject.cls.__name__, findings=tuple(findings))
+
+
+def reason_of(gate: Finding) -> str:
+    """Return why the laws behind a broken gate are not checked."""
+    return f"nothing else can be checked while the law {gate.law} is broken"
+
+
+def broken_gate(subject: Subject) -> Finding | None:
+    """Return the first broken gate of a subject; None: the other laws can be checked."""
+    gates = [law for law in laws_of(subject.cls) if law.gate and law.name not in subject.deviations]
+    return next((finding for law in gates if (finding := judge(subject, law)).status == "broken"), None)

@@ -46,10 +46,16 @@ class Told(FactSource):
         ]
 
     async def entities(self, query: Query) -> Sequence[Entity]:
-        names = dict.fromkeys(fact.subject for fact in self.found(query))
-        return [Entity(id=name, name=name) for name in names][: max(0, query.limit)]
+        wanted = (query.attribute or "").casefold()
+        facts = [fact for fact in self.found(query) if not wanted or fact.predicate == wanted]
+        attributes: dict[str, dict[str, str]] = {}
+        for fact in facts:
+            attributes.setdefault(fact.subject, {})[fact.predicate] = fact.object
+        return [Entity(id=name, name=name, attributes=own) for name, own in attributes.items()][
+            : max(0, query.limit)
+        ]
 
-    async def path(self, start: str, goal: str, query: Query, *, hops: int = 4) -> Sequence[Fact]:
+    async def path(self, start: str, goal: str, query: Query, *, hops: int | None = None) -> Sequence[Fact]:
         seen = [
             fact for fact in self.told if query.scope is None or query.scope.replace(tenant=None).allows(fact)
         ]
@@ -125,6 +131,12 @@ class EntitiesWithoutLimit(Told):
         return await super().entities(query.replace(limit=100))
 
 
+@breaks("attributes_come_alone")
+class AttributesOfAnyName(Told):
+    async def entities(self, query: Query) -> Sequence[Entity]:
+        return await super().entities(query.replace(attribute=None))
+
+
 @breaks("ways_and_neighbours_keep_limit_and_scope")
 class NeighboursWithoutLimit(Told):
     async def related(self, name: str, query: Query) -> Sequence[Entity]:
@@ -138,7 +150,7 @@ class WayThroughWhatIsHidden(Told):
             : max(0, query.limit)
         ]
 
-    async def path(self, start: str, goal: str, query: Query, *, hops: int = 4) -> Sequence[Fact]:
+    async def path(self, start: str, goal: str, query: Query, *, hops: int | None = None) -> Sequence[Fact]:
         return await super().path(start, goal, query.replace(scope=None))
 
 

@@ -178,12 +178,18 @@ class Library(Shelf):
         return LinkDegrees(degrees={id: len(shown) - 1 for id in ids if id in shown}, mean=1.0)
 
     async def facets(self, query: Query, dimensions: Sequence[str]) -> Sequence[Facet]:
-        return self.counted(self.found(query), dimensions)
+        facets = self.counted(self.found(query), dimensions)
+        return [
+            each for name in dimensions for each in [f for f in facets if f.dimension == name][: query.limit]
+        ]
 
     def counted(self, hits: Sequence[Hit], dimensions: Sequence[str]) -> list[Facet]:
         counts = Counter((name, str(getattr(hit.document, name))) for hit in hits for name in dimensions)
         return [
-            Facet(dimension=name, value=value, count=count) for (name, value), count in sorted(counts.items())
+            Facet(dimension=name, value=value, count=count)
+            for name in dimensions
+            for (dimension, value), count in counts.most_common()
+            if dimension == name
         ]
 
     async def statistics(self, terms: Sequence[str], scope: Scope | None = None) -> TermStatistics:
@@ -266,6 +272,12 @@ class MeanOfNothing(Library):
 class CountsTheFirst(Library):
     async def facets(self, query: Query, dimensions: Sequence[str]) -> Sequence[Facet]:
         return self.counted(await self.search(query), dimensions)
+
+
+@breaks("facets_count_before_any_limit")
+class CutsOverAllDimensions(Library):
+    async def facets(self, query: Query, dimensions: Sequence[str]) -> Sequence[Facet]:
+        return (await super().facets(query, dimensions))[: query.limit]
 
 
 @breaks("statistics_are_of_the_terms_asked")

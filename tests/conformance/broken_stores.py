@@ -6,12 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
+import msgspec
 from breaking import breaks
 
 from contextrouter.builtin.providers.memory import Memory
-from contextrouter.contracts import Entry, LinkDegrees, TermStatistics
+from contextrouter.builtin.providers.sqlite import Sqlite
+from contextrouter.contracts import EntityMatch, Entry, LinkDegrees, TermStatistics
 from contextrouter.filters import FIELDS, passes
-from contextrouter.model import Document, Facet, Hit, Query
+from contextrouter.model import Document, Facet, Hit, Query, Vector
 from contextrouter.scope import Scope
 
 
@@ -97,7 +99,7 @@ class KeepsOldChunks(Store):
             leg: [*given, *(chunk.vectors.get(leg) for chunk in old)] for leg, given in entry.vectors.items()
         }
         chunks = [*entry.chunks, *(chunk.document for chunk in old)]
-        return Entry(document=entry.document, chunks=chunks, vectors=vectors, fingerprint=entry.fingerprint)
+        return msgspec.structs.replace(entry, chunks=chunks, vectors=vectors)
 
 
 @breaks("upsert_again_changes_no_answer")
@@ -181,6 +183,7 @@ class ChunksArePublic(Store):
                     document=entry.document,
                     vectors=entry.vectors,
                     fingerprint=entry.fingerprint,
+                    facts=entry.facts,
                     chunks=[
                         chunk.replace(sensitivity=chunk.sensitivity or "public") for chunk in entry.chunks
                     ],
@@ -215,7 +218,11 @@ class Linked(Store):
         seen = [d for d in self._documents() if query.scope is None or query.scope.allows(d)]
         counts = Counter((name, str(getattr(document, name))) for document in seen for name in dimensions)
         return [
-            Facet(dimension=name, value=value, count=count) for (name, value), count in sorted(counts.items())
+            Facet(dimension=name, value=value, count=count)
+            for name in dimensions
+            for (dimension, value), count in [c for c in counts.most_common() if c[0][0] == name][
+                : query.limit
+            ]
         ]
 
     def _documents(self) -> list[Document]:
@@ -255,4 +262,29 @@ class TermsOfAllTenants(Store):
         return await super().statistics(terms, scope and scope.replace(tenant=None))
 
 
-OBEYING: tuple[type[Any], ...] = (Store, Linked)
+@breaks("mentions_rank_by_names_then_by_times")
+class MentionsByTheirIds(Store):
+    async def mentions(self, query: Query) -> Sequence[Hit]:
+        hits = await super().mentions(query.replace(limit=1000))
+        return sorted(hits, key=lambda hit: hit.document.id)[: max(query.limit, 0)]
+
+
+@breaks("mentions_narrow_before_the_limit")
+class MentionsOfAllTimes(Store):
+    async def mentions(self, query: Query) -> Sequence[Hit]:
+        return await super().mentions(query.replace(period=None))
+
+
+class Entities(Sqlite):
+    """Keeps the laws of vectors of entities as well."""
+
+
+@breaks("entities_are_found_by_their_vectors")
+class EntitiesForAnyone(Entities):
+    async def nearest_entities(
+        self, vector: Vector, query: Query, *, threshold: float
+    ) -> Sequence[EntityMatch]:
+        return await super().nearest_entities(vector, query.replace(scope=None), threshold=threshold)
+
+
+OBEYING: tuple[type[Any], ...] = (Store, Linked, Entities)

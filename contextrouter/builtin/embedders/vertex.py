@@ -8,7 +8,12 @@ from typing import Any, Self
 
 from contextrouter.builtin.embedders.prediction_server import PredictionServer
 from contextrouter.builtin.shared.google_cloud.cloud_connection import CloudConnection
-from contextrouter.builtin.shared.google_cloud.cloud_options import CloudOptions, check_above_zero, check_name
+from contextrouter.builtin.shared.google_cloud.cloud_options import (
+    MOST_NUMBERS,
+    CloudOptions,
+    check_above_zero,
+    check_name,
+)
 from contextrouter.builtin.shared.google_cloud.concurrent_calls import run_together
 from contextrouter.builtin.shared.google_cloud.google_services import vertex_ai
 from contextrouter.contracts import Embedder, FilePath
@@ -49,7 +54,7 @@ class VertexEmbedder(Embedder):
         endpoint: str = "",
     ) -> None:
         check_name("model", model)
-        check_above_zero("dimensions", dimensions)
+        check_above_zero("dimensions", dimensions, MOST_NUMBERS)
         check_above_zero("batch_size", batch_size, MOST_TEXTS)
         self.model, self.dimensions = model, dimensions
         self._location, self._batch_size = location, batch_size

@@ -1,25 +1,23 @@
-"""Entity names in a question, and the ranking of facts; shared by the fact sources."""
+"""The ranking of facts about the names in a question, and entities made of facts, for all fact sources."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from contextrouter.builtin.providers.filtering import microseconds
-from contextrouter.builtin.providers.sqlite.write import name_key
+from contextrouter.builtin.providers.name_candidates import name_key
 from contextrouter.model import Entity, Fact, Query
-from contextrouter.text.analysis import LONGEST, atoms
+from contextrouter.text.analysis import analyse
 from contextrouter.text.fact_words import PREDICATE_WEIGHT, QuestionWords, same_words, spaced
-from contextrouter.text.query_syntax import drop_exclusions, holds_any
-from contextrouter.text.stop_words import STOP_WORDS
+from contextrouter.text.query_syntax import holds_any
+from contextrouter.text.stemming import ENGLISH, stemmer
 
 MAX_NAMES = 1_000
 """The most names that one hop follows."""
 MAX_FACTS = 5_000
 """The most facts that one hop reads."""
-_LONGEST_NAME = 16  # words, or characters of a script without spaces
-_MOST_WORDS = 2_000  # of a question that are looked up
 
 
 class FactMatch(NamedTuple):
@@ -69,15 +67,35 @@ def _is_excluded(fact: Fact, query: Query) -> bool:
     return bool(query.excluded) and holds_any(query.excluded, texts, query.language)
 
 
-def group_by_subject(facts: Iterable[Fact], limit: int) -> list[Entity]:
-    """Return the subjects of facts as entities. One name under different access labels is several
-    entities.
+def group_by_subject(facts: Iterable[Fact], query: Query) -> list[Entity]:
+    """Return the subjects of facts as entities, at most `query.limit`. One name under different access labels
+    is several entities.
+
+    With `query.attribute`, those that have it, and nothing else of them; it is named as in the facts.
     """
     grouped: dict[tuple[str, ...], list[Fact]] = {}
-    for fact in facts:
+    for fact in _facts_of_attribute(facts, query) if query.attribute else facts:
         labels = (fact.tenant or "", fact.compartment or "", fact.sensitivity or "")
         grouped.setdefault((name_key(fact.subject), *labels), []).append(fact)
-    return [_make_entity(key[0], group) for key, group in sorted(grouped.items())][: max(limit, 0)]
+    return [_make_entity(key[0], group) for key, group in sorted(grouped.items())][: max(query.limit, 0)]
+
+
+def _facts_of_attribute(facts: Iterable[Fact], query: Query) -> Iterator[Fact]:
+    """Yield the facts whose predicate is the attribute, in one spelling: that of the first."""
+    stems = _stems(query.attribute or "", query.language)
+    predicate = ""
+    for fact in facts:
+        if stems and _stems(fact.predicate, query.language) & stems:
+            predicate = predicate or fact.predicate
+            yield fact.replace(predicate=predicate)
+
+
+def _stems(attribute: str, language: str | None) -> set[tuple[str, ...]]:
+    """The stems of the words of an attribute: English ones, and those of the question's language."""
+    words = spaced(attribute)[len(attribute) :].strip() or attribute  # `birthDate` is `birth Date`
+    languages = dict.fromkeys((ENGLISH, language or ENGLISH))
+    stems = {tuple(analyse(words.replace("_", " "), stemmer(name))) for name in languages}
+    return {terms for terms in stems if terms}
 
 
 def _make_entity(key: str, facts: Sequence[Fact]) -> Entity:
@@ -94,51 +112,4 @@ def _make_entity(key: str, facts: Sequence[Fact]) -> Entity:
         tenant=example.tenant,
         compartment=example.compartment,
         sensitivity=example.sensitivity,
-    )
-
-
-class NameCandidates(NamedTuple):
-    """The names that a query may contain: runs of words of its text as (start, end, key), and its explicit
-    entities and concepts.
-    """
-
-    spans: Sequence[tuple[int, int, str]]
-    explicit: Collection[str]
-
-    @property
-    def keys(self) -> set[str]:
-        """All candidates, folded."""
-        return {key for _, _, key in self.spans} | set(self.explicit)
-
-    def matching(self, names: Collection[str]) -> set[str]:
-        """Return the candidates that are in `names`; of overlapping runs of words the longest.
-
-        A run of stop words ("it", "who") is no name, unless it is an explicit entity.
-        """
-        spans = [
-            span
-            for span in self.spans
-            if span[2] in names and not all(word in STOP_WORDS for word in span[2].split())
-        ]
-        spans.sort(key=lambda span: (span[0] - span[1], span[0]))
-        matches: list[tuple[int, int, str]] = []
-        for begin, end, key in spans:
-            if not any(start <= begin and end <= stop for start, stop, _ in matches):
-                matches.append((begin, end, key))
-        return {key for _, _, key in matches} | {key for key in self.explicit if key in names}
-
-
-def name_candidates(query: Query) -> NameCandidates:
-    """Return the candidates of a query: each run of words that is short enough, and the explicit names.
-
-    What the text excludes is no name.
-    """
-    words = atoms(drop_exclusions(query.text[:LONGEST]))[:_MOST_WORDS]
-    spans = [
-        (start, end, " ".join(words[start:end]))
-        for start in range(len(words))
-        for end in range(start + 1, min(start + _LONGEST_NAME, len(words)) + 1)
-    ]
-    return NameCandidates(
-        spans, {key for name in (*query.entities, *query.concepts) if (key := name_key(name))}
     )

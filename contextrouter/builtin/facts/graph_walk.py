@@ -38,10 +38,10 @@ def run_walk(walk: Walk[T], find_facts: Callable[[Sequence[str]], FactRows]) -> 
         return result
 
 
-def check_hops(hops: int) -> int:
+def check_hops(hops: int, name: str = "hops") -> int:
     """Return the number of hops. Raises ValueError when it is out of range."""
     if not 1 <= hops <= MOST_HOPS:
-        raise ValueError(f"hops {hops!r} is out of range; give 1 to {MOST_HOPS}.")
+        raise ValueError(f"{name} {hops!r} is out of range; give 1 to {MOST_HOPS}.")
     return hops
 
 

@@ -12,14 +12,16 @@ import msgspec
 
 from contextrouter.builtin.facts import entity_names, statement_counts
 from contextrouter.builtin.facts import graph_walk as walking
+from contextrouter.builtin.providers.entity_texts import check_threshold
 from contextrouter.builtin.providers.filtering import microseconds, moment
+from contextrouter.builtin.providers.name_candidates import name_candidates, name_key
 from contextrouter.builtin.providers.postgres import Postgres, schema
 from contextrouter.builtin.providers.postgres.connection_pool import Pool, Session
 from contextrouter.builtin.providers.postgres.embedded import PREFIX, example_folder
 from contextrouter.builtin.providers.postgres.filter import Values, visible
-from contextrouter.builtin.providers.sqlite.write import name_key
-from contextrouter.contracts import Entry, FactSource, Provider
-from contextrouter.model import Document, Entity, Facet, Fact, Period, Query
+from contextrouter.contracts import EntityMatch, Entry, FactSource, Provider
+from contextrouter.errors import SourceError
+from contextrouter.model import Document, Entity, Facet, Fact, Period, Query, Vector
 from contextrouter.scope import Scope
 
 if TYPE_CHECKING:
@@ -39,7 +41,11 @@ class PostgresFacts(FactSource):
     `store` is the name of a `postgres` provider whose pool is shared; without it `dsn`, `schema`,
     `pool_size`, `pool_timeout`, `statement_timeout`, `statement_cache_size` and `target_session_attrs` say as
     they do there where the facts are. `hops` (1 to 10) is how far facts are followed from the names: at 2,
-    facts about the entities of the first facts come too.
+    facts about the entities of the first facts come too. `path_hops` (1 to 10) is how long a way between
+    two entities may be.
+
+    With a `store`, the vectors it has of entities find those that a hint means; `entity_threshold` is the
+    cosine that a match needs (None: that of the store, or of its embedder).
 
     Names are matched whole, without regard to case and accents, longest first, in any script. Facts are those
     that hold now, or at some time in the query's period. Raises ValueError for values out of range.
@@ -54,6 +60,8 @@ class PostgresFacts(FactSource):
         dsn: str = "",
         schema: str = "contextrouter",
         hops: int = 2,
+        path_hops: int = 4,
+        entity_threshold: float | None = None,
         pool_size: int = 4,
         pool_timeout: float = 5.0,
         statement_timeout: float = 30.0,
@@ -64,7 +72,13 @@ class PostgresFacts(FactSource):
             raise ValueError("dsn and a store are both given; give one of them.")
         if store is not None and not isinstance(store, Postgres):
             raise ValueError(f"store is a {type(store).__name__}; name a provider that uses 'postgres'.")
+        self._store = store
+        self.embedder = store.embedder if store is not None else None
+        self.entity_threshold = check_threshold(entity_threshold)
+        if entity_threshold is None and store is not None:
+            self.entity_threshold = store.entity_threshold
         self._hops = walking.check_hops(hops)
+        self._path_hops = walking.check_hops(path_hops, "path_hops")
         self.pool = (
             store.pool
             if store is not None
@@ -126,22 +140,24 @@ class PostgresFacts(FactSource):
 
     async def entities(self, query: Query) -> Sequence[Entity]:
         """Return the entities the query names, with what the facts say of each: predicate -> object, or list
-        of objects.
+        of objects. With `query.attribute`, those that have it, and it alone.
         """
         async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
             names = await _find_names(connection, query)
             rows = await _find_facts(connection, sorted(names), query.scope, query.period)
         return entity_names.group_by_subject(
-            (fact for _, fact, _ in rows if name_key(fact.subject) in names), query.limit
+            (fact for _, fact, _ in rows if name_key(fact.subject) in names), query
         )
 
-    async def path(self, start: str, goal: str, query: Query, *, hops: int = 4) -> Sequence[Fact]:
+    async def path(self, start: str, goal: str, query: Query, *, hops: int | None = None) -> Sequence[Fact]:
         """Return the facts of a shortest way between two names, in order, whichever way each fact points.
 
-        Nothing when no way has at most `hops` (1 to 10) facts. Scope, period and deadline are the query's.
-        Raises ValueError for hops out of range.
+        Nothing when no way has at most `hops` (1 to 10; None: `path_hops`) facts. Scope, period and deadline
+        are the query's. Raises ValueError for hops out of range.
         """
-        walk = walking.path(name_key(start), name_key(goal), walking.check_hops(hops))
+        walk = walking.path(
+            name_key(start), name_key(goal), walking.check_hops(self._path_hops if hops is None else hops)
+        )
         async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
             return await _run_walk(connection, walk, query)
 
@@ -172,8 +188,8 @@ class PostgresFacts(FactSource):
         return statement_counts.make_entities(rows, dict(degrees))
 
     async def facets(self, query: Query, dimensions: Sequence[str]) -> Sequence[Facet]:
-        """Count statements by subject, predicate, object or entity (subject or object), before any limit,
-        most first.
+        """Count statements by subject, predicate, object or entity (subject or object), before any limit;
+        then of each dimension the `query.limit` values of most statements.
 
         Scope and period narrow, and `query.entities`: then those about them count. Other dimensions are none
         of facts.
@@ -186,8 +202,26 @@ class PostgresFacts(FactSource):
             for dimension in names:
                 values = Values()
                 sql = statement_counts.count_query(dimension, _facet_condition(query, values), _COLLATE)
-                counts.extend(statement_counts.make_facets(dimension, await connection.fetch(sql, *values)))
+                rows = await connection.fetch(sql, *values)
+                counts.extend(statement_counts.make_facets(dimension, rows, query.limit))
         return counts
+
+    async def exact_names(self, hints: Sequence[str], query: Query) -> Sequence[str]:
+        """Return the hints that facts in scope have as names."""
+        keys = {name_key(hint) for hint in hints}
+        async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
+            names = await _find_existing_names(connection, keys, query.scope)
+        return [hint for hint in hints if name_key(hint) in names]
+
+    async def nearest_entities(
+        self, vector: Vector, query: Query, *, threshold: float
+    ) -> Sequence[EntityMatch]:
+        """Return the entities in scope with a cosine of at least `threshold`, nearest first. Raises
+        SourceError where no `store` is named, or it has no vectors of entities.
+        """
+        if self._store is None:
+            raise SourceError("Entities have vectors in a store only; name the provider as `store`.")
+        return await self._store.nearest_entities(vector, query, threshold=threshold)
 
     async def _match(self, connection: Connection, query: Query) -> list[entity_names.FactMatch]:
         return await _run_walk(
@@ -276,7 +310,7 @@ def _validity_condition(period: Period | None, values: Values) -> str:
 
 async def _find_names(connection: Connection, query: Query) -> set[str]:
     """The names that visible facts know among those asked."""
-    candidates = entity_names.name_candidates(query)
+    candidates = name_candidates(query)
     return candidates.matching(await _find_existing_names(connection, candidates.keys, query.scope))
 
 

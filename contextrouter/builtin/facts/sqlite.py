@@ -17,12 +17,15 @@ import msgspec
 
 from contextrouter.builtin.facts import entity_names, statement_counts
 from contextrouter.builtin.facts import graph_walk as walking
+from contextrouter.builtin.providers.entity_texts import check_threshold
 from contextrouter.builtin.providers.filtering import microseconds, moment
+from contextrouter.builtin.providers.name_candidates import name_candidates, name_key
 from contextrouter.builtin.providers.sqlite import Sqlite, schema, write
 from contextrouter.builtin.providers.sqlite.file import Stop, StoreFile, kind_of_file
 from contextrouter.builtin.providers.sqlite.filter import EVERYTHING, Condition, visible
-from contextrouter.contracts import Entry, FactSource, FilePath, Provider
-from contextrouter.model import Document, Entity, Facet, Fact, Period, Query
+from contextrouter.contracts import EntityMatch, Entry, FactSource, FilePath, Provider
+from contextrouter.errors import SourceError
+from contextrouter.model import Document, Entity, Facet, Fact, Period, Query, Vector
 from contextrouter.scope import Scope
 
 T = TypeVar("T")
@@ -39,19 +42,37 @@ class SqliteFacts(FactSource):
     the two). `hops` (1 to 10) is how far facts are followed from the names: at 2, facts about the entities of
     the first facts come too.
 
+    With a `store`, the vectors it has of entities find those that a hint means; `entity_threshold` is the
+    cosine that a match needs (None: that of the store, or of its embedder).
+
     Names are matched whole, without regard to case and accents, longest first, in any script. Facts are those
     that hold now, or at some time in the query's period. Raises ValueError for values out of range.
     """
 
     example_questions: ClassVar[Sequence[str]] = ("Who founded OpenAI?",)
 
-    def __init__(self, *, path: FilePath = "", store: Provider | None = None, hops: int = 1) -> None:
+    def __init__(
+        self,
+        *,
+        path: FilePath = "",
+        store: Provider | None = None,
+        hops: int = 1,
+        path_hops: int = 4,
+        entity_threshold: float | None = None,
+    ) -> None:
         if path and store is not None:
             raise ValueError(f"path {path!r} and a store are both given; give one of them.")
         if store is not None and not isinstance(store, Sqlite):
             raise ValueError(f"store is a {type(store).__name__}; name a provider that uses 'sqlite'.")
+        self._store = store
+        self.embedder = store.embedder if store is not None else None
+        threshold = check_threshold(entity_threshold)
+        self.entity_threshold = (
+            store.entity_threshold if store is not None and threshold is None else threshold
+        )
         self._path = store.path if store is not None else kind_of_file(path) if path else ""
         self._hops = walking.check_hops(hops)
+        self._path_hops = walking.check_hops(path_hops, "path_hops")
         self._file: StoreFile | None = None
 
     @classmethod
@@ -108,20 +129,22 @@ class SqliteFacts(FactSource):
 
     async def entities(self, query: Query) -> Sequence[Entity]:
         """Return the entities the query names, with what the facts say of each: predicate -> object, or list
-        of objects.
+        of objects. With `query.attribute`, those that have it, and it alone.
         """
         facts: list[Fact] = await self._get_file().read(
             lambda c, _: _find_subject_facts(c, query), missing=[], deadline=query.deadline
         )
-        return entity_names.group_by_subject(facts, query.limit)
+        return entity_names.group_by_subject(facts, query)
 
-    async def path(self, start: str, goal: str, query: Query, *, hops: int = 4) -> Sequence[Fact]:
+    async def path(self, start: str, goal: str, query: Query, *, hops: int | None = None) -> Sequence[Fact]:
         """Return the facts of a shortest way between two names, in order, whichever way each fact points.
 
-        Nothing when no way has at most `hops` (1 to 10) facts. Scope, period and deadline are the query's.
-        Raises ValueError for hops out of range.
+        Nothing when no way has at most `hops` (1 to 10; None: `path_hops`) facts. Scope, period and deadline
+        are the query's. Raises ValueError for hops out of range.
         """
-        walk = walking.path(write.name_key(start), write.name_key(goal), walking.check_hops(hops))
+        walk = walking.path(
+            name_key(start), name_key(goal), walking.check_hops(self._path_hops if hops is None else hops)
+        )
         return await self._get_file().read(
             lambda c, stop: _run_walk(c, walk, query, stop), missing=[], deadline=query.deadline
         )
@@ -133,20 +156,42 @@ class SqliteFacts(FactSource):
         Attributes: `predicates` of the facts between, `facts`, how many, and `degree`, with how many entities
         it is linked in all.
         """
-        key = write.name_key(name)
+        key = name_key(name)
         return await self._get_file().read(
             lambda c, _: _find_related(c, key, query), missing=[], deadline=query.deadline
         )
 
     async def facets(self, query: Query, dimensions: Sequence[str]) -> Sequence[Facet]:
-        """Count statements by subject, predicate, object or entity (subject or object), before any limit,
-        most first.
+        """Count statements by subject, predicate, object or entity (subject or object), before any limit;
+        then of each dimension the `query.limit` values of most statements.
 
         Scope and period narrow, and `query.entities`: then those about them count. Other dimensions are none
         of facts.
         """
         return await self._get_file().read(
             lambda c, _: _count_facets(c, query, dimensions), missing=[], deadline=query.deadline
+        )
+
+    async def exact_names(self, hints: Sequence[str], query: Query) -> Sequence[str]:
+        """Return the hints that facts in scope have as names."""
+        keys = {name_key(hint) for hint in hints}
+        none: set[str] = set()
+        names = await self._get_file().read(
+            lambda c, _: _find_existing_names(c, keys, query.scope), missing=none, deadline=query.deadline
+        )
+        return [hint for hint in hints if name_key(hint) in names]
+
+    async def nearest_entities(
+        self, vector: Vector, query: Query, *, threshold: float
+    ) -> Sequence[EntityMatch]:
+        """Return the entities in scope with a cosine of at least `threshold`, nearest first. Raises
+        SourceError where no `store` is named, or it has no vectors of entities.
+        """
+        store = self._store
+        if store is None:
+            raise SourceError("Entities have vectors in a store only; name the provider as `store`.")
+        return await self._get_file().read(
+            lambda c, _: store.near_entities(c, vector, query, threshold), missing=[], deadline=query.deadline
         )
 
     def _get_file(self) -> StoreFile:
@@ -190,13 +235,13 @@ def _find_related(connection: sqlite3.Connection, key: str, query: Query) -> lis
 def _count_facets(connection: sqlite3.Connection, query: Query, dimensions: Sequence[str]) -> list[Facet]:
     condition = _access_condition(query)
     if query.entities:
-        names = json.dumps([write.name_key(name) for name in query.entities])
+        names = json.dumps([name_key(name) for name in query.entities])
         keys = "SELECT value FROM json_each(?)"
         condition &= Condition(f"(f.subject_key IN ({keys}) OR f.object_key IN ({keys}))", (names, names))
     facets: list[Facet] = []
     for dimension in dict.fromkeys(name for name in dimensions if name in statement_counts.DIMENSIONS):
         rows = connection.execute(statement_counts.count_query(dimension, condition.where), condition.values)
-        facets.extend(statement_counts.make_facets(dimension, rows))
+        facets.extend(statement_counts.make_facets(dimension, rows, query.limit))
     return facets
 
 
@@ -204,7 +249,7 @@ def _find_subject_facts(connection: sqlite3.Connection, query: Query) -> list[Fa
     """The facts whose subject the query names."""
     names = _find_names(connection, query)
     rows = _find_facts(connection, sorted(names), _access_condition(query))
-    return [fact for _, fact, _ in rows if write.name_key(fact.subject) in names]
+    return [fact for _, fact, _ in rows if name_key(fact.subject) in names]
 
 
 def _find_facts(
@@ -254,7 +299,7 @@ def _validity_condition(period: Period | None) -> Condition:
 
 def _find_names(connection: sqlite3.Connection, query: Query) -> set[str]:
     """The names that visible facts know among those asked."""
-    candidates = entity_names.name_candidates(query)
+    candidates = name_candidates(query)
     return candidates.matching(_find_existing_names(connection, candidates.keys, query.scope))
 
 

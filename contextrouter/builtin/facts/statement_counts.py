@@ -40,9 +40,9 @@ def count_query(dimension: str, condition: str, collate: str = "") -> str:
     )
 
 
-def make_facets(dimension: str, rows: Iterable[Any]) -> list[Facet]:
-    """Return the rows of `count_query` as facets, largest first, then by value."""
-    ordered = sorted((-many, value) for value, many in rows)
+def make_facets(dimension: str, rows: Iterable[Any], limit: int) -> list[Facet]:
+    """Return the rows of `count_query` as facets, largest first, then by value; `limit` at most."""
+    ordered = sorted((-many, value) for value, many in rows)[: max(limit, 0)]
     return [Facet(dimension=dimension, value=value, count=-many) for many, value in ordered]
 
 

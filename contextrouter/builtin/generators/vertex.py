@@ -38,7 +38,7 @@ class VertexGenerator(Generator):
     ) -> None:
         self.model, self._location = check_name("model", model), location
         if max_tokens:
-            check_above_zero("max_tokens", max_tokens)
+            check_above_zero("max_tokens", max_tokens, 2**31 - 1)
         self._max_tokens = max_tokens or None
         options = CloudOptions(project, location, credentials_file, endpoint, request_timeout).check()
         self._connection = CloudConnection(vertex_ai(location), options, "Generator 'vertex'")

@@ -62,7 +62,10 @@ class Followup(Interpreter):
             note = "written by a model"
         literal, *others = intent.queries or (intent.question,)
         return intent.replace(
-            text=text, queries=(literal, text, *others), attributes={**intent.attributes, NOTE: note}
+            text=text,
+            queries=(literal, text, *others),
+            derived=(literal, *intent.derived),  # "And with what?" fits any text: it stands behind
+            attributes={**intent.attributes, NOTE: note},
         )
 
 

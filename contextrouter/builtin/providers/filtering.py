@@ -8,12 +8,16 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from contextrouter.builtin.providers.name_candidates import name_key
 from contextrouter.contracts import Entry
 from contextrouter.filters import attributes, passes
 from contextrouter.model import Document, Query
 
 COLUMNS = ("id", "tenant", "compartment", "sensitivity")
 """Fields that stores keep in columns of their own, and filter by there."""
+PHRASES = "\x1fphrases"
+"""The key under which stores have the key phrases of a chunk as names are compared."""
+_LONGEST = 200  # characters of a key phrase that is looked up
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -31,8 +35,18 @@ def matches(document: Document, query: Query) -> bool:
 
 
 def indexed(document: Document) -> dict[str, set[str]]:
-    """The values a filter can meet, by key, but those of `COLUMNS`."""
-    return {key: values for key, values in attributes(document).items() if key not in COLUMNS}
+    """The values a filter can meet, by key, but those of `COLUMNS`; and under `PHRASES` the key phrases as
+    names.
+    """
+    values = {key: values for key, values in attributes(document).items() if key not in (*COLUMNS, PHRASES)}
+    if keys := phrase_keys(document):
+        values[PHRASES] = keys
+    return values
+
+
+def phrase_keys(document: Document) -> set[str]:
+    """The key phrases of a document, as names are compared."""
+    return {key for phrase in document.keywords if 0 < len(key := name_key(phrase)) <= _LONGEST}
 
 
 def names(value: Any) -> list[str]:

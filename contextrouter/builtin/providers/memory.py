@@ -6,19 +6,20 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from hashlib import sha256
 from itertools import chain, islice
 from typing import Any, NamedTuple, Self
 
-import msgspec
-
 from contextrouter.builtin.providers.example_documents import EXAMPLE_ENTRIES
 from contextrouter.builtin.providers.field_weights import USUAL
-from contextrouter.builtin.providers.filtering import aligned, labelled, matches
+from contextrouter.builtin.providers.filtering import aligned, labelled, matches, phrase_keys
 from contextrouter.builtin.providers.link_degrees import count_degrees
+from contextrouter.builtin.providers.memory_documents import read_document, with_labels
+from contextrouter.builtin.providers.mentions import FactNames, Mentions, PhraseName, mention_candidates
+from contextrouter.builtin.providers.name_candidates import name_key
 from contextrouter.contracts import Entry, LinkDegrees, Provider, TermStatistics
 from contextrouter.errors import IngestError, SourceError
-from contextrouter.model import Document, Hit, Query
+from contextrouter.filters import attributes
+from contextrouter.model import Document, Facet, Fact, Hit, Query
 from contextrouter.runtime.lru import Lru
 from contextrouter.scope import Scope
 from contextrouter.text import analysis, bm25, query_syntax
@@ -46,6 +47,7 @@ class _Stored(NamedTuple):
     document: Document
     chunks: tuple[_Chunk, ...]
     fingerprint: str
+    facts: tuple[Fact, ...]
 
 
 class Memory(Provider):
@@ -72,7 +74,7 @@ class Memory(Provider):
         self._generation = 0
         self._graphs: Lru[tuple[int, Scope | None], tuple[dict[tuple[str, str], int], float]] = Lru(_GRAPHS)
         for number, table in enumerate(documents or []):
-            document = _document(number, table)
+            document = read_document(number, table)
             self._put(Entry(document=document, chunks=[document]))
 
     @classmethod
@@ -96,12 +98,7 @@ class Memory(Provider):
             scores = self._bm25(question, query.scope)
         else:
             question, scores = question.without_phrases(), self._cosines(query)
-        found = [
-            (score, key)
-            for key, score in scores.items()
-            if matches(self._chunks[key].document, query)
-            and question.allows(self._chunks[key].fields, self._chunks[key].language)
-        ]
+        found = [(score, key) for key, score in scores.items() if self._admits(key, query, question)]
         found.sort(key=lambda pair: (-pair[0], pair[1][2], pair[1]))
         best = [(score, self._chunks[key]) for score, key in found[: max(query.limit, 0)]]
         leg = "vector" if query.leg == "text" else query.leg
@@ -109,8 +106,67 @@ class Memory(Provider):
             Hit(document=chunk.document, score=score, vector=chunk.vectors.get(leg)) for score, chunk in best
         ]
 
+    async def mentions(self, query: Query) -> Sequence[Hit]:
+        """Return a chunk of each document whose facts or key phrases name an entity of the query, or of its
+        text; as in `sqlite`.
+        """
+        chunks = self._find_admitted(query)
+        places = {key: number for number, key in enumerate(chunks)}
+        phrases = [
+            PhraseName(key[:2], places[key], (key[2], key[0], key), name)
+            for key, chunk in chunks.items()
+            for name in phrase_keys(chunk.document)
+        ]
+        facts = [
+            FactNames(owner, {name_key(fact.subject), name_key(fact.object)} - {""})
+            for owner, stored in self._stored.items()
+            for fact in stored.facts
+            if query.scope is None or query.scope.allows(fact)
+        ]
+        mentions = Mentions(mention_candidates(query), facts, phrases)
+        ranked = mentions.rank({key[:2]: (key[2], key[0], key) for key in reversed(list(chunks))})
+        best = [(chunks[key], score) for (_, _, key), score in ranked[: max(query.limit, 0)]]
+        return [
+            Hit(document=chunk.document, score=score, vector=chunk.vectors.get("vector"))
+            for chunk, score in best
+        ]
+
+    async def facets(self, query: Query, dimensions: Sequence[str]) -> Sequence[Facet]:
+        """Count documents by the values of fields or metadata keys, over all the query lets through: of each
+        dimension the `query.limit` values of most documents. Plain words do not narrow.
+        """
+        # dimension and value -> documents
+        documents: defaultdict[tuple[str, str], set[tuple[str, ...]]] = defaultdict(set)
+        for key, chunk in self._find_admitted(query, phrases=True).items():
+            values = attributes(chunk.document)
+            for dimension in dimensions:
+                for value in values.get(dimension, ()):
+                    documents[dimension, value].add(key[:2])
+        return [
+            Facet(dimension=dimension, value=value.lstrip("\x1f"), count=count)
+            for dimension in dict.fromkeys(dimensions)
+            for count, value in sorted(
+                [(len(keys), value) for (name, value), keys in documents.items() if name == dimension],
+                key=lambda pair: (-pair[0], pair[1]),
+            )[: max(query.limit, 0)]
+        ]
+
+    def _find_admitted(self, query: Query, *, phrases: bool = False) -> Mapping[_Key, _Chunk]:
+        """The chunks that a query lets through, in their order."""
+        question = language_terms(
+            query.text, self._languages, required=query.required, excluded=query.excluded
+        )
+        question = question if phrases else question.without_phrases()
+        return {key: chunk for key, chunk in self._chunks.items() if self._admits(key, query, question)}
+
+    def _admits(self, key: _Key, query: Query, question: LanguageTerms) -> bool:
+        chunk = self._chunks[key]
+        return matches(chunk.document, query) and question.allows(chunk.fields, chunk.language)
+
     async def upsert(self, entries: Sequence[Entry]) -> None:
-        """Replace documents; all entries are checked before the first is stored. Facts are not kept here."""
+        """Replace documents; all entries are checked before the first is stored. Of facts, only the leg
+        `mentions` makes use.
+        """
         prepared = [self._prepare(entry) for entry in entries]
         self._dimensions = self._sized(prepared)
         for ready in prepared:
@@ -256,7 +312,8 @@ class Memory(Provider):
             vectors = [self._vectors(entry, number) for number in range(len(chunks))]
         except ValueError as error:
             raise IngestError(f"Document {document.id!r} {error}.", document=document.id) from error
-        return _Stored(document, tuple(map(_chunk, chunks, vectors)), entry.fingerprint)
+        facts = tuple([with_labels(fact, document) for fact in entry.facts])
+        return _Stored(document, tuple(map(_chunk, chunks, vectors)), entry.fingerprint, facts)
 
     def _vectors(self, entry: Entry, number: int) -> dict[str, tuple[float, ...]]:
         found: dict[str, tuple[float, ...]] = {}
@@ -310,24 +367,6 @@ class Memory(Provider):
                 if not self._postings[term]:
                     del self._postings[term]
         return True
-
-
-def _document(number: int, table: Any) -> Document:
-    """A document of the settings; Raises ValueError that says which one is wrong and why."""
-    try:
-        unknown = set(table) - set(Document.__struct_fields__)
-        if unknown:
-            raise ValueError(
-                f"unknown keys {sorted(unknown)}; known keys: {', '.join(Document.__struct_fields__)}"
-            )
-        document = msgspec.convert(table, Document)
-    except (msgspec.ValidationError, TypeError, ValueError) as error:
-        raise ValueError(f"documents[{number}] is not a document: {error}.") from error
-    return (
-        document
-        if document.id
-        else document.replace(id=sha256(document.fingerprint.encode()).hexdigest()[:16])
-    )
 
 
 def _chunk(document: Document, vectors: Mapping[str, tuple[float, ...]]) -> _Chunk:

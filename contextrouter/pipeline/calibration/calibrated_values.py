@@ -23,6 +23,7 @@ from contextrouter.pipeline.engine import Engine
 from contextrouter.pipeline.fusion.leg_scores import above_zero
 from contextrouter.pipeline.fusion.leg_weights import UNMEASURED, Profiles
 from contextrouter.pipeline.fusion.source_order import NO_QUERIES, Queries
+from contextrouter.runtime.plugin_calls import containment
 from contextrouter.scope import Scope
 from contextrouter.settings import Rag
 from contextrouter.text import query_syntax
@@ -138,7 +139,10 @@ class Calibration:
             return ""
         try:
             embedding = self._embed(embedders[name], texts)
-            vectors = list(await self.deadline.share(EMBEDDING_SHARE).run(embedding, engine.limits.abandon))
+            with containment():
+                vectors = list(
+                    await self.deadline.share(EMBEDDING_SHARE).run(embedding, engine.limits.abandon)
+                )
         except Exception as error:  # the order of words stands, whatever keeps the embedder from its work
             return f"; {len(best)} candidates were not embedded ({type(error).__name__})"
         self.embedded = dict(zip(best, vectors, strict=False))

@@ -8,17 +8,7 @@ from math import ceil
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from contextrouter.contracts import (
-    ENTITIES,
-    FACETS,
-    FACTS,
-    PATH,
-    FactSource,
-    Provider,
-    Source,
-    legs_of,
-    named_legs,
-)
+from contextrouter.contracts import ENTITIES, FACETS, FACTS, PATH, FactSource, Provider, Source, legs_of
 from contextrouter.errors import RequestRefused
 from contextrouter.model import Call, Intent, Plan, Query, Request
 from contextrouter.pipeline.planning.restrictions import Restrictions, may_ask, restrictions
@@ -134,8 +124,9 @@ class _Planner:
             named.add(FACETS)
         if intent.lookup or intent.attribute:
             named.add(ENTITIES)
-        for leg in named_legs(source) if named - {FACTS} else ():
-            if leg == FACTS or leg not in named:
+        own = len(source.legs) if isinstance(source, Source) else 1  # facts are asked for already
+        for leg in legs_of(source)[own:] if named else ():
+            if leg not in named:
                 continue
             if why := self._not_among(leg):
                 self.excluded[f"{name}/{leg}"] = why

@@ -112,16 +112,21 @@ async def degrees_are_counts(subject: Subject) -> None:
 
 @law_of(SupportsFacets)
 async def facets_count_before_any_limit(subject: Subject) -> None:
-    """facets() returns counts above 0 of the requested dimensions, whatever `query.limit` is."""
+    """facets() counts everything, most first; then `query.limit` keeps the first of each dimension."""
     async with subject.open_plugin() as plugin:
-        query = make_query(plugin, subject.active_questions[0], plugin.legs[0], subject)
-        facets = list(await plugin.facets(query, ["kind"]))
-        if not all(
-            isinstance(facet, Facet) and facet.dimension == "kind" and facet.count > 0 for facet in facets
-        ):
+        query = make_query(plugin, subject.active_questions[0], plugin.legs[0], subject, limit=1000)
+        facets = list(await plugin.facets(query, ["kind", "id"]))
+        names = [facet.dimension for facet in facets if isinstance(facet, Facet) and facet.count > 0]
+        if len(names) < len(facets) or not set(names) <= {"kind", "id"}:
             raise Broken(f"it returned {shorten(facets)}")
-        if list(await plugin.facets(query.replace(limit=1), ["kind"])) != facets:
-            raise Broken("with limit 1 the counts are others")
+        by_dimension = [[f for f in facets if f.dimension == name] for name in dict.fromkeys(names)]
+        if any(
+            [f.count for f in counts] != sorted([f.count for f in counts])[::-1] for counts in by_dimension
+        ):
+            raise Broken(f"the largest counts are not first: {shorten(facets)}")
+        few = list(await plugin.facets(query.replace(limit=1), ["kind", "id"]))
+        if few != [values[0] for values in by_dimension]:
+            raise Broken(f"with limit 1 it returned {shorten(few)}, not the first of each dimension")
 
 
 @law_of(SupportsStatistics)
@@ -170,6 +175,20 @@ async def entities_keep_limit_and_scope(subject: Subject) -> None:
                     raise Broken(f"{entity.name!r} came back in a scope that forbids it")
 
 
+@law_of(SupportsEntities)
+async def attributes_come_alone(subject: Subject) -> None:
+    """entities() returns `query.attribute` alone, in any case, and only of entities that have it."""
+    async with subject.open_plugin() as plugin:
+        for query in await subject.exercise.inputs(subject, plugin):
+            for fact in await plugin.facts(query):
+                about = query.replace(entities=(fact.subject,), limit=100)
+                for entity in await plugin.entities(about.replace(attribute=fact.predicate.upper())):
+                    if [name.casefold() for name in entity.attributes] != [fact.predicate.casefold()]:
+                        raise Broken(f"of {fact.predicate!r} it returned {shorten(dict(entity.attributes))}")
+                if await plugin.entities(about.replace(attribute="nosuchattribute")):
+                    raise Broken("an entity came back for an attribute that none has")
+
+
 @law_of(SupportsGraph)
 async def ways_and_neighbours_keep_limit_and_scope(subject: Subject) -> None:
     """path() connects both ends of a fact, related() returns the other end; both respect limit and scope."""
@@ -208,5 +227,6 @@ OF_SOURCES: tuple[Law, ...] = (
 OF_FACTS: tuple[Law, ...] = (
     version_is_stable,
     entities_keep_limit_and_scope,
+    attributes_come_alone,
     ways_and_neighbours_keep_limit_and_scope,
 )

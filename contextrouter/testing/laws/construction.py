@@ -14,23 +14,27 @@ import msgspec
 
 from contextrouter.contracts import Plugin, router_keys
 from contextrouter.errors import MissingDependency
+from contextrouter.runtime.plugin_calls import CLOSE_SECONDS
 from contextrouter.settings import schema
+from contextrouter.settings.pydantic_types import is_pydantic
 from contextrouter.testing.imports import third_party
 from contextrouter.testing.kinds import settings_kind
-from contextrouter.testing.kit import Law, NotApplicable, law
+from contextrouter.testing.kit import Law, NotApplicable, gate, law
 from contextrouter.testing.messages import Broken, describe_error, shorten
 from contextrouter.testing.side_effects import watch_constructor
 from contextrouter.testing.subject import Subject
 
+_PYDANTIC = ("pydantic", "pydantic_core", "annotated_types", "typing_inspection", "typing_extensions")
+"""pydantic, and the packages that it needs."""
 _SCALARS = (str, int, float, bool, date, datetime, time, Any, object)
 
 
-@law
+@gate
 async def example_works(subject: Subject) -> None:
     """example() is an instance of the class that opens, pings, answers and closes with nothing but what the
     package ships.
     """
-    plugin = subject.make()
+    plugin = _make(subject)
     if not isinstance(plugin, subject.cls):
         raise Broken(f"example() returned a {type(plugin).__name__}")
     try:
@@ -43,7 +47,31 @@ async def example_works(subject: Subject) -> None:
     except Exception as error:
         raise Broken(describe_error(error)) from error
     finally:
-        await plugin.aclose()
+        await _close(plugin)
+
+
+def _make(subject: Subject) -> Plugin:
+    try:
+        return subject.make()
+    except TypeError as error:
+        keywords = constructor_keywords(subject.cls).items()
+        required = [name for name, parameter in keywords if parameter.default is parameter.empty]
+        example, inherited = subject.cls.example, Plugin.example
+        if not required or getattr(example, "__func__", None) is not getattr(inherited, "__func__", None):
+            raise
+        raise Broken(
+            "the class has no example() of its own, and the constructor needs"
+            f" {', '.join(map(repr, required))}. Write a classmethod example() that returns an"
+            " instance which works without a server"
+        ) from error
+
+
+async def _close(plugin: Plugin) -> None:
+    try:
+        async with asyncio.timeout(CLOSE_SECONDS):
+            await plugin.aclose()
+    except TimeoutError:
+        raise Broken(f"aclose() did not end within {CLOSE_SECONDS:g} s; the router gives it up") from None
 
 
 @law
@@ -68,6 +96,8 @@ async def keywords_are_typed_for_toml(subject: Subject) -> None:
             raise Broken(f"{name!r} cannot be given by name")
         if name not in hints:
             raise Broken(f"{name!r} has no type")
+        if is_pydantic(hints[name]):
+            continue  # pydantic checks the value, and knows its types
         if not _fits_toml(hints[name]):
             raise Broken(f"{name!r} is a {schema.type_name(hints[name])}, which no TOML holds")
         default = parameter.default
@@ -131,19 +161,31 @@ async def unknown_keyword_is_refused(subject: Subject) -> None:
 
 @law
 async def module_imports_nothing_heavy(subject: Subject) -> None:
-    """Importing the plugin's module imports no third-party package; open() does."""
+    """Importing the plugin's module imports no third-party package; open() does. Types of keywords may be
+    pydantic's.
+    """
     module = subject.cls.__module__.rpartition(".")[2]
     if module == "__main__" or module.startswith("test_"):
         raise NotApplicable(
             "the class is defined among tests, or in a program, and not in a module of plugins"
         )
-    packages = await asyncio.to_thread(third_party, subject.cls)
+    packages = [
+        package
+        for package in await asyncio.to_thread(third_party, subject.cls)
+        if package not in _PYDANTIC or not _uses_pydantic(subject.cls)
+    ]
     if packages:
         raise Broken(f"importing its module imports {', '.join(packages[:5])}")
 
 
+GATES: tuple[Law, ...] = (example_works,)
+
+
+def _uses_pydantic(cls: type[Plugin]) -> bool:
+    return any(map(is_pydantic, typing.get_type_hints(cls.__init__, include_extras=True).values()))
+
+
 LAWS: tuple[Law, ...] = (
-    example_works,
     constructor_does_no_io,
     keywords_are_typed_for_toml,
     router_keys_are_left_alone,

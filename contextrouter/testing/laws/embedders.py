@@ -44,13 +44,14 @@ async def weights_are_numbers(subject: Subject) -> None:
 
 @law
 async def one_vector_per_text(subject: Subject) -> None:
-    """embed() returns one vector for each text, in order, as questions and as documents."""
+    """embed() returns one vector for each text, blank ones too, in order, as questions and as documents."""
     async with subject.open_plugin() as plugin:
+        batches = [*(_texts()[:count] for count in (1, 2, 11)), ["moon", *texts.BLANK, "tides"]]
         for query in (False, True):
-            for count in (1, 2, 11):
-                vectors = await plugin.embed(_texts()[:count], query=query)
-                if len(vectors) != count:
-                    raise Broken(f"{count} texts got {len(vectors)} vectors")
+            for batch in batches:
+                vectors = await plugin.embed(batch, query=query)
+                if len(vectors) != len(batch):
+                    raise Broken(f"{len(batch)} texts got {len(vectors)} vectors")
 
 
 @law

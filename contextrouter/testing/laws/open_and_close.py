@@ -8,13 +8,39 @@ from collections.abc import Mapping
 from typing import Any
 
 from contextrouter.contracts import Plugin
+from contextrouter.testing import measure
 from contextrouter.testing.kit import Law, law
 from contextrouter.testing.laws.calls import call_together, check_same
 from contextrouter.testing.laws.construction import constructor_keywords
 from contextrouter.testing.messages import Broken
 from contextrouter.testing.subject import Subject
 
+OPEN_STALL = 0.5
+"""Seconds for which open() or aclose() may keep the event loop to itself."""
 _MUTABLE = (list, dict, set, bytearray)
+
+
+@law
+async def open_and_aclose_never_block(subject: Subject) -> None:
+    """open() and aclose() do not block the event loop: blocking work runs in a thread."""
+
+    name = ""
+
+    async def attempt() -> float:
+        nonlocal name
+        plugin = subject.make()
+        opening = await measure.stall(plugin.open)
+        closing = await measure.stall(plugin.aclose)
+        name = "open" if opening > closing else "aclose"
+        return max(opening, closing)
+
+    allowed = OPEN_STALL + 3 * await measure.idle()
+    took = await measure.shortest(attempt, allowed)
+    if took > allowed:
+        raise Broken(
+            f"{name}() kept the event loop to itself for {took:.2f} s; {allowed:.2f} s are allowed. Run what"
+            " blocks in a thread"
+        )
 
 
 @law
@@ -118,6 +144,7 @@ def _mutable_state(cls: type[Plugin]) -> dict[str, str]:
 
 
 LAWS: tuple[Law, ...] = (
+    open_and_aclose_never_block,
     aclose_twice_is_harmless,
     aclose_without_open_is_harmless,
     open_twice_is_harmless,

@@ -40,6 +40,8 @@ def fill_intent(intent: Intent, answer: Any, reading: Reading, notes: list[str])
         changes["queries"] = _queries(intent, values["queries"], reading, notes)
     if "text" in values and (text := _standalone(intent, values["text"], language, reading, notes)):
         changes["text"] = text
+        if not _is_translated(language, reading):  # the question alone says too little: it stands behind
+            changes["derived"] = (intent.question, *intent.derived)
     if "labels" in values:
         changes["labels"] = tuple(values["labels"])
     if "facets" in values:
@@ -89,8 +91,7 @@ def _queries(intent: Intent, texts: Sequence[str], reading: Reading, notes: list
 
 def _standalone(intent: Intent, text: str, language: str, reading: Reading, notes: list[str]) -> str:
     """Return a translation, or the question on its own; "" where neither is called for."""
-    wanted = reading.choices.language
-    translated = bool(wanted) and bool(language) and language != language_code(wanted)
+    wanted, translated = reading.choices.language, _is_translated(language, reading)
     if not translated and not reading.history:
         if wanted and not language:
             notes.append("text: the language of the question is unknown, so it is not translated")
@@ -100,6 +101,12 @@ def _standalone(intent: Intent, text: str, language: str, reading: Reading, note
         notes.append(f"text: {show_value(text)} {problem}")
         return ""
     return line
+
+
+def _is_translated(language: str, reading: Reading) -> bool:
+    """Whether a text is a translation: the question is in another language than the corpus."""
+    corpus_language = reading.choices.language
+    return bool(corpus_language) and bool(language) and language != language_code(corpus_language)
 
 
 def _filters(chosen: Any) -> dict[str, Any]:

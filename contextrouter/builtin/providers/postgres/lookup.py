@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from contextrouter.builtin.providers.filtering import COLUMNS
-from contextrouter.builtin.providers.link_degrees import mean_links
+from contextrouter.builtin.providers.link_degrees import MeanCache, mean_links
+from contextrouter.builtin.providers.postgres import schema
 from contextrouter.builtin.providers.postgres.connection_pool import clean
 from contextrouter.builtin.providers.postgres.filter import Values, admitted, beginning, value_of, visible
 from contextrouter.builtin.providers.sqlite.write import document
+from contextrouter.contracts import LinkDegrees
 from contextrouter.model import Document, Facet, Hit, Query, Vector
 from contextrouter.scope import SHARED, Scope
 from contextrouter.text.languages import LanguageTerms
@@ -84,6 +86,18 @@ async def neighbours(
     return [Hit(document=document(row["payload"]), score=float(row["strength"])) for row in rows]
 
 
+async def link_degrees(
+    connection: Connection, ids: Sequence[str], scope: Scope | None, means: MeanCache
+) -> LinkDegrees:
+    """The degrees of documents, and the mean of the whole graph, which `means` keeps."""
+    version = await schema.content_version(connection)
+    mean = means.get(version, scope)
+    if mean is None:
+        mean = await mean_degree(connection, scope)
+        means.put(version, scope, mean)
+    return LinkDegrees(degrees=await degrees(connection, ids, scope), mean=mean)
+
+
 async def degrees(connection: Connection, ids: Sequence[str], scope: Scope | None) -> dict[str, int]:
     """How many links each of `ids` (of documents or chunks) has, either way, between documents that may be
     seen.
@@ -144,7 +158,9 @@ def _pair(scope: Scope | None, values: Values) -> str:
 async def facets(
     connection: Connection, query: Query, question: LanguageTerms, dimensions: Sequence[str]
 ) -> list[Facet]:
-    """How many admitted documents have each value of each dimension, most first."""
+    """How many admitted documents have each value of each dimension, most first; `query.limit` values of
+    each.
+    """
     facets: list[Facet] = []
     for dimension in dict.fromkeys(dimensions):
         values = Values()
@@ -162,7 +178,8 @@ async def facets(
             (-row["many"], row["value"] if column else value_of(row["value"], dimension)) for row in rows
         )
         facets.extend(
-            Facet(dimension=dimension, value=value.lstrip("\x1f"), count=-many) for many, value in counts
+            Facet(dimension=dimension, value=value.lstrip("\x1f"), count=-many)
+            for many, value in counts[: max(query.limit, 0)]
         )
     return facets
 

@@ -4,22 +4,32 @@
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
+from contextrouter.builtin.providers.entity_texts import PAGE, EntityTexts, check_threshold
 from contextrouter.builtin.providers.example_documents import EXAMPLE_ENTRIES
 from contextrouter.builtin.providers.field_weights import USUAL, checked_weights
 from contextrouter.builtin.providers.link_degrees import MeanCache
-from contextrouter.builtin.providers.postgres import index_tuning, lookup, schema, text_leg, vector_leg, write
+from contextrouter.builtin.providers.name_candidates import name_key
+from contextrouter.builtin.providers.postgres import (
+    entity_vectors,
+    index_tuning,
+    lookup,
+    mentions_leg,
+    schema,
+    text_leg,
+    vector_leg,
+    write,
+)
 from contextrouter.builtin.providers.postgres.connection_pool import Pool, Session, clean
 from contextrouter.builtin.providers.postgres.embedded import PREFIX, example_folder
 from contextrouter.builtin.providers.postgres.ingest_lock import IngestLock
 from contextrouter.builtin.providers.postgres.text_configurations import Words, of_all_stores
 from contextrouter.builtin.providers.postgres.vector_leg import Index, Precision
 from contextrouter.builtin.providers.sqlite.write import document
-from contextrouter.contracts import Entry, LinkDegrees, Provider, TermStatistics
+from contextrouter.contracts import EntityMatch, Entry, LinkDegrees, Provider, TermStatistics
 from contextrouter.errors import SourceError
 from contextrouter.model import Document, Facet, Hit, Query, Vector
 from contextrouter.scope import Scope
@@ -27,8 +37,6 @@ from contextrouter.text.languages import LanguageTerms
 
 if TYPE_CHECKING:
     from contextrouter.builtin.providers.postgres.connection_pool import Connection
-
-log = logging.getLogger("contextrouter")
 
 
 class Postgres(Provider):
@@ -45,9 +53,13 @@ class Postgres(Provider):
     looks at `ef_search` candidates at least, and measures all when no more than `exact_below` are admitted.
     `pool_size` connections at most serve a process; a search waits `pool_timeout` seconds for one, and
     `statement_timeout` seconds for an answer, unless its deadline is nearer. `statement_cache_size = 0` is
-    for a pooler in transaction mode; `target_session_attrs` chooses among several hosts. Raises ValueError
-    for values out of range.
+    for a pooler in transaction mode; `target_session_attrs` chooses among several hosts. `entity_threshold`
+    is the cosine at which a hint at an entity means it; None: that of the embedder. Raises ValueError for
+    values out of range.
     """
+
+    _model: tuple[str, int] = ("", 0)
+    _examples: tuple[Entry, ...] = ()
 
     def __init__(
         self,
@@ -71,6 +83,7 @@ class Postgres(Provider):
         statement_timeout: float = 30.0,
         statement_cache_size: int = 100,
         target_session_attrs: Session = "any",
+        entity_threshold: float | None = None,
     ) -> None:
         self.embedder = embedder or None
         self.legs: Sequence[str] = ("vector", "text", "keywords") if self.embedder else ("text",)
@@ -80,9 +93,8 @@ class Postgres(Provider):
         self._weights, self._factor = text_leg.rank_weights(*weights)
         self._usual = weights == USUAL  # those that the index of pg_textsearch was made with
         self._words = Words(text_search, languages)
-        self._wanted = index_tuning.Wanted(
-            index=index, precision=precision, m=m, ef_construction=ef_construction
-        )
+        built = {"m": m, "ef_construction": ef_construction}
+        self._wanted = index_tuning.Wanted(index=index, precision=precision, **built)
         index_tuning.check_range("ef_search", ef_search, 1, 1000)
         index_tuning.check_range("exact_below", exact_below, 0, 10_000_000)
         self._exact_below, self._ef_search = exact_below, ef_search
@@ -95,10 +107,9 @@ class Postgres(Provider):
             statement_cache_size=statement_cache_size,
             target_session_attrs=target_session_attrs,
         )
-        self._ingest_lock = IngestLock(self.pool)
-        self._means = MeanCache()
+        self._ingest_lock, self._means = IngestLock(self.pool), MeanCache()
         self._model: tuple[str, int] = ("", 0)
-        self._examples: tuple[Entry, ...] = ()
+        self.entity_threshold = check_threshold(entity_threshold)
 
     @classmethod
     def example(cls) -> Self:
@@ -179,15 +190,10 @@ class Postgres(Provider):
 
     async def _by_words(self, connection: Connection, query: Query, question: LanguageTerms) -> list[Any]:
         model = self._model[0] if self.embedder else None
-        if self._ranks and (
-            rows := await text_leg.search_index(
-                connection, query, question, self._words, self.pool.schema, model
-            )
-        ):
+        asked = (connection, query, question, self._words)
+        if self._ranks and (rows := await text_leg.search_index(*asked, self.pool.schema, model)):
             return rows
-        return await text_leg.search(
-            connection, query, question, self._words, self._weights, self._factor, model
-        )
+        return await text_leg.search(*asked, self._weights, self._factor, model)
 
     @property
     def _ranks(self) -> bool:
@@ -204,7 +210,7 @@ class Postgres(Provider):
             return
         words = await self._words_of(entries) if self._words.configured else of_all_stores
         rows = [write.prepare(entry, self.vector_legs, words) for entry in entries]
-        await self._laid_out()
+        await schema.lay_out(self.pool)
         async with self.pool.transaction(write=True) as connection:
             await schema.keep_note(connection, "text_search", self._words.note)
             self._words.refuse_others(await schema.read_meta(connection, "text_search"))
@@ -228,19 +234,6 @@ class Postgres(Provider):
         async with self.pool.transaction() as connection:
             return await self._words.of_chunks(
                 connection, [chunk for entry in entries for chunk in entry.chunks]
-            )
-
-    async def _laid_out(self) -> None:
-        """An empty database is laid out; what has an older schema is brought up to date on purpose only."""
-        async with self.pool.transaction() as connection:
-            found = await schema.version(connection)
-        if found == 0:
-            log.warning("Database has no store in schema %r yet; it is laid out.", self.pool.schema)
-            await schema.migrate(self.pool)
-        elif found < schema.VERSION:
-            raise SourceError(
-                f"Store has schema version {found}, {schema.VERSION} is needed; run `contextrouter db"
-                " migrate`."
             )
 
     async def fingerprints(self, tenant: str | None = None) -> Mapping[str, str]:
@@ -298,16 +291,57 @@ class Postgres(Provider):
     async def degrees(self, ids: Sequence[str], scope: Scope | None = None) -> LinkDegrees:
         """Count the links of documents, by their ids or those of their chunks, and the links per document."""
         async with self.pool.transaction(scope) as connection:
-            version = await schema.content_version(connection)
-            mean = self._means.get(version, scope)
-            if mean is None:
-                mean = await lookup.mean_degree(connection, scope)
-                self._means.put(version, scope, mean)
-            return LinkDegrees(degrees=await lookup.degrees(connection, ids, scope), mean=mean)
+            return await lookup.link_degrees(connection, ids, scope, self._means)
+
+    async def mentions(self, query: Query) -> Sequence[Hit]:
+        """Return a chunk of each document whose facts or key phrases name an entity of the query, or of its
+        text; as in `sqlite`.
+        """
+        async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
+            question = await self._words.query_terms(connection, query)
+            return await mentions_leg.find_mentions(connection, query, question.without_phrases())
+
+    async def exact_names(self, hints: Sequence[str], query: Query) -> Sequence[str]:
+        """Return the hints that facts or key phrases have as names, in scope."""
+        named = Query(text="", entities=tuple(hints), scope=query.scope)
+        async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
+            question = await self._words.query_terms(connection, named)
+            names = await mentions_leg.find_names(connection, named, question)
+        return [hint for hint in hints if name_key(hint) in names]
+
+    async def nearest_entities(
+        self, vector: Vector, query: Query, *, threshold: float
+    ) -> Sequence[EntityMatch]:
+        """Return the entities in scope with a cosine of at least `threshold`, nearest first. Raises
+        SourceError where there are no vectors of entities.
+        """
+        async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
+            await write.refuse_other_model(connection, *self._model)
+            return await entity_vectors.nearest(connection, vector, query, threshold)
+
+    async def entity_texts(self) -> Sequence[str]:
+        """Return the distinct texts about the next entities that have no vectors."""
+        return list(
+            dict.fromkeys(text for entity in await self._without_vectors(PAGE) for text in entity.texts)
+        )
+
+    async def embed_entities(self, vectors: Mapping[str, Vector]) -> int:
+        """Keep vectors of entities, by text; return how many entities have theirs now that had none."""
+        if not await self._without_vectors(1):
+            return 0
+        async with self.pool.transaction(write=True) as connection:
+            await write.refuse_other_model(connection, *self._model)
+            count = await entity_vectors.insert(connection, PAGE, vectors)
+            await write.note_change(connection)  # last, as in an upsert: its row is held until the commit
+        return count
+
+    async def _without_vectors(self, limit: int) -> list[EntityTexts]:
+        none: list[EntityTexts] = []
+        return await self.pool.answer(lambda c: entity_vectors.without_vectors(c, limit), missing=none)
 
     async def facets(self, query: Query, dimensions: Sequence[str]) -> Sequence[Facet]:
         """Count documents by the values of fields (kind, labels, …) or metadata keys, over all the query lets
-        through.
+        through: of each dimension the `query.limit` values of most documents.
 
         Scope, period, filters, labels, phrases and exclusions narrow; plain words do not, as in a search,
         where any suffices.
@@ -357,9 +391,7 @@ class Postgres(Provider):
         searches go on.
         """
         async with self.pool.transaction() as connection:
-            found = await index_tuning.changes(connection, self._wanted, ranks=self._ranks)
-        if apply and found:
-            await index_tuning.apply(self.pool, found, self._wanted)
-        return [
-            f"{each.leg}: {each.reason}{'; ' + each.definition if each.definition else ''}" for each in found
-        ]
+            changes = await index_tuning.changes(connection, self._wanted, ranks=self._ranks)
+        if apply and changes:
+            await index_tuning.apply(self.pool, changes, self._wanted)
+        return [f"{c.leg}: {c.reason}{'; ' + c.definition if c.definition else ''}" for c in changes]

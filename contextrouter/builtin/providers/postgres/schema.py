@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -11,10 +12,12 @@ from contextrouter.errors import SourceError
 if TYPE_CHECKING:
     from contextrouter.builtin.providers.postgres.connection_pool import Connection, Pool
 
+log = logging.getLogger("contextrouter")
+
 LOCK = 0x63_74_78_72  # "ctxr": the first half of the advisory locks
 REBUILD = "`contextrouter ingest --rebuild`"
 LABELLED = ("documents", "chunks", "facts", "counts")
-"""Tables whose rows bear tenant, compartment and sensitivity."""
+"""Tables of the first version whose rows bear tenant, compartment and sensitivity."""
 _LANGUAGE = "language "
 
 _FIRST = """
@@ -91,6 +94,16 @@ $$;
 """
 
 
+_FOURTH = """
+-- Unit vectors of the texts about an entity, one row each; one row without a vector where there is none to keep.
+CREATE TABLE entities (
+  key text, tenant text, compartment text, sensitivity text, place integer,
+  name text NOT NULL, vector vector,
+  PRIMARY KEY (key, tenant, compartment, sensitivity, place)
+);
+"""
+
+
 # in the row: scoring fetches nothing for each term of it
 _THIRD = "ALTER TABLE chunks ALTER COLUMN terms SET STORAGE MAIN;"
 
@@ -122,6 +135,7 @@ MIGRATIONS: tuple[str, ...] = (
     + _wall("links", "tenant", labelled=False),
     _SECOND,
     _THIRD,
+    _FOURTH + _wall("entities", "tenant", labelled=True),
 )
 """What makes version n of version n - 1, in order. Applied ones never change."""
 VERSION = len(MIGRATIONS)
@@ -139,6 +153,11 @@ async def version(connection: Connection) -> int:
             f"Store has schema version {version_number}, this contextrouter knows {VERSION}; upgrade contextrouter."
         )
     return version_number
+
+
+async def has_entities(connection: Connection) -> bool:
+    """Whether the schema has a table for vectors of entities: version 3 has none."""
+    return await connection.fetchval("SELECT to_regclass('entities')") is not None
 
 
 async def migrate(pool: Pool) -> list[int]:
@@ -167,6 +186,22 @@ async def migrate(pool: Pool) -> list[int]:
     if applied:
         await pool.refresh()
     return applied
+
+
+async def lay_out(pool: Pool) -> None:
+    """Lay out an empty database; what has an older schema is brought up to date on purpose only.
+
+    Raises SourceError for an older schema, and says what to do.
+    """
+    async with pool.transaction() as connection:
+        number = await version(connection)
+    if number == 0:
+        log.warning("Database has no store in schema %r yet; it is laid out.", pool.schema)
+        await migrate(pool)
+    elif number < VERSION:
+        raise SourceError(
+            f"Store has schema version {number}, {VERSION} is needed; run `contextrouter db migrate`."
+        )
 
 
 async def read_meta(connection: Connection, key: str, default: str = "") -> str:

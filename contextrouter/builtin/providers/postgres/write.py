@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import msgspec
 
 from contextrouter.builtin.providers.filtering import aligned, indexed, labelled, microseconds
-from contextrouter.builtin.providers.postgres import schema
+from contextrouter.builtin.providers.name_candidates import name_key
+from contextrouter.builtin.providers.postgres import entity_vectors, schema
 from contextrouter.builtin.providers.postgres.connection_pool import clean
 from contextrouter.builtin.providers.postgres.filter import entries, lexeme, mark
 from contextrouter.builtin.providers.postgres.text_configurations import of_all_stores
-from contextrouter.builtin.providers.sqlite.write import name_key, payload
+from contextrouter.builtin.providers.sqlite.write import payload
 from contextrouter.contracts import Entry
 from contextrouter.errors import IngestError, SourceError
 from contextrouter.model import Document, Fact, Vector
@@ -210,12 +211,15 @@ async def upsert(connection: Connection, entries: Iterable[Rows]) -> None:
     await connection.executemany(
         _DOCUMENT, [entry.document for entry in rows]
     )  # locked in order: no deadlock
-    counts = await _remove_parts(connection, [entry.tenant for entry in rows], [entry.id for entry in rows])
+    tenants, ids = [entry.tenant for entry in rows], [entry.id for entry in rows]
+    counts, names = await _remove_parts(connection, tenants, ids)
     chunks = [chunk for entry in rows for chunk in entry.chunks]
     await schema.note_languages(connection, frozenset().union(*(entry.languages for entry in rows)))
     await connection.executemany(_CHUNK, chunks)
     await connection.executemany(_LINK, [link for entry in rows for link in entry.links])
     await connection.executemany(_FACT, [fact for entry in rows for fact in entry.facts])
+    names.update(name for entry in rows for fact in entry.facts for name in fact[6:8])
+    await entity_vectors.forget_entities(connection, names)
     for chunk in chunks:
         _count(counts, chunk[4:7], 1, chunk[8])
     for entry in rows:
@@ -228,7 +232,8 @@ async def delete(connection: Connection, ids: Sequence[str], tenant: str) -> int
     sql = "SELECT id FROM documents WHERE tenant = $1 AND id = ANY ($2::text[]) ORDER BY id FOR UPDATE"
     existing = [row["id"] for row in await connection.fetch(sql, tenant, list(ids))]
     if existing:
-        counts = await _remove_parts(connection, [tenant] * len(existing), existing)
+        counts, names = await _remove_parts(connection, [tenant] * len(existing), existing)
+        await entity_vectors.forget_entities(connection, names)
         await connection.execute(
             "DELETE FROM documents WHERE tenant = $1 AND id = ANY ($2::text[])", tenant, existing
         )
@@ -240,6 +245,8 @@ async def delete(connection: Connection, ids: Sequence[str], tenant: str) -> int
 async def clear(connection: Connection, store: str) -> None:
     """Remove everything, and forget which embedder filled the store. `store` is its new identity."""
     await connection.execute("TRUNCATE documents, chunks, links, facts")
+    if await schema.has_entities(connection):
+        await connection.execute("TRUNCATE entities")
     await connection.execute("UPDATE counts SET chunks = 0, length = 0, generation = generation + 1")
     await connection.execute("DELETE FROM meta WHERE key IN ('model', 'dimensions', 'text_search')")
     await schema.forget_languages(connection)
@@ -300,8 +307,12 @@ def _count(counts: _Counts, labels: tuple[str, str, str], chunks: int, length: i
     count[1] += length
 
 
-async def _remove_parts(connection: Connection, tenants: Sequence[str], ids: Sequence[str]) -> _Counts:
-    """Take chunks, links and facts of documents out; return what that changes in the counts."""
+async def _remove_parts(
+    connection: Connection, tenants: Sequence[str], ids: Sequence[str]
+) -> tuple[_Counts, set[str]]:
+    """Take chunks, links and facts of documents out; return what that changes in the counts, and the names in
+    the facts.
+    """
     gone = await connection.fetch(
         f"DELETE FROM chunks {_GONE.format('chunks', 'owner')}"
         " RETURNING chunks.tenant, chunks.compartment, chunks.sensitivity, chunks.length",
@@ -309,11 +320,18 @@ async def _remove_parts(connection: Connection, tenants: Sequence[str], ids: Seq
         ids,
     )
     await connection.execute(f"DELETE FROM links {_GONE.format('links', 'tenant')}", tenants, ids)
-    await connection.execute(f"DELETE FROM facts {_GONE.format('facts', 'owner')}", tenants, ids)
+    facts = await connection.fetch(
+        f"DELETE FROM facts {_GONE.format('facts', 'owner')} RETURNING subject_key, object_key", tenants, ids
+    )
     counts: _Counts = {}
     for *labels, length in gone:
         _count(counts, tuple(labels), -1, -length)
-    return counts
+    return counts, {name for pair in facts for name in pair}
+
+
+async def note_change(connection: Connection) -> None:
+    """Make the store's version another one, though no document changed."""
+    await _note_counts(connection, {("", "", ""): [0, 0]})
 
 
 async def _note_counts(connection: Connection, counts: _Counts) -> None:

@@ -214,6 +214,7 @@ class StoreFile:
                 try:
                     if not schema.is_filled(connection, self.path):
                         schema.create(connection)
+                    schema.upgrade(connection)
                     result = work(connection)
                     connection.execute("COMMIT")
                     return result

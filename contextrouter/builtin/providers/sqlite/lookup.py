@@ -9,10 +9,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from contextrouter.builtin.providers.filtering import COLUMNS
-from contextrouter.builtin.providers.link_degrees import mean_links
+from contextrouter.builtin.providers.link_degrees import MeanCache, mean_links
 from contextrouter.builtin.providers.sqlite import schema
 from contextrouter.builtin.providers.sqlite.filter import Condition, visible
 from contextrouter.builtin.providers.sqlite.write import document, listed
+from contextrouter.contracts import LinkDegrees
 from contextrouter.model import Document, Facet, Hit, Vector
 from contextrouter.scope import Scope
 
@@ -106,6 +107,18 @@ def neighbours(
     return [Hit(document=document(stored), score=float(strength)) for strength, stored in rows]
 
 
+def link_degrees(
+    connection: sqlite3.Connection, ids: Sequence[str], scope: Scope | None, means: MeanCache
+) -> LinkDegrees:
+    """The degrees of documents, and the mean of the whole graph, which `means` keeps."""
+    version = schema.version(connection)
+    mean = means.get(version, scope)
+    if mean is None:
+        mean = mean_degree(connection, scope)
+        means.put(version, scope, mean)
+    return LinkDegrees(degrees=degrees(connection, ids, scope), mean=mean)
+
+
 def degrees(connection: sqlite3.Connection, ids: Sequence[str], scope: Scope | None) -> dict[str, int]:
     """How many links each of `ids` (of documents or chunks) has, either way, between documents that may be
     seen.
@@ -146,23 +159,26 @@ def mean_degree(connection: sqlite3.Connection, scope: Scope | None) -> float:
     return mean_links(links, documents)
 
 
-def facets(connection: sqlite3.Connection, condition: Condition, dimensions: Sequence[str]) -> list[Facet]:
-    """How many admitted documents have each value of each dimension, most first."""
+def facets(
+    connection: sqlite3.Connection, condition: Condition, dimensions: Sequence[str], limit: int
+) -> list[Facet]:
+    """How many admitted documents have each value of each dimension, most first; `limit` values of each."""
+    limit = max(limit, 0)
     facets: list[Facet] = []
     for dimension in dict.fromkeys(dimensions):
         if dimension in COLUMNS:
             counted = connection.execute(
                 f"SELECT c.{dimension} AS value, count(DISTINCT c.document) AS many FROM chunks c WHERE value"
-                f" <> '' AND {condition.where} GROUP BY value ORDER BY many DESC, value",
-                condition.values,
+                f" <> '' AND {condition.where} GROUP BY value ORDER BY many DESC, value LIMIT ?",
+                (*condition.values, limit),
             )
             facets.extend(Facet(dimension=dimension, value=value, count=many) for value, many in counted)
             continue
         rows = connection.execute(
             "SELECT v.value, count(DISTINCT c.document) AS many FROM filter_values v JOIN filters f ON"
             f" f.value = v.number JOIN chunks c ON c.number = f.chunk WHERE v.key = ? AND {condition.where}"
-            " GROUP BY v.value ORDER BY many DESC, v.value",
-            (dimension, *condition.values),
+            " GROUP BY v.value ORDER BY many DESC, v.value LIMIT ?",
+            (dimension, *condition.values, limit),
         )
         facets.extend(
             Facet(dimension=dimension, value=value.lstrip("\x1f"), count=many) for value, many in rows

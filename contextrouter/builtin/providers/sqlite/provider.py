@@ -12,16 +12,25 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
+from contextrouter.builtin.providers.entity_texts import PAGE, EntityTexts, check_threshold
 from contextrouter.builtin.providers.example_documents import EXAMPLE_ENTRIES
 from contextrouter.builtin.providers.field_weights import checked_weights
 from contextrouter.builtin.providers.link_degrees import MeanCache
-from contextrouter.builtin.providers.sqlite import lookup, schema, text_leg, write
+from contextrouter.builtin.providers.name_candidates import name_key
+from contextrouter.builtin.providers.sqlite import (
+    entity_vectors,
+    lookup,
+    mentions_leg,
+    schema,
+    text_leg,
+    write,
+)
 from contextrouter.builtin.providers.sqlite.file import Stop, StoreFile, kind_of_file
 from contextrouter.builtin.providers.sqlite.filter import admitted
 from contextrouter.builtin.providers.sqlite.ingest_lock import IngestLock
 from contextrouter.builtin.providers.sqlite.rows import AdmittedChunks, numpy
 from contextrouter.builtin.providers.sqlite.vector_leg import LEGS, CodeIndex, StaleSnapshot, simsimd
-from contextrouter.contracts import Entry, FilePath, LinkDegrees, Provider, TermStatistics
+from contextrouter.contracts import EntityMatch, Entry, FilePath, LinkDegrees, Provider, TermStatistics
 from contextrouter.errors import SourceError
 from contextrouter.model import Document, Facet, Hit, Query, Vector
 from contextrouter.scope import Scope
@@ -34,7 +43,8 @@ class Sqlite(Provider):
 
     `embedder` names the embedder of its vectors ("": text only). `title_weight`, `path_weight` and
     `body_weight` say how often a term counts in each field. `busy_timeout` (seconds) is how long a writer
-    waits for another one; `threads` how many searches run at once. Raises ValueError for values out of range.
+    waits for another one; `threads` how many searches run at once. `entity_threshold` is the cosine at which
+    a hint at an entity means it; None: that of the embedder. Raises ValueError for values out of range.
 
     A search honours scope, period, filters, labels and exclusions before its limit, on the leg `text`
     phrases as well. It raises SourceError for a file that is not there or damaged, SourceTimeout when
@@ -51,6 +61,7 @@ class Sqlite(Provider):
         body_weight: float = 1.0,
         busy_timeout: float = 5.0,
         threads: int = 4,
+        entity_threshold: float | None = None,
     ) -> None:
         self.path = kind_of_file(path)
         self.embedder = embedder or None
@@ -70,6 +81,8 @@ class Sqlite(Provider):
         )
         self._nearby = {leg: CodeIndex(leg, self._admitted) for leg in self.vector_legs}
         self._means = MeanCache()
+        self.entity_threshold = check_threshold(entity_threshold)
+        self.entity_index = entity_vectors.EntityIndex()
         self._model, self._dimensions = "", 0
 
     @classmethod
@@ -101,6 +114,7 @@ class Sqlite(Provider):
         self._index.forget()
         for index in self._nearby.values():
             index.forget()
+        self.entity_index.forget()
 
     async def ping(self) -> None:
         """Raise SourceError when there is no store to search."""
@@ -209,18 +223,81 @@ class Sqlite(Provider):
     async def degrees(self, ids: Sequence[str], scope: Scope | None = None) -> LinkDegrees:
         """Count the links of documents, by their ids or those of their chunks, and the links per document."""
         return await self._file.read(
-            lambda c, _: self._degrees(c, ids, scope), missing=LinkDegrees(degrees={}, mean=0.0)
+            lambda c, _: lookup.link_degrees(c, ids, scope, self._means),
+            missing=LinkDegrees(degrees={}, mean=0.0),
+        )
+
+    async def mentions(self, query: Query) -> Sequence[Hit]:
+        """Return a chunk of each document whose facts or key phrases name an entity of the query, or of its
+        text.
+
+        Best first: most entities, then most often; the score is entities + n ÷ (n + 1), n how often. It is
+        the chunk whose key phrases name the most, else the first. Ties go by id.
+        """
+        return await self._file.read(
+            lambda c, stop: self._mentions(c, query, stop), missing=[], deadline=query.deadline
+        )
+
+    async def exact_names(self, hints: Sequence[str], query: Query) -> Sequence[str]:
+        """Return the hints that facts or key phrases have as names, in scope."""
+        query = Query(text="", entities=tuple(hints), scope=query.scope)
+        none: frozenset[str] = frozenset()
+        names = await self._file.read(
+            lambda c, stop: mentions_leg.find_names(c, query, admitted(query, _asked(c, query)), stop),
+            missing=none,
+            deadline=query.deadline,
+        )
+        return [hint for hint in hints if name_key(hint) in names]
+
+    async def nearest_entities(
+        self, vector: Vector, query: Query, *, threshold: float
+    ) -> Sequence[EntityMatch]:
+        """Return the entities in scope with a cosine of at least `threshold`, nearest first. Raises
+        SourceError where there are no vectors of entities.
+        """
+        return await self._file.read(
+            lambda c, _: self.near_entities(c, vector, query, threshold), missing=[], deadline=query.deadline
+        )
+
+    def near_entities(
+        self, connection: sqlite3.Connection, vector: Vector, query: Query, threshold: float
+    ) -> Sequence[EntityMatch]:
+        """As `nearest_entities`, on a connection of the caller's."""
+        self._same_model(connection)
+        return self.entity_index.nearest(connection, vector, query, threshold)
+
+    async def entity_texts(self) -> Sequence[str]:
+        """Return the distinct texts about the next entities that have no vectors."""
+        entities = await self._entities_without_vectors(PAGE)
+        return list(dict.fromkeys(text for entity in entities for text in entity.texts))
+
+    async def embed_entities(self, vectors: Mapping[str, Vector]) -> int:
+        """Keep vectors of entities, by text; return how many entities have theirs now that had none."""
+        model, dimensions = self._model, self._dimensions
+        if not await self._entities_without_vectors(1):
+            return 0
+
+        def insert(connection: sqlite3.Connection, _: None) -> int:
+            write.refuse_other_model(connection, model, dimensions)
+            return entity_vectors.insert(connection, PAGE, vectors)
+
+        return await self._file.write(insert)
+
+    async def _entities_without_vectors(self, limit: int) -> list[EntityTexts]:
+        nothing: list[EntityTexts] = []
+        return await self._file.read(
+            lambda c, _: entity_vectors.without_vectors(c, limit), missing=nothing, must_exist=False
         )
 
     async def facets(self, query: Query, dimensions: Sequence[str]) -> Sequence[Facet]:
         """Count documents by the values of fields (kind, labels, …) or metadata keys, over all the query lets
-        through.
+        through: of each dimension the `query.limit` values of most documents.
 
         Scope, period, filters, labels, phrases and exclusions narrow; plain words do not, as in a search,
         where any suffices.
         """
         return await self._file.read(
-            lambda c, _: lookup.facets(c, admitted(query, _asked(c, query)), dimensions),
+            lambda c, _: lookup.facets(c, admitted(query, _asked(c, query)), dimensions, query.limit),
             missing=[],
             deadline=query.deadline,
         )
@@ -257,10 +334,20 @@ class Sqlite(Provider):
         question = _asked(connection, query)
         condition = admitted(query, question)
         best = self._index.search(connection, question.words, query.scope, condition, query.limit, stop)
-        vectors: Mapping[int, Vector] = {}
-        if "vector" in self._nearby and write.is_of_model(connection, self._model, self._dimensions):
-            vectors = self._nearby["vector"].vectors_of(connection, [number for number, _ in best])
-        return _hits(connection, best, query.limit, vectors)
+        return _hits(connection, best, query.limit, self._vectors_of(connection, best))
+
+    def _mentions(self, connection: sqlite3.Connection, query: Query, stop: Stop) -> list[Hit]:
+        condition = admitted(query, _asked(connection, query).without_phrases())
+        best = mentions_leg.find_mentions(connection, query, condition, stop)
+        return _hits(connection, best, query.limit, self._vectors_of(connection, best))
+
+    def _vectors_of(
+        self, connection: sqlite3.Connection, best: Sequence[tuple[int, float]]
+    ) -> Mapping[int, Vector]:
+        """The vectors of chunks, where they are of the model that questions have."""
+        if "vector" not in self._nearby or not write.is_of_model(connection, self._model, self._dimensions):
+            return {}
+        return self._nearby["vector"].vectors_of(connection, [number for number, _ in best])
 
     def _nearest(self, connection: sqlite3.Connection, query: Query, stop: Stop) -> list[Hit]:
         if query.vector is None:
@@ -283,16 +370,6 @@ class Sqlite(Provider):
             except StaleSnapshot:
                 connection.rollback()
                 connection.execute("BEGIN")
-
-    def _degrees(
-        self, connection: sqlite3.Connection, ids: Sequence[str], scope: Scope | None
-    ) -> LinkDegrees:
-        version = schema.version(connection)
-        mean = self._means.get(version, scope)
-        if mean is None:
-            mean = lookup.mean_degree(connection, scope)
-            self._means.put(version, scope, mean)
-        return LinkDegrees(degrees=lookup.degrees(connection, ids, scope), mean=mean)
 
     def _same_model(self, connection: sqlite3.Connection) -> None:
         write.refuse_other_model(connection, self._model, self._dimensions)

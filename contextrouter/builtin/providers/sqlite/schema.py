@@ -10,7 +10,8 @@ from contextrouter.errors import SourceError
 from contextrouter.text.analysis import ANALYSIS
 
 APPLICATION = 0x63_74_78_72  # "ctxr"
-VERSION = 2
+VERSION, OLDEST = 3, 2
+"""The version that is written, and the oldest that is read as it is; a write brings it up to date."""
 REBUILD = "`contextrouter ingest --rebuild`"
 
 TABLES = """
@@ -72,6 +73,15 @@ CREATE VIRTUAL TABLE postings USING fts5vocab (terms, instance);
 CREATE VIRTUAL TABLE vocabulary USING fts5vocab (terms, row);
 """
 
+ENTITY_TABLE = """
+-- Unit vectors of the texts about an entity, one row each; one row without a vector where there is none to keep.
+CREATE TABLE entities (
+  key TEXT, tenant TEXT, compartment TEXT, sensitivity TEXT, place INTEGER,
+  name TEXT NOT NULL, vector BLOB,
+  PRIMARY KEY (key, tenant, compartment, sensitivity, place)
+) WITHOUT ROWID
+"""
+
 STEMS = "\x1fstems"
 """The key in `filter_values` under which a chunk has the language of its stems, where that is not English."""
 
@@ -87,6 +97,7 @@ EMPTIED = (
     "filter_values",
     "links",
     "facts",
+    "entities",
 )
 """Tables a store has nothing in once it is cleared; the index `terms` is emptied in its own way."""
 
@@ -101,6 +112,7 @@ def create(connection: sqlite3.Connection) -> None:
     for statement in TABLES.split(";\n"):
         if statement.strip():
             connection.execute(statement)
+    connection.execute(ENTITY_TABLE)
     values = {"store": uuid.uuid4().hex, "generation": 0, "chunks": 0, "length": 0, "log": 0, "removed": 0}
     values["analysis"] = ANALYSED_BY
     connection.executemany("INSERT INTO meta VALUES (?, ?)", list(values.items()))
@@ -108,14 +120,26 @@ def create(connection: sqlite3.Connection) -> None:
     connection.execute(f"PRAGMA user_version = {VERSION}")
 
 
-def is_filled(connection: sqlite3.Connection, path: str) -> bool:
-    """Whether the file holds a store of this version; False for one without any table.
+def upgrade(connection: sqlite3.Connection) -> None:
+    """Bring a store of an older version that is read up to date. Call inside a write transaction."""
+    if not has_entities(connection):
+        connection.execute(ENTITY_TABLE)
+        connection.execute(f"PRAGMA user_version = {VERSION}")
 
-    Raises SourceError for somebody else's database and for a store of a newer version.
+
+def has_entities(connection: sqlite3.Connection) -> bool:
+    """Whether the store has a table for vectors of entities: version 2 has none."""
+    return bool(connection.execute("PRAGMA user_version").fetchone()[0] > OLDEST)
+
+
+def is_filled(connection: sqlite3.Connection, path: str) -> bool:
+    """Whether the file holds a store of a version that is read; False for one without any table.
+
+    Raises SourceError for somebody else's database and for a store of another version.
     """
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if application == APPLICATION and version == VERSION:
+    if application == APPLICATION and OLDEST <= version <= VERSION:
         return True
     if application == APPLICATION:
         raise SourceError(

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from contextrouter.builtin.providers.filtering import aligned, indexed, labelled, microseconds
-from contextrouter.builtin.providers.sqlite import schema
+from contextrouter.builtin.providers.name_candidates import name_key
+from contextrouter.builtin.providers.sqlite import entity_vectors, schema
 from contextrouter.builtin.providers.sqlite.vector_leg import LEGS, code
 from contextrouter.contracts import Entry
 from contextrouter.errors import IngestError, SourceError
@@ -98,11 +99,6 @@ def terms(chunk: Document) -> tuple[str, str, str]:
     return title, path, body
 
 
-def name_key(name: str) -> str:
-    """A name as it is compared: folded words, characters of a script without spaces one by one."""
-    return " ".join(analysis.atoms(name))
-
-
 def upsert(connection: sqlite3.Connection, rows: Iterable[Rows], model: str, dimensions: int) -> None:
     """Put documents in place of what they were. Call inside a write transaction."""
     reanalyse(connection)
@@ -153,6 +149,7 @@ def reanalyse(connection: sqlite3.Connection) -> None:
     for number, subject, object in connection.execute("SELECT number, subject, object FROM facts").fetchall():
         keys = (name_key(subject), name_key(object), number)
         connection.execute("UPDATE facts SET subject_key = ?, object_key = ? WHERE number = ?", keys)
+    connection.execute("DELETE FROM entities")  # their names may be compared otherwise now
     schema.write_meta(connection, "length", total)
     schema.write_meta(connection, "analysis", schema.ANALYSED_BY)
     schema.write_meta(connection, "store", uuid.uuid4().hex)  # lengths loaded before are wrong now
@@ -268,6 +265,8 @@ def _remove(connection: sqlite3.Connection, tenant: str, id: str) -> bool:
         schema.add(connection, "length", -length)
     schema.add(connection, "chunks", -len(chunks))
     schema.add(connection, "removed", len(chunks))
+    keys = connection.execute("SELECT subject_key, object_key FROM facts WHERE document = ?", existing)
+    entity_vectors.forget_entities(connection, [key for pair in keys.fetchall() for key in pair])
     for table in ("chunks", "links", "facts"):
         connection.execute(f"DELETE FROM {table} WHERE document = ?", existing)
     connection.execute("DELETE FROM documents WHERE number = ?", existing)
@@ -301,6 +300,7 @@ def _insert(connection: sqlite3.Connection, rows: Rows) -> None:
     schema.add(connection, "chunks", len(rows.chunks))
     schema.add(connection, "length", sum(chunk.row[-1] for chunk in rows.chunks))
     connection.executemany("INSERT INTO links VALUES (?, ?)", [(document, target) for target in rows.links])
+    entity_vectors.forget_entities(connection, [key for fact in rows.facts for key in fact[3:5]])
     connection.executemany(
         "INSERT INTO facts (document, subject, predicate, object, subject_key, object_key, confidence,"
         " valid_from, valid_to, tenant, compartment, sensitivity, source, attributes) VALUES (?, ?, ?, ?, ?,"

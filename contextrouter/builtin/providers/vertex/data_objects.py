@@ -80,7 +80,7 @@ def make_rows(entry: Entry, legs: Sequence[str], dimensions: int) -> EntryRows:
         owner = owner_id(document.tenant, document.id)
         payload = "" if chunks == [document] else _payload(document)
         notes = {"role": "document", "owner": owner, "fingerprint": entry.fingerprint, "payload": payload}
-        head = Row(owner, {**notes, **_labels(document)}, None, len(payload))
+        head = Row(owner, {**notes, **_labels(document)}, None, len(payload.encode()) + 1_000)
         rows = tuple(_chunk_row(owner, chunk, vector) for chunk, vector in zip(chunks, vectors, strict=True))
         return EntryRows(head, rows, frozenset(stem_language(chunk.language) for chunk in chunks))
     except UnicodeEncodeError:
@@ -98,6 +98,17 @@ def read_document(payload: str) -> Document | None:
         return None
 
 
+def encode_label(label: str | None) -> str:
+    """Return a label as objects hold it. One of hyphens alone gets one more: "-" stands for none."""
+    text = (label or "").encode("utf-8", "replace").decode()
+    return text if text.strip(NONE) else text + NONE
+
+
+def decode_label(text: str) -> str | None:
+    """Return the label that an object holds."""
+    return text if text.strip(NONE) else text[:-1] or None
+
+
 def encode_value(key: str, form: str) -> str:
     """Return a value of a filter with its key, as one text that no other pair gives."""
     key = key.encode("utf-8", "replace").decode()
@@ -113,7 +124,7 @@ def decode_value(text: str, key: str) -> str | None:
 def _chunk_row(owner: str, chunk: Document, vector: list[float] | None) -> Row:
     payload, stemmed = _payload(chunk), stemmer(chunk.language)
     floats = array("f", vector or ()).tobytes()
-    data = {
+    data: dict[str, Any] = {
         "role": "chunk",
         "owner": owner,
         "updated": float(UNDATED if (moment := microseconds(chunk.updated_at)) is None else moment),
@@ -123,16 +134,15 @@ def _chunk_row(owner: str, chunk: Document, vector: list[float] | None) -> Row:
         "payload": payload,
         **_labels(chunk),
     }
-    size = 2 * len(payload) + len(floats) + 1_000
+    texts = (payload, data["terms"], *data["values"])
+    size = sum(len(text.encode()) for text in texts) + len(floats) + 1_000
     return Row("c" + _digest(owner, payload, floats.hex()), data, vector, size)
 
 
 def _labels(document: Document) -> dict[str, str]:
     return {
         "id": document.id,
-        "tenant": document.tenant or NONE,
-        "compartment": document.compartment or NONE,
-        "sensitivity": document.sensitivity or NONE,
+        **{name: encode_label(getattr(document, name)) for name in ("tenant", "compartment", "sensitivity")},
     }
 
 

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 
 from contextrouter.builtin.providers.vertex.collection import Collection, StoredRow
 from contextrouter.builtin.providers.vertex.data_objects import (
-    NONE,
     VECTOR,
+    decode_label,
     decode_value,
+    encode_label,
     owner_id,
     read_document,
 )
@@ -24,7 +25,9 @@ _AT_ONCE = 100  # values in one filter
 
 async def fingerprints(collection: Collection, tenant: str | None) -> dict[str, str]:
     """Document id -> fingerprint, of one tenant."""
-    rows = await collection.query([DOCUMENTS, {"tenant": {"$eq": tenant or NONE}}], ["id", "fingerprint"])
+    rows = await collection.query(
+        [DOCUMENTS, {"tenant": {"$eq": encode_label(tenant)}}], ["id", "fingerprint"]
+    )
     return {row.data["id"]: row.data["fingerprint"] for row in rows}
 
 
@@ -35,7 +38,7 @@ async def tenants(collection: Collection) -> list[str | None]:
         others = [{"tenant": {"$nin": sorted(names)}}] if names else []
         rows = await collection.query([DOCUMENTS, *others], ["tenant"], pages=1)
         if not rows:
-            return [None if tenant == NONE else tenant for tenant in sorted(names)]
+            return [decode_label(name) for name in sorted(names)]
         names |= {row.data["tenant"] for row in rows}
 
 
@@ -95,7 +98,7 @@ async def chunk_vectors(
 async def count_values(
     collection: Collection, query: Query, conditions: Sequence[Condition], dimensions: Sequence[str]
 ) -> list[Facet]:
-    """How many admitted documents have each value of each dimension, most first. All of them are read."""
+    """How many admitted documents have each value of each dimension, most first, at most `query.limit`."""
     rows = await collection.query([CHUNKS, *conditions], ["owner", "values"], deadline=query.deadline)
     facets: list[Facet] = []
     for dimension in dict.fromkeys(dimensions):
@@ -105,5 +108,6 @@ async def count_values(
                 if (value := decode_value(text, dimension)) is not None:
                     owners[value].add(row.data["owner"])
         counts = sorted((-len(documents), value) for value, documents in owners.items())
-        facets += [Facet(dimension=dimension, value=value.lstrip("\x1f"), count=-n) for n, value in counts]
+        shown = counts[: max(query.limit, 0)]
+        facets += [Facet(dimension=dimension, value=value.lstrip("\x1f"), count=-n) for n, value in shown]
     return facets

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from contextrouter.builtin.providers.filtering import microseconds
-from contextrouter.builtin.providers.vertex.data_objects import NONE, UNDATED, encode_value
+from contextrouter.builtin.providers.vertex.data_objects import NONE, UNDATED, encode_label, encode_value
 from contextrouter.filters import forms
 from contextrouter.model import Query
 from contextrouter.scope import SHARED, Scope
@@ -23,8 +23,8 @@ def in_scope(scope: Scope | None) -> list[Condition]:
     if scope is None:
         return []
     return [
-        {"tenant": {"$in": [scope.tenant or NONE, SHARED]}},
-        {"compartment": {"$in": [NONE, *sorted(scope.compartments)]}},
+        {"tenant": {"$in": [encode_label(scope.tenant), SHARED]}},
+        {"compartment": {"$in": [NONE, *map(encode_label, sorted(filter(None, scope.compartments)))]}},
         {"sensitivity": {"$in": [NONE, *scope.levels()]}},
     ]
 

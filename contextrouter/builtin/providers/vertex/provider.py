@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Self
 
@@ -13,7 +14,12 @@ from contextrouter.builtin.providers.vertex.collection_server import CollectionS
 from contextrouter.builtin.providers.vertex.data_objects import VECTOR, make_rows, read_document
 from contextrouter.builtin.providers.vertex.object_filter import query_conditions
 from contextrouter.builtin.shared.google_cloud.cloud_connection import CloudConnection
-from contextrouter.builtin.shared.google_cloud.cloud_options import CloudOptions, check_above_zero, check_name
+from contextrouter.builtin.shared.google_cloud.cloud_options import (
+    MOST_NUMBERS,
+    CloudOptions,
+    check_above_zero,
+    check_name,
+)
 from contextrouter.builtin.shared.google_cloud.google_services import VECTOR_SEARCH
 from contextrouter.contracts import Entry, FilePath, Partial, Provider
 from contextrouter.errors import ContractError, SourceError
@@ -60,8 +66,8 @@ class Vertex(Provider):
             )
         if target_recall:
             check_above_zero("target_recall", target_recall, 1.0)
-        if dimensions < 0:
-            raise ValueError(f"dimensions {dimensions!r} is below 0. Give the length of the vectors.")
+        if dimensions:
+            check_above_zero("dimensions", dimensions, MOST_NUMBERS)
         self.embedder = embedder or None
         self.legs: Sequence[str] = (VECTOR, "text") if self.embedder else ("text",)
         self.vector_legs = (VECTOR,) if self.embedder else ()
@@ -72,6 +78,7 @@ class Vertex(Provider):
         options = CloudOptions(project, location, credentials_file, endpoint, request_timeout).check()
         self._connection = CloudConnection(VECTOR_SEARCH, options, "Provider 'vertex'", of_source=True)
         self._collection: Collection | None = None
+        self._writing = asyncio.Lock()
         self._notes = write.Notes()
         self._model: tuple[str, int] = ("", 0)
         self._examples: tuple[Entry, ...] = ()
@@ -93,6 +100,7 @@ class Vertex(Provider):
         try:
             await self._connection.open()
             self._collection = Collection(self._connection, self._location, self._name)
+            self._writing = asyncio.Lock()  # of this loop: two writes at once would mix their chunks
             self._notes = await write.read_notes(self._collection)
             examples, self._examples = self._examples, ()
             await self.upsert(examples)
@@ -185,7 +193,11 @@ class Vertex(Provider):
         """
         if not entries:
             return
-        collection, (model, dimensions) = self._get_collection(), self._model
+        async with self._writing:
+            await self._replace(self._get_collection(), entries)
+
+    async def _replace(self, collection: Collection, entries: Sequence[Entry]) -> None:
+        model, dimensions = self._model
         notes = await write.read_notes(collection)
         notes.refuse_other_model(model, dimensions)
         dimensions = notes.dimensions or dimensions or self._dimensions
@@ -221,17 +233,19 @@ class Vertex(Provider):
 
     async def delete(self, ids: Sequence[str], tenant: str | None = None) -> int:
         """Remove documents of one tenant with their chunks; return how many there were."""
-        count = await write.remove_documents(self._get_collection(), ids, tenant)
-        if count:
-            self._notes = await write.write_notes(
-                self._get_collection(), await write.read_notes(self._get_collection())
-            )
+        collection = self._get_collection()
+        async with self._writing:
+            count = await write.remove_documents(collection, ids, tenant)
+            if count:
+                self._notes = await write.write_notes(collection, await write.read_notes(collection))
         return count
 
     async def clear(self) -> None:
         """Remove everything, and forget which embedder filled the store: the way to build it again."""
-        await write.remove_all(self._get_collection())
-        self._notes = write.Notes()
+        collection = self._get_collection()
+        async with self._writing:
+            await write.remove_all(collection)
+            self._notes = write.Notes()
 
     # The database
 

@@ -1,7 +1,7 @@
 """Filling a collection in an order that never shows a gap: new chunks, the document, then stale chunks go.
 
 A collection has no transactions. A run that breaks off leaves old and new chunks side by side, and the old
-fingerprint; the next run does the rest.
+fingerprint (of a new document: none); the next run does the rest, or removes what is in the source no more.
 """
 
 from __future__ import annotations
@@ -61,10 +61,12 @@ async def replace_documents(collection: Collection, entries: Iterable[EntryRows]
     latest = {entry.document.id: entry for entry in entries}
     stored = {row.id: row for row in await lookup.read_objects(collection, list(latest))}
     chunks = {row.id: row for entry in latest.values() for row in entry.chunks}
-    await collection.create([row for id, row in chunks.items() if id not in stored])
     heads = [entry.document for entry in latest.values()]
-    await collection.create([head for head in heads if head.id not in stored])
-    await collection.put([head for head in heads if head.id in stored])
+    # New documents come first, without a mark: a run that breaks off leaves no chunks of an unknown document.
+    new = [head for head in heads if head.id not in stored]
+    await collection.create([head._replace(data={**head.data, "fingerprint": ""}) for head in new])
+    await collection.create([row for id, row in chunks.items() if id not in stored])
+    await collection.put(heads)
     await collection.delete(
         [id for id, row in stored.items() if row.data["role"] == "chunk" and id not in chunks]
     )

@@ -24,7 +24,9 @@ _TENANT = "tenant="
 def datapoint_id(tenant: str | None, id: str) -> str:
     """Return the id of a chunk's datapoint: that of the chunk, behind its tenant where it has one."""
     clean = id.encode("utf-8", "replace").decode()
-    return f"{_TENANT}{quote(tenant, safe='')}/{clean}" if tenant else clean
+    if not tenant and not clean.startswith(_TENANT):
+        return clean
+    return f"{_TENANT}{quote(tenant or '', safe='')}/{clean}"
 
 
 def chunk_key(datapoint: str) -> tuple[str | None, str]:
@@ -32,7 +34,7 @@ def chunk_key(datapoint: str) -> tuple[str | None, str]:
     if not datapoint.startswith(_TENANT):
         return None, datapoint
     tenant, _, id = datapoint.removeprefix(_TENANT).partition("/")
-    return unquote(tenant), id
+    return unquote(tenant) or None, id
 
 
 def make_datapoint(types: Any, chunk: Document, vector: Sequence[float]) -> Any:
@@ -44,7 +46,7 @@ def make_datapoint(types: Any, chunk: Document, vector: Sequence[float]) -> Any:
         datapoint_id=datapoint_id(chunk.tenant, chunk.id),
         feature_vector=vector,
         restricts=[
-            point.Restriction(namespace=_namespace(key), allow_list=values)
+            point.Restriction(namespace=_sendable(key), allow_list=values)
             for key, values in {**tokens, **{name: [token] for name, token in labels.items()}}.items()
         ],
     )
@@ -60,7 +62,7 @@ def restrict(types: Any, point: Any, query: Query) -> bool:
         return False
     restriction, numeric = types.IndexDatapoint.Restriction, types.IndexDatapoint.NumericRestriction
     point.restricts = [
-        restriction(namespace=_namespace(name), allow_list=sorted(values)) for name, values in tokens.items()
+        restriction(namespace=_sendable(name), allow_list=sorted(values)) for name, values in tokens.items()
     ]
     if query.period is not None:
         start, end = map(microseconds, query.period.bounds())
@@ -80,8 +82,8 @@ def _tokens(query: Query) -> Mapping[str, set[str]]:
     tokens: dict[str, set[str]] = {}
     if (scope := query.scope) is not None:
         tokens = {
-            "tenant": {scope.tenant or NONE, SHARED},
-            "compartment": {NONE, *scope.compartments},
+            "tenant": {_sendable(scope.tenant or NONE), SHARED},
+            "compartment": {NONE, *map(_sendable, scope.compartments)},
             "sensitivity": {NONE, *scope.levels()},
         }
     for key, value in [*query.filters.items(), *([("labels", query.labels)] if query.labels else [])]:
@@ -90,5 +92,5 @@ def _tokens(query: Query) -> Mapping[str, set[str]]:
     return tokens
 
 
-def _namespace(text: str) -> str:
+def _sendable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()

@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
+from msgspec import structs
+
 from contextrouter.builtin.providers.example_documents import EXAMPLE_DOCUMENTS
 from contextrouter.builtin.providers.filtering import aligned, labelled, matches
 from contextrouter.builtin.providers.memory import Memory
@@ -28,6 +30,7 @@ from contextrouter.text.stemming import stem_language, stemmer
 from contextrouter.vectors import unit
 
 MOST = 1_000  # neighbours of one query; datapoints of one request
+_BYTES = 3_000_000  # of one request that writes
 _FEWEST_UNRESTRICTED = 200  # neighbours, where what may be seen is decided on arrival
 _SERVICE = "Vector Search (index)"
 
@@ -77,6 +80,7 @@ class VertexIndex(Provider):
         self._admin = CloudConnection(vertex_ai(location, _SERVICE), options, self._label, of_source=True)
         self._match: CloudConnection | None = None
         self._client: Any = None
+        self._writing = asyncio.Lock()
         self._example_texts: Memory | None = None
 
     _label = "Provider 'vertex_index'"
@@ -107,6 +111,7 @@ class VertexIndex(Provider):
             await self._match.open()
             self._match.resource = f"{parent}/indexEndpoints/{self._endpoint_id}"
             self._client = self._match.client("match_service")
+            self._writing = asyncio.Lock()  # of this loop: two writes at once would mix their datapoints
             if self._example_texts is not None and not await self._example_texts.tenants():
                 await self.upsert([_example_entry(document) for document in EXAMPLE_DOCUMENTS])
         except BaseException:
@@ -224,7 +229,7 @@ class VertexIndex(Provider):
     # Filling
 
     async def upsert(self, entries: Sequence[Entry]) -> None:
-        """Replace documents: new datapoints first, then the texts, then stale datapoints go.
+        """Replace documents: new datapoints first, then the texts, then stale datapoints go, then the mark.
 
         Raises IngestError for an entry that cannot be stored, before anything is written.
         """
@@ -234,11 +239,18 @@ class VertexIndex(Provider):
         latest = {(entry.document.tenant or None, entry.document.id): entry for entry in entries}
         points = {key: self._datapoints(entry) for key, entry in latest.items()}
         ids = {key: [point.datapoint_id for point in datapoints] for key, datapoints in points.items()}
-        before = await self._datapoint_ids(list(latest))
-        await self._write([point for datapoints in points.values() for point in datapoints])
-        await self._texts.upsert([(entry, ids[key]) for key, entry in latest.items()], self.embedder)
-        current = {id for item in ids.values() for id in item}
-        await self._remove([id for id in before if id not in current])
+        async with self._writing:
+            current = {id for item in ids.values() for id in item}
+            before = await self._datapoint_ids(list(latest))
+            stale = {key: [id for id in before.get(key, ()) if id not in current] for key in latest}
+            await self._write([point for datapoints in points.values() for point in datapoints])
+            # Until stale datapoints are gone they stay listed, without a mark: a next run removes them.
+            unmarked = {key: structs.replace(latest[key], fingerprint="") for key in latest if stale[key]}
+            listed = [(entry, [*ids[key], *stale[key]]) for key, entry in unmarked.items()]
+            if listed:
+                await self._texts.upsert(listed, self.embedder)
+                await self._remove([id for item in stale.values() for id in item])
+            await self._texts.upsert([(entry, ids[key]) for key, entry in latest.items()], self.embedder)
 
     def _datapoints(self, entry: Entry) -> list[Any]:
         from google.cloud.aiplatform_v1 import types
@@ -259,26 +271,25 @@ class VertexIndex(Provider):
             raise IngestError(f"Document {document.id!r} {error}.", document=document.id) from None
         return [make_datapoint(types, chunk, direction) for chunk, direction in pairs]
 
-    async def _datapoint_ids(self, keys: Sequence[tuple[str | None, str]]) -> list[str]:
-        """The ids of the datapoints that documents have."""
+    async def _datapoint_ids(
+        self, keys: Sequence[tuple[str | None, str]]
+    ) -> dict[tuple[str | None, str], list[str]]:
+        """The ids of the datapoints that documents have, by tenant and id."""
         by_tenant: defaultdict[str | None, list[str]] = defaultdict(list)
         for tenant, id in keys:
             by_tenant[tenant].append(id)
-        return [
-            datapoint
+        return {
+            (tenant, id): listed
             for tenant, ids in by_tenant.items()
-            for listed in (await self._texts.datapoints_of(ids, tenant)).values()
-            for datapoint in listed
-        ]
+            for id, listed in (await self._texts.datapoints_of(ids, tenant)).items()
+        }
 
     async def _write(self, points: Sequence[Any]) -> None:
         from google.cloud.aiplatform_v1 import UpsertDatapointsRequest
 
         client = self._writer()
-        for start in range(0, len(points), MOST):
-            request = UpsertDatapointsRequest(
-                index=self._admin.resource, datapoints=points[start : start + MOST]
-            )
+        for part in _batches(points):
+            request = UpsertDatapointsRequest(index=self._admin.resource, datapoints=part)
             await self._admin.call(client.upsert_datapoints, request)
 
     async def _remove(self, ids: Sequence[str]) -> None:
@@ -310,8 +321,24 @@ class VertexIndex(Provider):
     async def delete(self, ids: Sequence[str], tenant: str | None = None) -> int:
         """Remove documents: their datapoints, then their texts; return how many there were."""
         self._get_connection()
-        await self._remove(await self._datapoint_ids([(tenant, id) for id in dict.fromkeys(ids)]))
-        return await self._texts.fillable().delete(ids, tenant)
+        async with self._writing:
+            listed = await self._datapoint_ids([(tenant, id) for id in dict.fromkeys(ids)])
+            await self._remove([id for item in listed.values() for id in item])
+            return await self._texts.fillable().delete(ids, tenant)
+
+
+def _batches(points: Sequence[Any]) -> list[list[Any]]:
+    """Cut datapoints into requests of a size that a service takes."""
+    batches: list[list[Any]] = []
+    total = 0
+    for point in points:
+        size = type(point).pb(point).ByteSize()
+        if not batches or len(batches[-1]) == MOST or total + size > _BYTES:
+            batches.append([])
+            total = 0
+        batches[-1].append(point)
+        total += size
+    return batches
 
 
 def _admits(document: Document, query: Query) -> bool:

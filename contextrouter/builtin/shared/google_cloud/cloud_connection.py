@@ -16,7 +16,7 @@ from functools import partial
 from time import monotonic
 from typing import Any, NamedTuple, TypeVar
 
-from contextrouter.builtin.shared.google_cloud.cloud_errors import Target, explain
+from contextrouter.builtin.shared.google_cloud.cloud_errors import RENEW, Target, explain
 from contextrouter.builtin.shared.google_cloud.cloud_options import CloudOptions
 from contextrouter.builtin.shared.google_cloud.grpc_server import GrpcServer
 from contextrouter.errors import ContractError, MissingDependency, PluginError, SourceError, SourceTimeout
@@ -36,6 +36,7 @@ class Service(NamedTuple):
     module: str
     host: str
     role: str
+    missing: str = ""  # what else helps where a resource is missing
 
 
 class CloudConnection:
@@ -156,7 +157,8 @@ class CloudConnection:
         types = (GoogleAPIError, GoogleAuthError, grpc.RpcError, grpc.aio.UsageError, TimeoutError)
         if not isinstance(error, types):
             return self.answer_error(f"answered in another form than it should ({type(error).__name__})")
-        target = Target(self.service.name, self.resource or self.service.name, self.service.role)
+        service = self.service
+        target = Target(service.name, self.resource or service.name, service.role, service.missing)
         failure = explain(error, target, seconds)
         return self._make_error(failure.message, failure.late, exhausted=failure.exhausted)
 
@@ -192,19 +194,10 @@ class CloudConnection:
             return await asyncio.to_thread(load_credentials, self.options.credentials_file)
         except PluginError:
             raise
-        except Exception as error:  # what it says may hold parts of a key
-            from google.auth.exceptions import GoogleAuthError
-
-            if isinstance(error, GoogleAuthError | ValueError | KeyError | OSError):
-                raise self.explain_error(_unusable(error), 0.0) from None
-            raise
-
-
-def _unusable(error: Exception) -> Exception:
-    from google.auth.exceptions import GoogleAuthError
-
-    wrapped: Exception = GoogleAuthError(type(error).__name__)
-    return error if isinstance(error, GoogleAuthError) else wrapped
+        except Exception as error:  # of any type; its words may hold parts of a key
+            place = self.options.credentials_file or "application default credentials"
+            problem = f"was not asked: the credentials do not work ({type(error).__name__}: {place})"
+            raise self.answer_error(problem, f"{RENEW}.") from None
 
 
 def find_module(name: str) -> object | None:
@@ -233,13 +226,15 @@ def load_credentials(path: str) -> tuple[Any, str | None]:
 
 
 def _from_file(path: str) -> tuple[Any, str | None]:
-    from google.auth import identity_pool, impersonated_credentials
+    from google.auth import aws, identity_pool, impersonated_credentials
     from google.oauth2 import credentials, service_account
 
+    if "{" in path or "-----BEGIN" in path:  # not shown: it may be the key
+        raise PluginError("credentials_file holds a key itself. Name the JSON file that holds it.")
     try:
         with open(path, encoding="utf-8") as file:
             info = json.load(file)
-        kind = info["type"]
+        kind = str(info["type"])
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise PluginError(
             f"credentials_file {path!r} cannot be read as credentials ({type(error).__name__}). Name the JSON"
@@ -249,7 +244,9 @@ def _from_file(path: str) -> tuple[Any, str | None]:
     makers: dict[str, Callable[[], Any]] = {
         "service_account": lambda: service_account.Credentials.from_service_account_info(info, scopes=scopes),
         "authorized_user": lambda: credentials.Credentials.from_authorized_user_info(info, scopes),
-        "external_account": lambda: identity_pool.Credentials.from_info(info, scopes=scopes),
+        "external_account": lambda: (
+            aws if "environment_id" in info["credential_source"] else identity_pool
+        ).Credentials.from_info(info, scopes=scopes),
         "impersonated_service_account": lambda: (
             impersonated_credentials.Credentials.from_impersonated_service_account_info(info, scopes=scopes)
         ),

@@ -10,8 +10,9 @@ from contextrouter.runtime.masking import mask
 
 LONGEST = 300  # characters of a service's own message
 _DAILY = re.compile(r"(?i)per[\s_-]?day|daily|\b1/d\b|\bday\b")
+_TOO_LARGE = "essage larger than max"
 _TOKEN_FAILED = "Getting metadata from plugin failed"  # noqa: S105 - how gRPC reports credentials that cannot be refreshed
-_CREDENTIALS = (
+RENEW = (
     "Renew them: `gcloud auth application-default login`, or name the key file of a service account in"
     " `credentials_file` or GOOGLE_APPLICATION_CREDENTIALS"
 )
@@ -23,6 +24,7 @@ class Target(NamedTuple):
     service: str
     resource: str
     role: str
+    remedy: str = ""  # where the resource is missing, beside the check of its name
 
 
 class Failure(NamedTuple):
@@ -44,13 +46,15 @@ def explain(error: Exception, target: Target, seconds: float = 0.0) -> Failure:
     if isinstance(error, exceptions.DeadlineExceeded | TimeoutError):
         return Failure(f"{target.service} did not answer within {seconds:.2f} s.", late=True)
     if isinstance(error, GoogleAuthError) or _TOKEN_FAILED in words:
-        return Failure(f"{target.service} was not asked: the credentials do not work. {_CREDENTIALS}.")
+        return Failure(f"{target.service} was not asked: the credentials do not work. {RENEW}.")
     if isinstance(error, exceptions.ResourceExhausted):
         return _quota(error, target, words)
     return Failure(f"{target.service} {_problem(error, target, words)}")
 
 
 def _quota(error: Any, target: Target, words: str) -> Failure:
+    if _TOO_LARGE in words:  # gRPC has one status for both
+        return Failure(f"{target.service}: a message is too large ({words}). Cut texts into smaller pieces.")
     console = "Raise it in the console (IAM & Admin, Quotas)"
     if _DAILY.search(" ".join((words, *_details(error)))):
         message = f"{target.service}: the daily quota is used up ({words}). {console}, or wait for tomorrow."
@@ -62,14 +66,14 @@ def _problem(error: Exception, target: Target, words: str) -> str:
     from google.api_core import exceptions
 
     if isinstance(error, exceptions.Unauthenticated):
-        return f"refuses the credentials ({words}). {_CREDENTIALS}."
+        return f"refuses the credentials ({words}). {RENEW}."
     if isinstance(error, exceptions.PermissionDenied):
         return (
             f"does not allow it ({words}). Give the account of the credentials the role {target.role}"
             " in the project, and enable the API."
         )
     if isinstance(error, exceptions.NotFound):
-        return f"has no {target.resource!r} ({words}). Check project, location and name."
+        return f"has no {target.resource!r} ({words}). Check project, location and name{target.remedy}."
     if isinstance(error, exceptions.ServiceUnavailable):
         return f"is not reachable now ({words}). It is asked again with the next question."
     if isinstance(error, exceptions.InvalidArgument | exceptions.FailedPrecondition):

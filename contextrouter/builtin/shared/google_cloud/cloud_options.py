@@ -10,6 +10,8 @@ from typing import NamedTuple
 from contextrouter.errors import PluginError
 
 PROJECT_VARIABLE = "GOOGLE_CLOUD_PROJECT"
+MOST_NUMBERS = 100_000  # of one vector
+_LONGEST = 86_400.0  # seconds of one call
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]*")
 _LOOPBACK = re.compile(r"(?:localhost|127(?:\.\d{1,3}){3}|\[::1\]):\d{1,5}")
 _ADDRESS = re.compile(r"(?:https://)?(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(?::\d{1,5})?")
@@ -36,7 +38,7 @@ class CloudOptions(NamedTuple):
                 f"endpoint {self.endpoint!r} is no host. Give host[:port], such as"
                 " 'vectorsearch.googleapis.com', or nothing."
             )
-        check_above_zero("request_timeout", self.request_timeout)
+        check_above_zero("request_timeout", self.request_timeout, _LONGEST)
         return self
 
     def address(self, host: str) -> tuple[str, bool]:
@@ -69,6 +71,6 @@ def check_name(key: str, value: str) -> str:
 def check_above_zero(key: str, value: float, maximum: float = math.inf) -> float:
     """A number above 0, of `most` at most. Raises ValueError."""
     if not (math.isfinite(value) and 0 < value <= maximum):
-        limit = "" if maximum == math.inf else f" and at most {maximum:g}"
+        limit = "" if maximum == math.inf else f" and at most {maximum:.15g}"
         raise ValueError(f"{key} {value!r} is out of range. Give a number above 0{limit}.")
     return value

@@ -10,6 +10,7 @@ VECTOR_SEARCH = Service(
     "google.cloud.vectorsearch_v1",
     "vectorsearch.googleapis.com",
     "roles/vectorsearch.viewer, or roles/vectorsearch.admin to fill it",
+    ", or make the collection: `contextrouter db migrate`",
 )
 RANKING = Service(
     "Ranking API",

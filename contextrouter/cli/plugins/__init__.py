@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,15 +11,19 @@ import msgspec
 import tomli
 import typer
 
-from contextrouter.cli import options, plugin_verdicts, terminal
+from contextrouter.cli import options, terminal
 from contextrouter.cli.exit_codes import NOTHING, OK, command
+from contextrouter.cli.plugins.new import write_package
+from contextrouter.cli.plugins.settings_tables import find_table, judge_table
+from contextrouter.cli.plugins.verdicts import Verdict, judge, print_verdict
+from contextrouter.contracts import Plugin
 from contextrouter.errors import ContextRouterError, PluginNotFound, Problem, SettingsError
 from contextrouter.runtime.registry import PluginListing, Registry
 from contextrouter.settings import schema
 from contextrouter.settings.router_keys import keys_of
 from contextrouter.settings.suggestions import unknown
 
-app = typer.Typer(help="List plugins, show the keys of one, or check it.", no_args_is_help=True)
+app = typer.Typer(help="List, show and check plugins, or write a new one.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The plugin's name: what `use` takes.")]
 
 
@@ -53,7 +58,7 @@ def show_plugin(
 ) -> int:
     """Show a plugin: what it does, and the keys of its table with types and defaults."""
     registry = _registry(settings)
-    lines = _find_lines(registry, name)
+    lines = _find_lines(registry.list_plugins(), name)
     descriptions = [_description(registry, line) for line in lines]
     if as_json:
         terminal.print_json(descriptions)
@@ -67,29 +72,77 @@ def show_plugin(
 @command
 def check_plugin(
     name: Annotated[
-        str, typer.Argument(metavar="NAME|FILE", help="A plugin's name, or a file that defines one.")
+        str,
+        typer.Argument(
+            metavar="NAME|FILE",
+            help="A plugin's name, a file that defines one, or a table of the settings: connectors.tickets.",
+        ),
     ],
     settings: options.SettingsPath = options.DEFAULT,
+    question: Annotated[
+        list[str] | None,
+        typer.Option("--question", metavar="TEXT", help="A question with answers; may be repeated."),
+    ] = None,
     as_json: options.AsJson = False,
 ) -> int:
     """Hold a plugin to the laws of its kind, by its example(). Exits 1 when a law is broken.
 
-    A file's code is run, as it is when settings name its folder.
+    A file's code is run, as it is when settings name its folder. A table of the settings is checked as it
+    stands, with its server; nothing is written into a store.
     """
-    file = Path(name)
-    if file.suffix == ".py":
-        registry: Registry = _OneFile(file)
-        lines = [line for line in registry.list_plugins() if line.origin == file.name]
-    else:
-        registry = _registry(settings)
-        lines = _find_lines(registry, name)
-    verdicts = [plugin_verdicts.judge(registry, line) for line in lines]
+    verdicts = _judge_all(name, settings, tuple(question or ()))
     if as_json:
         terminal.print_json(verdicts)
     else:
         for verdict in verdicts:
-            plugin_verdicts.print_verdict(verdict)
+            print_verdict(verdict)
     return NOTHING if any(verdict.broken for verdict in verdicts) else OK
+
+
+@app.command("new")
+@command
+def new_plugin(
+    kind: Annotated[
+        str, typer.Argument(metavar="KIND", help="What the plugin is: connector, stage, interpreter, …")
+    ],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the plugin: what `use` takes.")],
+    into: Annotated[
+        str | None,
+        typer.Option("--into", metavar="FOLDER", help="Where to write; by default contextrouter-NAME."),
+    ] = None,
+) -> int:
+    """Write a package for a new plugin: the plugin, its entry point, its tests. Nothing is overwritten."""
+    folder = Path(into or f"contextrouter-{name.replace('_', '-')}")
+    for path in write_package(kind, name, folder):
+        terminal.say(("Written: ", "green"), str(path))
+    plugin = next(path for path in folder.glob("*/plugin.py"))
+    terminal.say(("Next:", "bold"))
+    terminal.say(f"contextrouter plugins check {plugin}", indent=2)
+    terminal.say(f"pip install --editable {folder}", indent=2)
+    return OK
+
+
+def _judge_all(name: str, settings: str, questions: tuple[str, ...]) -> list[Verdict]:
+    file = Path(name)
+    if file.suffix == ".py":
+        registry: Registry = _OneFile(file)
+        return [judge(registry, line) for line in registry.list_plugins() if line.origin == file.name]
+    registry = _registry(settings)
+    lines = registry.list_plugins()
+    named = [line for line in lines if line.name == name]
+    table, tables = find_table(name, settings)
+    if table is not None and ("." in name or not any(_has_example(registry, line) for line in named)):
+        return [judge_table(table, settings, questions)]
+    return [judge(registry, line) for line in _find_lines(lines, name, tables)]
+
+
+def _has_example(registry: Registry, line: PluginListing) -> bool:
+    """Whether a plugin has an example that the kit can check."""
+    if line.problem:
+        return True  # the verdict is about the problem
+    fields = (registry.schema(line.kind, line.name) or {}).values()
+    overridden = registry.load(line.kind, line.name).example.__func__ is not Plugin.example.__func__  # type: ignore[attr-defined]  # of class methods
+    return overridden or not any(field.default is schema.REQUIRED for field in fields)
 
 
 class _OneFile(Registry):
@@ -107,12 +160,13 @@ class _OneFile(Registry):
         return {self._path.stem: self._path}
 
 
-def _find_lines(registry: Registry, name: str) -> list[PluginListing]:
+def _find_lines(
+    all_lines: Sequence[PluginListing], name: str, tables: Sequence[str] = ()
+) -> list[PluginListing]:
     """Return the plugins of that name, of any kind. Raises PluginNotFound."""
-    all_lines = registry.list_plugins()
     lines = [line for line in all_lines if line.name == name]
     if not lines:
-        names = sorted({line.name for line in all_lines})
+        names = sorted({line.name for line in all_lines} | {*tables})
         message = unknown(f"plugin {name!r} is not registered", name, names, "Registered plugins")
         raise PluginNotFound(name, "any", names, problem=Problem(message))
     return lines
@@ -163,14 +217,13 @@ def _description(registry: Registry, line: PluginListing) -> dict[str, Any]:
 def _keys(fields: schema.Schema) -> list[dict[str, Any]]:
     return [
         {
-            "key": name,
-            "type": f"name of a {field.reference}" if field.reference else schema.type_name(field.type),
-            "required": field.default is schema.REQUIRED,
-            "default": None
-            if field.default is schema.REQUIRED
-            else msgspec.to_builtins(field.default, enc_hook=str),
+            "key": ".".join((name, *leaf.path)),
+            "type": leaf.type,
+            "required": leaf.required,
+            "default": leaf.default,
         }
         for name, field in fields.items()
+        for leaf in schema.leaves(field)
     ]
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import msgspec
 
 from contextrouter.cli import terminal
+from contextrouter.contracts import Plugin
 from contextrouter.runtime.registry import PluginListing, Registry
 
 _MARKS = {
@@ -15,6 +17,9 @@ _MARKS = {
     "deviates": ("!", "yellow"),
     "not applicable": ("–", "dim"),
 }
+
+GATE = "nothing else can be checked"
+"""How the reason begins for which a law behind a broken gate was not checked."""
 
 
 class LawResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,26 +45,27 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def judge(registry: Registry, line: PluginListing) -> Verdict:
-    """Return the verdict about the plugin of one line."""
-    from contextrouter.testing import subject_of, verdict
-
+    """Return the verdict about the plugin of one line, by its example()."""
     if line.problem:
         at_fault = int("pip install" not in line.problem)
         return Verdict(
             kind=line.kind, name=line.name, origin=line.origin, problem=line.problem, broken=at_fault
         )
+    return check_class(registry.load(line.kind, line.name), line)
+
+
+def check_class(cls: type[Plugin], line: PluginListing, **subject: Any) -> Verdict:
+    """Check a class by the laws of its kind. `subject` are keywords of `testing.subject_of`."""
+    from contextrouter.testing import subject_of, verdict
+
     try:
-        judgement = verdict(subject_of(registry.load(line.kind, line.name)))
+        with terminal.progress() as show:
+            judgement = verdict(subject_of(cls, **subject), show)
     except ValueError as error:  # a deviation from what is no law
         return Verdict(kind=line.kind, name=line.name, origin=line.origin, problem=str(error), broken=1)
-    if judgement.findings[0].status == "not applicable":  # the example's package is not installed
-        return Verdict(
-            kind=judgement.kind,
-            name=line.name,
-            origin=line.origin,
-            problem=judgement.findings[0].why,
-            broken=1,
-        )
+    example = next(finding for finding in judgement.findings if finding.law == "example_works")
+    if example.status == "not applicable" and not example.why.startswith(GATE):  # a package is absent
+        return Verdict(kind=judgement.kind, name=line.name, origin=line.origin, problem=example.why, broken=1)
     laws = tuple(
         LawResult(law=finding.law, says=finding.says, status=finding.status, why=finding.why)
         for finding in judgement.findings
@@ -77,7 +83,10 @@ def print_verdict(verdict: Verdict) -> None:
         terminal.say((verdict.problem, "red"))
         return
     table = terminal.table("", {"header": "law", "overflow": "fold"}, {"header": "finding", "ratio": 1})
+    unchecked = [result for result in verdict.laws if result.why.startswith(GATE)]
     for result in verdict.laws:
+        if result in unchecked:
+            continue
         mark, style = _MARKS[result.status]
         finding = (
             terminal.style_text(f"{result.says} ", (f"But {result.why}.", "red"))
@@ -89,6 +98,8 @@ def print_verdict(verdict: Verdict) -> None:
         )
     terminal.show(table, indent=0)
     terminal.out.print()
+    if unchecked:
+        terminal.say(f"{terminal.count(len(unchecked), 'more law')}: {unchecked[0].why}.")
     terminal.say((_summarize(verdict), "red" if verdict.broken else "green"))
 
 

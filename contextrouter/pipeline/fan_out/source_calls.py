@@ -9,28 +9,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from math import inf, isfinite
+from math import inf
 from time import monotonic
 from typing import Any
 
-from contextrouter.contracts import (
-    ENTITIES,
-    FACETS,
-    FACTS,
-    Embedder,
-    FactSource,
-    Partial,
-    Source,
-    SupportsEntities,
-    SupportsFacets,
-)
+from contextrouter.contracts import MENTIONS, STRUCTURED_LEGS, Embedder, Partial, Source, SupportsMentions
 from contextrouter.errors import ContextRouterError, ContractError, PluginError, SourceTimeout
+from contextrouter.filters import own_filters
 from contextrouter.model import (
     Call,
     Facet,
     Harvest,
     Hit,
-    Intent,
     Plan,
     Query,
     RankedList,
@@ -42,16 +32,23 @@ from contextrouter.pipeline.admission import Admission
 from contextrouter.pipeline.circuit_breaker import CircuitBreaker
 from contextrouter.pipeline.deadline import GRACE, Deadline
 from contextrouter.pipeline.engine import Engine
+from contextrouter.pipeline.fan_out.entity_hints import EntityHints, finds_by_meaning, resolve_hints
+from contextrouter.pipeline.fan_out.outcomes import Outcome, declared_range, make_harvest, skipped_report
+from contextrouter.pipeline.fan_out.structured_legs import ask_structured, note_cut
 from contextrouter.pipeline.phrases import Phrases
 from contextrouter.pipeline.slots import Overloaded
 from contextrouter.runtime.masking import mask
+from contextrouter.runtime.plugin_calls import containment, text_of
 
 MARGIN = 0.05
 """Share of the time left that a source is told not to use, at most 50 ms, so that it can hand over what it
 has.
 """
 
-_STRUCTURED = frozenset((FACTS, FACETS, ENTITIES))
+HINT_SHARE = 0.5
+"""Share of the time left that the vectors of entity hints may take: exact names do not wait for them
+longer.
+"""
 
 OnReport = Callable[[SourceReport], None]
 Embed = Callable[[str, Embedder, Sequence[str]], Awaitable[Sequence[Vector]]]
@@ -73,18 +70,6 @@ async def fan_out(
     return await _FanOut(plan, engine, deadline or Deadline(), on_report, embed).harvest()
 
 
-class _Outcome:
-    """How one call ended: its report, and its ranked list or its facts."""
-
-    __slots__ = ("items", "note", "ranked", "report")
-
-    def __init__(self) -> None:
-        self.note = ""
-        self.report: SourceReport | None = None
-        self.ranked: RankedList | None = None
-        self.items: list[Any] = []
-
-
 class _FanOut:
     """One fan-out."""
 
@@ -101,15 +86,15 @@ class _FanOut:
         self.phrases = Phrases(plan)
 
     async def harvest(self) -> Harvest:
-        skipped = [_skipped(name, why, self.plan.intent) for name, why in self.plan.excluded.items()]
+        skipped = [skipped_report(name, why, self.plan.intent) for name, why in self.plan.excluded.items()]
         for report in skipped:
             self._publish(report)
-        outcomes = [_Outcome() for _ in self.plan.calls]
+        outcomes = [Outcome() for _ in self.plan.calls]
         if outcomes:
             await self._run(outcomes)
-        return _harvest(self.plan, outcomes, skipped)
+        return make_harvest(self.plan, outcomes, skipped)
 
-    async def _run(self, outcomes: Sequence[_Outcome]) -> None:
+    async def _run(self, outcomes: Sequence[Outcome]) -> None:
         loop = asyncio.get_running_loop()
         for name, texts in self._texts().items():
             self.vectors[name] = loop.create_task(self._embed(name, texts))
@@ -152,16 +137,23 @@ class _FanOut:
                 task.exception()  # read, so that the event loop does not report it as lost
 
     def _texts(self) -> dict[str, list[str]]:
-        """Return the texts that each embedder is needed for."""
+        """Return the texts that each embedder is needed for: queries, and entities, which may be hints.
+
+        Entities that prove to be exact names are embedded, too: what is embedded must not tell what a source
+        holds.
+        """
         texts: dict[str, dict[str, None]] = {}
         for call in self.plan.calls:
+            source: Any = self.engine.sources[call.source]
             if (embedder := self._embedder_of(call)) is not None:
                 texts.setdefault(embedder, {})[call.query.text] = None
+            elif call.query.entities and _asks_of_entities(call) and finds_by_meaning(source):
+                texts.setdefault(source.embedder, {}).update(dict.fromkeys(call.query.entities))
         return {name: list(distinct) for name, distinct in texts.items()}
 
     def _embedder_of(self, call: Call) -> str | None:
         """Return the name of the embedder whose vector this call needs."""
-        if call.query.leg in _STRUCTURED:
+        if call.query.leg in STRUCTURED_LEGS:
             return None
         source: Any = self.engine.sources[call.source]  # a source with this leg has hits
         embedder: str | None = source.embedder
@@ -182,7 +174,7 @@ class _FanOut:
             raise ContractError(f"embedder {name!r} returned {len(vectors)} vectors for {len(texts)} texts")
         return dict(zip(texts, vectors, strict=True))
 
-    async def _ask(self, call: Call, outcome: _Outcome) -> None:
+    async def _ask(self, call: Call, outcome: Outcome) -> None:
         """Make one call and report how it ended, to the caller and to the circuit breaker."""
         started = monotonic()
         breaker = self.engine.limits.breaker(call.source, call.query.leg)
@@ -190,9 +182,7 @@ class _FanOut:
             self._report(call, outcome, "open", started, error=why)
             return
         try:
-            if call.timeout is None:
-                await self._answer(call, outcome, started)
-            else:
+            with containment():
                 async with asyncio.timeout(call.timeout):
                     await self._answer(call, outcome, started)
             breaker.succeed()
@@ -207,7 +197,7 @@ class _FanOut:
             self._fail(call, outcome, error, started, breaker)
 
     def _fail(
-        self, call: Call, outcome: _Outcome, error: Exception, started: float, breaker: CircuitBreaker
+        self, call: Call, outcome: Outcome, error: Exception, started: float, breaker: CircuitBreaker
     ) -> None:
         elapsed = monotonic() - started
         late = isinstance(error, TimeoutError | SourceTimeout)
@@ -222,7 +212,7 @@ class _FanOut:
         else:
             breaker.fail(why, at_once=isinstance(error, PluginError) and error.exhausted)
 
-    def _cut_off(self, call: Call, outcome: _Outcome) -> None:
+    def _cut_off(self, call: Call, outcome: Outcome) -> None:
         """Report a call that was cancelled at the deadline. It counts against a source that had enough
         time.
         """
@@ -233,12 +223,12 @@ class _FanOut:
             limits.breaker(call.source, call.query.leg).fail(why)
 
     def _why(self, error: Exception) -> str:
-        text = str(error) or repr(error)
+        text = text_of(error)
         if not isinstance(error, ContextRouterError):
             text = f"{type(error).__name__}: {text}"
         return " ".join(mask(text, self.engine.secrets).split())[:500]
 
-    async def _answer(self, call: Call, outcome: _Outcome, started: float) -> None:
+    async def _answer(self, call: Call, outcome: Outcome, started: float) -> None:
         """Ask the source when there are slots for it, and keep what may go on."""
         engine, leg = self.engine, call.query.leg
         source: Any = engine.sources[call.source]
@@ -246,16 +236,17 @@ class _FanOut:
         async with engine.limits.slots(call.source):
             if engine.plugins.closed:
                 await engine.ensure_open(engine.kinds[call.source], call.source, Deadline())
-            if leg in _STRUCTURED:
-                answer = await self._structured(source, self._query(call, None))
+            if _asks_of_entities(call):
+                answer = await self._ask_of_entities(call, outcome, source)
             else:
                 answer = await self._search(call, outcome, source)
         admission = Admission(call.query, engine.source_keys.get(call.source))
-        if leg in _STRUCTURED:
+        if leg in STRUCTURED_LEGS:
             items = admission.facts(answer)
             outcome.items = [
                 item if isinstance(item, Facet) else item.replace(source=call.source) for item in items
             ]
+            outcome.cut = note_cut(call.query, answer)
             note = admission.note(len(items), "facts")
             status: Status = "partial" if note else "ok"
             self._report(
@@ -264,7 +255,7 @@ class _FanOut:
         else:
             self._keep_hits(call, outcome, answer, admission, started)
 
-    async def _search(self, call: Call, outcome: _Outcome, source: Source) -> Sequence[Hit]:
+    async def _search(self, call: Call, outcome: Outcome, source: Source) -> Sequence[Hit]:
         """Return the hits for a query. Where no document has its phrases, ask for their words."""
         query = self._query(call, await self._vector(call))
         answer = await source.search(query)
@@ -273,6 +264,28 @@ class _FanOut:
         fallback, outcome.note = self.phrases.fallback(call, query)
         return answer if fallback is None else await source.search(fallback)
 
+    async def _ask_of_entities(self, call: Call, outcome: Outcome, source: Any) -> Sequence[Any]:
+        """Return the answer to a query that names entities, after hints at them were resolved."""
+        query = self._query(call, None)
+        hints = await self._resolve_hints(call, source)
+        outcome.hints, query = hints.note, hints.apply(query)
+        if query.leg != MENTIONS:
+            return await ask_structured(source, query, hints.names, self.plan.intent.facets)
+        if not isinstance(source, SupportsMentions):
+            raise ContractError(f"leg {MENTIONS!r} is not one this source has")
+        return await source.mentions(query)
+
+    async def _resolve_hints(self, call: Call, source: Any) -> EntityHints:
+        at = self._source_deadline(call)
+        seconds = None if at == inf else max(at - monotonic(), 0.0) * HINT_SHARE
+
+        async def vectors(name: str) -> Mapping[str, Vector]:
+            async with asyncio.timeout(seconds):
+                return await asyncio.shield(self.vectors[name])
+
+        hints = await resolve_hints(source, call.query, vectors, self.engine.embedders)
+        return hints._replace(note=mask(hints.note, self.engine.secrets))
+
     async def _vector(self, call: Call) -> Vector | None:
         embedder = self._embedder_of(call)
         if embedder is None:
@@ -280,7 +293,7 @@ class _FanOut:
         return (await asyncio.shield(self.vectors[embedder]))[call.query.text]
 
     def _keep_hits(
-        self, call: Call, outcome: _Outcome, answer: Sequence[Hit], admission: Admission, started: float
+        self, call: Call, outcome: Outcome, answer: Sequence[Hit], admission: Admission, started: float
     ) -> None:
         hits = admission.hits(answer)
         query = call.query
@@ -290,7 +303,7 @@ class _FanOut:
             query=query.text,
             hits=hits,
             weight=call.weight,
-            score_range=_score_range(self.engine.sources[call.source], query.leg),
+            score_range=declared_range(self.engine.sources[call.source], query.leg),
             retrieved_at=datetime.now(UTC),
             full=len(answer) >= query.limit,
         )
@@ -301,30 +314,30 @@ class _FanOut:
             call, outcome, status, started, count=len(hits), error=error, withheld=admission.withheld
         )
 
-    async def _structured(self, source: Source | FactSource, query: Query) -> Sequence[Any]:
-        if query.leg == FACTS and isinstance(source, FactSource):
-            return await source.facts(query)
-        if query.leg == FACETS and isinstance(source, SupportsFacets):
-            return await source.facets(query, self.plan.intent.facets)
-        if query.leg == ENTITIES and isinstance(source, SupportsEntities):
-            return await source.entities(query)
-        raise ContractError(f"leg {query.leg!r} is not one this source has")
-
     def _query(self, call: Call, vector: Vector | None) -> Query:
         """Return the query with its vector and the deadline of the source, a little before the router's
-        own.
+        own. Its filters are a copy: a source that changes them changes no other's.
         """
-        at = self.source_deadline
-        if call.timeout is not None:
-            at = min(at, monotonic() + call.timeout * (1 - MARGIN))
-        elif vector is None and (query := self._queries.get(id(call.query))) is not None:
-            return query  # sources that are asked the same share a query, which the plan keeps alive
-        query = call.query.replace(vector=vector, deadline=None if at == inf else at)
+        at = self._source_deadline(call)
+        if (
+            call.timeout is None
+            and vector is None
+            and (query := self._queries.get(id(call.query))) is not None
+        ):
+            return query.replace(filters=own_filters(call.query.filters))
+        query = call.query.replace(
+            vector=vector, deadline=None if at == inf else at, filters=own_filters(call.query.filters)
+        )
         if call.timeout is None and vector is None:
             self._queries[id(call.query)] = query
         return query
 
-    def _report(self, call: Call, outcome: _Outcome, status: Status, started: float, **values: Any) -> None:
+    def _source_deadline(self, call: Call) -> float:
+        if call.timeout is None:
+            return self.source_deadline
+        return min(self.source_deadline, monotonic() + call.timeout * (1 - MARGIN))
+
+    def _report(self, call: Call, outcome: Outcome, status: Status, started: float, **values: Any) -> None:
         """Report how a call ended. `values` are fields of the report: count, error, withheld."""
         query = call.query
         elapsed = monotonic() - started
@@ -334,7 +347,7 @@ class _FanOut:
             query=query.text,
             status=status,
             elapsed=elapsed,
-            note=outcome.note,
+            note="; ".join(filter(None, (outcome.hints, outcome.note, outcome.cut))),
             **values,
         )
         self._publish(outcome.report)
@@ -344,43 +357,5 @@ class _FanOut:
             self.on_report(report)
 
 
-def _harvest(plan: Plan, outcomes: Sequence[_Outcome], skipped: list[SourceReport]) -> Harvest:
-    lists: list[RankedList] = []
-    structured: dict[str, list[Any]] = {FACTS: [], FACETS: [], ENTITIES: []}
-    for call, outcome in zip(plan.calls, outcomes, strict=True):
-        if outcome.report is None or outcome.report.status not in ("ok", "partial"):
-            continue
-        if outcome.ranked is not None:
-            lists.append(outcome.ranked)
-        else:
-            structured[call.query.leg] += outcome.items
-    reports = [outcome.report for outcome in outcomes if outcome.report is not None]
-    return Harvest(
-        lists=tuple(lists),
-        facts=tuple(structured[FACTS]),
-        facets=tuple(structured[FACETS]),
-        entities=tuple(structured[ENTITIES]),
-        reports=(*reports, *skipped),
-    )
-
-
-def _score_range(source: Any, leg: str) -> tuple[float, float] | None:
-    """Return the declared range of a leg's scores. Raises ContractError for what is no range."""
-    declared = source.score_range
-    if isinstance(declared, Mapping):
-        declared = declared.get(leg)
-    if declared is None:
-        return None
-    try:
-        low, high = declared
-        if isfinite(low) and isfinite(high) and low <= high:
-            return low, high
-    except (TypeError, ValueError):
-        pass
-    message = f"score_range is {declared!r:.80}; give the lowest and the highest score"
-    raise ContractError(message, law="score_range is a range")
-
-
-def _skipped(name: str, why: str, intent: Intent) -> SourceReport:
-    source, _, leg = name.partition("/")
-    return SourceReport(source=source, leg=leg or "*", query=intent.question, status="skipped", error=why)
+def _asks_of_entities(call: Call) -> bool:
+    return call.query.leg in STRUCTURED_LEGS or call.query.leg == MENTIONS

@@ -1,0 +1,123 @@
+# ruff: noqa: S608 - the statements are put together from fragments written here; every value is bound
+"""Vectors of entities: kept with the names that facts have, all compared at each search.
+
+Each write of facts takes out the rows of the entities they are about, so that what is kept is never out of
+date; ingestion makes them anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from contextrouter.builtin.providers.entity_texts import (
+    EntityTexts,
+    StoredFact,
+    describe_entities,
+    ready_rows,
+)
+from contextrouter.builtin.providers.postgres import schema
+from contextrouter.builtin.providers.postgres.connection_pool import clean
+from contextrouter.builtin.providers.postgres.filter import Values, visible
+from contextrouter.contracts import EntityMatch
+from contextrouter.errors import SourceError
+from contextrouter.model import Query, Vector
+from contextrouter.vectors import unit
+
+if TYPE_CHECKING:
+    from contextrouter.builtin.providers.postgres.connection_pool import Connection
+
+NO_TABLE = (
+    "Store has no table for vectors of entities; run `contextrouter db migrate`, then `contextrouter ingest`."
+)
+NO_VECTORS = "Store has no vectors of entities; run `contextrouter ingest`, which makes them."
+_LABELS = "f.tenant, f.compartment, f.sensitivity"
+_WITHOUT = (
+    f"(SELECT DISTINCT f.{{0}} AS key, {_LABELS} FROM facts f WHERE f.{{0}} <> '' AND NOT EXISTS (SELECT FROM"
+    f" entities e WHERE (e.key, e.tenant, e.compartment, e.sensitivity) = (f.{{0}}, {_LABELS})) LIMIT $1)"
+)
+
+
+async def nearest(
+    connection: Connection, vector: Vector, query: Query, threshold: float
+) -> list[EntityMatch]:
+    """The entities in scope with a cosine of `threshold` or more, nearest first, then by name.
+
+    Raises SourceError where there are facts and no vectors of entities, or vectors of another length.
+    """
+    if not await schema.has_entities(connection):
+        raise SourceError(NO_TABLE)
+    if not await _has_vectors(connection, query):
+        raise SourceError(NO_VECTORS)
+    hint = unit(vector)
+    if hint is None:
+        return []
+    values = Values()
+    access = visible(query.scope, "e", values) or "true"
+    direction = values.bound(list(hint), "real[]")
+    minimum, limit = values.bound(threshold, "float8"), values.bound(max(query.limit, 0), "bigint")
+    cosine = f"round(max(-(e.vector <#> {direction}::vector))::numeric, 6)::float8"
+    rows = await connection.fetch(
+        f"SELECT e.name, {cosine} AS cosine FROM entities e WHERE e.vector IS NOT NULL AND {access} GROUP BY"
+        f' e.name HAVING {cosine} >= {minimum} ORDER BY 2 DESC, e.name COLLATE "C" LIMIT {limit}',
+        *values,
+    )
+    return [EntityMatch(name=row["name"], cosine=min(row["cosine"], 1.0)) for row in rows]
+
+
+async def _has_vectors(connection: Connection, query: Query) -> bool:
+    """Whether entities in scope have vectors, or there is none that needs them."""
+    values = Values()
+    entities, facts = (visible(query.scope, table, values) or "true" for table in "ef")
+    sql = (
+        f"SELECT EXISTS (SELECT FROM entities e WHERE {entities}) OR NOT EXISTS (SELECT FROM facts f WHERE"
+        f" {facts})"
+    )
+    return bool(await connection.fetchval(sql, *values))
+
+
+async def without_vectors(connection: Connection, limit: int) -> list[EntityTexts]:
+    """About `limit` entities that have no vectors, with the texts they need."""
+    if not await schema.has_entities(connection):
+        return []
+    subjects, objects = (_WITHOUT.format(column) for column in ("subject_key", "object_key"))
+    keys = await connection.fetch(f"{subjects} UNION {objects}", limit)
+    entities = [(row["key"], (row["tenant"], row["compartment"], row["sensitivity"])) for row in keys]
+    rows = await connection.fetch(
+        "SELECT subject, predicate, object, subject_key, object_key, valid_to, tenant, compartment,"
+        " sensitivity FROM facts WHERE subject_key = ANY ($1::text[]) OR object_key = ANY ($1::text[]) ORDER"
+        ' BY confidence DESC, predicate COLLATE "C", object COLLATE "C", subject COLLATE "C"',
+        sorted({key for key, _ in entities}),
+    )
+    return describe_entities(entities, (StoredFact(*tuple(row)) for row in rows))
+
+
+async def insert(connection: Connection, limit: int, vectors: Mapping[str, Vector]) -> int:
+    """Keep the vectors of entities that have none and whose texts are all in `vectors`; return how many those
+    are.
+    """
+    entities = ready_rows(await without_vectors(connection, limit), vectors)
+    rows: list[tuple[Any, ...]] = []
+    for entity, texts in entities:
+        units: Sequence[Any] = [row for vector in texts if (row := unit(vector)) is not None] or [None]
+        rows += [(entity.key, *entity.labels, n, clean(entity.name), v) for n, v in enumerate(units)]
+    await connection.executemany(
+        "INSERT INTO entities VALUES ($1, $2, $3, $4, $5, $6, $7::real[]::vector) ON CONFLICT DO NOTHING",
+        rows,
+    )
+    return len(entities)
+
+
+async def forget_entities(connection: Connection, keys: Iterable[str]) -> None:
+    """Take out the vectors of entities whose facts change, in one order, so that writers do not wait for one
+    another in a circle. Call inside a write transaction.
+    """
+    names = sorted(set(keys))
+    if not names or not await schema.has_entities(connection):
+        return
+    await connection.execute(
+        "DELETE FROM entities e USING (SELECT key, tenant, compartment, sensitivity, place FROM entities"
+        " WHERE key = ANY ($1::text[]) ORDER BY 1, 2, 3, 4, 5 FOR UPDATE) g WHERE (e.key, e.tenant,"
+        " e.compartment, e.sensitivity, e.place) = (g.key, g.tenant, g.compartment, g.sensitivity, g.place)",
+        names,
+    )
