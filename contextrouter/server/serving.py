@@ -63,10 +63,10 @@ async def serve(
         raise
     finally:
         await runner.cleanup()
-        await _close(generations, max(LAST_ANSWERS, ends_at - loop.time()))
+        await _close_routers(generations, max(LAST_ANSWERS, ends_at - loop.time()))
 
 
-async def _close(generations: Generations, seconds: float) -> None:
+async def _close_routers(generations: Generations, seconds: float) -> None:
     """Close the routers. A plugin that does not end is left behind."""
     task = asyncio.get_running_loop().create_task(generations.aclose())
     _, late = await asyncio.wait([task], timeout=seconds)

@@ -14,7 +14,7 @@ def volume_problem(location: Path) -> str:
     folder = location.parent
     try:
         volume = os.statvfs(folder)
-    except OSError:
+    except (OSError, AttributeError):  # it has no such call everywhere
         return ""
     if volume.f_flag & os.ST_RDONLY:
         return f"is on a read-only volume ({str(folder)!r})"
