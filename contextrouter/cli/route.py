@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Annotated, Any
 
 import typer
@@ -50,7 +51,8 @@ async def route(
         request = demands.request(question, scope, router.settings.rag.timezone)
         request = request.replace(deadline=deadline) if deadline is not None else request
         try:
-            context = await router.route(request)
+            with terminal.quiet(logging.ERROR, "contextrouter.sources"):  # the coverage has them
+                context = await router.route(request)
         except AllSourcesFailed as failure:
             return _print_failure(failure, as_json)
         if as_json:  # before the router closes, which may take a while

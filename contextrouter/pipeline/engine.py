@@ -14,6 +14,7 @@ from contextrouter.cache import EmbeddingCache, ScoreCache
 from contextrouter.contracts import Embedder, FactSource, Interpreter, Provider, Source, Stage
 from contextrouter.pipeline.circuit_breaker import CircuitBreaker
 from contextrouter.pipeline.deadline import Deadline
+from contextrouter.pipeline.failure_log import FailureLog
 from contextrouter.pipeline.fusion.leg_weights import Profiles
 from contextrouter.pipeline.slots import Slots
 from contextrouter.pipeline.term_statistics import StatisticsCache
@@ -142,6 +143,7 @@ class Engine:
         self.interpreters = self._interpreters()
         self.scores, self.embeddings = scores, embeddings
         self.limits = CallLimits(self.settings)
+        self.failures = FailureLog()
         self.statistics = StatisticsCache(self.sources, self.limits.abandon)
         self.secrets = self.settings.secrets
         self.kinds = {name: kind_of(source) for name, source in self.sources.items()}
