@@ -12,6 +12,7 @@ from contextrouter import ContextRouter
 from contextrouter.errors import SettingsError
 from contextrouter.runtime import limited_file
 
+
 @pytest.fixture
 def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandLine:
     return CommandLine(monkeypatch, capsys)

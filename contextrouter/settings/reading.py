@@ -54,7 +54,9 @@ class Reading:
         except OSError as error:
             raise SettingsError(f"Settings file {str(path)!r} cannot be read: {error.strerror}.") from None
         except UnicodeDecodeError as error:
-            raise SettingsError(f"Settings file {str(path)!r} cannot be read as UTF-8 text: {error}.") from None
+            raise SettingsError(
+                f"Settings file {str(path)!r} cannot be read as UTF-8 text: {error}."
+            ) from None
         try:
             tree = tomli.loads(text)
         except tomli.TOMLDecodeError as error:
