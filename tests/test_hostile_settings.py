@@ -61,7 +61,7 @@ def test_hostile_settings_are_one_short_error(
 @pytest.mark.parametrize("value", ["9" * 5_000, "[" * 5_000, '{"a": ' * 5_000])
 def test_a_hostile_environment_variable_is_text(value: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("CONTEXTROUTER_RAG__RRF_K", value)
-    with pytest.raises(SettingsError, match="rag.rrf_k") as caught:
+    with pytest.raises(SettingsError, match=r"rag\.rrf_k") as caught:
         ContextRouter({"providers": {"memory": {}}})
     assert len(str(caught.value)) < 3_000
 

@@ -2,7 +2,7 @@
 
 from contextrouter.ingest.document_versions import SupportsVersions
 from contextrouter.ingest.job import ingest
-from contextrouter.ingest.jobs import SupportsClear, run
+from contextrouter.ingest.jobs import SupportsClear, SupportsRebuild, run
 from contextrouter.ingest.orphans import Leftover, forget, leftovers
 from contextrouter.ingest.report import Report, SupportsProblems, SupportsSize
 from contextrouter.ingest.store_lock import SupportsTurns
@@ -14,6 +14,7 @@ __all__ = [
     "Report",
     "SupportsClear",
     "SupportsProblems",
+    "SupportsRebuild",
     "SupportsSize",
     "SupportsSurvey",
     "SupportsTurns",

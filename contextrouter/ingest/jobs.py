@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from contextrouter.contracts import SupportsUpsert
-from contextrouter.errors import IngestError, SettingsError
+from contextrouter.errors import ContextRouterError, IngestError, SettingsError
 from contextrouter.ingest.job import JobRun
 from contextrouter.ingest.job_options import JobOptions
 from contextrouter.ingest.job_plugins import Wiring
@@ -21,6 +21,15 @@ from contextrouter.settings.suggestions import unknown
 
 OnProgress = Callable[[str, Report], None]
 """Called after every batch with the job's name and its report so far."""
+
+
+@runtime_checkable
+class SupportsRebuild(Protocol):
+    """A store that is built again beside itself, so that its readers never see a part of it."""
+
+    def rebuild(self) -> AbstractAsyncContextManager[SupportsUpsert]:
+        """Yield an empty store. When the block ends without an error, its content becomes this store's."""
+        ...
 
 
 @runtime_checkable
@@ -45,9 +54,10 @@ async def run(
     """Run the `[ingest.<name>]` jobs called `names` (none: all), in the order of the settings, and return a
     report for each.
 
-    `router` is a router, or the path of a settings file. `rebuild` processes unchanged documents, too. It
-    empties a store first if all jobs of that store run; so the embedder of a store can be changed. `dry_run`
-    embeds and stores nothing. If another run fills a store, this one waits up to `wait` seconds.
+    `router` is a router, or the path of a settings file. `rebuild` processes unchanged documents, too. If all
+    jobs of a store run, it begins with an empty store, so the embedder can be changed; a store that
+    `SupportsRebuild` answers with its former content until the new one is whole. `dry_run` embeds and stores
+    nothing. If another run fills a store, this one waits up to `wait` seconds.
 
     Raises SettingsError for a name, source or store that does not fit; IngestError if a source, embedder or
     store fails.
@@ -74,7 +84,8 @@ async def run(
             for name, store in sorted(stores.items()):
                 await stack.enter_async_context(turn(store, name, wait))
         if rebuild and not dry_run:
-            await _clear(router, jobs, stores)
+            fresh = await _begin_anew(router, jobs, stores, stack)
+            plugins = {name: plugins[name]._replace(store=fresh[job.to]) for name, job in jobs.items()}
         for name, job in jobs.items():
             labels = {label: value for label in LABELS if (value := getattr(job, label))}
             origin = job.origin or name
@@ -101,17 +112,41 @@ def select_jobs(router: ContextRouter, names: Sequence[str]) -> dict[str, Job]:
     return {name: job for name, job in jobs.items() if not names or name in names}
 
 
-async def _clear(
-    router: ContextRouter, jobs: Mapping[str, Job], stores: Mapping[str, SupportsUpsert]
-) -> None:
-    """Empty the stores whose jobs all run. Another store would lose the documents of jobs that do not run."""
+async def _begin_anew(
+    router: ContextRouter,
+    jobs: Mapping[str, Job],
+    stores: Mapping[str, SupportsUpsert],
+    stack: AsyncExitStack,
+) -> dict[str, SupportsUpsert]:
+    """Return the store that the jobs fill, for each store: an empty one where all of its jobs run. Another
+    one would lose the documents of jobs that do not run.
+    """
+    fresh = dict(stores)
     for name, store in stores.items():
         filling = {job for job, settings in router.settings.ingest.items() if settings.to == name}
-        if filling <= jobs.keys() and isinstance(store, SupportsClear):
-            try:
+        if not filling <= jobs.keys():
+            continue
+        read = any(job.source == name for job in jobs.values())  # a later job reads what this one fills
+        try:
+            if isinstance(store, SupportsRebuild) and not read:
+                fresh[name] = await stack.enter_async_context(_rebuilt(name, store))
+            elif isinstance(store, SupportsClear):
                 await store.clear()
-            except Exception as error:  # no job ran yet: stores before this one are empty, others as before
-                raise IngestError(f"Store {name!r} cannot be emptied: {error}") from error
+        except Exception as error:  # no job ran yet: stores before this one are empty, others as before
+            raise IngestError(f"Store {name!r} cannot be emptied: {error}") from error
+    return fresh
+
+
+@asynccontextmanager
+async def _rebuilt(name: str, store: SupportsRebuild) -> AsyncIterator[SupportsUpsert]:
+    """Yield an empty store that takes the place of `store`. Raises IngestError if it cannot."""
+    stack = AsyncExitStack()
+    async with stack:
+        yield await stack.enter_async_context(store.rebuild())
+        try:
+            await stack.aclose()
+        except ContextRouterError as error:
+            raise IngestError(f"Store {name!r} keeps its former content: {error}") from error
 
 
 def _job_progress(progress: OnProgress | None, name: str) -> Callable[[Report], None] | None:

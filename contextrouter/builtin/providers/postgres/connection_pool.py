@@ -207,8 +207,8 @@ class Pool:
         except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError) as error:
             if not await self._may_use_schema():
                 raise SourceError(
-                    f"No right to use schema {self.schema!r} of the database; run there: GRANT USAGE ON SCHEMA"
-                    f' "{self.schema}" TO the role of the dsn.'
+                    f"No right to use schema {self.schema!r} of the database; run there: GRANT USAGE ON"
+                    f' SCHEMA "{self.schema}" TO the role of the dsn.'
                 ) from error
             raise NoStore(
                 f"No store is in schema {self.schema!r} of the database; ingest into it, or run"

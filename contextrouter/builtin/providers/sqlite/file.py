@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from contextrouter.builtin.providers.sqlite import schema
+from contextrouter.builtin.providers.sqlite.page_copy import copy_pages
 from contextrouter.builtin.providers.sqlite.volume import explain, volume_problem
 from contextrouter.errors import SourceError, SourceTimeout
 from contextrouter.runtime.threads import Threads
@@ -158,6 +159,21 @@ class StoreFile:
         if self._writer is None:
             raise SourceError(f"Store {self.path!r} is not open; call open() first.")
         await self._writer.run(self._alone, statement)
+
+    async def replace_by(self, at: Path) -> None:
+        """Put the database at `at` in the place of this one, in one transaction."""
+        if self._writer is None:
+            raise SourceError(f"Store {self.path!r} is not open; call open() first.")
+        await self._writer.run(self._replace_by, at)
+
+    def _replace_by(self, at: Path) -> None:
+        with self._errors(None):
+            self.location.parent.mkdir(parents=True, exist_ok=True)
+            new = not self.exists()
+            with self._connection(new=new) as connection:
+                if not new:
+                    self._log_ahead(connection)  # without it, readers would have to wait
+                copy_pages(at, connection)
 
     def _read(self, work: Callable[[sqlite3.Connection, Stop], T], stop: Stop, missing: T) -> T:
         stop.check()

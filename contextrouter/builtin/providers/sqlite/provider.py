@@ -9,6 +9,7 @@ import sqlite3
 import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Self
 
@@ -21,6 +22,7 @@ from contextrouter.builtin.providers.sqlite import (
     entity_vectors,
     lookup,
     mentions_leg,
+    rebuild,
     schema,
     text_leg,
     write,
@@ -207,6 +209,11 @@ class Sqlite(Provider):
         """Remove everything, and forget which embedder filled the store: the way to build it again."""
         if self._file.exists():
             await self._file.write(lambda c, _: write.clear(c))
+
+    def rebuild(self) -> AbstractAsyncContextManager[Self]:
+        """Yield an empty store beside this one; after the block its content is this store's, at once."""
+        at = rebuild.beside(self._file.location)
+        return rebuild.rebuild(type(self)(path=str(at), embedder=self.embedder), at, self._file)
 
     async def fetch(self, ids: Sequence[str], scope: Scope | None = None) -> Sequence[Document]:
         """Return whole documents, or chunks, by id, in the order asked."""
