@@ -334,6 +334,7 @@ async def test_with_keys_a_request_through_a_proxy_is_answered():
     assert answer.status == 200
 
 
+@pytest.mark.case("SEC-08")
 @pytest.mark.parametrize("sent", [b"", b"POST /v1/route HTTP/1.1\r\nHost: a\r\n"])
 async def test_a_request_whose_head_does_not_come_loses_its_connection(sent: bytes):
     async with (
@@ -346,6 +347,7 @@ async def test_a_request_whose_head_does_not_come_loses_its_connection(sent: byt
             await reader.readexactly(1)
 
 
+@pytest.mark.case("SEC-08")
 async def test_a_second_request_whose_head_does_not_come_loses_its_connection():
     async with (
         asyncio.timeout(60),
@@ -360,6 +362,7 @@ async def test_a_second_request_whose_head_does_not_come_loses_its_connection():
             await reader.readexactly(1)
 
 
+@pytest.mark.case("SEC-09")
 async def test_a_client_that_does_not_read_its_answer_loses_its_connection_and_its_place():
     large = Large()
     made = router(
@@ -396,6 +399,7 @@ class Large(Connector):
         return [Hit(document=Document(id="large", content="x " * 4_000_000))]
 
 
+@pytest.mark.case("SEC-08")
 async def test_over_the_cap_the_connection_that_waits_longest_gives_way():
     held = Held()
     made = router({**PATIENT, "serve": {"max_connections": 3}}, connectors={"docs": held})
@@ -411,6 +415,7 @@ async def test_over_the_cap_the_connection_that_waits_longest_gives_way():
         assert (await waiting).status == 200
 
 
+@pytest.mark.case("SEC-08")
 async def test_a_server_whose_connections_all_have_requests_refuses_another():
     held = Held()
     made = router({**PATIENT, "serve": {"max_connections": 1}}, connectors={"docs": held})

@@ -84,15 +84,18 @@ async def run(
             for name, store in sorted(stores.items()):
                 await stack.enter_async_context(turn(store, name, wait))
         if rebuild and not dry_run:
-            fresh = await _begin_anew(router, jobs, stores, stack)
-            plugins = {name: plugins[name]._replace(store=fresh[job.to]) for name, job in jobs.items()}
+            stores = await _begin_anew(router, jobs, stores, stack)
         for name, job in jobs.items():
-            labels = {label: value for label in LABELS if (value := getattr(job, label))}
-            origin = job.origin or name
+            labels, origin = _labels(job), job.origin or name
             options = JobOptions(origin=origin, labels=labels, batch=batch, dry_run=dry_run, rebuild=rebuild)
-            job_run = JobRun(plugins[name], options, _job_progress(progress, name))
+            job_plugins = plugins[name]._replace(store=stores[job.to])
+            job_run = JobRun(job_plugins, options, _job_progress(progress, name))
             reports[name] = await job_run.execute()
     return reports
+
+
+def _labels(job: Job) -> dict[str, str]:
+    return {label: value for label in LABELS if (value := getattr(job, label))}
 
 
 def select_jobs(router: ContextRouter, names: Sequence[str]) -> dict[str, Job]:

@@ -9,7 +9,6 @@ import sqlite3
 import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Self
 
@@ -22,7 +21,6 @@ from contextrouter.builtin.providers.sqlite import (
     entity_vectors,
     lookup,
     mentions_leg,
-    rebuild,
     schema,
     text_leg,
     write,
@@ -30,6 +28,7 @@ from contextrouter.builtin.providers.sqlite import (
 from contextrouter.builtin.providers.sqlite.file import Stop, StoreFile, kind_of_file
 from contextrouter.builtin.providers.sqlite.filter import admitted
 from contextrouter.builtin.providers.sqlite.ingest_lock import IngestLock
+from contextrouter.builtin.providers.sqlite.rebuild import Rebuildable
 from contextrouter.builtin.providers.sqlite.rows import AdmittedChunks, numpy
 from contextrouter.builtin.providers.sqlite.vector_leg import LEGS, CodeIndex, StaleSnapshot, simsimd
 from contextrouter.contracts import EntityMatch, Entry, FilePath, LinkDegrees, Provider, TermStatistics
@@ -40,7 +39,7 @@ from contextrouter.text.languages import LanguageTerms, language_terms
 from contextrouter.vectors import unit_array
 
 
-class Sqlite(Provider):
+class Sqlite(Rebuildable, Provider):
     """Keeps documents in the SQLite file at `path`, shared by any number of threads and processes.
 
     `embedder` names the embedder of its vectors ("": text only). `title_weight`, `path_weight` and
@@ -204,16 +203,6 @@ class Sqlite(Provider):
             return 0
         wanted = list(dict.fromkeys(ids))
         return await self._file.write(lambda c, _: write.delete(c, wanted, tenant or ""))
-
-    async def clear(self) -> None:
-        """Remove everything, and forget which embedder filled the store: the way to build it again."""
-        if self._file.exists():
-            await self._file.write(lambda c, _: write.clear(c))
-
-    def rebuild(self) -> AbstractAsyncContextManager[Self]:
-        """Yield an empty store beside this one; after the block its content is this store's, at once."""
-        at = rebuild.beside(self._file.location)
-        return rebuild.rebuild(type(self)(path=str(at), embedder=self.embedder), at, self._file)
 
     async def fetch(self, ids: Sequence[str], scope: Scope | None = None) -> Sequence[Document]:
         """Return whole documents, or chunks, by id, in the order asked."""

@@ -10,50 +10,47 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Self
 
+from contextrouter.builtin.providers.sqlite import write
 from contextrouter.builtin.providers.sqlite.file import StoreFile
+from contextrouter.contracts import Provider
 
 
-class Store(Protocol):
-    """What is needed of a store in a file."""
+class Rebuildable(Provider):
+    """A store in a file, made from `path` and `embedder`."""
 
-    async def open(self) -> None:
-        """Open the file."""
-        ...
+    _file: StoreFile
 
-    async def aclose(self) -> None:
-        """Close the file."""
-        ...
+    async def clear(self) -> None:
+        """Remove everything, and forget which embedder filled the store: the way to build it again."""
+        if self._file.exists():
+            await self._file.write(lambda c, _: write.clear(c))
 
-
-S = TypeVar("S", bound=Store)
-
-
-def beside(location: Path) -> Path:
-    """Where a store is built that will take the place of the one at `location`."""
-    return location.with_name(f"{location.name}-rebuild")
-
-
-@asynccontextmanager
-async def rebuild(fresh: S, at: Path, file: StoreFile) -> AsyncIterator[S]:
-    """Yield `fresh`, a store at the path `at`, open and empty. When the block ends without an error, put its
-    content in the place of that of `file`. Raises SourceError where that cannot be done; the former content
-    then stays.
-    """
-    await asyncio.to_thread(_remove, at)  # of a run that was killed
-    await fresh.open()
-    try:
+    @asynccontextmanager
+    async def rebuild(self) -> AsyncIterator[Self]:
+        """Yield an empty store beside this one. When the block ends without an error, put its content in the
+        place of this one's, at once. Raises SourceError where that cannot be done; the former content then
+        stays.
+        """
+        location = self._file.location
+        at = location.with_name(f"{location.name}-rebuild")
+        await asyncio.to_thread(_remove_files, at)  # of a run that was killed
+        fresh = type(self)(path=str(at), embedder=self.embedder)  # type: ignore[call-arg]  # as `Sqlite` is made
+        await fresh.open()
         try:
-            yield fresh
+            try:
+                yield fresh
+            finally:
+                await fresh.aclose()
+            if await asyncio.to_thread(at.exists):
+                await self._file.replace_by(at)
+            else:
+                await self.clear()
         finally:
-            await fresh.aclose()
-        if await asyncio.to_thread(at.exists):
-            await file.replace_by(at)
-    finally:
-        await asyncio.to_thread(_remove, at)
+            await asyncio.to_thread(_remove_files, at)
 
 
-def _remove(at: Path) -> None:
+def _remove_files(at: Path) -> None:
     for path in (at, *(at.with_name(at.name + ending) for ending in ("-wal", "-shm", "-journal", "-turn"))):
         path.unlink(missing_ok=True)
