@@ -1,10 +1,10 @@
 """A source that hangs and one that raises beside three that answer: when the answer comes, and what is left
-running.
+running. Then 100 questions at once over a source that hangs and a healthy one, with default settings.
 
     python bench/faults.py [rounds]
 
-Exits 1 when the answer comes later than the deadline + LATE, when anything of the three is missing, or when a
-task is left.
+Exits 1 when the answer comes later than the deadline + LATE, when anything of the three is missing, when a
+task is left, or when the source that hangs costs a question or opens the breaker of the healthy one.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import sys
 from collections.abc import Sequence
 from time import perf_counter
 
-from contextrouter import Connector, ContextRouter, Document, Hit, Query
+from contextrouter import AllSourcesFailed, Connector, ContextRouter, Document, Hit, Query
 
 DEADLINE, LATE = 0.2, 0.025  # seconds
+TOGETHER = 100  # questions
 EXPECTED = {"a": "ok", "b": "ok", "c": "ok", "hang": "timeout", "raise": "error"}
 
 
@@ -65,6 +66,29 @@ async def measure(rounds: int) -> tuple[list[float], int, int]:
     return spent, wrong, left
 
 
+async def load(count: int) -> tuple[int, bool, float]:
+    """How many of so many questions at once were lost, whether the healthy source's breaker stayed closed,
+    and the seconds until the last answer.
+    """
+    lost = 0
+    async with ContextRouter(connectors={"a_hang": Hanging(), "good": Answering("good")}) as router:
+
+        async def ask(number: int) -> None:
+            nonlocal lost
+            try:
+                context = await router.route(f"question {number}")
+                lost += not context.envelopes
+            except AllSourcesFailed:
+                lost += 1
+
+        started = perf_counter()
+        async with asyncio.TaskGroup() as group:
+            for number in range(count):
+                group.create_task(ask(number))
+        await ask(count)
+        return lost, router.engine.limits.breaker("good", "default").closed, perf_counter() - started
+
+
 def main() -> int:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 25
     spent, wrong, left = asyncio.run(measure(rounds))
@@ -77,7 +101,12 @@ def main() -> int:
         f"hang + raise: answered {statistics.median(over):.1f} ms after the deadline as median,"
         f" {max(over):.1f} ms at worst (at most {LATE * 1000:.0f} ms); {left} tasks left"
     )
-    return 1 if wrong or left or max(over) > LATE * 1000 else 0
+    lost, closed, seconds = asyncio.run(load(TOGETHER))
+    print(
+        f"{TOGETHER} questions at once and one after them, one source hangs, default settings: {lost} lost,"
+        f" breaker of the healthy source {'never opened' if closed else 'open'}, {seconds:.1f} s"
+    )
+    return 1 if wrong or left or lost or not closed or max(over) > LATE * 1000 else 0
 
 
 if __name__ == "__main__":

@@ -23,7 +23,18 @@ def pip_install(extra: str) -> str:
 
 
 class ContextRouterError(Exception):
-    """The root: catch this to catch everything contextrouter raises on purpose."""
+    """The root: catch this to catch everything contextrouter raises on purpose.
+
+    Errors can be pickled: they come out of another process with their message and their attributes.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (type(self), self.args), self.__dict__
+
+
+def _restore(kind: type[ContextRouterError], arguments: tuple[Any, ...]) -> ContextRouterError:
+    """Return an error with this message. Its constructor may take other arguments."""
+    return kind.__new__(kind, *arguments)
 
 
 class Problem:
@@ -33,6 +44,19 @@ class Problem:
 
     def __init__(self, message: str, *, key: str = "", file: str = "", line: int | None = None) -> None:
         self.message, self.key, self.file, self.line = message, key, file, line
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Problem):
+            return NotImplemented
+        return (self.message, self.key, self.file, self.line) == (
+            other.message,
+            other.key,
+            other.file,
+            other.line,
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.message, self.key, self.file, self.line))
 
     def __str__(self) -> str:
         location = self.file + (f":{self.line}" if self.line else "")

@@ -7,6 +7,7 @@ another.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
@@ -59,9 +60,33 @@ def passes(document: Document, filters: Mapping[str, Any], labels: Sequence[str]
     """Whether `document` matches every filter, and has one of `labels` if there are any."""
     if labels and not any(label in document.labels for label in labels):
         return False
+    if not filters:
+        return True
     return all(
-        not set(forms(value)).isdisjoint(forms(value_of(document, key))) for key, value in filters.items()
+        not wanted_forms.isdisjoint(forms(value_of(document, key)))
+        for key, wanted_forms in _forms_of(filters).items()
     )
+
+
+_RECENT: OrderedDict[tuple[Any, ...], tuple[Mapping[str, Any], Mapping[str, frozenset[str]]]] = OrderedDict()
+_MOST_RECENT = 32
+
+
+def _forms_of(filters: Mapping[str, Any]) -> Mapping[str, frozenset[str]]:
+    """Return the forms of filters by key. They are made once for the filters of a request, not for every hit.
+
+    Filters are known by their identity and that of their values; an entry keeps them alive.
+    """
+    values = tuple(filters.values())
+    key = (id(filters), *map(id, values), *[len(value) for value in values if isinstance(value, Collection)])
+    recent = _RECENT.get(key)
+    if recent is not None and recent[0] is filters:
+        return recent[1]
+    by_key = {name: frozenset(forms(value)) for name, value in filters.items()}
+    _RECENT[key] = (filters, by_key)
+    while len(_RECENT) > _MOST_RECENT:
+        _RECENT.popitem(last=False)
+    return by_key
 
 
 def request_filters(request: Request) -> Mapping[str, Any]:

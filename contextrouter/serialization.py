@@ -2,32 +2,75 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
-from contextrouter.model import Context, Envelope, Plan, Step
+from contextrouter.model import Context, Envelope, Plan, SourceReport, Step
+
+LONGEST_QUERY = 200
+"""Characters of a query that the coverage repeats."""
+CUT = " […]"
 
 
-def plain(value: Any) -> Any:
+def plain(value: Any, *, trace: bool = True) -> Any:
     """Return nouns as mappings, sequences and scalars, without vectors: they are large, and nobody reads
     them.
+
+    A context has `queries`, and its provenance names each query by its place there: a long question is not
+    repeated for every document. Without `trace`, which holds every document that was lost, it has none.
     """
     if isinstance(value, Context):
-        trace = value.trace.replace(
-            steps=tuple(_drop_vectors(step) for step in value.trace.steps),
-            plan=_drop_vectors(value.trace.plan),
-        )
-        light = value.replace(
-            envelopes=tuple(_drop_vectors(envelope) for envelope in value.envelopes), trace=trace
-        )
-        answerability = msgspec.to_builtins(value.answerability)
-        return {
-            **msgspec.to_builtins(light, enc_hook=_encode_number),
-            "answerability": answerability,
-            "degraded": value.degraded,
-        }
+        return _plain_context(value, trace=trace)
     return msgspec.to_builtins(_drop_vectors(value), enc_hook=_encode_number)
+
+
+def _plain_context(context: Context, *, trace: bool) -> dict[str, Any]:
+    light = context.replace(
+        envelopes=tuple([_drop_vectors(envelope) for envelope in context.envelopes]),
+        coverage=tuple(map(shorten_query, context.coverage)),
+    )
+    steps = context.trace.steps if trace else ()
+    lost = [envelope for step in steps for envelope in step.lost]
+    queries = list(
+        dict.fromkeys(
+            [
+                *context.intent.queries,
+                *[seal.query for envelope in (*context.envelopes, *lost) for seal in envelope.provenance],
+            ]
+        )
+    )
+    numbers = {query: number for number, query in enumerate(queries)}
+    result: dict[str, Any] = {}
+    for name in light.__struct_fields__:
+        if name != "trace":
+            result[name] = msgspec.to_builtins(getattr(light, name), enc_hook=_encode_number)
+    _number_queries(result["envelopes"], numbers)
+    result["queries"] = queries
+    if trace:
+        result["trace"] = {
+            "plan": msgspec.to_builtins(_drop_vectors(context.trace.plan), enc_hook=_encode_number),
+            "steps": [msgspec.to_builtins(_drop_vectors(step), enc_hook=_encode_number) for step in steps],
+        }
+        for step in result["trace"]["steps"]:
+            _number_queries(step["lost"], numbers)
+    result["answerability"] = msgspec.to_builtins(context.answerability)
+    result["degraded"] = context.degraded
+    return result
+
+
+def _number_queries(envelopes: Iterable[Mapping[str, Any]], numbers: Mapping[str, int]) -> None:
+    for envelope in envelopes:
+        for seal in envelope["provenance"]:
+            seal["query"] = numbers[seal["query"]]
+
+
+def shorten_query(report: SourceReport) -> SourceReport:
+    """Return a report with the beginning of its query."""
+    if len(report.query) <= LONGEST_QUERY:
+        return report
+    return report.replace(query=report.query[:LONGEST_QUERY] + CUT)
 
 
 def _drop_vectors(value: Any) -> Any:

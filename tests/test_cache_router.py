@@ -18,7 +18,17 @@ from hypothesis import strategies as st
 from support.example import CommandLine
 from support.resp import resp_server
 
-from contextrouter import Connector, Context, ContextRouter, Hit, Query, Request, Scope, SettingsError
+from contextrouter import (
+    AllSourcesFailed,
+    Connector,
+    Context,
+    ContextRouter,
+    Hit,
+    Query,
+    Request,
+    Scope,
+    SettingsError,
+)
 from contextrouter.cache import ResultCache, Tiers, Versions
 from contextrouter.settings import Cache
 from contextrouter.testing import Fixed, Legs, Ones, doc, hits
@@ -524,3 +534,28 @@ async def test_a_slow_version_takes_a_share_of_an_impatient_caller_s_time_alone(
     async with ContextRouter({"cache": {"version_seconds": 0}}, connectors={"a": Versioned(60)}) as router:
         async with asyncio.timeout(30):
             assert (await router.route("q", deadline=0.5)).outcome == "answered"
+
+
+@pytest.mark.case("CAC-11")
+async def test_who_joins_a_question_and_has_time_left_is_answered_in_full():
+    slow = Fixed("a", delay=0.3)
+    async with ContextRouter({}, connectors={"slow": slow}) as router:
+        hurried = asyncio.create_task(router.route("q", deadline=0.1))
+        others = [asyncio.create_task(router.route("q", deadline=20)) for _ in range(3)]
+        with pytest.raises(AllSourcesFailed):
+            await hurried
+        contexts = [await other for other in others]
+    assert [context.degraded for context in contexts] == [False] * 3
+    assert [len(context.envelopes) for context in contexts] == [1] * 3
+
+
+@pytest.mark.case("CAC-11")
+async def test_a_degraded_answer_of_a_hurried_caller_is_not_that_of_others():
+    sources = {"fast": Fixed("a"), "slow": Fixed("b", delay=0.3)}
+    async with ContextRouter({}, connectors=sources) as router:
+        hurried = asyncio.create_task(router.route("q", deadline=0.1))
+        patient = asyncio.create_task(router.route("q", deadline=20))
+        assert (await hurried).degraded
+        context = await patient
+    assert not context.degraded
+    assert len(context.envelopes) == 2

@@ -12,11 +12,12 @@ import openai
 import pytest
 from support.serving import KEY, ScriptedGenerator, document, key, router, serve_router
 
-from contextrouter import ContextRouter, PluginError, SettingsError, SourceError
+from contextrouter import ContextRouter, Fact, PluginError, SettingsError, SourceError
 from contextrouter.builtin.stages.gate import Gate
 from contextrouter.server.answer_guard import script
+from contextrouter.server.auth import hash_key
 from contextrouter.server.prompt import Example, load_examples, similar
-from contextrouter.testing.fakes import Fixed, Raising
+from contextrouter.testing.fakes import Facts, Fixed, Raising
 
 DOCS = [
     document("one", "The library opens at nine."),
@@ -320,6 +321,48 @@ async def test_a_request_names_listed_models_only_and_never_passes_by_what_binds
     ) as ask:
         assert [each["id"] for each in (await ask("/v1/models")).json["data"]] == ["contextrouter"]
         assert (await ask("/v1/chat/completions", {**asked(), "model": "other"})).status == 404
+
+
+OPEN = {"keys": {"anna": {"hash": hash_key(KEY), "unrestricted": True}}}
+HR = {"compartment_generators": {"hr": "inner", "law": "lawyer"}, "models": ["other"]}
+
+
+@pytest.mark.case("SEC-02")
+@pytest.mark.parametrize(
+    "settings", [{}, OPEN, {"keys": {"anna": {**OPEN["keys"]["anna"], "generator": "own"}}}]
+)
+@pytest.mark.parametrize("model", ["contextrouter", "other"])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_compartment_binds_its_generator_whoever_asks(settings: Any, model: str, stream: bool):
+    writers = {name: ScriptedGenerator(name) for name in ("default", "inner", "lawyer", "own", "other")}
+    pay = [document("pay", "About pay.", compartment="hr"), document("tea", "About tea.")]
+    wanted, _ = made(
+        chat={"synthesis_model": "default", **HR}, settings=settings, generators=writers, answer=pay
+    )
+    if model == "other" and settings and settings["keys"]["anna"].get("generator"):
+        model = "contextrouter"  # a key with a generator of its own names no other
+    async with serve_router(wanted, token=KEY if settings else None) as ask:
+        reply = await ask("/v1/chat/completions", {**asked(stream=stream), "model": model})
+    assert reply.status == 200
+    assert [name for name, writer in writers.items() if writer.seen] == ["inner"]
+
+
+@pytest.mark.case("SEC-02")
+async def test_a_fact_binds_its_generator_and_two_rules_refuse_one_context():
+    writers = {name: ScriptedGenerator(name) for name in ("default", "inner", "lawyer", "other")}
+    fact = Fact(subject="pay", predicate="is", object="low", compartment="hr")
+    chat = {"synthesis_model": "default", **HR}
+    wanted, _ = made(chat=chat, generators=writers, facts={"graph": Facts([fact])})
+    async with serve_router(wanted) as ask:
+        assert (await ask("/v1/chat/completions", asked())).status == 200
+    assert [name for name, writer in writers.items() if writer.seen] == ["inner"]
+    both = [document("a", compartment="hr"), document("b", compartment="law")]
+    wanted, _ = made(chat=chat, generators=writers, answer=both)
+    async with serve_router(wanted) as ask:
+        reply = await ask("/v1/chat/completions", asked())
+    assert reply.status == 422
+    assert "the settings bind 'hr' to 'inner' and 'law' to 'lawyer'" in reply.json["error"]["message"]
+    assert not writers["lawyer"].seen
 
 
 @pytest.mark.case("T08")

@@ -65,6 +65,7 @@ STRUCTS = [
 ]
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
 CELLS = re.compile(r"(?<!\\)\|")
+MARK = re.compile(r"<<<(untrusted|end) [0-9a-f]{16}>>>")
 MEASURED = re.compile(r"\b\d+(\.\d+)? (ms|s|tokens)\b")
 
 
@@ -186,8 +187,12 @@ async def test_every_example_of_a_live_source_is_asked_on_this_machine(
 
 
 def lines(text: str) -> list[str]:
-    """Lines without what differs from run to run: durations, lengths, and the width of columns."""
-    plain = (re.sub(r"─+", "─", MEASURED.sub("N", line)) for line in text.splitlines())
+    """Lines without what differs from run to run: durations, lengths, marks of fences, the width of
+    columns.
+    """
+    plain = (
+        re.sub(r"─+", "─", MEASURED.sub("N", MARK.sub(r"<<<\1 mark>>>", line))) for line in text.splitlines()
+    )
     return [" ".join(line.split()) for line in plain if line.strip()]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 from collections.abc import AsyncIterator, Callable
@@ -17,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.hostile import ALLOWED, Hostile, send
 
+from contextrouter.builtin.connectors import url_template
 from contextrouter.builtin.connectors.http_api import HttpApi
 from contextrouter.builtin.connectors.http_api.field_mapping import FieldMapping
 from contextrouter.contracts import Partial
@@ -332,3 +334,26 @@ async def test_an_expression_that_is_none_stops_the_start(server: Api) -> None:
 def test_values_that_make_no_sense_are_refused(keywords: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         HttpApi(**{"url": "https://a.example/?q={query}", "fields": FIELDS, **keywords})
+
+
+@pytest.mark.case("SEC-07")
+@pytest.mark.parametrize("question", ["..", ".", " .. ", "%2e%2e"])
+async def test_no_question_changes_the_path_of_the_address(server: Api, question: str) -> None:
+    server.reply = lambda asked: items(1)
+    async with api(server, url=server.url + "/api/docs/{query}/items") as source:
+        with contextlib.suppress(SourceError):
+            await source.search(Query(text=question))
+    paths = [head.split(" ")[1] for head in server.heads]
+    assert paths in ([], ["/api/docs/%252e%252e/items"])
+
+
+@pytest.mark.case("SEC-07")
+def test_dots_that_are_no_step_of_a_path_stay() -> None:
+    assert (
+        url_template.fill_url("http://h/v1/{query}/items?q={query}", {"query": "..."})
+        == "http://h/v1/.../items?q=..."
+    )
+    assert url_template.fill_url("http://h/v1/items?q={query}", {"query": ".."}) == "http://h/v1/items?q=.."
+    for template in ("http://h/v1/{query}/items", "http://h/v1/.{query}"):
+        with pytest.raises(SourceError, match="cannot stand in the path"):
+            url_template.fill_url(template, {"query": "."} if "." in template[11:] else {"query": ".."})

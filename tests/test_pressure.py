@@ -259,3 +259,66 @@ async def test_overload_is_answered_at_once_and_honestly():
     assert sum(task.result() for task in tasks) == 4
     assert all("overloaded: 2 calls to all sources run and 2 wait already" in why for why in said)
     assert slow.most == 2
+
+
+class Hanging(Fixed):
+    """Never answers."""
+
+    async def search(self, query: Query) -> Sequence[Hit]:
+        await asyncio.Event().wait()
+        return []
+
+
+async def ask_many(router: ContextRouter, count: int) -> list[Context | AllSourcesFailed]:
+    async def ask(number: int) -> Context | AllSourcesFailed:
+        try:
+            return await router.route(f"question {number}")
+        except AllSourcesFailed as error:
+            return error
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(ask(number)) for number in range(count)]
+    return [task.result() for task in tasks]
+
+
+@pytest.mark.case("ASY-20")
+@pytest.mark.parametrize(
+    "rag", [{"timeout_seconds": 1.0}, {"timeout_seconds": 0.5, "max_concurrency": 2}], ids=["default", "two"]
+)
+async def test_a_source_that_hangs_never_takes_another_one_down(rag: dict[str, float]):
+    settings = {"rag": {**rag, "cache_enabled": False}, "limits": {"breaker_failures": 3}}
+    sources = {"a_hanging": Hanging(), "good": Fixed("found", delay=0.001)}
+    async with ContextRouter(settings, connectors=sources) as router:
+        answers = await ask_many(router, 100)
+        answers += await ask_many(router, 1)
+    contexts = [answer for answer in answers if isinstance(answer, Context)]
+    assert len(contexts) == 101
+    assert {status(context, "good") for context in contexts} == {"ok"}
+
+
+@pytest.mark.case("ASY-20")
+async def test_a_call_without_a_slot_does_not_count_against_its_source():
+    settings = {
+        "rag": {"timeout_seconds": 0.2, "max_concurrency": 1, "cache_enabled": False},
+        "limits": {"breaker_failures": 2},
+    }
+    sources = {"a_hanging": Hanging(), "good": Fixed("found")}
+    async with ContextRouter(settings, connectors=sources) as router:
+        lost = await ask_many(router, 3)
+        assert {type(answer) for answer in lost} == {AllSourcesFailed}
+        reports = [
+            report for error in lost if isinstance(error, AllSourcesFailed) for report in error.reports
+        ]
+        assert {r.error for r in reports if r.source == "good"} == {
+            "no slot was free by the request's deadline"
+        }
+        assert router.engine.limits.breaker("good", "default").closed
+
+
+async def test_a_slow_source_leaves_the_share_of_others_free():
+    settings = {"rag": {"timeout_seconds": 5.0, "max_concurrency": 8, "cache_enabled": False}}
+    slow, good = Flaky(failing=False, delay=0.01), Fixed("found")
+    async with ContextRouter(settings, connectors={"slow": slow, "good": good}) as router:
+        await ask_many(router, 20)
+        assert router.engine.limits.slots.share == 2
+    assert slow.most == 6

@@ -53,7 +53,7 @@ class Concurrent(Fixed):
 
 async def test_route_answers_with_the_whole_context():
     async with serve_router(router()) as ask:
-        answer = await ask("/v1/route", {"question": "what?"})
+        answer = await ask("/v1/route", {"question": "what?", "trace": True})
     assert answer.status == 200
     assert answer.headers["Content-Type"] == "application/json"
     told = answer.json
@@ -385,7 +385,7 @@ async def test_strange_texts_arrive_and_are_answered():
     async with serve_router(router(answer=odd)) as ask:
         answer = await ask("/v1/route", {"question": "\x00 \U0001f600 \u202e '; DROP"})
     assert answer.status == 200
-    assert answer.json["envelopes"][0]["document"]["content"] == "half ? a pair, \x00 and \u202e"
+    assert answer.json["envelopes"][0]["document"]["content"] == "half \ufffd a pair, \x00 and \u202e"
 
 
 async def test_without_keys_the_server_listens_to_this_machine_only():

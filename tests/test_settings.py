@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextrouter import ContextRouter, PluginNotFound, Rag, SettingsError
+from contextrouter.errors import Problem
+from contextrouter.runtime.masking import mask_error
 from contextrouter.runtime.registry import Registry
 from contextrouter.settings import Settings, load
 from contextrouter.settings.toml_locations import locate
@@ -378,3 +380,34 @@ def test_the_key_locator_finds_exactly_the_keys_the_parser_finds(tree: dict):
     lines = locate(text)
     assert set(lines) == _paths(tree)
     assert [lines[(k,)] for k in tree] == [2 * i + 2 for i in range(len(tree))]
+
+
+@pytest.mark.case("CFG-12")
+@pytest.mark.parametrize("name", ["PLUGINS__PATHS", "PLUGINS__PATHS__0", "plugins__paths"])
+def test_the_environment_names_no_folder_of_code(tmp_path: Path, name: str):
+    (tmp_path / "pwn.py").write_text("raise SystemExit('this module ran')")
+    environ = {f"CONTEXTROUTER_{name}": f'["{tmp_path}"]', "CONTEXTROUTER_CONNECTORS__X__USE": "pwn"}
+    found = problems(tmp_path, "[providers.m]\nuse = 'memory'\n", environ)
+    assert any("plugins.paths may not come from the environment" in problem for problem in found)
+
+
+@pytest.mark.case("CFG-12")
+def test_no_variable_stands_in_the_folders_of_plugins(tmp_path: Path):
+    found = problems(tmp_path, "[plugins]\npaths = ['${EVIL}']\n", {"EVIL": str(tmp_path)})
+    assert found[0].startswith("settings.toml:2: plugins.paths")
+    assert "plugins.paths may not come from the environment" in found[0]
+    assert str(tmp_path) not in "".join(found).replace("settings.toml", "")
+
+
+@pytest.mark.case("CFG-12")
+def test_only_the_values_of_secrets_are_masked_in_an_error_of_settings(tmp_path: Path):
+    text = '[generators.g]\nuse = "openai"\nmodel = "m"\napi_key = "${NO_SUCH_VAR}"\n'
+    with pytest.raises(SettingsError) as caught:
+        read(write(tmp_path, text))
+    assert mask_error(caught.value) == (
+        "settings.toml:4: generators.g.api_key: environment variable 'NO_SUCH_VAR' is not set. Set it, or write"
+        " $$ for a dollar sign."
+    )
+    leaking = SettingsError([Problem("password=hunter22 is wrong", key="a.api_key", file="s.toml", line=1)])
+    assert mask_error(leaking) == "s.toml:1: a.api_key: password=*** is wrong"
+    assert mask_error(ValueError("api_key: abcdef"), ["zzzz"]) == "api_key: ***"

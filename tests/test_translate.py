@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,9 @@ from contextrouter.builtin.transforms.translate import Translate, read_translati
 from contextrouter.ingest import run
 from contextrouter.ingest.preparation import build_entry, configuration
 from contextrouter.model import SEARCH_TEXT
+from contextrouter.text.prompt_injection import Fence
 
+FENCE = Fence()
 GERMAN = "Der Mond hebt das Wasser der Meere zweimal am Tag, und die Sonne hilft ihm dabei ein wenig."
 ENGLISH = "The moon raises the water of the seas twice a day, and the sun helps it a little."
 
@@ -92,9 +95,9 @@ async def test_the_text_stands_between_fences_that_nobody_can_guess():
     generator = Told(lambda text: ENGLISH)
     await made(generator)
     await made(generator)
-    fences = [prompt.partition("two lines ")[2].partition(";")[0] for prompt in generator.prompts[1:]]
-    assert generator.texts[1:] == [f"{fence}\n{GERMAN}\n{fence}" for fence in fences]
-    assert len(set(fences)) == 2
+    fences = [re.findall("<<<.*?>>>", prompt) for prompt in generator.prompts[1:]]
+    assert generator.texts[1:] == [f"{begin}\n{GERMAN}\n{end}" for begin, end in fences]
+    assert len({begin for begin, _ in fences}) == 2
 
 
 NO_TRANSLATIONS = [
@@ -145,7 +148,7 @@ async def test_white_space_between_the_parts_of_a_text_stays(text: str):
 @given(text=st.text(min_size=1), answer=st.text())
 def test_an_answer_is_taken_whole_or_refused(text: str, answer: str):
     try:
-        translation = read_translation(Completion(text=answer), text, "<<<x>>>")
+        translation = read_translation(Completion(text=answer), text, FENCE)
     except ValueError:
         assert not answer.strip() or len(answer.strip()) > len(text) or len(text) > 10 * len(answer.strip())
     else:
@@ -154,12 +157,13 @@ def test_an_answer_is_taken_whole_or_refused(text: str, answer: str):
 
 
 def test_fences_around_an_answer_are_taken_off_and_one_within_refuses_it():
-    assert read_translation(Completion(text="<<<x>>>\nMoon\n<<<x>>>"), "Mond", "<<<x>>>") == "Moon"
-    with pytest.raises(ValueError, match="fence"):
-        read_translation(Completion(text="Moon <<<x>>> Sun"), "Mond Sonne", "<<<x>>>")
+    assert read_translation(Completion(text=FENCE.around("Moon")), "Mond", FENCE) == "Moon"
+    for mark in (FENCE.begin, FENCE.end):
+        with pytest.raises(ValueError, match="fence"):
+            read_translation(Completion(text=f"Moon {mark} Sun"), "Mond Sonne", FENCE)
     with pytest.raises(ValueError, match="has 14 characters, for a text of 2000"):
-        read_translation(Completion(text="I cannot, sir."), "x" * 2000, "<<<x>>>")
-    assert read_translation(Completion(text="m" * 1000), "量" * 100, "<<<x>>>")  # ten letters a character
+        read_translation(Completion(text="I cannot, sir."), "x" * 2000, FENCE)
+    assert read_translation(Completion(text="m" * 1000), "量" * 100, FENCE)  # ten letters a character
 
 
 @pytest.mark.parametrize(

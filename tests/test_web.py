@@ -516,9 +516,9 @@ async def test_the_key_of_an_engine_is_seen_in_no_message_and_goes_nowhere_else(
                 await found(source)
             assert "a-secret-key" not in str(caught.value)
         async with web(search="brave", search_url=f"{hostile.url}/away/api", **keys) as source:
-            assert await found(source) == []
-        assert len(other.heads) == 1
-        assert all("a-secret-key" not in head for head in other.heads)
+            with pytest.raises(SourceError, match="not what they link to"):
+                await found(source)
+        assert other.heads == []  # another private address than that of the settings
         assert all("X-Subscription-Token: a-secret-key" in head for head in hostile.heads)
 
 

@@ -15,6 +15,7 @@ import msgspec
 
 from contextrouter.cache.tiers import Unfit
 from contextrouter.model import Call, Context, Envelope, Intent, Period, Plan, Query, Step, Trace
+from contextrouter.model.read_only import ReadOnlyList, ReadOnlyMapping
 
 
 def encode(context: Context) -> bytes:
@@ -61,10 +62,10 @@ def _check_value(value: Any) -> None:
     kind = type(value)
     if value is None or kind in (str, int, float, bool, bytes):
         return
-    if kind in (list, tuple):
+    if kind in (list, tuple, ReadOnlyList):
         for item in value:
             _check_value(item)
-    elif kind is dict:
+    elif kind in (dict, ReadOnlyMapping):
         for name, item in value.items():
             if type(name) is not str:
                 raise Unfit(f"{name!r} is a {type(name).__name__}, not a text")

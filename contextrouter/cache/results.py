@@ -12,7 +12,9 @@ from contextrouter.cache import codec, keys
 from contextrouter.cache.single_flight import SingleFlight
 from contextrouter.cache.size import estimate_bytes
 from contextrouter.cache.tiers import Tiers
+from contextrouter.errors import AllSourcesFailed
 from contextrouter.model import Context, Request, Step, Trace, Usage
+from contextrouter.model.read_only import read_only_context
 
 MEMORY, JOINED = "memory", "joined"
 
@@ -54,7 +56,7 @@ class ResultCache:
         if hit is not None:
             return hit
         started = monotonic()
-        context, joined = await self._flights.run(key, until, lambda: self._look_up(key, compute))
+        context, joined = await self._flights.run(key, until, lambda: self._look_up(key, compute), _cut_short)
         return (
             mark_cached(context, JOINED, monotonic() - started) if joined and not context.cached else context
         )
@@ -63,7 +65,8 @@ class ResultCache:
         started = monotonic()
         entry = await self.tiers.fetch(key, codec.decode)
         if entry is not None and self.tiers.outer is not None:
-            cached, remaining = entry
+            decoded, remaining = entry
+            cached = read_only_context(decoded)
             self._fill(key, cached, min(remaining, self._ttl))
             return mark_cached(cached, self.tiers.outer.name, monotonic() - started)
         context = await compute()
@@ -78,6 +81,16 @@ class ResultCache:
     async def aclose(self) -> None:
         """Cancel the running computations."""
         await self._flights.aclose()
+
+
+def _cut_short(result: Context | Exception) -> bool:
+    """Whether an answer lacks something because its time was over."""
+    if isinstance(result, AllSourcesFailed):
+        return any(report.status == "timeout" for report in result.reports)
+    if isinstance(result, Context):
+        steps = result.trace.steps
+        return any(report.status == "timeout" for report in result.coverage) or any(s.failed for s in steps)
+    return isinstance(result, TimeoutError)
 
 
 def mark_cached(context: Context, tier: str, elapsed: float) -> Context:

@@ -6,11 +6,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from math import inf
+from time import monotonic
 from typing import Any, Generic, TypeVar
 
 from contextrouter.runtime.shutdown import shutdown_error
 
 V = TypeVar("V")
+LEAST_LEFT = 0.05
+"""Seconds that a caller must have left to compute anew. Equal deadlines of one burst are no reason to."""
 
 
 class _Flight(Generic[V]):
@@ -31,17 +35,43 @@ class SingleFlight(Generic[V]):
         self._flights: dict[bytes, _Flight[V]] = {}
         self._running: set[_Flight[V]] = set()  # also those that one with an earlier deadline replaced
 
-    async def run(self, key: bytes, deadline: float, compute: Callable[[], Awaitable[V]]) -> tuple[V, bool]:
+    async def run(
+        self,
+        key: bytes,
+        deadline: float,
+        compute: Callable[[], Awaitable[V]],
+        cut_short: Callable[[V | Exception], bool] | None = None,
+    ) -> tuple[V, bool]:
         """Return the value, and whether another caller's computation gave it. Raises ContextRouterError when
         `aclose` ends it.
+
+        `cut_short` says whether a computation ended for lack of time. A caller that joined such a one, and
+        has time left, computes anew or joins one with more time.
         """
-        flight = self._flights.get(key)
-        joined = flight is not None and flight.deadline <= deadline and not flight.task.done()
-        if not joined or flight is None:
-            flight = self._start(key, deadline, compute)
+        after = -inf
+        while True:
+            flight = self._flights.get(key)
+            joined = flight is not None and after < flight.deadline <= deadline and not flight.task.done()
+            if not joined or flight is None:
+                flight = self._start(key, deadline, compute)
+            result: V | Exception
+            try:
+                result = await self._wait(key, flight)
+            except Exception as error:
+                result = error
+            again = joined and cut_short is not None and deadline - monotonic() > LEAST_LEFT
+            if again and cut_short is not None and cut_short(result):
+                after = flight.deadline
+                continue
+            if isinstance(result, Exception):
+                raise result
+            return result, joined
+
+    async def _wait(self, key: bytes, flight: _Flight[V]) -> V:
+        """Return what a computation gives. The last caller who leaves cancels it."""
         flight.waiting += 1
         try:
-            value = await asyncio.shield(flight.task)
+            return await asyncio.shield(flight.task)
         except asyncio.CancelledError:
             current = asyncio.current_task()
             if flight.ended and current is not None and not current.cancelling():
@@ -53,7 +83,6 @@ class SingleFlight(Generic[V]):
                 self._forget(key, flight)
                 flight.task.cancel()
                 await _wait_until_done([flight.task])
-        return value, joined
 
     def _start(self, key: bytes, deadline: float, compute: Callable[[], Awaitable[V]]) -> _Flight[V]:
         async def run() -> V:

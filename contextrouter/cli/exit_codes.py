@@ -71,7 +71,7 @@ def _settle(call: Callable[[], int]) -> int:
     try:
         return call()
     except ContextRouterError as error:
-        terminal.error(str(error))
+        terminal.error(error)
         return code_of(error)
     except KeyboardInterrupt:
         terminal.error("Interrupted.")

@@ -22,7 +22,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from contextrouter.runtime.masking import mask, spellings
+from contextrouter.runtime.masking import mask, mask_error, spellings
 from contextrouter.serialization import plain
 
 # Control characters but tab and line feed, and the marks that turn the direction of what follows.
@@ -103,9 +103,10 @@ def progress() -> Iterator[Callable[[int, int, str], None]]:
         yield lambda number, count, name: status.update(style_text(f"{number} of {count}: {name}"))
 
 
-def error(message: str) -> None:
+def error(message: str | BaseException) -> None:
     """Print an error on stderr."""
-    err.print(style_text(("error: ", "bold red"), mask(message)), soft_wrap=True)
+    text = mask(message) if isinstance(message, str) else mask_error(message)
+    err.print(style_text(("error: ", "bold red"), text), soft_wrap=True)
 
 
 def heading(title: str, explanation: str = "") -> None:

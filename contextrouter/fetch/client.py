@@ -36,10 +36,22 @@ _TRANSIENT = (429, 502, 503, 504)
 
 
 class Fetcher:
-    """Fetches over one HTTP session, without cookies. Proxies of the environment need an option."""
+    """Fetches over one HTTP session, without cookies. Proxies of the environment need an option.
 
-    def __init__(self, options: FetchOptions, *, extra: str, secrets: Sequence[str] = ()) -> None:
+    `configured` are the addresses of the settings: `allow_private` opens them, and nothing that they link to.
+    None: whatever is fetched is of the settings.
+    """
+
+    def __init__(
+        self,
+        options: FetchOptions,
+        *,
+        extra: str,
+        secrets: Sequence[str] = (),
+        configured: Sequence[str] | None = None,
+    ) -> None:
         self.options, self._extra = options, extra
+        self._configured = None if configured is None else frozenset(origin(url) for url in configured if url)
         self.names: Mapping[
             str, tuple[str, int]
         ] = {}  # hosts that lead to an address and port of this machine: for examples
@@ -79,7 +91,7 @@ class Fetcher:
             self.options.user_agent,
             lambda url, steps: self._follow_redirects(FetchRequest("GET", url), steps),
         )
-        self._session = HttpSession(self.options, context, self.names)
+        self._session = HttpSession(self.options, context, self.names, self._configured)
 
     async def aclose(self) -> None:
         """Close the session."""

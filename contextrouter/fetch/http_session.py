@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import aiohttp
@@ -17,11 +18,13 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from contextrouter.fetch.body import CHUNK, accept_encoding
 from contextrouter.fetch.options import FetchOptions
-from contextrouter.fetch.ssrf import Network, is_public, networks
+from contextrouter.fetch.ssrf import Network, is_public, networks, origin
 from contextrouter.runtime.threads import Threads
 
 MOST_CONNECTIONS = 100
 KEEP_ALIVE = 15.0
+_may_be_private: ContextVar[bool] = ContextVar("may_be_private", default=False)
+"""Whether the address of the present exchange is one of the settings, which `allow_private` opens."""
 
 
 class PrivateAddress(OSError):
@@ -48,8 +51,13 @@ class HttpSession:
     """One aiohttp session in the running event loop."""
 
     def __init__(
-        self, options: FetchOptions, context: ssl.SSLContext | None, names: Mapping[str, tuple[str, int]]
+        self,
+        options: FetchOptions,
+        context: ssl.SSLContext | None,
+        names: Mapping[str, tuple[str, int]],
+        configured: Collection[tuple[str, str, int]] | None = None,
     ) -> None:
+        self._configured = configured
         allowed = networks(options.allow_private, "allow_private")
         connector = aiohttp.TCPConnector(
             limit=MOST_CONNECTIONS,
@@ -83,6 +91,7 @@ class HttpSession:
         """Send one request and yield its response. Redirects are not followed. Raises ExchangeError, also
         while the body is read.
         """
+        _may_be_private.set(self._configured is None or origin(url) in self._configured)
         try:
             async with self._session.request(
                 method, url, headers=headers, data=body, allow_redirects=False
@@ -128,9 +137,15 @@ def _open_public_socket(info: tuple[Any, ...], allowed: tuple[Network, ...]) -> 
     the connection, so DNS rebinding has no effect.
     """
     family, kind, protocol, _, address = info
-    if not is_public(str(address[0]), allowed):
+    if _may_be_private.get():
+        if not is_public(str(address[0]), allowed):
+            raise PrivateAddress(
+                f"{address[0]} is not a public address; name its network in `allow_private` to fetch from it."
+            )
+    elif not is_public(str(address[0])):
         raise PrivateAddress(
-            f"{address[0]} is not a public address; name its network in `allow_private` to fetch from it."
+            f"{address[0]} is not a public address; `allow_private` opens the addresses of the settings,"
+            " not what they link to."
         )
     return socket.socket(family, kind, protocol)
 

@@ -86,15 +86,14 @@ async def run(
         if rebuild and not dry_run:
             stores = await _begin_anew(router, jobs, stores, stack)
         for name, job in jobs.items():
-            labels, origin = _labels(job), job.origin or name
+            labels, origin = _labels_of(job), job.origin or name
             options = JobOptions(origin=origin, labels=labels, batch=batch, dry_run=dry_run, rebuild=rebuild)
-            job_plugins = plugins[name]._replace(store=stores[job.to])
-            job_run = JobRun(job_plugins, options, _job_progress(progress, name))
-            reports[name] = await job_run.execute()
+            filling = plugins[name]._replace(store=stores[job.to])
+            reports[name] = await JobRun(filling, options, _job_progress(progress, name)).execute()
     return reports
 
 
-def _labels(job: Job) -> dict[str, str]:
+def _labels_of(job: Job) -> dict[str, str]:
     return {label: value for label in LABELS if (value := getattr(job, label))}
 
 

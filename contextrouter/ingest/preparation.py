@@ -91,6 +91,29 @@ def apply_labels(document: Document, labels: Mapping[str, str]) -> Document:
     return document.replace(**changes) if changes else document
 
 
+def hold_to_labels(fact: Fact, document: Document) -> Fact:
+    """Return a fact with the labels of the document or chunk that it was read in, or with its own where they
+    are stricter: the rule of `apply_labels`.
+
+    Raises IngestError, which names the fact, if fact and document name different tenants or compartments.
+    """
+    changes: dict[str, Any] = {"untrusted": fact.untrusted or document.untrusted}
+    for name in ("tenant", "compartment"):
+        value, label = getattr(fact, name), getattr(document, name)
+        if value == SHARED and name == "tenant":
+            value = None
+        if value and label and value != label:
+            raise IngestError(
+                f"fact {' — '.join((fact.subject, fact.predicate, fact.object))!r:.300} names the {name}"
+                f" {value!r}, its document {label!r}; take it out of one of them",
+                document=document.id,
+            )
+        changes[name] = value or label
+    level, limit = fact.sensitivity, document.sensitivity
+    changes["sensitivity"] = _stricter(SENSITIVITIES, level, limit) if limit else level
+    return fact.replace(**changes)
+
+
 def _stricter(levels: Sequence[str], level: str | None, limit: str) -> str:
     """Return the later one in `levels`. A level that is not listed is stricter than all of them."""
     if not level:
@@ -167,26 +190,36 @@ async def build_entry(
     chunks: Sequence[Document] = [document]
     for transform in transforms:
         chunks = await _run_transform(transform, chunks)
-    problems: list[str] = []
-    facts: dict[tuple[Any, ...], Fact] = {}
-    for chunk in chunks:
-        problems += map(str, _metadata_list(chunk, "problems"))
-        for fact in _metadata_list(chunk, "facts"):
-            if isinstance(fact, Fact):
-                key = (fact.subject, fact.predicate, fact.object, fact.valid_from, fact.valid_to)
-                facts.setdefault(key, fact)
-            else:
-                problems.append(
-                    f"fact {fact!r} is no Fact; the transform that made it has to return Fact objects."
-                )
+    facts, problems = _read_facts(document, chunks)
     if TRY_AGAIN not in document.metadata and any(chunk.metadata.get(TRY_AGAIN) for chunk in chunks):
         mark = f"{TRY_AGAIN}.{mark}"  # no content has this fingerprint, so the document counts as changed
     parent = _merge_findings(document, chunks)
     parent = parent.replace(metadata=_drop_internal(document.metadata))
-    entry = Entry(
-        document=parent, chunks=_finish_chunks(parent, chunks), facts=tuple(facts.values()), fingerprint=mark
-    )
+    entry = Entry(document=parent, chunks=_finish_chunks(parent, chunks), facts=facts, fingerprint=mark)
     return entry, problems
+
+
+def _read_facts(document: Document, chunks: Sequence[Document]) -> tuple[tuple[Fact, ...], list[str]]:
+    """Return the facts in the metadata of the chunks, held to the labels of each, and the problems there."""
+    facts: dict[tuple[Any, ...], Fact] = {}
+    problems: list[str] = []
+    for chunk in chunks:
+        problems += map(str, _metadata_list(chunk, "problems"))
+        labelled = chunk.replace(**_strictest_labels(chunk, document))
+        for fact in _metadata_list(chunk, "facts"):
+            if not isinstance(fact, Fact):
+                problems.append(
+                    f"fact {fact!r} is no Fact; the transform that made it has to return Fact objects."
+                )
+                continue
+            try:
+                fact = hold_to_labels(fact, labelled)
+            except IngestError as error:  # one fact is left out, the others and the document are stored
+                problems.append(str(error))
+                continue
+            key = (fact.subject, fact.predicate, fact.object, fact.valid_from, fact.valid_to)
+            facts.setdefault((*key, fact.tenant, fact.compartment, fact.sensitivity), fact)
+    return tuple(facts.values()), problems
 
 
 async def _run_transform(transform: Transform, chunks: Sequence[Document]) -> list[Document]:

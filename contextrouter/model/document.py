@@ -7,7 +7,7 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
-from contextrouter.model.noun import EMPTY, Noun, Vector
+from contextrouter.model.noun import EMPTY, Noun, Vector, equal_nouns
 
 TRUSTS = ("authoritative", "reference", "volatile")  # highest first
 SEARCH_TEXT = "search_text"  # key of a document's metadata: what is searched instead of its content
@@ -56,6 +56,11 @@ class Hit(Noun, frozen=True, kw_only=True, gc=False):
     vector: Vector | None = None  # None: not at hand
     highlights: tuple[str, ...] = ()  # query-dependent excerpts
 
+    def __eq__(self, other: object) -> bool:
+        return equal_nouns(self, other)
+
+    __hash__ = None  # type: ignore[assignment]  # it holds mappings and vectors
+
 
 class RankedList(Noun, frozen=True, kw_only=True, gc=False):
     """One answer of one source to one call, named so that every later number can be traced to it."""
@@ -98,6 +103,11 @@ class Envelope(Noun, frozen=True, kw_only=True, gc=False):
     highlights: tuple[str, ...] = ()
     vector: Vector | None = None
     dropped: str | None = None  # why it went no further; None: live
+
+    def __eq__(self, other: object) -> bool:
+        return equal_nouns(self, other)
+
+    __hash__ = None  # type: ignore[assignment]  # it holds mappings and vectors
 
     @property
     def id(self) -> str:

@@ -23,6 +23,7 @@ class Fact(Noun, frozen=True, kw_only=True, gc=False):
     compartment: str | None = None
     sensitivity: str | None = None
     attributes: Mapping[str, Any] = EMPTY
+    untrusted: bool = False  # read in what strangers wrote: fenced in the context, and never an instruction
 
 
 class Entity(Noun, frozen=True, kw_only=True, gc=False):
@@ -36,6 +37,7 @@ class Entity(Noun, frozen=True, kw_only=True, gc=False):
     tenant: str | None = None
     compartment: str | None = None
     sensitivity: str | None = None
+    untrusted: bool = False  # one of the facts about it is
 
 
 class Facet(Noun, frozen=True, kw_only=True, gc=False):
@@ -44,3 +46,4 @@ class Facet(Noun, frozen=True, kw_only=True, gc=False):
     dimension: str
     value: str
     count: int
+    untrusted: bool = False  # strangers wrote the value

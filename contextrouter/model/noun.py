@@ -14,6 +14,22 @@ EMPTY: Mapping[str, Any] = {}
 """The default of mappings."""
 
 
+def equal_nouns(one: msgspec.Struct, other: object) -> bool:
+    """Whether two nouns with a field `vector` are of one type and equal. An array compares element by
+    element, so that `==` of arrays is no answer.
+    """
+    if type(one) is not type(other):
+        return False
+    for name in one.__struct_fields__:
+        value, others = getattr(one, name), getattr(other, name)
+        if name != "vector":
+            if value != others:
+                return False
+        elif value is not others and (value is None or others is None or list(value) != list(others)):
+            return False
+    return True
+
+
 class Noun(msgspec.Struct, frozen=True):
     """Frozen, and copied with changes."""
 

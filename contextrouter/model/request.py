@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from contextrouter.errors import RequestRefused
-from contextrouter.model.noun import EMPTY, Noun, Vector
+from contextrouter.model.noun import EMPTY, Noun, Vector, equal_nouns
 from contextrouter.pipeline import request_validation
 from contextrouter.scope import Scope
 
@@ -168,6 +168,11 @@ class Query(Noun, frozen=True, kw_only=True, gc=False):
     scope: Scope | None = None
     filters: Mapping[str, Any] = EMPTY
     attribute: str | None = None  # on the leg "entities": the attribute that is asked for
+
+    def __eq__(self, other: object) -> bool:
+        return equal_nouns(self, other)
+
+    __hash__ = None  # type: ignore[assignment]  # it holds mappings and vectors
 
 
 class Call(Noun, frozen=True, kw_only=True, gc=False):

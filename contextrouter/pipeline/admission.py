@@ -20,6 +20,7 @@ from contextrouter.filters import passes
 from contextrouter.model import Document, Entity, Facet, Fact, Hit, Query
 from contextrouter.scope import SENSITIVITIES, SHARED
 from contextrouter.settings import FactKeys, SourceKeys
+from contextrouter.text.characters import whole_characters
 from contextrouter.text.fact_words import spaced
 from contextrouter.text.query_syntax import holds_any
 
@@ -67,7 +68,7 @@ class Admission:
         if not isinstance(answer, list | tuple) or not {*map(type, answer)} <= {*_FACT_TEXTS}:
             message = "facts(), facets() and entities() must return sequences of those"
             raise ContractError(message, law="facts returns facts")
-        sound = [item for item in answer if not self._note(flaw_of_fact(item))]
+        sound = [whole_characters(item) for item in answer if not self._note(flaw_of_fact(item))]
         admitted = [item if isinstance(item, Facet) else self._labelled(item) for item in sound]
         scope = self.query.scope
         if scope is not None:

@@ -3,21 +3,20 @@
 Each document is a block under `### [n] title — source — compartment`; facts, entities and counts follow under
 headings of their own. The budget is in tokens. Entities, facts and counts, in this order, may use up to a
 quarter of it, documents the rest and what they leave; the best document always goes in, cut and marked where
-it must be. What strangers wrote stands behind a
-fence, without what no reader sees, and a notice before it all says what the fence means.
+it must be. What strangers wrote stands within a fence, without what no reader sees; a notice before it all
+says what the fence means.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple, TypeVar
 
-from contextrouter.model import Citation, Entity, Envelope, Facet, Fact
+from contextrouter.model import Citation, Document, Entity, Envelope, Facet, Fact
 from contextrouter.pipeline.envelopes import split
-from contextrouter.text.prompt_injection import Fence, clean
+from contextrouter.text.prompt_injection import Fence, clean, clean_line, escape_marks
 
 CUT = " […]"
 OVER = "token budget"
@@ -27,16 +26,8 @@ _FACT_SHARE = 4
 FACTS_HEADING, ENTITIES_HEADING, COUNTS_HEADING = "### Facts", "### Entities", "### Counts"
 ENDED = "No longer true:"
 """Stands above the facts that stopped being true."""
-_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"  # whatever `str.splitlines` takes for the end of a line
-_UNSEEN = "\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"
-_BLANK = rf"(?:[^\S{_ENDS}]|[{_UNSEEN}])"
-# Patterns are texts, which `re` compiles when they are first used and keeps: to compile them takes longer
-# than most imports.
-_NAMES = rf"(?i:facts|entities|counts)[^\w{_ENDS}]*+(?=[{_ENDS}]|\Z)"
-_FORGED = rf"##{{0,15}}+{_BLANK}*+(?:\[{_BLANK}*+\d+{_BLANK}*+\]|{_NAMES})"
-_MARGIN = _UNSEEN + "#"
 
-T = TypeVar("T")
+T = TypeVar("T", bound="Fact | Entity | _Value")
 Count = Callable[[str], int]
 Truncate = Callable[[str, int], str]
 
@@ -127,15 +118,18 @@ def assemble(
     `count(text)` gives tokens, `truncate(text, tokens)` the beginning of a text.
     """
     live, _ = split(selected)
-    writer = _Writer(_fence(live), budget, count, truncate)
-    writer.add_answers(facts, beside or Beside(), budget // _FACT_SHARE if live else budget)
+    beside = beside or Beside()
+    documents = [envelope.document for envelope in live]
+    fence = make_fence([*documents, *facts, *beside.entities, *beside.facets])
+    writer = _Writer(fence, budget, count, truncate)
+    writer.add_answers(facts, beside, budget // _FACT_SHARE if live else budget)
     for envelope in live:
         writer.add_document(envelope)
     return writer.finish()
 
 
 class _Writer:
-    """Writes blocks while tokens are left. `fence` stands around the documents that strangers wrote."""
+    """Writes blocks while tokens are left. `fence` stands around what strangers wrote."""
 
     def __init__(
         self, fence: Fence | None, budget: int, count: Count | None, truncate: Truncate | None
@@ -145,33 +139,42 @@ class _Writer:
         self.result = Assembled()
         self.blocks: list[str] = []
         self.sections: list[str] = []
+        self.noticed = False  # whether the text needs the notice of the fence
 
     def add_answers(self, facts: Sequence[Fact], beside: Beside, budget: int) -> None:
         """Add the sections of entities, facts and counts, as many lines as fit into `budget`. An entity is
         the answer to a question about one attribute, so that entities come first.
         """
-        result, share = self.result, _Share(self.count, budget)
+        if not (facts or beside.entities or beside.facets):
+            return
+        result, now, share = self.result, beside.now, _Share(self.count, budget, self.fence)
         result.entities, result.lost_entities = share.take(ENTITIES_HEADING, beside.entities, _entity_line)
-        result.facts, result.lost_facts = self._take_facts(share, facts, beside.now)
+        oldest = next((fact for fact in facts if _has_ended(fact, now)), None)
+        result.facts, result.lost_facts = share.take(
+            FACTS_HEADING,
+            facts,
+            lambda fact: f"{ENDED}\n{fact_line(fact)}" if fact is oldest else fact_line(fact),
+            part=lambda fact: _has_ended(fact, now),
+        )
         result.facets, result.lost_facets = _take_counts(share, beside.facets)
         self.left -= share.used
-        current, ended = _split_ended(result.facts, beside.now)
-        lines = [*map(_fact_line, current), *([ENDED, *map(_fact_line, ended)] if ended else [])]
+        self.noticed = share.noticed
+        current, ended = _split_ended(result.facts, now)
+        lines = self._lines(current, fact_line)
         sections = {
-            FACTS_HEADING: lines,
-            ENTITIES_HEADING: list(map(_entity_line, result.entities)),
-            COUNTS_HEADING: _count_lines(result.facets),
+            FACTS_HEADING: [*lines, *([ENDED, *self._lines(ended, fact_line)] if ended else [])],
+            ENTITIES_HEADING: self._lines(result.entities, _entity_line),
+            COUNTS_HEADING: self._lines(_count_lines(result.facets, _foreign(beside.facets)), _value_text),
         }
         self.sections = ["\n".join([heading, *lines]) for heading, lines in sections.items() if lines]
 
-    def _take_facts(
-        self, share: _Share, facts: Sequence[Fact], now: datetime | None
-    ) -> tuple[list[Fact], list[Fact]]:
-        """Return the facts that fit, in their order, and those that do not."""
-        oldest = next((fact for fact in facts if _has_ended(fact, now)), None)
-        return share.take(
-            FACTS_HEADING, facts, lambda f: f"{ENDED}\n{_fact_line(f)}" if f is oldest else _fact_line(f)
-        )
+    def _lines(self, items: Sequence[T], line: Callable[[T], str]) -> list[str]:
+        """The lines of items: those of strangers behind the others, within the fence."""
+        lines = [line(item) for item in items if not item.untrusted]
+        foreign = [line(item) for item in items if item.untrusted]
+        if self.fence is not None and foreign:
+            lines.append(self.fence.around("\n".join(foreign)))
+        return lines
 
     def add_document(self, envelope: Envelope) -> None:
         """Add a document if it fits. The best one always does: it is cut where it must be."""
@@ -180,7 +183,7 @@ class _Writer:
         fence = self.fence if envelope.document.untrusted else None
         fenced = block if fence is None else fence.around(block)
         if self.count is not None:
-            notice = 0 if fence is None or result.fenced else self._cost(fence.notice)
+            notice = 0 if fence is None or self.noticed else self._cost(fence.notice)
             tokens = self.count(fenced)
             cost = tokens + BETWEEN + notice
             if cost > self.left and not self.blocks and self.truncate is not None:
@@ -194,6 +197,7 @@ class _Writer:
             self.left -= cost
             citation = citation.replace(tokens=tokens)
         if fence is not None:
+            self.noticed = True
             _note_cleaning(envelope, result)
         self.blocks.append(fenced)
         result.envelopes.append(envelope)
@@ -202,7 +206,7 @@ class _Writer:
     def finish(self) -> Assembled:
         """Join the blocks: the notice of the fence first, facts, entities and counts last."""
         result, blocks = self.result, [*self.blocks, *self.sections]
-        if self.fence is not None and result.fenced:
+        if self.fence is not None and self.noticed:
             blocks.insert(0, self.fence.notice)
         result.text = "\n\n".join(blocks)
         if self.count is not None:
@@ -224,67 +228,107 @@ class _Writer:
 class _Share:
     """The tokens that the sections beside the documents may use, and those used. `count` None: any number."""
 
-    def __init__(self, count: Count | None, budget: int) -> None:
-        self.count, self.budget, self.used = count, budget, 0
+    def __init__(self, count: Count | None, budget: int, fence: Fence | None) -> None:
+        self.count, self.budget, self.fence, self.used = count, budget, fence, 0
+        self.noticed = False  # whether something taken needs the notice of the fence
 
-    def take(self, heading: str, items: Sequence[T], line: Callable[[T], str]) -> tuple[list[T], list[T]]:
-        """Return the first items whose lines fit below a heading, and the rest."""
+    def take(
+        self,
+        heading: str,
+        items: Sequence[T],
+        line: Callable[[T], str],
+        part: Callable[[T], bool] = lambda item: False,
+    ) -> tuple[list[T], list[T]]:
+        """Return the first items whose lines fit below a heading, and the rest. What strangers wrote has a
+        fence in each `part` of the section.
+        """
         count = self.count
         if count is None or not items:
+            self.noticed = self.noticed or any([item.untrusted for item in items])
             return list(items), []
-        cost, number = self.used + count(heading) + BETWEEN + 1, 0
+        cost, number, fenced = self.used + count(heading) + BETWEEN + 1, 0, set[bool]()
         for item in items:
             cost += count(line(item)) + 1
+            if item.untrusted and part(item) not in fenced:
+                cost += self._fence_cost(count)
+                fenced.add(part(item))
             if cost > self.budget:
                 break
             self.used, number = cost, number + 1
+            self.noticed = self.noticed or item.untrusted
         return list(items[:number]), list(items[number:])
 
+    def _fence_cost(self, count: Count) -> int:
+        if self.fence is None:
+            return 0
+        notice = 0 if self.noticed else count(self.fence.notice) + BETWEEN
+        return count(self.fence.around("")) + BETWEEN + notice
 
-def _fact_line(fact: Fact) -> str:
+
+def fact_line(fact: Fact) -> str:
+    """A fact as one line of a list, without what no reader sees."""
     parts = (fact.subject, fact.predicate, fact.object)
-    return f"- {' — '.join(map(_one_line, parts))}{_validity(fact)}"
+    return f"- {' — '.join(map(clean_line, parts))}{_validity(fact)}"
 
 
 def _entity_line(entity: Entity) -> str:
     """An entity with its attributes: `- Anna — birthday: 5 May; child: Ben, Mia`."""
     attributes = [
-        f"{_one_line(str(name))}: {_join_values(value)}" for name, value in entity.attributes.items()
+        f"{clean_line(str(name))}: {_join_values(value)}" for name, value in entity.attributes.items()
     ]
-    return f"- {_one_line(entity.name)}" + (f" — {'; '.join(attributes)}" if attributes else "")
+    return f"- {clean_line(entity.name)}" + (f" — {'; '.join(attributes)}" if attributes else "")
 
 
 def _join_values(value: object) -> str:
     values: Iterable[object] = value if isinstance(value, list | tuple) else (value,)
-    return ", ".join([_one_line(str(item)) for item in values])
+    return ", ".join([clean_line(str(item)) for item in values])
+
+
+class _Value(NamedTuple):
+    """A value of a dimension as it is written, or a whole line of them. `place` is its place among all."""
+
+    place: int
+    text: str
+    untrusted: bool
+
+
+def _value_text(value: _Value) -> str:
+    return value.text
+
+
+def _foreign(facets: Iterable[Facet]) -> set[str]:
+    """The dimensions with a value that strangers wrote: the whole line of one stands within the fence."""
+    return {facet.dimension for facet in facets if facet.untrusted}
 
 
 def _take_counts(share: _Share, facets: Sequence[Facet]) -> tuple[list[Facet], list[Facet]]:
     """Return the facets that fit, and the rest, both in their order. The dimensions take turns: the first
     value of each, the second of each, and so on.
     """
-    places: dict[int, int] = {}  # number of a facet -> its place in its dimension
+    turns: list[tuple[int, _Value]] = []
     counts: Counter[str] = Counter()
+    foreign = _foreign(facets)
     for number, facet in enumerate(facets):
-        places[number] = counts[facet.dimension]
+        turn = counts[facet.dimension]
+        begin = ", " if turn else f"- {clean_line(facet.dimension)}: "
+        text = f"{begin}{clean_line(facet.value)} ({facet.count})"
+        turns.append((turn, _Value(number, text, facet.dimension in foreign)))
         counts[facet.dimension] += 1
-
-    def text(number: int) -> str:
-        facet = facets[number]
-        begin = ", " if places[number] else f"- {_one_line(facet.dimension)}: "
-        return f"{begin}{_one_line(facet.value)} ({facet.count})"
-
-    fitting, lost = share.take(COUNTS_HEADING, sorted(places, key=places.__getitem__), text)
-    return [facets[number] for number in sorted(fitting)], [facets[number] for number in sorted(lost)]
+    turns.sort(key=lambda turn: turn[0])
+    fitting, lost = share.take(COUNTS_HEADING, [value for _, value in turns], _value_text)
+    return [facets[place] for place, *_ in sorted(fitting)], [facets[place] for place, *_ in sorted(lost)]
 
 
-def _count_lines(facets: Sequence[Facet]) -> list[str]:
+def _count_lines(facets: Sequence[Facet], foreign: set[str]) -> list[_Value]:
     """A line for each dimension: `- labels: work (12), home (3)`."""
     dimensions: dict[str, list[str]] = {}
     for facet in facets:
-        values = dimensions.setdefault(_one_line(facet.dimension), [])
-        values.append(f"{_one_line(facet.value)} ({facet.count})")
-    return [f"- {dimension}: {', '.join(values)}" for dimension, values in dimensions.items()]
+        values = dimensions.setdefault(facet.dimension, [])
+        values.append(f"{clean_line(facet.value)} ({facet.count})")
+    return [
+        _Value(place, f"- {clean_line(dimension)}: {', '.join(values)}", dimension in foreign)
+        for place, (dimension, values) in enumerate(dimensions.items())
+    ]
 
 
 def _has_ended(fact: Fact, now: datetime | None) -> bool:
@@ -312,12 +356,9 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _fence(live: Sequence[Envelope]) -> Fence | None:
-    """The fence of the documents that strangers wrote; None when there are none."""
-    foreign = [envelope.document for envelope in live if envelope.document.untrusted]
-    return (
-        Fence([part for d in foreign for part in (d.title, d.url, d.content, *d.path)]) if foreign else None
-    )
+def make_fence(items: Iterable[Document | Fact | Entity | Facet]) -> Fence | None:
+    """The fence of what strangers wrote; None where nothing is theirs."""
+    return Fence() if any([item.untrusted for item in items]) else None
 
 
 def _note_cleaning(envelope: Envelope, done: Assembled) -> None:
@@ -341,20 +382,10 @@ def _cite(number: int, envelope: Envelope) -> tuple[Citation, str]:
     source = provenance[0].source if provenance else ""
     block = f"### [{number}] {title} — {source}" if source else f"### [{number}] {title}"
     if document.compartment:
-        block += " — " + _one_line(document.compartment)
+        block += " — " + clean_line(document.compartment)
     below = document.content.strip()
     if document.path:
         below = " > ".join([_one_line(part) for part in document.path]) + ("\n" + below if below else "")
-    if "#" in below:
-        below = re.sub(_FORGED, _escape, below)
     if below:
-        block = f"{block}\n{below}"
+        block = f"{block}\n{escape_marks(below)}"
     return Citation(number=number, title=title, url=document.url, source=source), block
-
-
-def _escape(match: re.Match[str]) -> str:
-    """A backslash into what opens a line as the heading of a block or a section does."""
-    text, at = match.string, match.start() - 1
-    while at >= 0 and (text[at] in _MARGIN or text[at].isspace()) and text[at] not in _ENDS:
-        at -= 1
-    return match[0] if at >= 0 and text[at] not in _ENDS else "\\" + match[0]

@@ -8,6 +8,7 @@ from typing import Any, Protocol, overload
 
 from contextrouter.model import Document, Envelope, Provenance, RankedList, Vector
 from contextrouter.pipeline.envelopes import LazyEnvelopes
+from contextrouter.text.characters import whole_characters, whole_texts
 
 Rank = tuple[int, int]
 """Where a document stands: the position of a list, and its index in that list."""
@@ -123,12 +124,12 @@ class Candidates(LazyEnvelopes):
                 if vector is None:
                     vector = hit.vector
             envelope = Envelope(
-                document=hits[0].document,
+                document=whole_characters(hits[0].document),
                 provenance=tuple([self._stamp(number, n, index, notes) for n, index in places]),
                 score=score,
                 normalized=min(1.0, score / possible) if possible else 0.0,
                 signals=signals,
-                highlights=highlights,
+                highlights=whole_texts(highlights) if highlights else (),
                 vector=vector,
             )
             envelopes.append(envelope)

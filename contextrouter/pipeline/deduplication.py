@@ -128,6 +128,8 @@ def distinct_facts(
     Facts that differ only in case or white space are one: the first stands. A fact's validity is part of
     what it says.
     """
+    if not facts:  # most questions: the words of the question need not be read
+        return [], []
     words = QuestionWords(question, language)
     by_source: dict[str, list[tuple[int, Fact]]] = {}
     for fact in facts:

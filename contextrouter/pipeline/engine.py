@@ -16,7 +16,7 @@ from contextrouter.pipeline.circuit_breaker import CircuitBreaker
 from contextrouter.pipeline.deadline import Deadline
 from contextrouter.pipeline.failure_log import FailureLog
 from contextrouter.pipeline.fusion.leg_weights import Profiles
-from contextrouter.pipeline.slots import Slots
+from contextrouter.pipeline.slots import SourceSlots
 from contextrouter.pipeline.term_statistics import StatisticsCache
 from contextrouter.settings import FactKeys, InterpreterKeys, Rag, Settings, SourceKeys, StageKeys
 
@@ -66,24 +66,16 @@ class CallLimits:
     It also holds cancelled calls that have not ended yet. Made for one event loop.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, sources: Collection[str] = ()) -> None:
         rag, limits = settings.rag, settings.limits
-        self.overall = Slots(rag.max_concurrency, limits.max_waiting, "all sources")
-        waiting = limits.max_waiting
-        self._by_source = {
-            name: Slots(instance.keys.concurrency, waiting, f"source {name!r}", within=self.overall)
-            for name, instance in settings.sources.items()
-            if instance.keys.concurrency
-        }
+        keys = {name: instance.keys.concurrency for name, instance in settings.sources.items()}
+        at_once = {name: limit for name, limit in keys.items() if limit}
+        self.slots = SourceSlots(rag.max_concurrency, limits.max_waiting, sources, at_once)
         self.patience = rag.timeout_seconds / 2
         """Seconds a source must have had for its lateness to count against it."""
         self._failures, self._seconds = limits.breaker_failures or math.inf, limits.breaker_seconds
         self._breakers: dict[tuple[str, str], CircuitBreaker] = {}
         self.abandoned: set[asyncio.Task[Any]] = set()
-
-    def slots(self, source: str) -> Slots:
-        """Return the slots that a call to this source needs."""
-        return self._by_source.get(source, self.overall)
 
     def breaker(self, source: str, leg: str) -> CircuitBreaker:
         """Return the circuit breaker of one leg of a source: a dead leg does not stop the others."""
@@ -142,7 +134,7 @@ class Engine:
         self.sources, self.embedders = self.plugins.sources, self.plugins.embedders
         self.interpreters = self._interpreters()
         self.scores, self.embeddings = scores, embeddings
-        self.limits = CallLimits(self.settings)
+        self.limits = CallLimits(self.settings, self.sources)
         self.failures = FailureLog()
         self.statistics = StatisticsCache(self.sources, self.limits.abandon)
         self.secrets = self.settings.secrets

@@ -11,6 +11,7 @@ from contextrouter.contracts import FAILURE, InterpreterContext
 from contextrouter.errors import PluginError, RequestRefused
 from contextrouter.filters import own_filters
 from contextrouter.model import Clarification, Intent, Period, Request, RequestFields
+from contextrouter.pipeline.blocking import Steps
 from contextrouter.pipeline.deadline import Deadline
 from contextrouter.pipeline.engine import Engine
 from contextrouter.pipeline.planning.restrictions import may_ask
@@ -52,9 +53,12 @@ async def interpret(
     for name, interpreter, keys in engine.interpreters:
         try:
             await engine.ensure_open("interpreter", name, deadline)
-            async with deadline.within(keys.timeout).timeout():
-                answer = await in_own_context(interpreter.interpret(intent, context))
-                intent = _check_types(answer, intent)
+            until = deadline.within(keys.timeout)
+            steps = Steps(interpreter.interpret(intent, context))
+            async with until.timeout():
+                intent = _check_types(await in_own_context(steps), intent)
+            if why := steps.blocked(until):
+                failed[name] = why
             if failure := intent.attributes.get(FAILURE):  # it went on without its model: the intent stays
                 others = {key: value for key, value in intent.attributes.items() if key != FAILURE}
                 intent = intent.replace(attributes=others)

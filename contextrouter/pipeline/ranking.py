@@ -15,6 +15,7 @@ from contextrouter.contracts import Stage, StageContext
 from contextrouter.errors import ContractError, StageError
 from contextrouter.model import Document, Envelope
 from contextrouter.pipeline.admission import flaw_of
+from contextrouter.pipeline.blocking import Steps
 from contextrouter.pipeline.deadline import Deadline
 from contextrouter.pipeline.engine import Engine
 from contextrouter.pipeline.envelopes import Ranking, split
@@ -51,7 +52,7 @@ async def rank(
         failure, notes = "", StageNotes(engine.secrets)
         try:
             await engine.ensure_open("stage", name, deadline)
-            live, lost = await _apply(
+            live, lost, failure = await _apply(
                 (name, stage, keys), live, msgspec.structs.replace(context, note=notes.add), deadline
             )
         except Exception as error:
@@ -73,7 +74,8 @@ async def rank(
 
 async def _apply(
     stage_of: tuple[str, Stage, StageKeys], live: list[Envelope], context: StageContext, deadline: Deadline
-) -> tuple[list[Envelope], list[Envelope]]:
+) -> tuple[list[Envelope], list[Envelope], str]:
+    """Return the live envelopes, the lost ones, and how the stage made the answer late; empty: it did not."""
     name, stage, keys = stage_of
     head, tail = (live, []) if keys.top_n is None else (live[: keys.top_n], live[keys.top_n :])
     sealed: dict[int, Envelope] = {}
@@ -85,12 +87,16 @@ async def _apply(
         return envelope
 
     returned: Sequence[Envelope] = ()
+    late = ""
     if head:
-        async with deadline.within(keys.timeout).timeout():
-            returned = await in_own_context(stage.apply(tuple(head), _stage_view(name, context, seal)))
+        until = deadline.within(keys.timeout)
+        steps = Steps(stage.apply(tuple(head), _stage_view(name, context, seal)))
+        async with until.timeout():
+            returned = await in_own_context(steps)
+        late = steps.blocked(until)
     went_on, lost = _check_returned(name, head, list(returned), sealed, context.scope)
     live_now, cut = _keep(name, went_on + tail, keys)
-    return live_now, lost + cut
+    return live_now, lost + cut, late
 
 
 def _stage_view(name: str, context: StageContext, seal: Callable[..., Envelope | None]) -> StageContext:

@@ -10,6 +10,8 @@ from zoneinfo import ZoneInfo
 
 from contextrouter.errors import RequestRefused
 
+MOST_FILTERS, MOST_VALUES, LONGEST_VALUE = 50, 1_000, 2_000
+"""The most keys of filters, the most values of all together, and the most characters of one."""
 _NAMES = ("sources", "legs", "kinds", "labels")
 
 
@@ -46,14 +48,41 @@ def normalize_fields(request: Any) -> dict[str, Any]:
         value = getattr(request, name)
         if value is None:
             continue
-        listed = isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping)
-        if not listed or not all(isinstance(item, str) for item in value):
+        if not _is_listed(value) or not all(isinstance(item, str) for item in value):
             hint = f" Write ({value!r},)." if isinstance(value, str) else ""
             raise RequestRefused(f"Request.{name} is a list of names, not {_describe(value)}.{hint}")
         if not isinstance(value, tuple):
             changes[name] = tuple(sorted(value)) if isinstance(value, Set) else tuple(value)
+    if request.filters:
+        changes["filters"] = _own_filters(request.filters)
     _check_demands(request)
     return changes
+
+
+def _own_filters(filters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of filters, so that nobody changes them on the way. Raises RequestRefused for too
+    many.
+    """
+    copied = {
+        key: list(value)
+        if isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping)
+        else value
+        for key, value in filters.items()
+    }
+    values = [value for item in copied.values() for value in (item if isinstance(item, list) else [item])]
+    if len(copied) > MOST_FILTERS or len(values) > MOST_VALUES:
+        raise RequestRefused(
+            f"Request.filters have {len(copied)} keys and {len(values)} values. Give at most {MOST_FILTERS}"
+            f" keys and {MOST_VALUES} values in all."
+        )
+    texts = [text for text in (*copied, *values) if isinstance(text, str)]
+    if max(map(len, texts), default=0) > LONGEST_VALUE:
+        raise RequestRefused(f"A value of Request.filters is longer than {LONGEST_VALUE} characters.")
+    return copied
+
+
+def _is_listed(value: object) -> bool:
+    return isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping)
 
 
 def _check_demands(request: Any) -> None:
@@ -84,6 +113,7 @@ def _bare(request: Any) -> bool:
         is None
         and request.labels == ()
         and type(request.profile) is type(request.filters) is dict
+        and not request.filters
     )
 
 

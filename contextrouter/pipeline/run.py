@@ -20,6 +20,7 @@ from contextrouter.model import (
     Trace,
     Usage,
 )
+from contextrouter.model.read_only import read_only_context
 from contextrouter.pipeline.assembly import Assembled, Beside, assemble
 from contextrouter.pipeline.candidates import Candidates
 from contextrouter.pipeline.deadline import Deadline
@@ -289,6 +290,12 @@ async def run(
     """Run a request. Where its route found nothing, plan again from the same intent on the next route, in the
     time that is left.
     """
+    return read_only_context(await _run_routes(request, deadline, engine, on_report))
+
+
+async def _run_routes(
+    request: Request, deadline: Deadline, engine: Engine, on_report: Callable[[SourceReport], None] | None
+) -> Context:
     start_metering()
     primary = Run(request, deadline, engine, on_report=on_report)
     context = await primary.context()

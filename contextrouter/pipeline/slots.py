@@ -1,12 +1,14 @@
 """Concurrency limit and overload limit: how many calls run, how many wait, and which are refused.
 
-A quick refusal is worth more than a late answer.
+A quick refusal is worth more than a late answer. A source that hangs holds its own slots and the common ones,
+never those of another source.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Collection, Mapping
 
 from contextrouter.errors import SourceError
 
@@ -16,15 +18,12 @@ class Overloaded(SourceError):
 
 
 class Slots:
-    """At most `size` at once, at most `waiting` in line. For one event loop; first come, first served.
+    """At most `size` at once, at most `waiting` in line. For one event loop; first come, first served."""
 
-    Whoever takes one of them also takes one of `within`, where given.
-    """
+    __slots__ = ("_free", "_line", "size", "waiting", "what")
 
-    __slots__ = ("_free", "_line", "size", "waiting", "what", "within")
-
-    def __init__(self, size: int, waiting: int, what: str, within: Slots | None = None) -> None:
-        self.size, self.waiting, self.what, self.within = size, waiting, what, within
+    def __init__(self, size: int, waiting: int, what: str) -> None:
+        self.size, self.waiting, self.what = size, waiting, what
         self._free = size
         self._line: deque[asyncio.Future[None]] = deque()
 
@@ -44,22 +43,14 @@ class Slots:
         except asyncio.CancelledError:
             if ticket.done() and not ticket.cancelled():
                 self.release()  # it was handed over in the same moment
-            else:
+            elif ticket in self._line:  # `release` passes over those who gave up
                 self._line.remove(ticket)
             raise
 
     async def __aenter__(self) -> None:
         await self.take()
-        if self.within is not None:
-            try:
-                await self.within.take()
-            except BaseException:
-                self.release()
-                raise
 
     async def __aexit__(self, *error: object) -> None:
-        if self.within is not None:
-            self.within.release()
         self.release()
 
     def release(self) -> None:
@@ -70,3 +61,95 @@ class Slots:
                 ticket.set_result(None)
                 return
         self._free += 1
+
+
+class SourceSlots:
+    """The slots of all sources, `size` in all. Half of them are shared out, so many to each source; the
+    others are common, and a call takes one when the share of its source is in use.
+
+    `limits` are the most calls of a source at once, where it has such a limit. At most `waiting` calls wait
+    in the line of each source. Where there are more sources than slots, all slots are common.
+    """
+
+    __slots__ = ("_common", "_lines", "_number", "_running", "limits", "share", "size", "waiting")
+
+    def __init__(
+        self, size: int, waiting: int, sources: Collection[str], limits: Mapping[str, int] = {}
+    ) -> None:
+        self.size, self.waiting, self.limits = size, waiting, limits
+        count = max(1, len(sources))
+        self.share = max(1, size // (2 * count)) if size >= count else 0
+        self._common = size - self.share * count
+        self._running = dict.fromkeys(sources, 0)
+        self._lines: dict[str, deque[tuple[int, asyncio.Future[None]]]] = {}
+        self._number = 0
+
+    def of(self, source: str) -> _SlotOfSource:
+        """Return a context manager that waits for a slot of `source`, and gives it back."""
+        return _SlotOfSource(self, source)
+
+    async def take(self, source: str) -> None:
+        """Wait for a slot. Raises Overloaded at once when the line of the source is full."""
+        line = self._lines.setdefault(source, deque())
+        if not line and self._may_run(source):
+            self._start(source)
+            return
+        if len(line) >= self.waiting:
+            limit = self.limits.get(source)
+            what = f"{self.size} calls to all sources"
+            if limit is not None and self._running.get(source, 0) >= limit:
+                what = f"{limit} calls to source {source!r}"
+            raise Overloaded(f"overloaded: {what} run and {len(line)} wait already")
+        self._number += 1
+        entry = (self._number, asyncio.get_running_loop().create_future())
+        line.append(entry)
+        try:
+            await entry[1]
+        except asyncio.CancelledError:
+            if entry[1].done() and not entry[1].cancelled():
+                self.release(source)  # it was handed over in the same moment
+            elif entry in line:
+                line.remove(entry)
+            raise
+
+    def release(self, source: str) -> None:
+        """Hand the slot to the call that waits longest among those that may have it, or back."""
+        self._running[source] -= 1
+        if self._running[source] >= self.share:
+            self._common += 1
+        heads = []
+        for name, line in self._lines.items():
+            while line and line[0][1].done():
+                line.popleft()  # it gave up
+            if line and self._may_run(name):
+                heads.append((line[0][0], name))
+        if heads:
+            _, name = min(heads)
+            self._start(name)
+            self._lines[name].popleft()[1].set_result(None)
+
+    def _may_run(self, source: str) -> bool:
+        running = self._running.get(source, 0)
+        limit = self.limits.get(source)
+        return (limit is None or running < limit) and (running < self.share or self._common > 0)
+
+    def _start(self, source: str) -> None:
+        running = self._running.get(source, 0)
+        if running >= self.share:
+            self._common -= 1
+        self._running[source] = running + 1
+
+
+class _SlotOfSource:
+    """A slot of one source."""
+
+    __slots__ = ("slots", "source")
+
+    def __init__(self, slots: SourceSlots, source: str) -> None:
+        self.slots, self.source = slots, source
+
+    async def __aenter__(self) -> None:
+        await self.slots.take(self.source)
+
+    async def __aexit__(self, *error: object) -> None:
+        self.slots.release(self.source)

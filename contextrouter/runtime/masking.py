@@ -89,6 +89,21 @@ def mask(text: str, secrets: Iterable[str] = ()) -> str:
     return "".join((*parts, text[position:]))
 
 
+def mask_error(error: BaseException, secrets: Iterable[str] = ()) -> str:
+    """Return the message of an error without secrets. In settings errors the key before a message stays
+    apart from it: `api_key: environment variable …` names no value of `api_key`.
+    """
+    problems = getattr(error, "problems", ())
+    if not problems:
+        return mask(str(error), secrets)
+    lines = []
+    for problem in problems:
+        message = mask(problem.message, secrets)
+        where = str(problem).removesuffix(problem.message)
+        lines.append(f"{where}{message}")
+    return "\n".join(lines)
+
+
 def _names_secret(text: str, match: re.Match[str]) -> bool:
     """Whether the matched name is a secret's. In prose, "key:" alone is not, and a KeyError never."""
     words = _WORD.findall(match["name"])

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Coroutine, Iterator
 from contextlib import contextmanager
 from inspect import isawaitable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from contextrouter.contracts import Plugin
 from contextrouter.errors import PluginError
@@ -46,12 +46,16 @@ def containment() -> Iterator[None]:
         raise PluginError(f"{type(error).__name__}: {text_of(error)}") from error
 
 
-async def in_own_context(call: Awaitable[Answer]) -> Answer:
-    """Return the answer of a plugin's call. Context variables that it sets do not leave it."""
+def as_coroutine(call: Awaitable[Answer]) -> Coroutine[Any, Any, Answer]:
+    """Return a plugin's call as a coroutine. Raises TypeError for what cannot be awaited."""
     if not isawaitable(call):
         raise TypeError(f"the method returned {type(call).__name__} at once; write `async def`")
-    work = call if asyncio.iscoroutine(call) else _wait_for(call)
-    task = asyncio.get_running_loop().create_task(work)  # a task has a context of its own
+    return call if asyncio.iscoroutine(call) else _wait_for(call)
+
+
+async def in_own_context(call: Awaitable[Answer]) -> Answer:
+    """Return the answer of a plugin's call. Context variables that it sets do not leave it."""
+    task = asyncio.get_running_loop().create_task(as_coroutine(call))  # a task has a context of its own
     with containment():
         return await task
 

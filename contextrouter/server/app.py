@@ -27,6 +27,7 @@ from contextrouter.server.error_responses import (
     openai_error_body,
     problem_body,
 )
+from contextrouter.server.hidden_errors import hide_refusal
 from contextrouter.server.logs import log, trace_id
 from contextrouter.server.logs import request_id as current
 from contextrouter.server.openapi import DESCRIPTION
@@ -153,7 +154,8 @@ class Server(ServerState):
             refusal = make_refusal(error, self.settings.secrets)
             if refusal is None:
                 log.exception("Request failed by a fault of this program.")
-            return await self._refuse(exchange, refusal or Refused(500, "fault", FAULT))
+            refusal = hide_refusal(refusal or Refused(500, "fault", FAULT), error, exchange.caller)
+            return await self._refuse(exchange, refusal)
 
     async def _refuse(self, exchange: Exchange, refusal: Refused) -> web.StreamResponse:
         """Return a refusal as the answer, or send it as the last event of the stream."""

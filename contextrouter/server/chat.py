@@ -25,6 +25,7 @@ from contextrouter.server.chat_schema import (
     Receipt,
 )
 from contextrouter.server.endpoints import Endpoint, Exchange, json_response
+from contextrouter.server.generator_rules import bound_generator
 from contextrouter.server.streams import closing
 
 
@@ -110,6 +111,8 @@ async def completions(exchange: Exchange) -> web.StreamResponse:
     """POST /v1/chat/completions."""
     order = read_order(exchange)
     context = await retrieve(exchange.server, exchange.caller, order.conversation)
+    if bound := bound_generator(exchange.server.settings.chat.compartment_generators, context):
+        order = msgspec.structs.replace(order, generator=bound)
     writer = AnswerWriter(exchange.server, order, context)
     reply = Reply(
         id=f"chatcmpl-{secrets.token_hex(12)}",

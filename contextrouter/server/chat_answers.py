@@ -23,6 +23,7 @@ from contextrouter.server.prompt import messages, similar
 from contextrouter.server.router_endpoints import check_sources
 from contextrouter.server.streams import closing
 from contextrouter.text import tokens
+from contextrouter.text.answer_links import AllLinks, LinkFilter
 
 _GROUNDED = ("answered", "facts_only")
 
@@ -136,6 +137,12 @@ class AnswerWriter:
         examples = similar(conversation.question, pool, settings.chat.max_examples)
         return messages(settings.chat, conversation.turns, self._context.text, examples)
 
+    def _links(self) -> LinkFilter | AllLinks:
+        """Return what makes links harmless that are no citation, unless the settings allow all."""
+        if self._server.settings.chat.answer_links == "all":
+            return AllLinks()
+        return LinkFilter(citation.url for citation in self._context.citations)
+
     async def _write_checked(self, prompt: list[Mapping[str, str]]) -> Draft:
         """Write the whole answer, and once more when it fails a check: no citations, or another script."""
         draft = await _draft(self._write(prompt))
@@ -153,16 +160,17 @@ class AnswerWriter:
     async def _write(self, prompt: list[Mapping[str, str]]) -> AsyncIterator[str | Draft]:
         order, context = self._order, self._context
         markers, completion, text = Markers(len(context.envelopes)), Completion(text=""), ""
+        links = self._links()
         generator = await self._server.generators.ready(order.generator)
         self._meter.count_call(order.generator)
         async with closing(write_pieces(generator, prompt, order.writing)) as pieces:
             async for piece in pieces:
                 if isinstance(piece, Completion):
                     completion = piece
-                elif complete := markers.feed(piece):
+                elif complete := links.feed(markers.feed(piece)):
                     text += complete
                     yield complete
-        if tail := markers.end():
+        if tail := links.feed(markers.end()) + links.end():
             text += tail
             yield tail
         completion = _count_tokens(completion, prompt)

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from contextrouter.errors import AllSourcesFailed, ContextRouterError, RequestRefused
 from contextrouter.runtime.masking import mask
-from contextrouter.serialization import plain
+from contextrouter.serialization import plain, shorten_query
 
 MEDIA = "application/problem+json"
 FAULT = "A fault of this server. Its log has more under this request id."
@@ -79,7 +79,10 @@ def make_refusal(error: BaseException, secrets: Sequence[str] = ()) -> Refused |
     if isinstance(error, AllSourcesFailed):
         detail = f"Every source failed; {len(error.reports)} calls made."
         return Refused(
-            502, "all_sources_failed", detail, coverage=[plain(report) for report in error.reports]
+            502,
+            "all_sources_failed",
+            detail,
+            coverage=[plain(shorten_query(report)) for report in error.reports],
         )
     if isinstance(error, ContextRouterError):
         return Refused(502, "plugin_failed", mask(str(error), secrets))

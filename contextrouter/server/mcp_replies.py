@@ -16,9 +16,10 @@ import msgspec
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import CallToolResult, TextContent
 
-from contextrouter.model import Context, Fact
+from contextrouter.model import Citation, Context, Envelope, Fact
+from contextrouter.pipeline.assembly import fact_line
 from contextrouter.text import tokens
-from contextrouter.text.prompt_injection import Fence, clean
+from contextrouter.text.prompt_injection import Fence, clean, clean_line, escape_marks
 
 Detail = Literal["titles", "brief", "full"]
 CUT = " […]"
@@ -68,19 +69,21 @@ class Pager:
         call: Sequence[Any],
         *,
         entries: Sequence[Any] = (),
-        notice: str = "",
+        fence: Fence | None = None,
     ) -> Page:
         """Return the parts from `start` on that fit the budget together with their entries.
 
-        A page has at least one part, which is cut when it alone is too long.
+        A page has at least one part, which is cut when it alone is too long; its fence is not.
         """
         page: list[str] = []
-        budget = self.budget - _RESERVE - tokens.count(notice)
+        budget = self.budget - _RESERVE - tokens.count(fence.notice if fence else "")
         for index, part in enumerate(parts[start:], start):
             overhead = 2 + (tokens.count(msgspec.json.encode(entries[index]).decode()) if entries else 0)
             cost = tokens.count(part) + overhead
             if cost > budget and not page:
-                page.append(tokens.truncate(part, max(1, budget - overhead - 4)).rstrip() + CUT)
+                closing = f"\n{fence.end}" if fence and part.endswith(fence.end) else ""
+                limit = budget - overhead - 4 - tokens.count(closing)
+                page.append(tokens.truncate(part, max(1, limit)).rstrip() + CUT + closing)
                 break
             if cost > budget:
                 break
@@ -98,42 +101,47 @@ def _hash_call(call: Sequence[Any]) -> str:
     return hashlib.sha256(msgspec.json.encode(call)).hexdigest()[:16]
 
 
-def make_fence(context: Context, detail: Detail) -> Fence | None:
-    """Make a fence for untrusted documents; None where no text of any is shown."""
-    untrusted = [envelope.document.content for envelope in context.envelopes if envelope.document.untrusted]
-    return Fence(untrusted) if untrusted and detail != "titles" else None
+def make_fence(items: Sequence[Envelope] | Sequence[Fact]) -> Fence | None:
+    """Make a fence for what strangers wrote; None where nothing is theirs."""
+    written = [item.document if isinstance(item, Envelope) else item for item in items]
+    return Fence() if any(item.untrusted for item in written) else None
 
 
 def format_document(context: Context, index: int, detail: Detail, fence: Fence | None) -> str:
     """Format a document as a heading with its number, and as much text as `detail` asks for."""
     document, citation = context.envelopes[index].document, context.citations[index]
-    heading = f"### [{citation.number}] {citation.title[:300]} — {citation.source}"
-    if detail == "titles":
-        return heading
-    content = document.content.strip()
-    if detail == "brief" and len(content) > _BRIEF:
-        content = content[:_BRIEF].rsplit(" ", 1)[0] + CUT
-    if document.untrusted and fence is not None:
-        return fence.around(f"{heading}\n{clean(content)[0]}")
-    return f"{heading}\n{content}"
+    foreign = fence is not None and document.untrusted
+    block = f"### [{citation.number}] {_short_title(citation, foreign)} — {citation.source}"
+    if detail != "titles":
+        content = (clean(document.content)[0] if foreign else document.content).strip()
+        if detail == "brief" and len(content) > _BRIEF:
+            content = content[:_BRIEF].rsplit(" ", 1)[0] + CUT
+        block += f"\n{escape_marks(content)}"
+    return fence.around(block) if fence is not None and foreign else block
+
+
+def _short_title(citation: Citation, foreign: bool) -> str:
+    return (clean_line(citation.title) if foreign else citation.title)[:300]
 
 
 def make_entry(context: Context, index: int) -> Mapping[str, Any]:
     """Make the structured entry of a document: number, id, title, address, source and score."""
     envelope, citation = context.envelopes[index], context.citations[index]
+    foreign = envelope.document.untrusted
     return {
         "number": citation.number,
-        "id": envelope.document.id[:300],
-        "title": citation.title[:300],
-        "url": citation.url[:1000],
+        "id": (clean_line(envelope.document.id) if foreign else envelope.document.id)[:300],
+        "title": _short_title(citation, foreign),
+        "url": (clean_line(citation.url) if foreign else citation.url)[:1000],
         "source": citation.source,
         "score": round(envelope.normalized, 4),
     }
 
 
-def format_fact(fact: Fact) -> str:
-    """Format a fact as one line of a list."""
-    return f"- {fact.subject} — {fact.predicate} — {fact.object}"
+def format_fact(fact: Fact, fence: Fence | None) -> str:
+    """Format a fact as one line of a list, within the fence where strangers wrote it."""
+    line = fact_line(fact)
+    return fence.around(line) if fence is not None and fact.untrusted else line
 
 
 def make_result(

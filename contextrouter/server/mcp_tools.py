@@ -21,6 +21,7 @@ from contextrouter.runtime.masking import mask
 from contextrouter.serialization import encode_json
 from contextrouter.server.auth import Access, Caller, RequestLimits, check_host, make_slots
 from contextrouter.server.error_responses import MEDIA, Refused, problem_body
+from contextrouter.server.hidden_errors import hide_refusal
 from contextrouter.server.mcp_replies import (
     Detail,
     Pager,
@@ -83,12 +84,12 @@ class Tools:
         start = self._pager.start(cursor, key)
         demands = {"since": since, "until": until, "labels": labels, "limit": limit}
         context = await self._find(call, question, sources, demands)
-        fence = make_fence(context, detail)
+        fence = make_fence(context.envelopes)
         notice = fence.notice if fence else ""
         indexes = range(len(context.envelopes))
         parts = [format_document(context, index, detail, fence) for index in indexes]
         entries = [make_entry(context, index) for index in indexes]
-        page = self._pager.page(parts, start, key, entries=entries, notice=notice)
+        page = self._pager.page(parts, start, key, entries=entries, fence=fence)
         details = {"documents": entries[start : start + len(page.parts)], "total": len(parts)}
         text = [notice, *page.parts] if notice and page.parts else page.parts
         return make_result(context, text, page.cursor, details)
@@ -102,31 +103,36 @@ class Tools:
         key = ["facts", question, sources, as_of]
         start = self._pager.start(cursor, key)
         context = await self._find(call, question, sources, {"as_of": as_of})
-        page = self._pager.page([format_fact(fact) for fact in context.facts], start, key)
-        return make_result(context, page.parts, page.cursor, {"total": len(context.facts)})
+        fence = make_fence(context.facts)
+        notice = fence.notice if fence else ""
+        parts = [format_fact(fact, fence) for fact in context.facts]
+        page = self._pager.page(parts, start, key, fence=fence)
+        text = [notice, *page.parts] if notice and page.parts else page.parts
+        return make_result(context, text, page.cursor, {"total": len(context.facts)})
 
     async def _find(
         self, call: Call, question: str, names: Sequence[str] | None, demands: Mapping[str, Any]
     ) -> Context:
         """Route a question with the caller's scope, sources and limits, and what the agent demands."""
-        with _tool_errors(self._router.settings.secrets):
+        secrets = self._router.settings.secrets
+        with _tool_errors(secrets):
             caller = self._identify(call)
-            with self._limits.admit(caller):
-                allowed = check_sources(caller, names)
-                sources = None if allowed is None else tuple(allowed)
-                as_of, labels = demands.get("as_of"), demands.get("labels")
-                zone = self._router.settings.rag.timezone
-                request = Request(
-                    question=question,
-                    scope=caller.scope,
-                    sources=sources,
-                    period=Period.of_texts(demands.get("since"), demands.get("until"), zone),
-                    labels=tuple(labels or ()),
-                    as_of=read_instant(as_of, "as_of") if as_of else None,
-                    limit=demands.get("limit"),
-                )
-                async with self._slots:
-                    return await self._router.route(request)
+        with _tool_errors(secrets, caller), self._limits.admit(caller):
+            allowed = check_sources(caller, names)
+            sources = None if allowed is None else tuple(allowed)
+            as_of, labels = demands.get("as_of"), demands.get("labels")
+            zone = self._router.settings.rag.timezone
+            request = Request(
+                question=question,
+                scope=caller.scope,
+                sources=sources,
+                period=Period.of_texts(demands.get("since"), demands.get("until"), zone),
+                labels=tuple(labels or ()),
+                as_of=read_instant(as_of, "as_of") if as_of else None,
+                limit=demands.get("limit"),
+            )
+            async with self._slots:
+                return await self._router.route(request)
 
 
 def make_mcp_server(router: ContextRouter, identify: Identify) -> MCPServer[Any]:
@@ -143,7 +149,7 @@ def make_mcp_server(router: ContextRouter, identify: Identify) -> MCPServer[Any]
 
 
 @contextmanager
-def _tool_errors(secrets: Sequence[str]) -> Iterator[None]:
+def _tool_errors(secrets: Sequence[str], caller: Caller | None = None) -> Iterator[None]:
     """Turn errors into tool errors: one sentence for the agent, without secrets."""
     try:
         yield
@@ -152,7 +158,8 @@ def _tool_errors(secrets: Sequence[str]) -> Iterator[None]:
     except AllSourcesFailed as error:
         raise ToolError(f"Every source failed; {len(error.reports)} calls made. Try again later.") from None
     except ContextRouterError as error:
-        raise ToolError(mask(str(error), secrets)) from None
+        refusal = Refused(502, "plugin_failed", mask(str(error), secrets))
+        raise ToolError(hide_refusal(refusal, error, caller).detail if caller else refusal.detail) from None
 
 
 def _application(router: ContextRouter, access: Access, host: str) -> Any:

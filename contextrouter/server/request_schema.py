@@ -99,9 +99,12 @@ class PlanAsked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class RouteAsked(PlanAsked, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A question to answer. With `stream`, source reports come as events, and then the result."""
+    """A question to answer. With `stream`, source reports come as events, and then the result. With `trace`
+    the result has every step, and every document that was lost in it.
+    """
 
     stream: bool = False
+    trace: bool = False
 
 
 class SourceShown(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,11 +171,16 @@ def schema_type(noun: type[msgspec.Struct]) -> type[msgspec.Struct]:
     fields: list[Any] = []
     for field in msgspec.structs.fields(noun):
         hint = _schema_hint(hints[field.name])
-        fields.append(
-            (field.name, hint) if field.required else (field.name, hint, msgspec.field(default=None))
-        )
+        if (noun, field.name) == (model.Provenance, "query"):
+            hint = int  # its place in `queries`
+        required = field.required and (noun, field.name) != (model.Context, "trace")
+        fields.append((field.name, hint) if required else (field.name, hint, msgspec.field(default=None)))
     if noun is model.Context:
-        fields += [("answerability", schema_type(Answerability)), ("degraded", bool)]
+        fields += [
+            ("queries", tuple[str, ...]),
+            ("answerability", schema_type(Answerability)),
+            ("degraded", bool),
+        ]
     struct = msgspec.defstruct(noun.__name__, fields, kw_only=True)
     struct.__doc__ = noun.__doc__
     return struct

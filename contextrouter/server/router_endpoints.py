@@ -17,6 +17,7 @@ from contextrouter.server import metrics
 from contextrouter.server.auth import Caller, narrow_scope
 from contextrouter.server.endpoints import Endpoint, Exchange, ServerState, json_response
 from contextrouter.server.error_responses import Refused
+from contextrouter.server.hidden_errors import hide_errors
 from contextrouter.server.request_schema import (
     Health,
     PlanAsked,
@@ -57,7 +58,7 @@ async def route(exchange: Exchange) -> web.StreamResponse:
     async with exchange.server.running:
         context = await exchange.server.router.route(request)
     exchange.server.metrics.context(context)
-    return json_response(plain(context))
+    return json_response(plain(hide_errors(context, exchange.caller), trace=exchange.body.trace))
 
 
 async def _stream(exchange: Exchange, request: Request) -> web.StreamResponse:
@@ -71,9 +72,10 @@ async def _stream(exchange: Exchange, request: Request) -> web.StreamResponse:
         while (part := await parts.get()) is not None:
             if isinstance(part, Context):
                 exchange.server.metrics.context(part)
-                await events.send(plain(part), "result")
+                shown = plain(hide_errors(part, exchange.caller), trace=exchange.body.trace)
+                await events.send(shown, "result")
             else:
-                await events.send(plain(part), "report")
+                await events.send(plain(hide_errors(part, exchange.caller)), "report")
         await task
     finally:
         task.cancel()
@@ -99,7 +101,8 @@ async def _run_stream(
 
 async def plan(exchange: Exchange) -> web.StreamResponse:
     """POST /v1/plan."""
-    return json_response(plain(await exchange.server.router.plan(make_request(exchange))))
+    plan = await exchange.server.router.plan(make_request(exchange))
+    return json_response(plain(hide_errors(plan, exchange.caller)))
 
 
 async def sources(exchange: Exchange) -> web.StreamResponse:

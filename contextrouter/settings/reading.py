@@ -19,6 +19,11 @@ from contextrouter.settings.suggestions import nearest
 from contextrouter.settings.toml_locations import locate
 
 PREFIX = "CONTEXTROUTER_"
+PLUGIN_PATHS = ("plugins", "paths")
+FROM_ENVIRONMENT = (
+    "plugins.paths may not come from the environment: it names folders whose code runs. Write the"
+    " folders into the settings file."
+)
 MOST_BYTES = 4_000_000
 """The longest settings file that is read."""
 MOST_SECRET_BYTES = 65_536
@@ -101,6 +106,10 @@ class Reading:
                     f"environment variable {variable} sets nothing, because it names no section.{hint}"
                 )
                 continue
+            if key[:2] == PLUGIN_PATHS:
+                self.problems.origins[dotted_key(key)] = f"environment variable {variable}"
+                self.problems.add(key, FROM_ENVIRONMENT)
+                continue
             self._put(tree, key, _parse_value(raw), f"environment variable {variable}")
 
     def add_overrides(self, tree: dict[str, Any], overrides: Mapping[str, Any]) -> None:
@@ -163,6 +172,9 @@ class Reading:
         name = match.group(1)
         if name is None:
             return "$"
+        if key[:2] == PLUGIN_PATHS:
+            self.problems.add(key, FROM_ENVIRONMENT)
+            return ""
         if name not in self.environ:
             self.problems.add(
                 key, f"environment variable {name!r} is not set. Set it, or write $$ for a dollar sign."

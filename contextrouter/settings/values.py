@@ -137,9 +137,7 @@ class Cache(msgspec.Struct, frozen=True, kw_only=True):
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """`[limits]`: how many calls may wait, and the circuit breaker. `[rag]` limits the running calls."""
 
-    max_waiting: Count = (
-        1000  # waiting calls, in total and for each source with a `concurrency`; more are refused at once
-    )
+    max_waiting: Count = 1000  # waiting calls of each source; more are refused at once
     breaker_failures: Count = 10  # failures of one leg in a row, before its calls pause. 0: they never pause
     breaker_seconds: Seconds = 30.0  # length of the pause; then one call at a time tries
 
@@ -204,6 +202,9 @@ class Chat(msgspec.Struct, frozen=True, kw_only=True):
     max_examples: Count = 2
     guard: Literal["note", "retry"] = (
         "note"  # for an answer without citations, or in another script: note it, or ask once more
+    )
+    answer_links: Literal["cited", "all"] = (
+        "cited"  # links and images that stay; the others are made harmless
     )
 
 

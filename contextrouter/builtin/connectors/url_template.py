@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
+from contextrouter.errors import SourceError
+
+_STEPS = (".", "..")
 _NAME = re.compile(r"\{([a-z_]+)\}")
 
 
@@ -30,8 +33,20 @@ def check(template: Any, allowed: Collection[str], option: str) -> None:
 
 
 def fill_url(template: str, values: Mapping[str, Any]) -> str:
-    """Fill in a URL; what is put in can end neither its place in the path nor its parameter."""
-    return _NAME.sub(lambda match: quote(str(values[match[1]]).encode("utf-8", "replace"), safe=""), template)
+    """Fill in a URL; what is put in can end neither its place in the path nor its parameter.
+
+    Raises SourceError where a segment of the path becomes "." or "..", which would name another path.
+    """
+    filled = _NAME.sub(
+        lambda match: quote(str(values[match[1]]).encode("utf-8", "replace"), safe=""), template
+    )
+    before, after = (text.partition("?")[0].partition("#")[0].split("/") for text in (template, filled))
+    for segment, filled_in in zip(before, after, strict=True):
+        if segment != filled_in and unquote(filled_in).strip() in _STEPS:
+            raise SourceError(
+                f"{unquote(filled_in)!r} cannot stand in the path of the address: it would name another path"
+            )
+    return filled
 
 
 def fill(template: Any, values: Mapping[str, Any]) -> Any:

@@ -112,4 +112,5 @@ def _make_entity(key: str, facts: Sequence[Fact]) -> Entity:
         tenant=example.tenant,
         compartment=example.compartment,
         sensitivity=example.sensitivity,
+        untrusted=any(fact.untrusted for fact in facts),
     )

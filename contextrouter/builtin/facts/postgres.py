@@ -8,10 +8,9 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
-import msgspec
-
 from contextrouter.builtin.facts import entity_names, statement_counts
 from contextrouter.builtin.facts import graph_walk as walking
+from contextrouter.builtin.providers import stored_attributes
 from contextrouter.builtin.providers.entity_texts import check_threshold
 from contextrouter.builtin.providers.filtering import microseconds, moment
 from contextrouter.builtin.providers.name_candidates import name_candidates, name_key
@@ -289,7 +288,7 @@ def _read_fact(row: Any) -> Fact:
         tenant=row["tenant"] or None,
         compartment=row["compartment"] or None,
         sensitivity=row["sensitivity"] or None,
-        attributes=msgspec.json.decode(row["attributes"]),
+        **stored_attributes.decode_attributes(row["attributes"]),
     )
 
 

@@ -13,10 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
-import msgspec
-
 from contextrouter.builtin.facts import entity_names, statement_counts
 from contextrouter.builtin.facts import graph_walk as walking
+from contextrouter.builtin.providers import stored_attributes
 from contextrouter.builtin.providers.entity_texts import check_threshold
 from contextrouter.builtin.providers.filtering import microseconds, moment
 from contextrouter.builtin.providers.name_candidates import name_candidates, name_key
@@ -223,7 +222,10 @@ def _find_related(connection: sqlite3.Connection, key: str, query: Query) -> lis
     access = _access_condition(query)
     sql = statement_counts.neighbour_query("?1", "?", access.where, "json_group_array(DISTINCT predicate)")
     neighbours = connection.execute(sql, (key, *access.values, max(query.limit, 0))).fetchall() if key else []
-    rows = [(key, name, facts, json.loads(predicates)) for key, name, facts, predicates in neighbours]
+    rows = [
+        (key, name, facts, json.loads(predicates), foreign)
+        for key, name, facts, predicates, foreign in neighbours
+    ]
     is_one_of = "{} IN (SELECT value FROM json_each(?1))"
     degrees = connection.execute(
         statement_counts.degree_query(is_one_of, access.where),
@@ -278,7 +280,7 @@ def _read_fact(row: Sequence[Any]) -> Fact:
         tenant=row[7] or None,
         compartment=row[8] or None,
         sensitivity=row[9] or None,
-        attributes=msgspec.json.decode(row[10]),
+        **stored_attributes.decode_attributes(row[10]),
     )
 
 

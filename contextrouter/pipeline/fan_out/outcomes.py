@@ -14,9 +14,10 @@ from contextrouter.model import Harvest, Intent, Plan, RankedList, SourceReport
 class Outcome:
     """How one call ended: its report, and its ranked list or its facts."""
 
-    __slots__ = ("cut", "hints", "items", "note", "ranked", "report")
+    __slots__ = ("begun", "cut", "hints", "items", "note", "ranked", "report")
 
     def __init__(self) -> None:
+        self.begun: float | None = None  # when its source was asked; None: it still waits for a slot
         self.note = ""  # what was done with the phrases of the question
         self.cut = ""  # whether a limit cut facts, entities or counts
         self.hints = ""  # which entities its hints stand for

@@ -29,6 +29,7 @@ from contextrouter.model import (
     Vector,
 )
 from contextrouter.pipeline.admission import Admission
+from contextrouter.pipeline.blocking import Steps
 from contextrouter.pipeline.circuit_breaker import CircuitBreaker
 from contextrouter.pipeline.deadline import GRACE, Deadline
 from contextrouter.pipeline.engine import Engine
@@ -182,10 +183,13 @@ class _FanOut:
             self._report(call, outcome, "open", started, error=why)
             return
         try:
+            steps = Steps(self._answer(call, outcome, started))
             with containment():
                 async with asyncio.timeout(call.timeout):
-                    await self._answer(call, outcome, started)
+                    await steps
             breaker.succeed()
+            if (why := steps.blocked(self.deadline)) and outcome.report is not None:
+                outcome.report = outcome.report.replace(status="partial", error=why)
         except asyncio.CancelledError:
             breaker.abandon()
             if not self.ending:
@@ -207,7 +211,8 @@ class _FanOut:
         if call.timeout is not None:
             patience = min(patience, 0.9 * call.timeout)
         # A caller in a hurry, or too many callers, prove nothing about the source.
-        if isinstance(error, Overloaded) or (late and elapsed < patience):
+        begun = outcome.begun
+        if isinstance(error, Overloaded) or begun is None or (late and monotonic() - begun < patience):
             breaker.abandon()
         else:
             breaker.fail(why, at_once=isinstance(error, PluginError) and error.exhausted)
@@ -216,10 +221,10 @@ class _FanOut:
         """Report a call that was cancelled at the deadline. It counts against a source that had enough
         time.
         """
-        why = "no answer by the request's deadline"
+        limits, begun = self.engine.limits, outcome.begun
+        why = "no answer by the request's deadline" if begun else "no slot was free by the request's deadline"
         self._report(call, outcome, "timeout", self.started, error=why)
-        limits = self.engine.limits
-        if monotonic() - self.started >= limits.patience:
+        if begun is not None and monotonic() - begun >= limits.patience:
             limits.breaker(call.source, call.query.leg).fail(why)
 
     def _why(self, error: Exception) -> str:
@@ -233,13 +238,17 @@ class _FanOut:
         engine, leg = self.engine, call.query.leg
         source: Any = engine.sources[call.source]
         answer: Any
-        async with engine.limits.slots(call.source):
+        outcome.begun = started  # a leg without its vector is of no use, so waiting for it counts
+        vector = await self._vector(call)
+        outcome.begun = None
+        async with engine.limits.slots.of(call.source):
+            outcome.begun = monotonic()
             if engine.plugins.closed:
                 await engine.ensure_open(engine.kinds[call.source], call.source, Deadline())
             if _asks_of_entities(call):
                 answer = await self._ask_of_entities(call, outcome, source)
             else:
-                answer = await self._search(call, outcome, source)
+                answer = await self._search(call, outcome, source, vector)
         admission = Admission(call.query, engine.source_keys.get(call.source))
         if leg in STRUCTURED_LEGS:
             items = admission.facts(answer)
@@ -255,9 +264,11 @@ class _FanOut:
         else:
             self._keep_hits(call, outcome, answer, admission, started)
 
-    async def _search(self, call: Call, outcome: Outcome, source: Source) -> Sequence[Hit]:
+    async def _search(
+        self, call: Call, outcome: Outcome, source: Source, vector: Vector | None
+    ) -> Sequence[Hit]:
         """Return the hits for a query. Where no document has its phrases, ask for their words."""
-        query = self._query(call, await self._vector(call))
+        query = self._query(call, vector)
         answer = await source.search(query)
         if answer or not query.required:
             return answer

@@ -92,7 +92,7 @@ const ask = () => guarded(async (current) => {
   at("result").replaceChildren();
   let reports = 0;
   say("Asking the sources …");
-  const context = await api.stream(asked, (report) => { if (current()) { ended(report); say(`${++reports} calls have ended …`); } });
+  const context = await api.stream({ ...asked, trace: true }, (report) => { if (current()) { ended(report); say(`${++reports} calls have ended …`); } });
   if (!current()) return;
   at("result").replaceChildren(...sections(context));
   say(`${context.envelopes.length} documents and ${context.facts.length} facts in ${seconds(context.usage.seconds)}.`);

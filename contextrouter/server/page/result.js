@@ -168,6 +168,7 @@ function waterfall(context) {
 
 /** All sections of a result. */
 export function sections(context) {
+  for (const envelope of context.envelopes) for (const seal of envelope.provenance) seal.query = context.queries[seal.query];
   const colours = new Map();
   return [answerable(context), hits(context, colours), lost(context), assembled(context), facts(context), coverage(context.coverage), waterfall(context)].filter(Boolean);
 }

@@ -86,7 +86,9 @@ class HttpApi(Connector):
         self._pause = 60.0 / per_minute if per_minute else 0.0
         self._free = 0.0  # when the next request may be made
         secrets = [value for value in headers.values() if len(value) >= 12]
-        self._fetcher = Fetcher(FetchOptions.build("HttpApi", **fetch), extra="http", secrets=secrets)
+        self._fetcher = Fetcher(
+            FetchOptions.build("HttpApi", **fetch), extra="http", secrets=secrets, configured=[url]
+        )
         self._threads: Threads | None = None
         self._example: ExampleSite | None = None
         self.default_queries = 1

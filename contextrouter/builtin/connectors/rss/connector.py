@@ -72,7 +72,7 @@ class Rss(Connector):
         self._urls = tuple(dict.fromkeys(check_url(url) for url in urls))
         self._paths = tuple(dict.fromkeys(paths))
         self._max_age, self._max_items, self._full_text = timedelta(hours=max_age_hours), max_items, full_text
-        self._fetcher = Fetcher(FetchOptions.build("Rss", **fetch), extra="rss")
+        self._fetcher = Fetcher(FetchOptions.build("Rss", **fetch), extra="rss", configured=self._urls)
         self._extractor = Extractor(EXTRACT_SECONDS)
         self._pages = ItemPages(Reader(self._fetcher, self._extractor, "web"), full_text)
         self._polling = FeedPolling(

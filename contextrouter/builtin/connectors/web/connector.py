@@ -71,7 +71,8 @@ class Web(Connector):
         check_numbers("Web", 0, fresh_days=fresh_days)
         check_numbers("Web", 1, max_results=max_results, page_passages=page_passages)
         check_numbers("Web", 0.1, extract_seconds=extract_seconds)
-        self._fetcher = Fetcher(FetchOptions.build("Web", **fetch), extra="web", secrets=(search_key,))
+        addresses, options = [*urls, *sitemaps, search_url], FetchOptions.build("Web", **fetch)
+        self._fetcher = Fetcher(options, extra="web", secrets=(search_key,), configured=addresses)
         self._extractor = Extractor(extract_seconds)
         self._reader = Reader(self._fetcher, self._extractor, document_kind)
         if search:

@@ -26,9 +26,9 @@ def make_messages(
     data = {"conversation": list(history)} if history else {}
     block = json.dumps({**data, "question": question}, ensure_ascii=False, indent=1)
     if choices.labels:
-        labels = [clean(label)[0] for label in choices.labels]
-        block += f"\nlabels to choose from: {json.dumps(labels, ensure_ascii=False)}"
-    fence = Fence([block])
+        block += f"\nlabels to choose from: {json.dumps(list(choices.labels), ensure_ascii=False)}"
+    block = clean(block)[0]
+    fence = Fence(block)
     lines = [_TASK.format(begin=fence.begin, end=fence.end), "", "Keys of the object:"]
     lines += [f"- {line}" for line in _key_lines(choices, bool(history), now)]
     return [

@@ -9,8 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-import msgspec
-
+from contextrouter.builtin.providers import stored_attributes
 from contextrouter.builtin.providers.filtering import aligned, indexed, labelled, microseconds
 from contextrouter.builtin.providers.name_candidates import name_key
 from contextrouter.builtin.providers.postgres import entity_vectors, schema
@@ -197,7 +196,7 @@ def _fact(fact: Fact, document: Document) -> tuple[Any, ...]:
         clean(fact.compartment or document.compartment or ""),
         clean(fact.sensitivity or document.sensitivity or ""),
         clean(fact.source),
-        msgspec.json.encode(fact.attributes, enc_hook=str).decode(),
+        stored_attributes.encode_attributes(fact, document),
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from contextrouter.builtin.providers import stored_attributes
 from contextrouter.builtin.providers.filtering import aligned, indexed, labelled, microseconds
 from contextrouter.builtin.providers.name_candidates import name_key
 from contextrouter.builtin.providers.sqlite import entity_vectors, schema
@@ -220,7 +221,7 @@ def _fact(fact: Fact, document: Document) -> tuple[Any, ...]:
         fact.compartment or document.compartment or "",
         fact.sensitivity or document.sensitivity or "",
         fact.source,
-        msgspec.json.encode(fact.attributes, enc_hook=str).decode(),
+        stored_attributes.encode_attributes(fact, document),
     )
 
 

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import signal
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from aiohttp import web
 
 from contextrouter.errors import SettingsError
 from contextrouter.router import ContextRouter
-from contextrouter.server.generations import LAST_ANSWERS, Generations
+from contextrouter.server.listening.accept_errors import few_accept_errors
+from contextrouter.server.listening.generations import LAST_ANSWERS, Generations
 from contextrouter.server.logs import log
 
 BACKLOG = 128
 """Connections that may wait to be accepted."""
-WARNING_SECONDS = 60.0
-"""Seconds between two warnings of too many open files."""
 
 
 async def serve(
@@ -49,7 +46,7 @@ async def serve(
         await runner.setup()
         listener = await _listen(generations, runner, host, port)
         listening(_address(listener, host))
-        with _signals(stop, generations.reload), _few_files(loop):
+        with _signals(stop, generations.reload), few_accept_errors():
             await stop.wait()
         seconds = generations.current.settings.serve.drain_seconds
         log.info("Stopping: requests in flight have %g s to end.", seconds)
@@ -88,30 +85,6 @@ async def _listen(generations: Generations, runner: web.AppRunner, host: str, po
         raise SettingsError(
             f"The server cannot listen on {host}:{port}: {error.strerror}. Choose another with --port."
         ) from None
-
-
-@contextlib.contextmanager
-def _few_files(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-    """Log once a minute that connections wait because the process has too many open files."""
-    before, warned_at = loop.get_exception_handler(), -WARNING_SECONDS
-
-    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        nonlocal warned_at
-        error = context.get("exception")
-        if not (isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)):
-            if before is not None:
-                before(loop, context)
-            else:
-                loop.default_exception_handler(context)
-        elif loop.time() - warned_at >= WARNING_SECONDS:
-            warned_at = loop.time()
-            log.warning("New connections wait: too many open files. Raise the limit with `ulimit -n`.")
-
-    loop.set_exception_handler(handle)
-    try:
-        yield
-    finally:
-        loop.set_exception_handler(before)
 
 
 def _address(listener: asyncio.Server, host: str) -> str:

@@ -16,7 +16,7 @@ from contextrouter.router import ContextRouter
 from contextrouter.runtime.masking import mask
 from contextrouter.server.app import Server
 from contextrouter.server.auth import check_host
-from contextrouter.server.connections import Connections
+from contextrouter.server.listening.connections import Connections
 from contextrouter.server.logs import log
 
 
