@@ -304,6 +304,14 @@ async def test_the_trace_id_of_the_caller_is_in_every_line_and_answer(caplog: py
 
 
 @pytest.mark.case("NEW-32")
+async def test_the_trace_id_is_in_the_receipt_of_a_chat_answer():
+    body = {"model": "contextrouter", "messages": [{"role": "user", "content": "what?"}]}
+    async with serve_router(router()) as ask:
+        answer = await ask("/v1/chat/completions", body, headers={"traceparent": TRACEPARENT})
+    assert answer.json["contextrouter"]["trace_id"] == TRACE
+
+
+@pytest.mark.case("NEW-32")
 def test_a_trace_id_is_read_as_the_standard_says():
     assert read_trace_id(TRACEPARENT) == TRACE
     assert read_trace_id(f"cc-{TRACE}-00f067aa0ba902b7-01-more") == TRACE

@@ -37,13 +37,6 @@ GONE = 499
 LAST_WRITE = 0.5
 """Seconds that a client may take to read its answer when the server stops."""
 STOPPING = "The server is stopping, and the answer was not ready in time. Ask again."
-FORWARDED = frozenset(
-    ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
-)
-NO_PROXY = (
-    "Without keys this server answers programs of this machine only, and this request came through a proxy."
-    " Make a key with `contextrouter keys new NAME`."
-)
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
@@ -184,9 +177,8 @@ class Server(ServerState):
         if not endpoint.guarded:
             return await endpoint.handle(exchange)
         headers = exchange.request.headers
-        if self.access.keyless and not FORWARDED.isdisjoint(map(str.casefold, headers)):
-            raise Refused(403, "forwarded_request", NO_PROXY)
-        exchange.caller = self.access.caller(headers.get("Authorization", ""), exchange.request.host)
+        authorization = headers.get("Authorization", "")
+        exchange.caller = self.access.caller(authorization, exchange.request.host, headers)
         if not endpoint.limited:
             return await endpoint.handle(exchange)
         exchange.places.enter_context(self.limits.admit(exchange.caller))

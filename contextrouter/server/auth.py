@@ -11,7 +11,7 @@ import hashlib
 import hmac
 import ipaddress
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from time import monotonic
 from urllib.parse import urlsplit
@@ -25,6 +25,13 @@ from contextrouter.server.error_responses import Refused
 from contextrouter.settings import AccessKey, Serve, Settings
 
 PREFIX = "cr_"
+FORWARDED = frozenset(
+    ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
+)
+NO_PROXY = (
+    "Without keys this server answers programs of this machine only, and this request came through a proxy."
+    " Make a key with `contextrouter keys new NAME`."
+)
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,9 +101,11 @@ class Access:
             max_requests=key.max_requests,
         )
 
-    def caller(self, authorization: str, host: str) -> Caller:
-        """Return the caller of a request. Raises Refused (401, 403)."""
+    def caller(self, authorization: str, host: str, headers: Iterable[str] = ()) -> Caller:
+        """Return the caller of a request with these names of `headers`. Raises Refused (401, 403)."""
         if self.keyless:
+            if not FORWARDED.isdisjoint(map(str.casefold, headers)):
+                raise Refused(403, "forwarded_request", NO_PROXY)
             if not is_loopback(
                 urlsplit(f"//{host}").hostname or ""
             ):  # a page of the web that resolves its name to this machine

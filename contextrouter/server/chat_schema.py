@@ -129,6 +129,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     guard: Mapping[str, bool]
     models: Sequence[Any]
     request_id: str
+    trace_id: str = ""
 
 
 class ChatUsage(msgspec.Struct, frozen=True, kw_only=True):

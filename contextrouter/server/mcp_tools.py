@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -166,7 +168,7 @@ def _application(router: ContextRouter, access: Access, host: str) -> Any:
     """Make an ASGI application of the tools over streamable HTTP at `/mcp`. API keys say who may call."""
 
     def identify(headers: Mapping[str, str]) -> Caller:
-        return access.caller(headers.get("authorization", ""), headers.get("host", ""))
+        return access.caller(headers.get("authorization", ""), headers.get("host", ""), headers)
 
     server = make_mcp_server(router, lambda call: identify(call.headers or {}))
     inner = server.streamable_http_app(host=host, stateless_http=True)
@@ -190,7 +192,7 @@ def _application(router: ContextRouter, access: Access, host: str) -> Any:
 async def serve_http(
     router: ContextRouter, *, host: str, port: int, listening: Callable[[str], None]
 ) -> None:
-    """Serve the tools over HTTP until SIGTERM or SIGINT.
+    """Serve the tools over HTTP until SIGTERM, SIGINT or SIGHUP: it does not read the settings again.
 
     Raises SettingsError when the address is not allowed, or cannot be used.
     """
@@ -211,7 +213,13 @@ async def serve_http(
         config.timeout_graceful_shutdown = int(router.settings.serve.drain_seconds) or 1
         async with router:
             listening(f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}/mcp")
-            await uvicorn.Server(config).serve(sockets=[bound])
+            server = uvicorn.Server(config)
+            loop = asyncio.get_running_loop()
+            loop.add_signal_handler(signal.SIGHUP, setattr, server, "should_exit", True)
+            try:
+                await server.serve(sockets=[bound])
+            finally:
+                loop.remove_signal_handler(signal.SIGHUP)
 
 
 async def serve_stdio(
