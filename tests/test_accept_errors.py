@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from contextrouter.server.accept_errors import few_accept_errors
+from contextrouter.server.listening.accept_errors import few_accept_errors
 
 
 @pytest.mark.case("SEC-08")

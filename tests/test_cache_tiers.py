@@ -371,7 +371,7 @@ async def test_the_folder_is_the_user_s_alone(tmp_path: Path):
     with pytest.raises(SettingsError, match="is a link or belongs to another user"):
         await DiskTier(str(tmp_path), namespace="m", max_bytes=1).open()
     (tmp_path / "file").touch()
-    with pytest.raises(SettingsError, match="cannot be used: Not a directory"):
+    with pytest.raises(OSError, match="cannot be used: Not a directory"):
         await DiskTier(str(tmp_path / "file"), namespace="n", max_bytes=1).open()
     with pytest.raises(SettingsError, match="has a '\\$' or '~' in its name"):
         await DiskTier(str(tmp_path / "$HOME"), namespace="n", max_bytes=1).open()

@@ -8,6 +8,7 @@ import asyncio
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -281,3 +282,16 @@ async def test_over_http_the_key_says_who_sees_what():
 async def test_without_keys_http_is_for_this_machine_alone():
     with pytest.raises(SettingsError, match="listens to this machine only"):
         await serve_http(router(), host="0.0.0.0", port=0, listening=print)
+
+
+async def test_over_http_a_request_through_a_proxy_is_refused_and_a_hang_up_ends_the_server():
+    from mcp.client.streamable_http import create_mcp_http_client
+
+    address = asyncio.get_running_loop().create_future()
+    task = asyncio.create_task(serve_http(router(), host="127.0.0.1", port=0, listening=address.set_result))
+    url = await asyncio.wait_for(address, 60)
+    async with create_mcp_http_client(headers={"X-Forwarded-For": "203.0.113.5"}) as http:
+        refused = await http.post(url, json={})
+    os.kill(os.getpid(), signal.SIGHUP)
+    await asyncio.wait_for(task, 60)
+    assert (refused.status_code, refused.json()["code"]) == (403, "forwarded_request")

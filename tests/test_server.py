@@ -137,7 +137,7 @@ async def test_health_readiness_and_sources():
         router({"connectors": {"docs": {"compartment": "hr"}}, "routes": {"quick": {}}})
     ) as ask:
         assert (await ask("/healthz")).json == {"status": "ok"}
-        assert (await ask("/readyz")).json == {"status": "ready"}
+        assert (await ask("/readyz")).json == {"status": "ready", "sources": {"docs": "ready"}}
         told = (await ask("/v1/sources")).json
     assert told["sources"] == [
         {
@@ -161,7 +161,10 @@ async def test_a_server_whose_sources_cannot_be_opened_is_not_ready():
 
     async with serve_router(router(connectors={"docs": Closed()})) as ask:
         answer = await ask("/readyz")
-    assert (answer.status, answer.json) == (503, {"status": "no source is open"})
+    assert (answer.status, answer.json) == (
+        503,
+        {"status": "no source is open", "sources": {"docs": "not open"}},
+    )
 
 
 async def test_metrics_count_requests_and_calls_and_name_nothing_that_was_asked():

@@ -88,7 +88,8 @@ class DiskTier:
     async def open(self) -> None:
         """Open the folder, or make it. A damaged cache is cleared: it holds nothing that is not elsewhere.
 
-        Raises MissingDependency, and SettingsError when the folder cannot be made or other users can open it.
+        Raises MissingDependency, SettingsError when other users can open the folder, and OSError when it
+        cannot be made or written to.
         """
         if self._cache is not None:
             return
@@ -99,9 +100,8 @@ class DiskTier:
             self._cache = await threads.run(self._open_folder)
         except OSError as error:
             threads.close()
-            raise self._folder_error(
-                f"cannot be used: {error.strerror or error}. Name one that can be written to."
-            ) from None
+            reason = f"folder {str(self.folder)!r} cannot be used: {error.strerror or error}"
+            raise OSError(f"{reason}. Name one that can be written to, or make room there.") from None
         except BaseException:
             threads.close()
             raise

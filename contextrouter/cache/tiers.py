@@ -100,8 +100,8 @@ class Tiers:
         self._threads: Threads | None = None
 
     async def open(self) -> None:
-        """Open the outer tier. An unreachable one does not stop the start; a missing package or a wrong
-        setting does.
+        """Open the outer tier. One that cannot be reached or opened does not stop the start; a missing
+        package or a wrong setting does.
         """
         if self.outer is None:
             return
@@ -109,7 +109,12 @@ class Tiers:
             if self._writer.get_loop() is asyncio.get_running_loop():
                 return
             await self._abandon(self.outer)
-        await self.outer.open()
+        try:
+            await self.outer.open()
+        except OSError as error:  # a volume that is full or read-only: answers do not need the cache
+            reason = mask(str(error), self._secrets)
+            log.warning("Cache tier %r is left out, because it cannot be opened: %s", self.outer.name, reason)
+            return
         self._queue = asyncio.Queue(WAITING)
         self._threads = Threads(1, "cache")
         self._writer = asyncio.get_running_loop().create_task(self._write(self._threads))
@@ -224,7 +229,15 @@ class Tiers:
         """Clear every tier, and return how many entries the outermost had. Raises the errors of that tier."""
         count = len(self.memory)
         self.memory.clear()
-        return count if self.outer is None else await self.outer.clear()
+        if self.outer is None:
+            return count
+        await self._demand(self.outer)
+        return await self.outer.clear()
+
+    async def _demand(self, outer: Tier) -> None:
+        """Open a tier that was left out. Raises its errors: here nothing goes on without it."""
+        if self._writer is None:
+            await outer.open()
 
     async def stats(self) -> tuple[TierStats, ...]:
         """Return the statistics of each tier, memory first. Raises the errors of the outer tier."""
@@ -239,6 +252,7 @@ class Tiers:
         )
         if self.outer is None:
             return (memory_stats,)
+        await self._demand(self.outer)
         entries, size = await self.outer.size()
         outer = TierStats(
             tier=self.outer.name, entries=entries, bytes=size, max_bytes=self.outer.max_bytes, **self._counts

@@ -9,8 +9,9 @@ from contextrouter.errors import pip_install
 
 
 def main() -> None:
-    """Run `contextrouter`. Exits 2 and says what to install when the packages of the extra `cli` are
-    missing.
+    """Run `contextrouter`, and end the process.
+
+    Exits 2 and says what to install when the packages of the extra `cli` are missing.
     """
     absent_packages = [name for name in ("typer", "rich") if importlib.util.find_spec(name) is None]
     if absent_packages:

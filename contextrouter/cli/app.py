@@ -20,6 +20,7 @@ from contextrouter.cli import (
     ingest,
     init,
     keys,
+    leaving,
     mcp,
     plan,
     plugins,
@@ -76,8 +77,9 @@ app.add_typer(keys.app, name="keys")
 
 
 def start() -> None:
-    """Run the command that the arguments name."""
+    """Run the command that the arguments name, and end the process soon after it."""
     terminal.forget()
+    leaving.own_process()
     try:
         app()
     finally:

@@ -12,7 +12,7 @@ from typing import Any, ParamSpec
 
 import typer
 
-from contextrouter.cli import stdout, terminal
+from contextrouter.cli import leaving, stdout, terminal
 from contextrouter.errors import (
     AllSourcesFailed,
     ContextRouterError,
@@ -23,6 +23,7 @@ from contextrouter.errors import (
 )
 
 OK, NOTHING, USAGE, SOURCES, INGESTION, FAILED, FAULT = 0, 1, 2, 3, 4, 5, 70
+INTERRUPTED = 130
 EXIT_CODES = {
     OK: "done",
     NOTHING: "nothing was found, or a check failed",
@@ -44,39 +45,54 @@ def command(function: Callable[P, Coroutine[Any, Any, int] | int]) -> Callable[P
     @wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
         logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s: %(message)s")
-        try:
-            with stdout.reserve():
-                result = function(*args, **kwargs)
-                code = result if isinstance(result, int) else _run(result)
-        except ContextRouterError as error:
-            terminal.error(error)
-            code = code_of(error)
-        except KeyboardInterrupt:
-            terminal.error("Interrupted.")
-            code = 130
-        except BrokenPipeError:
-            terminal.close_stdout()
-            code = 141
-        except typer.Exit:
-            raise
-        except Exception:
-            terminal.err.print(terminal.style_text(traceback.format_exc()))
-            code = FAULT
-        raise typer.Exit(code)
+        raise typer.Exit(_settle(lambda: _run(lambda: function(*args, **kwargs))))
 
     return run
 
 
-def _run(main: Coroutine[Any, Any, int]) -> int:
-    """Run a command. A task that ignores its cancellation does not keep the program from its end."""
+def _run(function: Callable[[], Coroutine[Any, Any, int] | int]) -> int:
+    """Run a command, and return its exit code. What a plugin still does does not keep the program."""
     runner = asyncio.Runner()
+
+    def main() -> int:
+        result = function()
+        code = result if isinstance(result, int) else runner.run(result)
+        terminal.stdout().flush()
+        return code
+
+    with stdout.reserve():
+        code = _settle(main)
+        leaving.leave_soon(code)
+        return _settle(lambda: _end_loop(runner)) or code
+
+
+def _settle(call: Callable[[], int]) -> int:
+    """Return the exit code of a call. Its error becomes a message on stderr."""
     try:
-        return runner.run(main)
-    finally:
-        if runner.run(_end_tasks()):
-            runner.close()
-        else:
-            terminal.note("a plugin ignores its cancellation and is left behind.", "warning")
+        return call()
+    except ContextRouterError as error:
+        terminal.error(error)
+        return code_of(error)
+    except KeyboardInterrupt:
+        terminal.error("Interrupted.")
+        return INTERRUPTED
+    except BrokenPipeError:
+        terminal.close_stdout()
+        return 141
+    except typer.Exit as stop:
+        return stop.exit_code
+    except Exception:
+        terminal.err.print(terminal.style_text(traceback.format_exc()))
+        return FAULT
+
+
+def _end_loop(runner: asyncio.Runner) -> int:
+    """End the event loop and its threads, but for tasks that ignore their cancellation."""
+    if runner.run(_end_tasks()):
+        runner.close()  # waits for threads
+    else:
+        terminal.note("a plugin ignores its cancellation and is left behind.", "warning")
+    return OK
 
 
 async def _end_tasks() -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Annotated, Any
 
 import typer
@@ -50,17 +51,19 @@ async def route(
         request = demands.request(question, scope, router.settings.rag.timezone)
         request = request.replace(deadline=deadline) if deadline is not None else request
         try:
-            context = await router.route(request)
+            with terminal.quiet(logging.ERROR, "contextrouter.sources"):  # the coverage has them
+                context = await router.route(request)
         except AllSourcesFailed as failure:
             return _print_failure(failure, as_json)
-    if as_json:
-        terminal.print_json(context)
-    elif text:
-        terminal.stdout().write(terminal.sanitize(context.text) + "\n")
-    else:
-        context_view.print_context(context)
-        if explained:
-            explain.print_explanation(context)
+        if as_json:  # before the router closes, which may take a while
+            terminal.print_json(context)
+        elif text:
+            terminal.stdout().write(terminal.sanitize(context.text) + "\n")
+        else:
+            context_view.print_context(context)
+            if explained:
+                explain.print_explanation(context)
+        terminal.stdout().flush()
     return OK if _has_answer(context) else NOTHING
 
 

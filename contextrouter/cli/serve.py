@@ -10,6 +10,7 @@ import typer
 from contextrouter.cli import options, terminal
 from contextrouter.cli.exit_codes import OK, command
 from contextrouter.errors import MissingDependency
+from contextrouter.router import ContextRouter
 
 Host = Annotated[
     str | None, typer.Option("--host", metavar="ADDRESS", help="Where to listen, instead of [serve] host.")
@@ -24,8 +25,8 @@ Port = Annotated[
 async def serve(
     settings: options.SettingsPath = options.DEFAULT, host: Host = None, port: Port = None
 ) -> int:
-    """Serve questions over HTTP: the API, OpenAI-compatible chat, and the explorer. SIGTERM drains and ends
-    it.
+    """Serve questions over HTTP: the API, OpenAI-compatible chat, and the explorer. SIGHUP reads the settings
+    again; SIGTERM drains and ends it.
     """
     check_server_packages()
     from contextrouter.server import logs, serve
@@ -45,7 +46,13 @@ async def serve(
                 (f"{address}/explorer", "bold"), ("   ask, and see how the answer came about", "dim")
             )
 
-    await serve(router, host=host, port=port, listening=listening)
+    secrets = list(router.settings.secrets)
+
+    def reloaded(new: ContextRouter) -> None:
+        secrets.extend(new.settings.secrets)  # the former ones stay secret
+        logs.configure(new.settings.serve.log_format, secrets)
+
+    await serve(router, host=host, port=port, listening=listening, reloaded=reloaded)
     return OK
 
 

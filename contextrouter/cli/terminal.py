@@ -51,9 +51,9 @@ def hide(secrets: Iterable[str]) -> None:
 
 
 @contextmanager
-def quiet(level: int) -> Iterator[None]:
+def quiet(level: int, logger: str = "contextrouter") -> Iterator[None]:
     """Log nothing below `level` in this block: the command reports those problems itself."""
-    log = logging.getLogger("contextrouter")
+    log = logging.getLogger(logger)
     previous_level = log.level
     log.setLevel(level)
     try:

@@ -3,7 +3,7 @@
 from contextrouter.ingest.document_versions import SupportsVersions
 from contextrouter.ingest.forgetting import Removal, RemovedDocument, forget_documents
 from contextrouter.ingest.job import ingest
-from contextrouter.ingest.jobs import SupportsClear, run
+from contextrouter.ingest.jobs import SupportsClear, SupportsRebuild, run
 from contextrouter.ingest.orphans import Leftover, forget, leftovers
 from contextrouter.ingest.report import Report, SupportsNotRead, SupportsProblems, SupportsSize
 from contextrouter.ingest.run_records import SupportsRuns
@@ -19,6 +19,7 @@ __all__ = [
     "SupportsClear",
     "SupportsNotRead",
     "SupportsProblems",
+    "SupportsRebuild",
     "SupportsRuns",
     "SupportsSize",
     "SupportsSurvey",

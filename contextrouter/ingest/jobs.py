@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from contextrouter.contracts import SupportsCrawl
-from contextrouter.errors import IngestError, SettingsError
+from contextrouter.contracts import SupportsCrawl, SupportsUpsert
+from contextrouter.errors import ContextRouterError, IngestError, SettingsError
 from contextrouter.ingest.job import JobRun
 from contextrouter.ingest.job_options import JobOptions, JobPlugins
 from contextrouter.ingest.job_plugins import Wiring
@@ -22,6 +22,15 @@ from contextrouter.settings.suggestions import unknown
 
 OnProgress = Callable[[str, Report], None]
 """Called after every batch with the job's name and its report so far."""
+
+
+@runtime_checkable
+class SupportsRebuild(Protocol):
+    """A store that is built again beside itself, so that its readers never see a part of it."""
+
+    def rebuild(self) -> AbstractAsyncContextManager[SupportsUpsert]:
+        """Yield an empty store. When the block ends without an error, its content becomes this store's."""
+        ...
 
 
 @runtime_checkable
@@ -47,11 +56,11 @@ async def run(
     """Run the `[ingest.<name>]` jobs called `names` (none: all), in the order of the settings, and return a
     report for each.
 
-    `router` is a router, or the path of a settings file. `rebuild` processes unchanged documents, too. It
-    empties a store first if all jobs of that store run; so the embedder of a store can be changed. `dry_run`
-    embeds and stores nothing. `remove` confirms that the sources no longer have most of their documents, or
-    any; without it such a run removes nothing. If another run fills a store, this one waits up to `wait`
-    seconds.
+    `router` is a router, or the path of a settings file. `rebuild` processes unchanged documents, too. If all
+    jobs of a store run, it begins with an empty store, so the embedder can be changed; a store that
+    `SupportsRebuild` answers with its former content until the new one is whole. `dry_run` embeds and stores
+    nothing. `remove` confirms that the sources no longer have most of their documents, or any; without it
+    such a run removes nothing. If another run fills a store, this one waits up to `wait` seconds.
 
     Raises SettingsError for a name, source or store that does not fit; IngestError if a source, embedder or
     store fails.
@@ -66,12 +75,12 @@ async def run(
     async with AsyncExitStack() as stack:
         wiring = Wiring(router, stack)
         plugins = {name: await wiring.plugins(name, job) for name, job in jobs.items()}
+        stores = {job.to: plugins[name].store for name, job in jobs.items()}
         if not dry_run:
-            stores = {job.to: plugins[name].store for name, job in jobs.items()}
             for name, store in sorted(stores.items()):
                 await stack.enter_async_context(turn(store, name, wait))
         if rebuild and not dry_run:
-            await _clear(router, jobs, plugins, remove=remove)
+            stores = await _begin_anew(router, jobs, plugins, stack, remove=remove)
         for name, job in jobs.items():
             options = JobOptions(
                 origin=job.origin or name,
@@ -79,9 +88,13 @@ async def run(
                 remove_at_most=router.settings.ingestion.remove_at_most,
                 **how,
             )
-            job_run = JobRun(plugins[name], options, _job_progress(progress, name))
-            reports[name] = await job_run.execute()
+            filling = plugins[name]._replace(store=stores[job.to])
+            reports[name] = await JobRun(filling, options, _job_progress(progress, name)).execute()
     return reports
+
+
+def _labels_of(job: Job) -> dict[str, str]:
+    return {label: value for label in LABELS if (value := getattr(job, label))}
 
 
 def select_jobs(router: ContextRouter, names: Sequence[str]) -> dict[str, Job]:
@@ -101,28 +114,51 @@ def select_jobs(router: ContextRouter, names: Sequence[str]) -> dict[str, Job]:
     return {name: job for name, job in jobs.items() if not names or name in names}
 
 
-async def _clear(
-    router: ContextRouter, jobs: Mapping[str, Job], plugins: Mapping[str, JobPlugins], *, remove: bool
-) -> None:
-    """Empty the stores whose jobs all run. Another store would lose the documents of jobs that do not run.
+async def _begin_anew(
+    router: ContextRouter,
+    jobs: Mapping[str, Job],
+    plugins: Mapping[str, JobPlugins],
+    stack: AsyncExitStack,
+    *,
+    remove: bool,
+) -> dict[str, SupportsUpsert]:
+    """Return the store that the jobs fill, for each store: an empty one where all of its jobs run. Another
+    one would lose the documents of jobs that do not run.
 
     Raises IngestError, before any store is emptied, if a source lists nothing and its store has documents of
     it: `remove` confirms that these are gone.
     """
-    stores = {job.to: plugins[name].store for name, job in jobs.items()}
-    cleared: dict[str, SupportsClear] = {}
-    for name, store in stores.items():
+    fresh = {job.to: plugins[name].store for name, job in jobs.items()}
+    complete: dict[str, SupportsUpsert] = {}
+    for name, store in fresh.items():
         filling = {job for job, settings in router.settings.ingest.items() if settings.to == name}
-        if filling <= jobs.keys() and isinstance(store, SupportsClear):
-            cleared[name] = store
+        if filling <= jobs.keys() and isinstance(store, SupportsRebuild | SupportsClear):
+            complete[name] = store
             for job in filling if not remove else ():
                 origin = router.settings.ingest[job].origin or job
                 await _check_not_empty(job, origin, plugins[job])
-    for name, clearing in cleared.items():
+    for name, store in complete.items():
+        read = any(job.source == name for job in jobs.values())  # a later job reads what this one fills
         try:
-            await clearing.clear()
+            if isinstance(store, SupportsRebuild) and not read:
+                fresh[name] = await stack.enter_async_context(_rebuilt(name, store))
+            elif isinstance(store, SupportsClear):
+                await store.clear()
         except Exception as error:  # no job ran yet: stores before this one are empty, others as before
             raise IngestError(f"Store {name!r} cannot be emptied: {error}") from error
+    return fresh
+
+
+@asynccontextmanager
+async def _rebuilt(name: str, store: SupportsRebuild) -> AsyncIterator[SupportsUpsert]:
+    """Yield an empty store that takes the place of `store`. Raises IngestError if it cannot."""
+    stack = AsyncExitStack()
+    async with stack:
+        yield await stack.enter_async_context(store.rebuild())
+        try:
+            await stack.aclose()
+        except ContextRouterError as error:
+            raise IngestError(f"Store {name!r} keeps its former content: {error}") from error
 
 
 async def _check_not_empty(name: str, origin: str, plugins: JobPlugins) -> None:

@@ -15,6 +15,7 @@ from contextrouter.contracts import Embedder, FactSource, Interpreter, Provider,
 from contextrouter.pipeline.circuit_breaker import CircuitBreaker
 from contextrouter.pipeline.connections import Connections
 from contextrouter.pipeline.deadline import Deadline
+from contextrouter.pipeline.failure_log import FailureLog
 from contextrouter.pipeline.fusion.leg_weights import Profiles
 from contextrouter.pipeline.slots import SourceSlots
 from contextrouter.pipeline.term_statistics import StatisticsCache
@@ -84,6 +85,10 @@ class CallLimits:
             breaker = self._breakers[source, leg] = CircuitBreaker(self._failures, self._seconds)
         return breaker
 
+    def paused(self, source: str) -> bool:
+        """Whether the calls to a leg of this source pause, because it kept failing."""
+        return any(not breaker.closed for (name, _), breaker in self._breakers.items() if name == source)
+
     def abandon(self, tasks: set[asyncio.Task[Any]]) -> None:
         """Hold on to cancelled tasks that have not ended yet."""
         for task in tasks:
@@ -131,6 +136,7 @@ class Engine:
         self.interpreters = self._interpreters()
         self.scores, self.embeddings = scores, embeddings
         self.limits = CallLimits(self.settings, self.sources)
+        self.failures = FailureLog()
         self.statistics = StatisticsCache(self.sources, self.limits.abandon)
         self.secrets = self.settings.secrets
         self.kinds = {name: kind_of(source) for name, source in self.sources.items()}

@@ -7,6 +7,6 @@ router, `chat` the OpenAI-compatible ones, `openapi` their description. `mcp_ser
 from __future__ import annotations
 
 from contextrouter.server.app import Server
-from contextrouter.server.serving import serve
+from contextrouter.server.listening.serving import serve
 
 __all__ = ["Server", "serve"]

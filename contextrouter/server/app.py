@@ -1,23 +1,24 @@
-"""The HTTP server: the table of endpoints, and the middleware that handles every request.
+"""The HTTP server of one router: the table of endpoints, and what happens to every request.
 
-The middleware gives a request its id, authenticates its API key, applies the caller's rate limit, and reads
+The server gives a request its id, authenticates its API key, applies the caller's rate limit, and reads
 and validates the body. It counts and logs every answer, and turns every error into problem details.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import secrets
-from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from time import monotonic
+from typing import Any
 
 from aiohttp import web
 
 from contextrouter.router import ContextRouter
 from contextrouter.server import answer_endpoint, chat, page, router_endpoints
-from contextrouter.server.endpoints import PREFLIGHT, Endpoint, Exchange, ServerState, json_response
+from contextrouter.server.endpoints import PREFLIGHT, Endpoint, Events, Exchange, ServerState, json_response
 from contextrouter.server.error_responses import (
     FAULT,
     MEDIA,
@@ -27,19 +28,26 @@ from contextrouter.server.error_responses import (
     problem_body,
 )
 from contextrouter.server.hidden_errors import hide_refusal
-from contextrouter.server.logs import log
+from contextrouter.server.logs import log, trace_id
 from contextrouter.server.logs import request_id as current
 from contextrouter.server.openapi import DESCRIPTION
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+GONE = 499
+"""The status in the log when the client goes away before it has its answer."""
+LAST_WRITE = 0.5
+"""Seconds that a client may take to read its answer when the server stops."""
+STOPPING = "The server is stopping, and the answer was not ready in time. Ask again."
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class Server(ServerState):
-    """One router behind HTTP. aiohttp runs `application()`. The owner of the router opens and closes it."""
+    """One router behind HTTP: answers requests. The owner of the router opens and closes it."""
 
-    def __init__(self, router: ContextRouter) -> None:
-        super().__init__(router)
+    def __init__(self, router: ContextRouter, before: Server | None = None) -> None:
+        super().__init__(router, before)
+        self.exchanges: dict[Exchange, asyncio.Task[Any]] = {}
+        self._empty = asyncio.Event()
+        self._empty.set()
         explorer = page.ENDPOINTS if self.settings.serve.explorer else ()
         self.endpoints: tuple[Endpoint, ...] = (
             *router_endpoints.ENDPOINTS,
@@ -50,15 +58,15 @@ class Server(ServerState):
         )
         self._table = {(endpoint.method, endpoint.path): endpoint for endpoint in self.endpoints}
 
-    def application(self) -> web.Application:
-        """Return the aiohttp application, with every endpoint."""
-        application = web.Application(
-            client_max_size=self.settings.serve.max_body_bytes, middlewares=[self._pass]
-        )
-        for endpoint in self.endpoints:
-            for method in ("GET", "HEAD") if endpoint.method == "GET" else (endpoint.method,):
-                application.router.add_route(method, endpoint.path, _not_found)
-        return application
+    async def answered(self) -> None:
+        """Wait until no request is in flight."""
+        await self._empty.wait()
+
+    def stop_exchanges(self) -> None:
+        """End all requests in flight: each gets an error, as its answer or as its last event."""
+        for exchange, task in self.exchanges.items():
+            exchange.stopped = True
+            task.cancel()
 
     def _exchange(self, request: web.Request) -> Exchange:
         """Give a request its id, and find its endpoint; None: the path has none for the method."""
@@ -67,73 +75,128 @@ class Server(ServerState):
         request_id = header if _ID.fullmatch(header) else secrets.token_hex(8)
         return Exchange(self, request, self._table.get((method, request.path)), request_id)
 
-    @web.middleware
-    async def _pass(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Handle a request: answer it, add headers, count it and log it."""
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Handle a request: answer it, add headers, write it, count it and log it."""
         exchange = self._exchange(request)
-        token = current.set(exchange.request_id)
+        task = asyncio.current_task()
+        assert task is not None
+        self.exchanges[exchange] = task
+        self._empty.clear()
+        tokens = current.set(exchange.request_id), trace_id.set(exchange.trace_id)
         started = monotonic()
         self.metrics.running.inc()
-        status = 499  # for the log, when the client goes away
+        status = GONE
         try:
             if request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers:
                 response: web.StreamResponse = web.Response(status=204, headers=PREFLIGHT)
             else:
-                response = await self._answer(exchange, handler)
-            status = response.status
+                response = await self._answer(exchange)
             if not response.prepared:
                 self.add_headers(exchange, response)
+                status = await self._write(request, response)
+            else:
+                status = response.status
             return response
         finally:
+            if exchange.events is not None:
+                exchange.events.stop()
+            exchange.places.close()
             self.metrics.running.dec()
             self._note(exchange, status, monotonic() - started)
-            current.reset(token)
+            current.reset(tokens[0])
+            trace_id.reset(tokens[1])
+            del self.exchanges[exchange]
+            if not self.exchanges:
+                self._empty.set()
 
-    async def _answer(self, exchange: Exchange, handler: Handler) -> web.StreamResponse:
+    async def _write(self, request: web.Request, response: web.StreamResponse) -> int:
+        """Write an answer, and return its status; 499 if the client is gone.
+
+        A client that does not read the answer in time loses its connection.
+        """
+        try:
+            async with asyncio.timeout(self._write_seconds()):
+                await response.prepare(request)
+                await response.write_eof()
+        except (ConnectionError, TimeoutError):
+            _abort(request)
+            return GONE
+        return response.status
+
+    def _write_seconds(self) -> float:
+        seconds = self.settings.serve.write_seconds
+        return min(seconds, LAST_WRITE) if self.draining else seconds
+
+    async def _answer(self, exchange: Exchange) -> web.StreamResponse:
         """Answer a request. An error becomes the answer, or the last event of a stream that has begun."""
         try:
             if exchange.endpoint is None:
-                return await handler(exchange.request)  # it raises aiohttp's error for the path or the method
+                raise self._no_endpoint(exchange.request)
             return await self._authenticate(exchange, exchange.endpoint)
+        except asyncio.CancelledError:
+            if not exchange.stopped:
+                raise
+            task = asyncio.current_task()
+            assert task is not None
+            task.uncancel()  # the server cancelled it, so that its client is told
+            return await self._refuse(exchange, Refused(503, "stopping", STOPPING))
         except Exception as error:
             gone = exchange.events is not None and isinstance(error, ConnectionError | TimeoutError)
+            if gone and exchange.events is not None:
+                _abort(exchange.request)
+                return exchange.events
             refusal = make_refusal(error, self.settings.secrets)
-            if refusal is None and not gone:
+            if refusal is None:
                 log.exception("Request failed by a fault of this program.")
             refusal = hide_refusal(refusal or Refused(500, "fault", FAULT), error, exchange.caller)
-            body = (
-                openai_error_body(refusal) if exchange.openai else problem_body(refusal, exchange.request_id)
-            )
-            if exchange.events is not None:
-                if not gone:
-                    await self._end(exchange, body)
-                return exchange.events
-            response = json_response(body, refusal.status, "application/json" if exchange.openai else MEDIA)
-            response.headers.update(refusal.headers)
-            return response
+            return await self._refuse(exchange, refusal)
+
+    async def _refuse(self, exchange: Exchange, refusal: Refused) -> web.StreamResponse:
+        """Return a refusal as the answer, or send it as the last event of the stream."""
+        if exchange.openai:
+            body = openai_error_body(refusal)
+        else:
+            body = problem_body(refusal, exchange.request_id, exchange.trace_id)
+        if exchange.events is not None:
+            await self._end(exchange.events, exchange, body)
+            return exchange.events
+        response = json_response(body, refusal.status, "application/json" if exchange.openai else MEDIA)
+        response.headers.update(refusal.headers)
+        return response
+
+    def _no_endpoint(self, request: web.Request) -> Refused:
+        """Return the refusal of a request that no endpoint answers."""
+        methods = {method for method, path in self._table if path == request.path}
+        if not methods:
+            return Refused(404, "not_found", "There is nothing here; /openapi.json lists what there is.")
+        methods |= {"HEAD"} & {"HEAD" if "GET" in methods else ""}
+        allowed = {"Allow": ",".join(sorted(methods))}
+        return Refused(405, "method_not_allowed", "This path does not know the method.", headers=allowed)
 
     async def _authenticate(self, exchange: Exchange, endpoint: Endpoint) -> web.StreamResponse:
         """Check the API key and the rate limit as the endpoint demands, then let the endpoint answer."""
         if not endpoint.guarded:
             return await endpoint.handle(exchange)
         headers = exchange.request.headers
-        exchange.caller = self.access.caller(headers.get("Authorization", ""), exchange.request.host)
+        authorization = headers.get("Authorization", "")
+        exchange.caller = self.access.caller(authorization, exchange.request.host, headers)
         if not endpoint.limited:
             return await endpoint.handle(exchange)
-        with self.limits.admit(exchange.caller):
-            await exchange.read(endpoint)
-            return await endpoint.handle(exchange)
+        exchange.places.enter_context(self.limits.admit(exchange.caller))
+        await exchange.read(endpoint)
+        return await endpoint.handle(exchange)
 
-    async def _end(self, exchange: Exchange, body: dict[str, object]) -> None:
+    async def _end(self, events: Events, exchange: Exchange, body: dict[str, object]) -> None:
         """Send an error as an event, and close the stream."""
-        events = exchange.events
-        assert events is not None
+        events.patience = self._write_seconds()
         try:
             await events.send(body, "" if exchange.openai else "error")
             if exchange.openai:
                 await events.send("[DONE]")
-            await events.write_eof()
+            async with asyncio.timeout(events.patience):
+                await events.write_eof()
         except (ConnectionError, TimeoutError):
+            _abort(exchange.request)
             log.info("The client is gone.")
 
     def _note(self, exchange: Exchange, status: int, seconds: float) -> None:
@@ -153,6 +216,7 @@ class Server(ServerState):
         log.log(level, "request", extra={"fields": fields})
 
 
-async def _not_found(request: web.Request) -> web.StreamResponse:
-    """Stand in for every endpoint in aiohttp's table of routes. The middleware answers instead."""
-    raise web.HTTPNotFound
+def _abort(request: web.Request) -> None:
+    """Close the connection at once; a client that does not read would keep it open."""
+    if request.transport is not None:
+        request.transport.abort()

@@ -11,7 +11,7 @@ import hashlib
 import hmac
 import ipaddress
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from time import monotonic
 from urllib.parse import urlsplit
@@ -25,6 +25,13 @@ from contextrouter.server.error_responses import Refused
 from contextrouter.settings import AccessKey, Serve, Settings
 
 PREFIX = "cr_"
+FORWARDED = frozenset(
+    ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
+)
+NO_PROXY = (
+    "Without keys this server answers programs of this machine only, and this request came through a proxy."
+    " Make a key with `contextrouter keys new NAME`."
+)
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,9 +101,11 @@ class Access:
             max_requests=key.max_requests,
         )
 
-    def caller(self, authorization: str, host: str) -> Caller:
-        """Return the caller of a request. Raises Refused (401, 403)."""
+    def caller(self, authorization: str, host: str, headers: Iterable[str] = ()) -> Caller:
+        """Return the caller of a request with these names of `headers`. Raises Refused (401, 403)."""
         if self.keyless:
+            if not FORWARDED.isdisjoint(map(str.casefold, headers)):
+                raise Refused(403, "forwarded_request", NO_PROXY)
             if not is_loopback(
                 urlsplit(f"//{host}").hostname or ""
             ):  # a page of the web that resolves its name to this machine
@@ -153,7 +162,7 @@ class RequestLimits:
     """Rate limits: the requests of each caller at once and in a minute, and those of all callers at once."""
 
     def __init__(self, max_requests: int) -> None:
-        self._max_requests = max_requests
+        self.max_requests = max_requests
         self._running = 0
         self._running_by_caller: dict[str, int] = {}
         self._buckets: dict[str, tuple[float, float]] = {}  # caller -> (budget, time of its last update)
@@ -161,7 +170,7 @@ class RequestLimits:
     def enter(self, caller: Caller) -> None:
         """Admit a request. Raises Refused (429, 503) with the seconds after which to retry."""
         running = self._running_by_caller.get(caller.name, 0)
-        if self._running >= self._max_requests:
+        if self._running >= self.max_requests:
             raise Refused(
                 503,
                 "overloaded",

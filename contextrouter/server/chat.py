@@ -40,6 +40,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     generator: str
     context: Context
     request_id: str
+    trace_id: str = ""
 
     def whole(self, draft: Draft) -> ChatAnswered:
         """Return the reply as one object."""
@@ -94,6 +95,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
             models=[plain(usage) for usage in draft.models],
             request_id=self.request_id,
             note=note_of(draft),
+            trace_id=self.trace_id,
         )
 
 
@@ -129,6 +131,7 @@ async def completions(exchange: Exchange) -> web.StreamResponse:
         generator=order.generator,
         context=context,
         request_id=exchange.request_id,
+        trace_id=exchange.trace_id,
     )
     if exchange.body.stream:
         return await _stream(exchange, order, reply)

@@ -131,6 +131,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     models: Sequence[Any]
     request_id: str
     note: str = ""
+    trace_id: str = ""
 
 
 class ChatUsage(msgspec.Struct, frozen=True, kw_only=True):

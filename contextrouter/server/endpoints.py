@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,12 +15,11 @@ from contextrouter.router import ContextRouter
 from contextrouter.serialization import encode_json
 from contextrouter.server.auth import Access, Caller, RequestLimits, make_slots
 from contextrouter.server.error_responses import Refused
-from contextrouter.server.logs import log
+from contextrouter.server.logs import log, read_trace_id
 from contextrouter.server.metrics import Metrics
+from contextrouter.server.readiness import SourcePings
 from contextrouter.server.request_schema import decode_body
 
-WRITE_SECONDS = 30.0
-"""Seconds a client may take to read one event. After them it counts as gone."""
 PREFLIGHT = {
     "Access-Control-Allow-Methods": "GET, POST",
     "Access-Control-Allow-Headers": "authorization, content-type",
@@ -32,12 +32,17 @@ class ServerState:
 
     endpoints: Sequence[Endpoint] = ()
 
-    def __init__(self, router: ContextRouter) -> None:
+    def __init__(self, router: ContextRouter, before: ServerState | None = None) -> None:
+        """`before` is the state that this one replaces; its counters go on."""
         self.router, self.settings = router, router.settings
         self.access = Access(self.settings)
-        self.limits = RequestLimits(self.settings.serve.max_requests)
+        self.limits: RequestLimits = (
+            before.limits if before else RequestLimits(self.settings.serve.max_requests)
+        )
+        self.limits.max_requests = self.settings.serve.max_requests
         self.running = make_slots(self.settings.serve)
-        self.metrics = Metrics()
+        self.metrics: Metrics = before.metrics if before else Metrics()
+        self.pings = SourcePings(router)
         _ = router.answering  # a file of examples that is wrong stops the start
         self.draining = False
 
@@ -55,6 +60,8 @@ class ServerState:
         """Add the headers of every answer: the request id, security and CORS."""
         request = exchange.request
         response.headers["X-Request-Id"] = exchange.request_id
+        if exchange.trace_id:
+            response.headers["X-Trace-Id"] = exchange.trace_id
         response.headers["Server"] = "contextrouter"
         response.headers.setdefault("X-Content-Type-Options", "nosniff")
         response.headers.setdefault("Cache-Control", "no-store")
@@ -75,6 +82,9 @@ class Exchange:
         self, server: ServerState, request: web.Request, endpoint: Endpoint | None, request_id: str
     ) -> None:
         self.server, self.request, self.endpoint, self.request_id = server, request, endpoint, request_id
+        self.trace_id = read_trace_id(request.headers.get("traceparent", ""))
+        self.places = contextlib.ExitStack()  # that the request takes until its answer is written
+        self.stopped = False  # the server ends it, and not its client
         self.caller = Caller(name="")
         self.body: Any = None
         self.events: Events | None = None
@@ -97,10 +107,10 @@ class Exchange:
             raise Refused(415, "not_json", "Send the body as `Content-Type: application/json`.")
         try:
             async with asyncio.timeout(self.server.settings.serve.body_seconds):
-                body = await self.request.read()
+                body = await self._read()
         except TimeoutError:
             raise Refused(408, "body_too_slow", "The body did not arrive in time.") from None
-        except web.HTTPException:
+        except Refused:
             raise
         except Exception as error:  # the client breaks off, or compresses wrongly
             raise Refused(
@@ -108,20 +118,37 @@ class Exchange:
             ) from None
         self.body = decode_body(body, endpoint.body)
 
+    async def _read(self) -> bytes:
+        """Read the body up to the limit of these settings; those of the application outlive a reload."""
+        limit, body = self.server.settings.serve.max_body_bytes, bytearray()
+        async for part in self.request.content.iter_any():
+            body += part
+            if len(body) > limit:
+                raise Refused(413, "body_too_large", "The body is longer than [serve] max_body_bytes allows.")
+        return bytes(body)
+
     async def stream(self) -> Events:
         """Begin a response of server-sent events."""
-        self.events = Events()
+        serve = self.server.settings.serve
+        self.events = Events(serve.heartbeat_seconds, serve.write_seconds)
         self.server.add_headers(self, self.events)
         await self.events.prepare(self.request)
+        self.events.begin()
         return self.events
 
 
 class Events(web.StreamResponse):
-    """Server-sent events."""
+    """Server-sent events. While there is none, a comment is sent every `heartbeat` seconds, or proxies would
+    take the silence for a broken connection. A client has `patience` seconds to read an event.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, heartbeat: float, patience: float) -> None:
         super().__init__(headers={"X-Accel-Buffering": "no"})  # proxies pass it on as it comes
         self.content_type, self.charset = EVENTS, "utf-8"
+        self._heartbeat, self.patience = heartbeat, patience
+        self._beat: asyncio.TimerHandle | None = None
+        self._beating: asyncio.Task[None] | None = None
+        self._turn = asyncio.Lock()
 
     async def send(self, data: Any, event: str = "") -> None:
         """Send one event.
@@ -132,8 +159,38 @@ class Events(web.StreamResponse):
             data.encode() if isinstance(data, str) else encode_json(data)
         )  # JSON has no line feeds of its own
         head = b"event: %s\n" % event.encode() if event else b""
-        async with asyncio.timeout(WRITE_SECONDS):
-            await self.write(head + b"data: " + body + b"\n\n")
+        await self._send(head + b"data: " + body + b"\n\n")
+
+    async def _send(self, part: bytes) -> None:
+        async with self._turn, asyncio.timeout(self.patience):
+            await self.write(part)
+        self._rest()
+
+    def begin(self) -> None:
+        """Start the heartbeat."""
+        self._rest()
+
+    def stop(self) -> None:
+        """End the heartbeat."""
+        self._heartbeat = 0
+        self._rest()
+        if self._beating is not None:
+            self._beating.cancel()
+
+    def _rest(self) -> None:
+        """Wait for the next beat anew."""
+        if self._beat is not None:
+            self._beat.cancel()
+        loop = asyncio.get_running_loop()
+        self._beat = loop.call_later(self._heartbeat, self._start_beat) if self._heartbeat else None
+
+    def _start_beat(self) -> None:
+        if not self._turn.locked():  # an event that waits for its reader needs no comment beside it
+            self._beating = asyncio.get_running_loop().create_task(self._send_beat())
+
+    async def _send_beat(self) -> None:
+        with contextlib.suppress(ConnectionError, TimeoutError):
+            await self._send(b": \n\n")
 
 
 Handle = Callable[[Exchange], Awaitable[web.StreamResponse]]

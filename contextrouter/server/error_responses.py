@@ -27,6 +27,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     detail: str
     code: str
     request_id: str
+    trace_id: str = ""
     coverage: Sequence[Any] = ()
 
 
@@ -107,7 +108,7 @@ def _http_refusal(error: web.HTTPException) -> Refused:
     )
 
 
-def problem_body(refusal: Refused, request_id: str) -> dict[str, Any]:
+def problem_body(refusal: Refused, request_id: str, trace_id: str = "") -> dict[str, Any]:
     """Return the problem details of a refusal."""
     title = HTTPStatus(refusal.status).phrase
     problem = Problem(
@@ -116,6 +117,7 @@ def problem_body(refusal: Refused, request_id: str) -> dict[str, Any]:
         detail=refusal.detail,
         code=refusal.code,
         request_id=request_id,
+        trace_id=trace_id,
         coverage=refusal.coverage,
     )
     return {"type": "about:blank", **msgspec.to_builtins(problem)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 from collections.abc import Sequence
 from contextvars import ContextVar
@@ -14,6 +15,19 @@ from contextrouter.runtime.masking import mask
 
 log = logging.getLogger("contextrouter.server")
 request_id: ContextVar[str] = ContextVar("request_id", default="")
+trace_id: ContextVar[str] = ContextVar("trace_id", default="")
+_LENGTH = 55  # of a traceparent of version 00
+_TRACEPARENT = re.compile(
+    r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?"
+)  # W3C Trace Context; versions after 00 may add fields
+
+
+def read_trace_id(traceparent: str) -> str:
+    """Return the trace id of a `traceparent` header; "" for one that is absent or malformed."""
+    match = _TRACEPARENT.fullmatch(traceparent.strip())
+    if match is None or (traceparent.strip().startswith("00-") and len(traceparent.strip()) != _LENGTH):
+        return ""
+    return match[1]
 
 
 class Masked(logging.Formatter):
@@ -47,9 +61,9 @@ class Structured(Masked):
 
 
 def fields(record: logging.LogRecord) -> dict[str, Any]:
-    """Return the request id of a record, and its fields from `extra={"fields": …}`."""
-    request: dict[str, Any] = {"request_id": request_id.get()} if request_id.get() else {}
-    return {**request, **getattr(record, "fields", {})}
+    """Return the request id and the trace id of a record, and its fields from `extra={"fields": …}`."""
+    ids = {"request_id": request_id.get(), "trace_id": trace_id.get()}
+    return {**{name: value for name, value in ids.items() if value}, **getattr(record, "fields", {})}
 
 
 def configure(form: str, secrets: Sequence[str]) -> None:

@@ -129,10 +129,15 @@ class SourcesShown(msgspec.Struct, frozen=True, kw_only=True):
     scope: Mapping[str, Any] | None = None
 
 
-class Health(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of the server."""
+SourceState = Literal["ready", "not open", "paused after failures", "does not answer"]
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The state of the server, and of each source. `required` are those that it cannot do without."""
 
     status: str
+    sources: Mapping[str, SourceState] = _NONE
+    required: Names = ()
 
 
 class PeriodShown(msgspec.Struct, frozen=True, kw_only=True):

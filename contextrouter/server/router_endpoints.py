@@ -168,11 +168,15 @@ async def readyz(exchange: Exchange) -> web.StreamResponse:
     server = exchange.server
     if server.draining:
         return json_response(Health(status="draining"), 503)
-    sources = server.router.settings.sources
-    kinds = {(instance.kind, name) for name, instance in sources.items()}
-    if kinds and kinds <= server.router.instances.closed:
-        return json_response(Health(status="no source is open"), 503)
-    return json_response(Health(status="ready"))
+    states, required = await server.pings.states(), server.pings.required
+    failing = [name for name in required if states[name] != "ready"]
+    status = "ready"
+    if failing:
+        status = f"required sources cannot answer: {', '.join(failing)}"
+    elif states and set(states.values()) == {"not open"}:
+        status = "no source is open"
+    body = Health(status=status, sources=states, required=required)
+    return json_response(body, 200 if status == "ready" else 503)
 
 
 async def get_metrics(exchange: Exchange) -> web.StreamResponse:

@@ -61,6 +61,7 @@ def load(
     tree = reading.parse(source)
     reading.add_environment(tree, TOP_LEVEL)
     reading.add_overrides(tree, overrides or {})
+    reading.check_depth(tree)
     reading.problems.raise_any()
     loaded = _build(reading, tree, plugins_at, by_hand or {})
     reading.problems.raise_any()

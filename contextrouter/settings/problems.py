@@ -10,6 +10,12 @@ from contextrouter.runtime.masking import mask
 Key = tuple[str | int, ...]
 PRESET = "preset "
 """The first word of an origin that lies in a preset: `preset packs.toml:12`."""
+MOST = 100
+"""Problems that are listed. With so many, reading ends."""
+MOST_CHARACTERS = 2_000
+"""The longest message of one problem."""
+MOST_KEY = 200
+"""The longest key that is shown."""
 
 
 def dotted_key(key: Key) -> str:
@@ -58,12 +64,17 @@ class Problems:
         return self.origin(key).startswith(PRESET)
 
     def add(self, key: Key, message: str) -> None:
-        """Add a problem of the value at `key`."""
-        self._problems.append(problem_at(self.origin(key), dotted_key(key), message))
+        """Add a problem of the value at `key`. Raises SettingsError when there are `MOST` of them."""
+        self._append(problem_at(self.origin(key), dotted_key(key), message))
 
     def add_unlocated(self, message: str) -> None:
         """Add a problem that belongs to no single value."""
-        self._problems.append(Problem(message))
+        self._append(Problem(message))
+
+    def _append(self, problem: Problem) -> None:
+        self._problems.append(problem)
+        if len(self._problems) == MOST:
+            self.raise_any()
 
     def add_unregistered(self, key: Key, message: str, error: PluginNotFound) -> None:
         """Add the problem that `key` names a plugin that is not registered."""
@@ -82,11 +93,24 @@ class Problems:
         if not self._problems:
             return
         masked = [
-            Problem(mask(p.message, self.secrets), key=p.key, file=p.file, line=p.line)
+            Problem(self._shorten(p.message), key=_shorten_key(p.key), file=p.file, line=p.line)
             for p in self._problems
         ]
         problems = sorted(masked, key=lambda problem: (problem.line or 0, problem.key))
         if len(problems) == 1 and self._unregistered:
             error = self._unregistered[0]
             raise PluginNotFound(error.use, error.kind, error.known, problem=problems[0])
+        if len(problems) >= MOST:
+            problems.append(Problem(f"more than {MOST - 1} problems; what follows was not read."))
         raise SettingsError(problems)
+
+    def _shorten(self, message: str) -> str:
+        """Return a message without secrets, and not longer than anybody reads."""
+        for secret in self.secrets if len(message) > 4 * MOST_CHARACTERS else ():
+            message = message.replace(secret, "***")
+        masked = mask(message[: 4 * MOST_CHARACTERS], self.secrets)
+        return masked if len(masked) <= MOST_CHARACTERS else f"{masked[:MOST_CHARACTERS]} …"
+
+
+def _shorten_key(key: str) -> str:
+    return key if len(key) <= MOST_KEY else f"{key[:MOST_KEY]} …"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import msgspec
 import tomli
 
 from contextrouter.errors import Problem, SettingsError
+from contextrouter.runtime.limited_file import read_limited
 from contextrouter.runtime.masking import is_secret
 from contextrouter.settings.presets import EXTENDS, merge_preset, read_preset
 from contextrouter.settings.problems import Key, Problems, dotted_key
@@ -24,6 +25,12 @@ FROM_ENVIRONMENT = (
     "plugins.paths may not come from the environment: it names folders whose code runs. Write the"
     " folders into the settings file."
 )
+MOST_BYTES = 4_000_000
+"""The longest settings file that is read."""
+MOST_SECRET_BYTES = 65_536
+"""The longest file of a secret that is read."""
+MOST_LEVELS = 64
+"""How deep tables and lists may nest."""
 _VARIABLE = re.compile(r"\$\$|\$\{([^}]*)\}")
 
 
@@ -45,12 +52,14 @@ class Reading:
         path = Path(source)
         self.file, self.folder = path.name, path.absolute().parent
         try:
-            text = path.read_text("utf-8")
+            text = read_limited(path, MOST_BYTES)
         except FileNotFoundError:
             raise SettingsError(
                 f"Settings file {str(path)!r} does not exist. `contextrouter init` writes one."
             ) from None
-        except (OSError, UnicodeDecodeError) as error:
+        except OSError as error:
+            raise SettingsError(f"Settings file {str(path)!r} cannot be read: {error.strerror}.") from None
+        except UnicodeDecodeError as error:
             raise SettingsError(
                 f"Settings file {str(path)!r} cannot be read as UTF-8 text: {error}."
             ) from None
@@ -60,6 +69,10 @@ class Reading:
             at = getattr(error, "lineno", None)
             message = getattr(error, "msg", str(error))
             raise SettingsError([Problem(f"not valid TOML: {message}.", file=self.file, line=at)]) from None
+        except (ValueError, RecursionError) as error:  # a number of thousands of digits, tables in tables
+            reason = str(error).partition(";")[0]
+            raise SettingsError([Problem(f"it cannot be read: {reason}.", file=self.file)]) from None
+        self.check_depth(tree)
         self.problems.root = f"{self.file}:1"
         for key, line in locate(text).items():
             self.problems.origins[dotted_key(key)] = f"{self.file}:{line}"
@@ -72,6 +85,15 @@ class Reading:
         origins = self.problems.origins
         preset = read_preset(tree.pop(EXTENDS), origins.pop(EXTENDS))
         return merge_preset(preset, tree, origins)
+
+    def check_depth(self, tree: Mapping[str, Any]) -> None:
+        """Raise SettingsError for tables and lists that are nested deeper than any setting needs."""
+        level: list[Any] = [tree]
+        for _ in range(MOST_LEVELS):
+            level = [inner for value in level for inner in _inner_values(value)]
+            if not level:
+                return
+        raise SettingsError([Problem(f"tables and lists nest deeper than {MOST_LEVELS}.", file=self.file)])
 
     def _mark(self, value: Any, key: Key, origin: str) -> None:
         if key:
@@ -142,7 +164,7 @@ class Reading:
         if secret and value.startswith("file:"):
             path = self.folder / value[5:]
             try:
-                value = path.read_text("utf-8").strip()
+                value = read_limited(path, MOST_SECRET_BYTES).strip()
             except (OSError, UnicodeDecodeError) as error:
                 self.problems.add(
                     key,
@@ -173,6 +195,12 @@ class Reading:
         return value
 
 
+def _inner_values(value: Any) -> Iterable[Any]:
+    """Return the tables and lists in a table or a list."""
+    inner = value.values() if isinstance(value, Mapping) else value
+    return [item for item in inner if isinstance(item, dict | list)]
+
+
 def _copy_tree(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(k): _copy_tree(v) for k, v in value.items()}
@@ -185,9 +213,9 @@ def _parse_value(raw: str) -> Any:
     """Return a variable's value: parsed as TOML or JSON if possible, else the text itself."""
     try:
         return tomli.loads(f"v = {raw}")["v"]
-    except tomli.TOMLDecodeError:
+    except (ValueError, RecursionError):
         pass
     try:
         return json.loads(raw)
-    except ValueError:
+    except (ValueError, RecursionError):
         return raw

@@ -19,6 +19,7 @@ class FactKeys(msgspec.Struct, frozen=True, kw_only=True):
 
     use: str | None = None
     enabled: bool = True
+    required: bool = False  # without it the server is not ready
     timeout: Seconds | None = None
     limit: Positive | None = None
     concurrency: Positive | None = None

@@ -166,7 +166,11 @@ class Serve(msgspec.Struct, frozen=True, kw_only=True):
     host: str = "127.0.0.1"  # another address than this machine needs access keys
     port: Annotated[int, Meta(ge=0, le=65535)] = 8080  # 0: any free port
     max_body_bytes: Positive = 1_000_000
+    header_seconds: Seconds = 10.0  # time for the head of a request to arrive
     body_seconds: Seconds = 10.0  # time for a request body to arrive
+    write_seconds: Seconds = 30.0  # time for a client to read an answer, or one event of a stream
+    heartbeat_seconds: Annotated[float, Meta(ge=0)] = 15.0  # a silent stream gets a comment. 0: none
+    max_connections: Positive = 512  # connections at once; idle ones give way
     max_requests: Positive = 256  # requests at once, with the waiting ones; more are refused with 503
     max_running: Positive = 32  # questions answered at once; others wait, and their deadline has not started
     rate_per_minute: Count = 0  # requests of one caller; more are refused with 429. 0: no limit

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from contextrouter.cli import main
+from contextrouter.cli import leaving, main
 from contextrouter.cli.demo import PARTS
 from contextrouter.ingest import run
 
@@ -48,6 +48,7 @@ class CommandLine:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         self.monkeypatch, self.capsys = monkeypatch, capsys
         monkeypatch.setenv("COLUMNS", "100")
+        monkeypatch.setattr(leaving, "own_process", lambda: None)  # this process goes on after a command
 
     def __call__(self, *arguments: str, cwd: Path | None = None) -> CommandResult:
         if cwd is not None:

@@ -364,6 +364,7 @@ class _FanOut:
         self._publish(outcome.report)
 
     def _publish(self, report: SourceReport) -> None:
+        self.engine.failures.note(report)
         if self.on_report is not None:
             self.on_report(report)
 

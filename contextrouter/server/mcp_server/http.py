@@ -8,6 +8,7 @@ waited longest for a request gives way. A request is read whole before the tools
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -34,7 +35,7 @@ Send = Callable[[Any], Awaitable[None]]
 async def serve_http(
     router: ContextRouter, *, host: str, port: int, listening: Callable[[str], None]
 ) -> None:
-    """Serve the tools over HTTP until SIGTERM or SIGINT.
+    """Serve the tools over HTTP until SIGTERM, SIGINT or SIGHUP: it does not read the settings again.
 
     Raises SettingsError when the address is not allowed, or cannot be used.
     """
@@ -64,7 +65,12 @@ async def serve_http(
         config.timeout_graceful_shutdown = int(router.settings.serve.drain_seconds) or 1
         async with router:
             listening(f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}/mcp")
-            await uvicorn.Server(config).serve(sockets=[bound])
+            server, loop = uvicorn.Server(config), asyncio.get_running_loop()
+            loop.add_signal_handler(signal.SIGHUP, setattr, server, "should_exit", True)
+            try:
+                await server.serve(sockets=[bound])
+            finally:
+                loop.remove_signal_handler(signal.SIGHUP)
 
 
 class _Application:
@@ -77,7 +83,7 @@ class _Application:
         self._running = 0
 
     def _identify(self, headers: Mapping[str, str]) -> Caller:
-        return self._access.caller(headers.get("authorization", ""), headers.get("host", ""))
+        return self._access.caller(headers.get("authorization", ""), headers.get("host", ""), headers)
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

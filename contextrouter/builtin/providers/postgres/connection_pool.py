@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 import msgspec
 
 from contextrouter.builtin.providers.postgres import embedded
+from contextrouter.builtin.providers.postgres.error_messages import NoStore, describe, disconnections
 from contextrouter.errors import MissingDependency, SourceError, SourceTimeout
-from contextrouter.runtime.masking import mask
 from contextrouter.runtime.threads import Threads
 from contextrouter.scope import SHARED, Scope
 
@@ -205,9 +205,19 @@ class Pool:
                 "Postgres cancelled a statement that took too long; allow the source more time."
             ) from error
         except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError) as error:
+            if not await self._may_use_schema():
+                raise SourceError(
+                    f"No right to use schema {self.schema!r} of the database; run there: GRANT USAGE ON"
+                    f' SCHEMA "{self.schema}" TO the role of the dsn.'
+                ) from error
             raise NoStore(
                 f"No store is in schema {self.schema!r} of the database; ingest into it, or run"
                 " `contextrouter db migrate`."
+            ) from error
+        except (asyncpg.InvalidSQLStatementNameError, asyncpg.DuplicatePreparedStatementError) as error:
+            raise SourceError(
+                f"Postgres refused: {describe(error)}; behind a pooler such as PgBouncer set"
+                " `statement_cache_size = 0`."
             ) from error
         except TimeoutError:
             raise
@@ -215,14 +225,14 @@ class Pool:
             asyncpg.InterfaceError,
             asyncpg.InternalClientError,
             asyncpg.PostgresConnectionError,
-            *_is_disconnected(),
+            *disconnections(),
             OSError,
         ) as error:
             raise SourceError(
-                f"Connection to Postgres failed: {_describe(error)}; it is made again at the next question."
+                f"Connection to Postgres failed: {describe(error)}; it is made again at the next question."
             ) from error
         except asyncpg.PostgresError as error:
-            raise SourceError(f"Postgres refused: {_describe(error)}.") from error
+            raise SourceError(f"Postgres refused: {describe(error)}.") from error
 
     async def _start(
         self, pool: Any, remaining: float, scope: Scope | None, write: bool
@@ -250,7 +260,7 @@ class Pool:
                     await pool.release(connection)
                 lost = isinstance(
                     error,
-                    (asyncpg.InterfaceError, asyncpg.PostgresConnectionError, *_is_disconnected(), OSError),
+                    (asyncpg.InterfaceError, asyncpg.PostgresConnectionError, *disconnections(), OSError),
                 )
                 if (
                     not lost
@@ -260,6 +270,16 @@ class Pool:
                 ):
                     raise
             await asyncio.sleep(_PAUSE)
+
+    async def _may_use_schema(self) -> bool:
+        """Whether the role may use the schema; a role that may not sees no table in it."""
+        may_use = "SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = $1"
+        try:
+            async with self._pool.acquire(timeout=self._wait) as connection:
+                return await connection.fetchval(may_use, self.schema) is not False
+        except Exception as error:
+            log.debug("rights cannot be asked for: %r", error)  # the first error is what is reported
+            return True
 
     async def _connect(self) -> Any:
         try:
@@ -294,7 +314,7 @@ class Pool:
             if pool is not None:
                 pool.terminate()
             raise SourceError(
-                f"Postgres cannot be reached: {_describe(error)}; check dsn, DATABASE_URL or PG*."
+                f"Postgres cannot be reached: {describe(error)}; check dsn, DATABASE_URL or PG*."
             ) from error
         return pool
 
@@ -334,18 +354,7 @@ class Pool:
             finally:
                 await connection.close(timeout=self._wait)
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
-            raise SourceError(f"Postgres refused: {_describe(error)}.") from error
-
-
-class NoStore(SourceError):
-    """The database holds no store yet."""
-
-
-def _is_disconnected() -> tuple[type[Exception], ...]:
-    """What a server says that stops, crashed or starts."""
-    import asyncpg
-
-    return (asyncpg.AdminShutdownError, asyncpg.CrashShutdownError, asyncpg.CannotConnectNowError)
+            raise SourceError(f"Postgres refused: {describe(error)}.") from error
 
 
 async def _give_back(connection: Connection, started: Transaction | None) -> None:
@@ -387,9 +396,3 @@ def _walls(scope: Scope | None) -> tuple[str, str]:
         {key: [clean(item) for item in labels] for key, labels in visible_labels.items()}
     ).decode()
     return "off", text
-
-
-def _describe(error: BaseException) -> str:
-    """The first line of what an error says: details may quote rows."""
-    lines = str(error.args[0] if error.args else error).splitlines() or [type(error).__name__]
-    return mask(lines[0]).rstrip(".") or type(error).__name__

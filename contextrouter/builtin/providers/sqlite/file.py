@@ -13,11 +13,13 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
 from contextrouter.builtin.providers.sqlite import schema
+from contextrouter.builtin.providers.sqlite.page_copy import copy_pages
+from contextrouter.builtin.providers.sqlite.volume import explain, volume_problem
 from contextrouter.errors import SourceError, SourceTimeout
 from contextrouter.runtime.threads import Threads
 
@@ -162,21 +164,65 @@ class StoreFile:
             raise SourceError(f"Store {self.path!r} is not open; call open() first.")
         await self._writer.run(self._alone, statement)
 
+    async def replace_by(self, at: Path) -> None:
+        """Put the database at `at` in the place of this one, in one transaction."""
+        if self._writer is None:
+            raise SourceError(f"Store {self.path!r} is not open; call open() first.")
+        await self._writer.run(self._replace_by, at)
+
+    def _replace_by(self, at: Path) -> None:
+        with self._errors(None):
+            self.location.parent.mkdir(parents=True, exist_ok=True)
+            new = not self.exists()
+            with self._connection(new=new) as connection:
+                if not new:
+                    self._log_ahead(connection)  # without it, readers would have to wait
+                copy_pages(at, connection)
+
     def _read(self, work: Callable[[sqlite3.Connection, Stop], T], stop: Stop, missing: T) -> T:
         stop.check()
         if not self.exists():
             raise SourceError(
                 f"Store {str(self.location)!r} does not exist; fill it with `contextrouter ingest`."
             )
-        with self._errors(stop), self._connection() as connection:
-            connection.set_progress_handler(stop, _STEPS)
+        with self._errors(stop):
             try:
-                connection.execute("BEGIN")
-                return work(connection, stop) if schema.is_filled(connection, self.path) else missing
-            finally:
-                connection.set_progress_handler(None, 0)
-                if connection.in_transaction:
-                    connection.rollback()
+                with self._connection() as connection:
+                    return self._look(connection, work, stop, missing)
+            except sqlite3.OperationalError as error:
+                if "interrupt" in str(error) or not self._is_at_rest():
+                    raise
+                connection = sqlite3.connect(f"{self.location.as_uri()}?immutable=1", uri=True)
+                with closing(connection):  # it would not see later writes
+                    return self._look(connection, work, stop, missing)
+
+    def _look(
+        self,
+        connection: sqlite3.Connection,
+        work: Callable[[sqlite3.Connection, Stop], T],
+        stop: Stop,
+        missing: T,
+    ) -> T:
+        """Run `work` on a snapshot."""
+        connection.set_progress_handler(stop, _STEPS)
+        try:
+            connection.execute("BEGIN")
+            return work(connection, stop) if schema.is_filled(connection, self.path) else missing
+        finally:
+            connection.set_progress_handler(None, 0)
+            if connection.in_transaction:
+                connection.rollback()
+
+    def _is_at_rest(self) -> bool:
+        """Whether the file holds all that was written, and SQLite can make no file beside it.
+
+        On a volume that is full or read-only, the file can then be read as one that nobody changes.
+        """
+        try:
+            log = Path(f"{self.location}-wal")
+            return (not log.exists() or log.stat().st_size == 0) and bool(volume_problem(self.location))
+        except OSError:
+            return False
 
     def write_here(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """As `write`, in the calling thread, open or not."""
@@ -277,6 +323,8 @@ class StoreFile:
         if "not a database" in message or "malformed" in message or "encrypted" in message:
             remedy = f"restore a copy, or remove it and run {schema.REBUILD}"
             return f"Store {location!r} is damaged or no SQLite file ({message}); {remedy}."
+        if reason := explain(self.location):
+            return f"Store {location!r} {reason} ({message})."
         if (
             isinstance(error, OSError)
             or "unable to open" in message
@@ -288,8 +336,8 @@ class StoreFile:
                 " space."
             )
         return (
-            f"Store {location!r} failed ({message}); check the file with `PRAGMA integrity_check`, or run"
-            f" {schema.REBUILD}."
+            f"Store {location!r} failed ({message}); check the volume, and then the file with"
+            " `PRAGMA integrity_check`."
         )
 
 

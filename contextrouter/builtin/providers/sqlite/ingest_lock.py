@@ -11,6 +11,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
+from contextrouter.builtin.providers.sqlite.volume import explain
 from contextrouter.errors import SourceError
 
 _TAKEN = "CREATE TABLE IF NOT EXISTS turn (process INTEGER, since TEXT)"
@@ -44,9 +45,7 @@ class IngestLock:
                 self._path, timeout=0.0, isolation_level=None, check_same_thread=False
             )
         except (sqlite3.Error, OSError) as error:
-            raise SourceError(
-                f"{str(self._path)!r} cannot be written ({error}); check the path and its permissions."
-            ) from error
+            raise SourceError(self._meaning(error)) from error
         try:
             connection.execute("BEGIN IMMEDIATE")
             connection.execute(_TAKEN)
@@ -59,12 +58,15 @@ class IngestLock:
         except sqlite3.OperationalError as error:
             connection.close()
             if "locked" not in str(error):
-                raise SourceError(
-                    f"{str(self._path)!r} cannot be written ({error}); check its permissions."
-                ) from error
+                raise SourceError(self._meaning(error)) from error
             return self._holder()
         self._held = connection
         return ""
+
+    def _meaning(self, error: Exception) -> str:
+        if reason := explain(self._path):
+            return f"file {str(self._path)!r} {reason} ({error})."
+        return f"{str(self._path)!r} cannot be written ({error}); check the path and its permissions."
 
     def _holder(self) -> str:
         try:

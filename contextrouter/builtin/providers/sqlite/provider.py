@@ -30,6 +30,7 @@ from contextrouter.builtin.providers.sqlite import (
 from contextrouter.builtin.providers.sqlite.file import Stop, StoreFile, kind_of_file
 from contextrouter.builtin.providers.sqlite.filter import admitted
 from contextrouter.builtin.providers.sqlite.ingest_lock import IngestLock
+from contextrouter.builtin.providers.sqlite.rebuild import Rebuildable
 from contextrouter.builtin.providers.sqlite.rows import AdmittedChunks, numpy
 from contextrouter.builtin.providers.sqlite.vector_leg import LEGS, CodeIndex, StaleSnapshot, simsimd
 from contextrouter.contracts import EntityMatch, Entry, FilePath, LinkDegrees, Provider, TermStatistics
@@ -40,7 +41,7 @@ from contextrouter.text.languages import LanguageTerms, language_terms
 from contextrouter.vectors import unit_array
 
 
-class Sqlite(Provider):
+class Sqlite(Rebuildable, Provider):
     """Keeps documents in the SQLite file at `path`, shared by any number of threads and processes.
 
     `embedder` names the embedder of its vectors ("": text only). `title_weight`, `path_weight` and
@@ -211,11 +212,6 @@ class Sqlite(Provider):
             return 0
         wanted = list(dict.fromkeys(ids))
         return await self._file.write(lambda c, _: write.delete(c, wanted, tenant or ""))
-
-    async def clear(self) -> None:
-        """Remove everything, and forget which embedder filled the store: the way to build it again."""
-        if self._file.exists():
-            await self._file.write(lambda c, _: write.clear(c))
 
     async def fetch(self, ids: Sequence[str], scope: Scope | None = None) -> Sequence[Document]:
         """Return whole documents, or chunks, by id, in the order asked."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 from collections.abc import Iterator
 from time import monotonic
 from typing import Any
 
 from contextrouter.server.logs import log
+
+_REMEDIES = {errno.EMFILE: "; raise the limit with `ulimit -n`"}
 
 
 @contextlib.contextmanager
@@ -19,10 +22,11 @@ def few_accept_errors() -> Iterator[None]:
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         nonlocal logged
-        if isinstance(context.get("exception"), OSError) and "accept" in context.get("message", ""):
+        error = context.get("exception")
+        if isinstance(error, OSError) and "accept" in context.get("message", ""):
             if monotonic() - logged >= 1:
                 logged = monotonic()
-                log.error("No connection can be accepted: %s", context["exception"])
+                log.error("No connection can be accepted: %s%s", error, _REMEDIES.get(error.errno or 0, ""))
         elif before is not None:
             before(loop, context)
         else:

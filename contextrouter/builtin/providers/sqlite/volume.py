@@ -1,0 +1,46 @@
+"""What keeps SQLite from using a file: its volume is full or read-only, or too many files are open."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+_LEAST_FREE = 65_536  # bytes; SQLite needs 32 KiB beside the store even to read
+
+
+def volume_problem(location: Path) -> str:
+    """Say what is wrong with the volume of a file; "": nothing, or it cannot be found out."""
+    folder = location.parent
+    try:
+        volume = os.statvfs(folder)
+    except (OSError, AttributeError):  # it has no such call everywhere
+        return ""
+    if volume.f_flag & os.ST_RDONLY:
+        return f"is on a read-only volume ({str(folder)!r})"
+    if volume.f_bavail * volume.f_frsize < _LEAST_FREE:
+        return f"is on a full volume ({str(folder)!r})"
+    if not os.access(folder, os.W_OK):
+        return f"is in a folder that may not be written to ({str(folder)!r})"
+    return ""
+
+
+def explain(location: Path) -> str:
+    """Say why SQLite cannot use a file, and how to mend it; "" if the reason is the file itself."""
+    if problem := volume_problem(location):
+        remedy = "make room there" if "full" in problem else "make it writable, or move the store"
+        return f"{problem}; {remedy}. What it holds is unharmed"
+    if _too_many_files():
+        return (
+            "cannot be opened, because the process has too many open files; raise the limit with `ulimit -n`"
+        )
+    return ""
+
+
+def _too_many_files() -> bool:
+    """Whether the process can open no file more, which SQLite reports as a file that cannot be opened."""
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        return error.errno in (errno.EMFILE, errno.ENFILE)
+    return False

@@ -1,0 +1,1 @@
+"""Listens for connections, and passes each request to the current server."""

@@ -1,0 +1,180 @@
+"""Each extra alone, in a fresh environment, can do what its page says: its plugins obey the laws of their
+kinds, and its commands run.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import tomli
+
+ROOT = Path(__file__).parents[2]
+EXTRAS = tomli.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+DEVELOPMENT = {"test", "quality", "check"}
+
+PLUGINS = """
+import sys
+from importlib.metadata import entry_points
+from contextrouter.testing import subject_of, verdict
+
+for argument in sys.argv[1:]:
+    kind, _, name = argument.partition("/")
+    (entry_point,) = entry_points(group=f"contextrouter.{kind}", name=name)
+    broken = verdict(subject_of(entry_point.load())).broken
+    assert not broken, (argument, broken)
+"""
+DOCUMENTS = """
+from pathlib import Path
+from docx import Document
+document = Document()
+document.add_paragraph("An otter swims.")
+Path("notes").mkdir()
+document.save("notes/otter.docx")
+import asyncio
+from contextrouter import ContextRouter, Query
+
+async def main():
+    settings = {"connectors": {"files": {"paths": ["notes"]}}}
+    async with ContextRouter(settings) as router:
+        fetched = [item async for item in router.instances.sources["files"].fetch()]
+    assert "An otter swims." in str(fetched), fetched
+
+asyncio.run(main())
+"""
+CACHE = """
+import asyncio, sys
+from contextrouter import ContextRouter
+
+async def main():
+    settings = {
+        "providers": {"memory": {"documents": [{"id": "a", "content": "An otter swims."}]}},
+        "cache": {"tier": sys.argv[1], "path": "cache", "url": "redis://127.0.0.1:1"},
+    }
+    for _ in range(2):
+        async with ContextRouter(settings) as router:
+            context = await router.route("otter")
+            assert "An otter swims." in context.text
+            await asyncio.sleep(0.5)  # the outer tier is written behind the answer
+    assert context.cached == (sys.argv[1] == "disk"), context.cached
+
+asyncio.run(main())
+"""
+POSTGRES = """
+import asyncio, sys
+from contextrouter import ContextRouter, AllSourcesFailed
+
+async def main():
+    settings = {"providers": {"lib": {"use": "postgres", "dsn": "postgresql://127.0.0.1:1/x", "embedder": ""}}}
+    async with ContextRouter(settings) as router:
+        try:
+            await router.route("otter")
+        except AllSourcesFailed as error:
+            assert "connection refused" in str(error), error
+        else:
+            raise AssertionError("there is no server")
+
+asyncio.run(main())
+"""
+SERVE = """
+import subprocess, sys, urllib.request
+process = subprocess.Popen(["contextrouter", "serve", "--port", "0"], stdout=subprocess.PIPE, text=True)
+url = process.stdout.readline().split()[0]
+with urllib.request.urlopen(url + "/healthz") as response:
+    assert response.status == 200
+process.terminate()
+assert process.wait(60) == 0
+"""
+MCP = """
+import json, subprocess
+process = subprocess.Popen(
+    ["contextrouter", "mcp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+)
+hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+process.stdin.write(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}) + "\\n")
+process.stdin.flush()
+answer = json.loads(process.stdout.readline())
+assert "result" in answer, answer
+process.stdin.close()
+assert process.wait(60) == 0
+"""
+EVALUATE = """
+import subprocess, sys
+from pathlib import Path
+Path("judged.jsonl").write_text('{"query": "otter", "relevant": {"a": 1}}\\n')
+command = ["contextrouter", "eval", "judged.jsonl", *sys.argv[1:]]
+subprocess.run(command, check=True)
+"""
+SETTINGS = '[providers.memory]\ndocuments = [{ id = "a", content = "An otter swims." }]\n'
+
+Command = tuple[str, ...]
+RUN: Mapping[str, Command] = {  # extra -> the arguments of its Python, or of `contextrouter`
+    "cli": ("contextrouter", "route", "otter", "--text"),
+    "sqlite": ("-c", PLUGINS, "providers/sqlite", "facts/sqlite"),
+    "minilm": ("-c", PLUGINS, "embedders/minilm"),
+    "cross-encoder": ("-c", PLUGINS, "stages/cross_encoder"),
+    "static": ("-c", PLUGINS, "embedders/static"),
+    "markdown": ("-c", PLUGINS, "transforms/headings", "transforms/chunk"),
+    "rss": ("-c", PLUGINS, "connectors/rss"),
+    "web": ("-c", PLUGINS, "connectors/web"),
+    "http": ("-c", PLUGINS, "connectors/http_api", "stages/api"),
+    "documents": ("-c", DOCUMENTS),
+    "code": ("-c", PLUGINS, "transforms/code"),
+    "language": ("-c", PLUGINS, "transforms/language", "interpreters/language"),
+    "spacy": ("-c", "import spacy; from contextrouter.builtin.transforms.entities import Entities"),
+    "eval": ("-c", EVALUATE),
+    "plot": ("-c", EVALUATE, "--picture", "figure.svg"),
+    "openai": ("-c", PLUGINS, "embedders/openai", "generators/openai"),
+    "anthropic": ("-c", PLUGINS, "generators/anthropic"),
+    "mcp": ("-c", MCP),
+    "serve": ("-c", SERVE),
+    "vertex": (
+        "-c",
+        PLUGINS,
+        "embedders/vertex",
+        "generators/vertex",
+        "providers/vertex_search",
+        "stages/vertex",
+    ),
+    "disk": ("-c", CACHE, "disk"),
+    "redis": ("-c", CACHE, "redis"),
+    "postgres": ("-c", POSTGRES),
+    "embedded-postgres": ("-c", PLUGINS, "providers/postgres", "facts/postgres"),
+    "local": ("contextrouter", "demo"),
+    "all": ("contextrouter", "demo"),
+}
+
+
+def test_every_extra_is_used():
+    assert set(RUN) == set(EXTRAS) - DEVELOPMENT
+
+
+@pytest.mark.case("OPS-08")
+@pytest.mark.parametrize("extra", RUN)
+def test_an_extra_alone_can_do_what_its_page_says(extra: str, tmp_path: Path):
+    started = time.monotonic()
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    bin_ = tmp_path / "venv" / "bin"
+    environment |= {"PATH": f"{bin_}{os.pathsep}{environment['PATH']}", "COLUMNS": "200"}
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+    install = [bin_ / "python", "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
+    subprocess.run([*install, f"{ROOT}[{extra}]"], check=True, env=environment)
+    (tmp_path / "settings.toml").write_text(SETTINGS)
+    command = RUN[extra]
+    program = [] if command[0] == "contextrouter" else [bin_ / "python"]
+    ran = subprocess.run(
+        [*program, *command],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    sys.stderr.write(f"\n{extra}: {time.monotonic() - started:.0f} s\n")
+    assert ran.returncode == 0, ran.stdout[-2_000:] + ran.stderr[-4_000:]
