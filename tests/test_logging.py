@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from contextrouter import AllSourcesFailed, Connector, ContextRouter, Hit, Query, SourceError
-from contextrouter.pipeline import failure_log
+from contextrouter.pipeline.call_limits import failure_log
 from contextrouter.testing.fakes import Fixed
 
 

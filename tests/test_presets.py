@@ -40,7 +40,7 @@ def test_a_file_lies_over_its_preset_key_by_key(tmp_path: Path):
     assert read(tmp_path, FILE, rag={"candidates": 3}).rag.candidates == 3
 
 
-def test_the_origin_of_every_value_is_the_default_or_a_line_of_preset_or_file(
+def test_the_origin_of_a_value_is_the_default_or_a_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     (tmp_path / "settings.toml").write_text(FILE, "utf-8")
@@ -104,7 +104,7 @@ def test_what_is_wrong_is_said_with_file_and_line(tmp_path: Path, text: str, mes
     assert str(caught.value).startswith(message)
 
 
-def test_what_a_preset_and_a_file_make_together_is_said_at_the_preset_s_line(tmp_path: Path):
+def test_a_problem_of_preset_and_file_is_said_at_the_preset_s_line(tmp_path: Path):
     text = 'extends = "packs"\n[providers.pack]\nuse = "memory"\nlegs = ["text"]\n'
     with pytest.raises(SettingsError, match=r"leaves nothing to search, because \[rag\] enable_fts = false"):
         read(tmp_path, text)

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextrouter import AllSourcesFailed, Context, ContextRouter, Hit, Query, SourceError
-from contextrouter.pipeline.circuit_breaker import CircuitBreaker
-from contextrouter.pipeline.slots import Slots
+from contextrouter.pipeline.call_limits.circuit_breaker import CircuitBreaker
+from contextrouter.pipeline.call_limits.slots import Slots
 from contextrouter.testing import Fixed, hits
 
 

@@ -157,7 +157,7 @@ async def test_an_answer_that_cannot_be_read_leaves_the_plain_question_and_says_
     assert [envelope.document.id for envelope in context.envelopes] == ["a", "b"]
 
 
-async def test_of_a_list_without_end_the_first_values_are_read_and_the_note_stays_short():
+async def test_of_an_endless_list_the_first_values_are_read_and_the_note_is_short():
     many = {name: [f"{name} {n}" for n in range(5_000)] for name in ("queries", "entities", "facets")}
     many |= {"filters": {f"key {n}": "x" for n in range(5_000)}}
     async with ModelServer(many) as server:

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import NamedTuple, TypeVar
 
 from contextrouter.model import Citation, Document, Entity, Envelope, Facet, Fact
-from contextrouter.pipeline.connections import source_of
+from contextrouter.pipeline.connection_titles import source_of
 from contextrouter.pipeline.envelopes import split
 from contextrouter.text.answer_lines import (
     CountLine,

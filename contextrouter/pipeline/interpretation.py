@@ -11,7 +11,7 @@ from contextrouter.contracts import FAILURE, InterpreterContext
 from contextrouter.errors import PluginError, RequestRefused
 from contextrouter.filters import own_filters
 from contextrouter.model import Clarification, Intent, Period, Request, RequestFields
-from contextrouter.pipeline.blocking import Steps
+from contextrouter.pipeline.call_limits.blocking import Steps
 from contextrouter.pipeline.deadline import Deadline
 from contextrouter.pipeline.engine import Engine
 from contextrouter.pipeline.planning.restrictions import may_ask

@@ -15,7 +15,7 @@ from contextrouter.contracts import Stage, StageContext
 from contextrouter.errors import ContractError, StageError
 from contextrouter.model import Document, Envelope
 from contextrouter.pipeline.admission import flaw_of
-from contextrouter.pipeline.blocking import Steps
+from contextrouter.pipeline.call_limits.blocking import Steps
 from contextrouter.pipeline.deadline import Deadline
 from contextrouter.pipeline.engine import Engine
 from contextrouter.pipeline.envelopes import Ranking, split

@@ -24,7 +24,7 @@ from contextrouter.model import (
 from contextrouter.model.read_only import read_only_context
 from contextrouter.pipeline.assembly import Assembled, Beside, assemble
 from contextrouter.pipeline.candidates import Candidates
-from contextrouter.pipeline.connections import describe_duplicates
+from contextrouter.pipeline.connection_titles import describe_duplicates
 from contextrouter.pipeline.deadline import Deadline
 from contextrouter.pipeline.deduplication import dedupe, distinct_facts
 from contextrouter.pipeline.engine import Engine

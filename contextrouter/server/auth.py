@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from contextrouter.errors import SettingsError
-from contextrouter.pipeline.slots import Slots
+from contextrouter.pipeline.call_limits.slots import Slots
 from contextrouter.scope import Scope
 from contextrouter.server.error_responses import Refused
 from contextrouter.settings import AccessKey, Serve, Settings

@@ -119,25 +119,25 @@ def truncate(text: str, limit: int) -> str:
     if limit <= 0:
         return ""
     # No token is shorter than a character, and few are longer than a word: look at the beginning first.
-    seen = 16 * limit + 64
-    while seen < len(text):
-        found = spans(text[:seen])
-        if len(found) > limit + 64:  # past what cutting the text there can have changed
-            return _fitting(text, found, limit)
-        seen *= 4
-    found = spans(text)
-    return text if len(found) <= limit else _fitting(text, found, limit)
+    beginning = 16 * limit + 64
+    while beginning < len(text):
+        tokens_of_text = spans(text[:beginning])
+        if len(tokens_of_text) > limit + 64:  # past what cutting the text there can have changed
+            return _fitting(text, tokens_of_text, limit)
+        beginning *= 4
+    tokens_of_text = spans(text)
+    return text if len(tokens_of_text) <= limit else _fitting(text, tokens_of_text, limit)
 
 
-def _fitting(text: str, found: list[tuple[int, int]], limit: int) -> str:
+def _fitting(text: str, tokens_of_text: list[tuple[int, int]], limit: int) -> str:
     """Cut after `limit` tokens, earlier where the cut itself makes more tokens (in the middle of a word)."""
-    kept = limit
-    while kept > 0:
-        cut = text[: found[kept - 1][1]]
+    number = limit
+    while number > 0:
+        cut = text[: tokens_of_text[number - 1][1]]
         excess = count(cut) - limit
         if excess <= 0:
             return cut
-        kept -= excess
+        number -= excess
     return ""
 
 
@@ -163,7 +163,7 @@ def _load() -> Tokenizer | None:
 
 def _pieces_of(tokenizer: Tokenizer, words: Iterable[str]) -> dict[str, Pieces]:
     """The tokens of each distinct word. Words that were seen before are not tokenized again."""
-    found: dict[str, Pieces] = {}
+    by_word: dict[str, Pieces] = {}
     for word in words:
         pieces = _seen.get(word)
         if pieces is None:
@@ -174,8 +174,8 @@ def _pieces_of(tokenizer: Tokenizer, words: Iterable[str]) -> dict[str, Pieces]:
                 if len(_seen) >= MOST_SEEN:
                     _seen.clear()
                 _seen[word] = pieces
-        found[word] = pieces
-    return found
+        by_word[word] = pieces
+    return by_word
 
 
 def _pieces(encoding: Encoding) -> Pieces:

@@ -65,7 +65,7 @@ async def test_a_reranker_may_order_and_where_it_fails_the_order_stays(tmp_path:
 
 @pytest.mark.case("M14")
 @pytest.mark.without(rag__token_budget=0)
-async def test_the_text_has_at_most_ten_thousand_tokens_in_order_and_at_least_one_block(tmp_path: Path):
+async def test_the_text_has_at_most_ten_thousand_tokens_and_at_least_one_block(tmp_path: Path):
     entries = [piece(f"d{n}", "tides " * 3000, cosine=0.9 - n / 10) for n in range(5)]
     context = await answer(tmp_path / "many", entries)
     assert (ids(context), (context.usage.tokens or 0) <= 10_000) == (["d0", "d1", "d2"], True)

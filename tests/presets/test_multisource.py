@@ -123,7 +123,7 @@ async def test_every_piece_says_its_source_leg_query_rank_score_and_time(library
 
 @pytest.mark.case("R05")
 @pytest.mark.without(rag__identity="url")
-async def test_equal_url_snippet_and_content_are_one_document_and_a_bar_in_them_is_no_joint(tmp_path: Path):
+async def test_equal_url_snippet_and_content_are_one_document(tmp_path: Path):
     def found(url: str, snippet: str, content: str) -> Hit:
         return Hit(document=Document(url=f"https://example.org/{url}", snippet=snippet, content=content))
 
@@ -215,7 +215,7 @@ async def test_ranks_are_fused_within_a_source_and_then_between_sources(tmp_path
 
 @pytest.mark.case("R12")
 @pytest.mark.without(providers__library__legs=["vector", "text"])
-async def test_key_phrases_are_a_leg_of_their_own_and_none_is_no_place_in_it(tmp_path: Path):
+async def test_key_phrases_are_a_leg_and_none_is_no_place_in_it(tmp_path: Path):
     entries = [piece("a", cosine=0.9), piece("b", cosine=0.2, keywords=("tide",))]
     context = await answer(tmp_path, entries, ONE)
     legs = {e.document.id: {seal.leg for seal in e.provenance} for e in context.envelopes}

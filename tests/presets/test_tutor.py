@@ -154,7 +154,7 @@ async def test_a_language_model_puts_the_lessons_in_order_behind_the_boosts(tmp_
 
 @pytest.mark.case("T10")
 @pytest.mark.without(stages__full__source="meaning")
-async def test_the_whole_text_comes_last_from_a_third_store_and_what_is_not_there_is_counted(tmp_path: Path):
+async def test_the_whole_text_comes_last_from_a_third_store(tmp_path: Path):
     short, whole = piece("a", "only the beginning"), piece("a", "the beginning and all the rest")
     context = await answer(tmp_path, [short, piece("b")], toml="", texts=[whole])
     assert context.envelopes[0].document.content == "the beginning and all the rest"
@@ -197,7 +197,7 @@ async def test_an_answer_without_citations_or_in_another_language_is_asked_for_o
 
 @pytest.mark.case("T15")
 @pytest.mark.without(interpreters__clarify__enabled=False)
-async def test_a_vague_question_of_a_stranger_is_asked_back_and_of_a_learner_it_is_not(tmp_path: Path):
+async def test_a_vague_question_of_a_stranger_is_asked_back_a_learner_s_is_not(tmp_path: Path):
     context = await answer(tmp_path, [piece("a")], question="What is that?")
     assert context.clarification is not None
     assert (context.outcome, context.clarification.reason) == ("clarify", "vague")

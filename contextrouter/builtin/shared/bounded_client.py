@@ -43,7 +43,7 @@ def _bounded_stream(response: Any) -> Any:
     package = importlib.import_module(type(response).__module__.partition(".")[0])  # httpx, or its successor
     stream = response.stream
 
-    class Bounded(package.AsyncByteStream):  # type: ignore[name-defined, misc]  # of the package in use
+    class _Bounded(package.AsyncByteStream):  # type: ignore[name-defined, misc]  # of the package in use
         async def __aiter__(self) -> AsyncIterator[bytes]:
             size = 0
             async for chunk in stream:
@@ -55,4 +55,4 @@ def _bounded_stream(response: Any) -> Any:
         async def aclose(self) -> None:
             await stream.aclose()
 
-    return Bounded()
+    return _Bounded()

@@ -29,15 +29,15 @@ from contextrouter.model import (
     Vector,
 )
 from contextrouter.pipeline.admission import Admission
-from contextrouter.pipeline.blocking import Steps
-from contextrouter.pipeline.circuit_breaker import CircuitBreaker
+from contextrouter.pipeline.call_limits.blocking import Steps
+from contextrouter.pipeline.call_limits.circuit_breaker import CircuitBreaker
 from contextrouter.pipeline.deadline import GRACE, Deadline
 from contextrouter.pipeline.engine import Engine
 from contextrouter.pipeline.fan_out.entity_hints import EntityHints, finds_by_meaning, resolve_hints
 from contextrouter.pipeline.fan_out.outcomes import Outcome, declared_range, make_harvest, skipped_report
 from contextrouter.pipeline.fan_out.structured_legs import ask_structured, note_cut
 from contextrouter.pipeline.phrases import Phrases
-from contextrouter.pipeline.slots import Overloaded
+from contextrouter.pipeline.call_limits.slots import Overloaded
 from contextrouter.runtime.masking import mask
 from contextrouter.runtime.plugin_calls import containment, text_of
 
@@ -97,7 +97,7 @@ class _FanOut:
 
     async def _run(self, outcomes: Sequence[Outcome]) -> None:
         loop = asyncio.get_running_loop()
-        for name, texts in self._texts().items():
+        for name, texts in self._texts_to_embed().items():
             self.vectors[name] = loop.create_task(self._embed(name, texts))
         pairs = list(zip(self.plan.calls, outcomes, strict=True))
         tasks = [loop.create_task(self._ask(call, outcome)) for call, outcome in pairs]
@@ -137,7 +137,7 @@ class _FanOut:
             if not task.cancelled():
                 task.exception()  # read, so that the event loop does not report it as lost
 
-    def _texts(self) -> dict[str, list[str]]:
+    def _texts_to_embed(self) -> dict[str, list[str]]:
         """Return the texts that each embedder is needed for: queries, and entities, which may be hints.
 
         Entities that prove to be exact names are embedded, too: what is embedded must not tell what a source

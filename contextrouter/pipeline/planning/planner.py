@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from contextrouter.contracts import ENTITIES, FACETS, FACTS, PATH, FactSource, Provider, Source, legs_of
 from contextrouter.errors import RequestRefused
 from contextrouter.model import Call, Intent, Plan, Query, Request
-from contextrouter.pipeline.connections import jobs_out_of_scope
+from contextrouter.pipeline.connection_titles import jobs_out_of_scope
 from contextrouter.pipeline.planning.restrictions import Restrictions, may_ask, restrictions
 from contextrouter.settings import FactKeys, Settings, SourceKeys
 from contextrouter.text.analysis import says_something

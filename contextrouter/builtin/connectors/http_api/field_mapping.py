@@ -105,7 +105,7 @@ class FieldMapping:
         if not content.strip():
             return "an item has no content."
         url = _address(source, texts["url"])
-        lists = {name: _texts(values.pop(name, None)) for name in LISTS}
+        lists = {name: _text_values(values.pop(name, None)) for name in LISTS}
         moment, score = _moment(values.pop("updated_at", None)), values.pop("score", None)
         id_ = (
             texts["id"]
@@ -140,7 +140,7 @@ def _to_text(value: Any) -> str:
     return str(value) if isinstance(value, int | float) else json.dumps(value, ensure_ascii=False)
 
 
-def _texts(value: Any) -> tuple[str, ...]:
+def _text_values(value: Any) -> tuple[str, ...]:
     values: Sequence[Any] = value if isinstance(value, list) else [value]
     return tuple(
         dict.fromkeys(

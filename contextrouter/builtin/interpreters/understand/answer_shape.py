@@ -118,7 +118,7 @@ def _some_of(names: Sequence[str], field: str, notes: list[str]) -> Any:
     return Annotated[listed[literal[tuple(names)]], BeforeValidator(choose)]
 
 
-def _texts() -> Any:
+def _text_list_type() -> Any:
     from pydantic import BeforeValidator
 
     return Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]

@@ -28,12 +28,12 @@ def texts(connection: sqlite3.Connection, numbers: Iterable[int]) -> list[Docume
         "SELECT group_concat(chunk), '[' || group_concat(payload) || ']' FROM texts"
         " WHERE chunk IN (SELECT value FROM json_each(?))"
     )
-    wanted = list(numbers)
-    found, payloads = connection.execute(sql, (json.dumps(wanted),)).fetchone()
-    if found is None:
+    places = list(numbers)
+    present, payloads = connection.execute(sql, (json.dumps(places),)).fetchone()
+    if present is None:
         return []
-    by_number = dict(zip(map(int, found.split(",")), documents(payloads), strict=True))
-    return [by_number[number] for number in wanted]
+    by_number = dict(zip(map(int, present.split(",")), documents(payloads), strict=True))
+    return [by_number[number] for number in places]
 
 
 def rank(

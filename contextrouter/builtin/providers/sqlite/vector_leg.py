@@ -135,8 +135,8 @@ class CodeIndex(SnapshotCache[_Codes]):
             f" {self._leg} IS NOT NULL"
         )
         read = numpy().frombuffer
-        missing = json.dumps([chunk for chunk in chunks if chunk not in rows])
-        for chunk, blob in connection.execute(sql, (missing,)).fetchall() if len(rows) < len(chunks) else ():
+        unread = json.dumps([chunk for chunk in chunks if chunk not in rows])
+        for chunk, blob in connection.execute(sql, (unread,)).fetchall() if len(rows) < len(chunks) else ():
             rows[chunk] = read(blob, "<f4")
             recent.add(chunk, rows[chunk])
         return rows

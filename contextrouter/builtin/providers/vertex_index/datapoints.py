@@ -57,7 +57,7 @@ def make_datapoint(types: Any, chunk: Document, vector: Sequence[float]) -> Any:
 
 def restrict(types: Any, point: Any, query: Query) -> bool:
     """Narrow the datapoint of a query to scope, period, filters and labels. False: nothing can be found."""
-    tokens = _tokens(query)
+    tokens = _restrict_tokens(query)
     if not all(tokens.values()):
         return False
     restriction, numeric = types.IndexDatapoint.Restriction, types.IndexDatapoint.NumericRestriction
@@ -77,7 +77,7 @@ def restrict(types: Any, point: Any, query: Query) -> bool:
     return True
 
 
-def _tokens(query: Query) -> Mapping[str, set[str]]:
+def _restrict_tokens(query: Query) -> Mapping[str, set[str]]:
     """The tokens that a query lets through, by namespace; an empty set lets nothing through."""
     tokens: dict[str, set[str]] = {}
     if (scope := query.scope) is not None:
