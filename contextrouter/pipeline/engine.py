@@ -13,11 +13,11 @@ from zoneinfo import ZoneInfo
 from contextrouter.cache import EmbeddingCache, ScoreCache
 from contextrouter.contracts import Embedder, FactSource, Interpreter, Provider, Source, Stage
 from contextrouter.pipeline.call_limits.circuit_breaker import CircuitBreaker
+from contextrouter.pipeline.call_limits.failure_log import FailureLog
+from contextrouter.pipeline.call_limits.slots import SourceSlots
 from contextrouter.pipeline.connection_titles import Connections
 from contextrouter.pipeline.deadline import Deadline
-from contextrouter.pipeline.call_limits.failure_log import FailureLog
 from contextrouter.pipeline.fusion.leg_weights import Profiles
-from contextrouter.pipeline.call_limits.slots import SourceSlots
 from contextrouter.pipeline.term_statistics import StatisticsCache
 from contextrouter.settings import FactKeys, InterpreterKeys, Rag, Settings, SourceKeys, StageKeys
 

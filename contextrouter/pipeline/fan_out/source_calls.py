@@ -31,13 +31,13 @@ from contextrouter.model import (
 from contextrouter.pipeline.admission import Admission
 from contextrouter.pipeline.call_limits.blocking import Steps
 from contextrouter.pipeline.call_limits.circuit_breaker import CircuitBreaker
+from contextrouter.pipeline.call_limits.slots import Overloaded
 from contextrouter.pipeline.deadline import GRACE, Deadline
 from contextrouter.pipeline.engine import Engine
 from contextrouter.pipeline.fan_out.entity_hints import EntityHints, finds_by_meaning, resolve_hints
 from contextrouter.pipeline.fan_out.outcomes import Outcome, declared_range, make_harvest, skipped_report
 from contextrouter.pipeline.fan_out.structured_legs import ask_structured, note_cut
 from contextrouter.pipeline.phrases import Phrases
-from contextrouter.pipeline.call_limits.slots import Overloaded
 from contextrouter.runtime.masking import mask
 from contextrouter.runtime.plugin_calls import containment, text_of
 

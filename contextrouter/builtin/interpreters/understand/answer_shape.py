@@ -44,14 +44,14 @@ def make_shape(choices: Choices, notes: list[str]) -> type[Any]:
     from pydantic import create_model
 
     types: Mapping[str, Callable[[], Any]] = {
-        "queries": _texts,
+        "queries": _text_list_type,
         "text": lambda: str,
         "language": lambda: str,
         "kind": lambda: _one_of(choices.kinds),
         "labels": lambda: _some_of(choices.labels, "labels", notes),
         "filters": lambda: _filters(choices.filters, notes),
         "period": _period,
-        "entities": _texts,
+        "entities": _text_list_type,
         "attribute": lambda: str,
         "facets": lambda: _some_of(choices.facets, "facets", notes),
         "should_search": lambda: bool,
