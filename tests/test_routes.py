@@ -119,10 +119,14 @@ async def test_what_the_caller_demands_meets_a_need():
     assert plan.route == "kind"
 
 
-async def test_needs_in_a_circle_end_at_a_route():
+@pytest.mark.parametrize("default", [{}, {"needs": ["period"], "fallback": "a"}])
+async def test_needs_in_a_circle_end_at_the_default_route(default: dict[str, Any]):
     routes = {"a": {"needs": ["labels"], "fallback": "b"}, "b": {"needs": ["labels"], "fallback": "a"}}
-    async with router(routes, kind="a") as made:
-        assert (await made.plan("q?")).route in routes
+    async with router({**routes, "default": default}, kind="a") as made:
+        context = await made.route("q?")
+    assert (context.trace.plan.route, context.outcome) == ("default", "answered")
+    notes = " ".join(step.note for step in context.trace.steps)
+    assert "'a' needs labels: 'b' instead; 'b' needs labels: 'default' instead" in notes
 
 
 @pytest.mark.case("M07", "M09", "M11")

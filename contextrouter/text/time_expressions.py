@@ -34,6 +34,8 @@ _ORDINAL = "|".join(ORDINALS)
 _SEASON = "|".join(SEASONS)
 _YEAR = r"[12]\d{3}"
 _TH = r"(?:st|nd|rd|th|\.)?"
+_PART = rf"(?! of (?:the )?(?:{_MONTH}|{_YEAR}|q[1-4]\b|year\b|quarter\b|month\b))"
+"""Not before "of February": the last day of a month is no yesterday."""
 _COMMA = r"(?:,\s?|\s)"
 _UNIT = "day|week|month|quarter|year"
 _TO = r"\s*(?:to|until|till|through|and|-|–|—)\s*"
@@ -202,18 +204,18 @@ FORMS = (
     _form(rf"(?P<year>{_YEAR})(?:[-–](?P<until>{_YEAR}))?", _year, led=True),
     _form("year to date|ytd", _year_to_date),
     _form(
-        rf"(?P<which>last|past|previous|next) (?P<count>{_COUNT}) (?P<unit>{_UNIT}|hour)s?",
+        rf"(?P<which>last|past|previous|next) (?P<count>{_COUNT}) (?P<unit>{_UNIT}|hour)s?{_PART}",
         _recent,
         named=True,
     ),
     _form(rf"(?P<count>{_COUNT}) (?P<unit>{_UNIT})s? ago", _ago),
     _form(r"(?P<unit>week|month|year) before last", lambda match, days: days.unit(match["unit"], 2)),
     _form(
-        rf"(?P<which>last|past|previous|this|current|next|coming) (?P<unit>week|weekend|{_UNIT})",
+        rf"(?P<which>last|past|previous|this|current|next|coming) (?P<unit>week|weekend|{_UNIT}){_PART}",
         _relative,
         named=True,
     ),
-    _form(rf"(?P<which>last|past|this|next|coming) (?P<weekday>{_WEEKDAY})", _weekday),
+    _form(rf"(?P<which>last|past|this|next|coming) (?P<weekday>{_WEEKDAY}){_PART}", _weekday),
     _form(rf"(?P<weekday>{_WEEKDAY})", _weekday, led=True),
     _form(rf"(?P<name>{'|'.join(sorted(_DAY_NAMES, key=len, reverse=True))})", _day_by_name, named=True),
     _form("recently|lately", _lately, named=True, vague=True),

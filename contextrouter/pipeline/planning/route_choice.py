@@ -14,17 +14,22 @@ INFERRED = ("labels", "filters", "period")
 def choose_route(intent: Intent, request: Request, settings: Settings) -> tuple[Intent, str]:
     """Return the intent with the kind whose route it takes, and why others were left, for the trace.
 
-    A route whose needs are unmet leads to its fallback, or to "default" without one.
+    A route whose needs are unmet leads to its fallback, or to "default" without one, or where its fallbacks
+    lead back to it.
     """
     notes: list[str] = []
     tried: set[str] = set()
-    while intent.kind not in tried:
+    while True:
         tried.add(intent.kind)
         route = settings.routes.get(intent.kind)
         missing = [need for need in route.needs if not _is_met(need, intent, request)] if route else []
         if route is None or not missing:
             break
         kind = route.fallback or "default"
+        if kind in tried and "default" not in tried:
+            kind = "default"
+        elif kind in tried:  # the table [routes.default] has needs, too
+            break
         notes.append(f"{intent.kind!r} needs {' and '.join(missing)}: {kind!r} instead")
         intent = intent.replace(kind=kind)
     return intent, "; ".join(notes)
