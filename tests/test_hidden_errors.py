@@ -45,7 +45,9 @@ async def test_messages_of_failures_are_for_operators(
     caplog.set_level(logging.INFO, "contextrouter")
     settings = {**keys, "rag": {"interpreters": ["odd"], "cache_enabled": False}}
     made = router(settings, connectors=SOURCES, interpreters={"odd": Failing()})
-    body = {"question": "what?", **({"stream": True} if path == "stream" else {})}
+    body: dict[str, Any] = {"question": "what?"}
+    if path != "/v1/plan":
+        body |= {"trace": True, "stream": path == "stream"}
     async with serve_router(made, token=KEY) as ask:
         reply = await ask("/v1/route" if path == "stream" else path, body)
     assert reply.status == 200

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from time import monotonic
+from typing import TypeVar
 
 from contextrouter.cache import RequestEmbeddings
 from contextrouter.contracts import CLARIFY, GATED, Stage
@@ -54,6 +57,9 @@ CALIBRATION_SECONDS = 0.25
 """The most of it that is kept for calibration alone."""
 MODES = {"scores": "by scores", "rrf": "by ranks, k = {k:g}", "weighted": "by weighted scores"}
 """What the trace says of each mode of fusion."""
+T = TypeVar("T")
+AT_ONCE = 100_000
+"""Characters of documents that are assembled in one step of the event loop; more are in a thread."""
 NOTHING = ("empty", GATED, CLARIFY)
 """Outcomes of a route after which the next one is tried."""
 
@@ -92,7 +98,7 @@ class Run:
         candidates = self.deduplicate()
         calibrated = await self.calibrate(candidates)
         ranked = await self.rank(self.prefer(self.fuse(candidates, calibrated)))
-        return self.assemble(self.merge_neighbours(self.select(ranked)))
+        return await self.assemble(await self.merge_neighbours(self.select(ranked)))
 
     async def make_plan(self) -> Plan:
         """Interpret the question, plan the calls, and leave out sources that cannot help."""
@@ -221,12 +227,12 @@ class Run:
             )
         return selected
 
-    def merge_neighbours(self, selected: Ranking) -> Ranking:
+    async def merge_neighbours(self, selected: Ranking) -> Ranking:
         """Make neighbours of one document one block."""
         if not self.rag.merge_neighbours:
             return selected
         counted = (tokens.count, self._fits) if self.rag.token_budget else ()
-        merged, saved = merge_neighbours(selected, *counted)
+        merged, saved = await _read_texts(selected, partial(merge_neighbours, selected, *counted))
         if len(merged.live) == len(selected.live):
             return selected
         ranking = self.trace.add_ranking("merge", merged)
@@ -244,7 +250,7 @@ class Run:
             selected, self.facts, beside=beside, budget=budget, count=tokens.count, truncate=tokens.truncate
         )
 
-    def assemble(self, selected: Ranking) -> Context:
+    async def assemble(self, selected: Ranking) -> Context:
         """Write the numbered context; behind a gate that let no document through, facts are withheld too."""
         gate = self._gate() if not selected.live else None
         if gate is not None:
@@ -252,7 +258,7 @@ class Run:
                 note = "facts, facets and entities are held back with the documents"
                 self.trace.add(gate[0], note=note, lost_facts=tuple(self.facts))
             self.facts, self.harvest = (), self.harvest.replace(facets=(), entities=())
-        result = self._text_of(selected)
+        result = await _read_texts(selected, partial(self._text_of, selected))
         self.trace.add(
             "assemble",
             len(result.envelopes),
@@ -341,6 +347,14 @@ async def _run_routes(
         except AllSourcesFailed as error:  # the first route was answered, with nothing: that stands
             return context.replace(coverage=(*context.coverage, *error.reports))
     return context
+
+
+async def _read_texts(selected: Ranking, work: Callable[[], T]) -> T:
+    """Return the result of work that reads the texts. Long ones are read in a thread: the event loop answers
+    others meanwhile.
+    """
+    size = sum([len(envelope.document.content) for envelope in selected.live])
+    return work() if size <= AT_ONCE else await asyncio.to_thread(work)
 
 
 def _raise_if_all_failed(harvest: Harvest) -> None:

@@ -12,8 +12,9 @@ from contextrouter.answering.closing import closing
 from contextrouter.contracts import legs_of
 from contextrouter.errors import RequestRefused
 from contextrouter.model import Context, Document, Plan, Request, SourceReport, Step
+from contextrouter.pipeline.run import AT_ONCE
 from contextrouter.scope import Scope
-from contextrouter.serialization import plain
+from contextrouter.serialization import encode_json, plain
 from contextrouter.server import metrics
 from contextrouter.server.auth import Caller, narrow_scope
 from contextrouter.server.endpoints import Endpoint, Exchange, ServerState, json_response
@@ -58,8 +59,15 @@ async def route(exchange: Exchange) -> web.StreamResponse:
     async with exchange.server.running:
         context = await exchange.server.router.route(request)
     exchange.server.metrics.context(context)
-    shown = hide_errors(_say_deadline(context, exchange), exchange.caller)
-    return json_response(plain(shown, trace=exchange.body.trace))
+    return web.Response(body=await _encode(context, exchange), content_type="application/json")
+
+
+async def _encode(context: Context, exchange: Exchange) -> bytes:
+    """Return a context as JSON. A large one is encoded in a thread, while the event loop answers others."""
+    shown, trace = hide_errors(_say_deadline(context, exchange), exchange.caller), exchange.body.trace
+    if not trace and len(context.text) + len(context.question) < AT_ONCE:
+        return encode_json(plain(shown, trace=False))
+    return await asyncio.to_thread(lambda: encode_json(plain(shown, trace=trace)))
 
 
 def _say_deadline(context: Context, exchange: Exchange) -> Context:
@@ -84,8 +92,7 @@ async def _stream(exchange: Exchange, request: Request) -> web.StreamResponse:
         while (part := await parts.get()) is not None:
             if isinstance(part, Context):
                 exchange.server.metrics.context(part)
-                shown = hide_errors(_say_deadline(part, exchange), exchange.caller)
-                await events.send(plain(shown, trace=exchange.body.trace), "result")
+                await events.send((await _encode(part, exchange)).decode(), "result")
             else:
                 await events.send(plain(hide_errors(part, exchange.caller)), "report")
         await task
@@ -122,7 +129,10 @@ async def sources(exchange: Exchange) -> web.StreamResponse:
     server, caller = exchange.server, exchange.caller
     descriptions = []
     for name, source in server.router.instances.sources.items():
-        descriptions.append(_source(server.settings.sources[name], legs_of(source), caller))
+        shown = _source(server.settings.sources[name], legs_of(source), caller)
+        if shown.excluded and caller.scope is not None:  # the labels of others are none of its business
+            shown = msgspec.structs.replace(shown, compartment=None, sensitivity=None)
+        descriptions.append(shown)
     scope = None if caller.scope is None else msgspec.to_builtins(caller.scope)
     routes = ["default", *(name for name in server.settings.routes if name != "default")]
     return json_response(SourcesShown(sources=descriptions, routes=routes, caller=caller.name, scope=scope))
