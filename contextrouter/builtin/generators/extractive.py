@@ -23,7 +23,7 @@ _KINDS = (
     (
         re.compile(r"(?i)\b(?:when|what (?:year|date|day|time)|since when|how long ago)\b"),
         re.compile(
-            r"\b1\d{3}\b|\b20\d\d\b|\b\d{1,2}:\d\d\b|(?i:\b(?:january|february|march|april|may|june|july"
+            r"\b1\d{3}s?\b|\b20\d\ds?\b|\b\d{1,2}:\d\d\b|(?i:\b(?:january|february|march|april|may|june|july"
             r"|august|september|october|november|december|(?:mon|tues|wednes|thurs|fri|satur|sun)day)\b)"
         ),
     ),
@@ -50,6 +50,7 @@ _ASKS_NAME = re.compile(
 )
 _NAME = re.compile(r"(?<=[a-z,;’'\"“(] )[A-Z][\w'’-]+|(?<=[A-Z][a-z] )[A-Z]\w+")
 _HAS = 1.5  # times the score of such a sentence
+_LENDS = 0.1  # of the weight of all words, added to it: "When was that?" has no word of its own
 _AGAIN = 0.5  # of the weight of a word counts once it is quoted
 _SHORT, _SHORT_FACTOR = 4, 1.1  # words of a short question, and how much more of it a block has to hold
 _MANY = 14  # words of a question that asks for more than one block holds
@@ -249,7 +250,7 @@ def _score(question: str, sentence: Sentence, weight: Mapping[str, float]) -> fl
     if not sentence.text.endswith(_ENDED) and not sentence.parts:
         score /= 2  # a heading says little
     if _has_answer(question, sentence.text):
-        score *= _HAS
+        score = score * _HAS + _LENDS * sum(weight.values())
     return score / (1 + 0.02 * max(0, len(sentence.words) - 20))
 
 
