@@ -12,7 +12,7 @@ from contextrouter.builtin.generators.context_blocks import Sentence, Statement,
 from contextrouter.builtin.shared.back_references import choose_language, refers_back
 from contextrouter.contracts import Abstention, Completion, Generator
 from contextrouter.errors import PluginError
-from contextrouter.text.analysis import analyse
+from contextrouter.text.analysis import analyse, stop_terms
 from contextrouter.text.query_syntax import query_terms
 
 _ENDED = tuple(".!?。！？:;")
@@ -113,19 +113,24 @@ class Extractive(Generator):
     def _quotes(self, messages: Sequence[Mapping[str, str]]) -> list[str]:
         questions = [message["content"] for message in messages if message["role"] == "user"] or [""]
         context = "\n\n".join(message["content"] for message in messages if message["role"] == "system")
-        terms = frozenset(query_terms(questions[-1]).terms)
-        if len(questions) > 1 and refers_back(
-            questions[-1], choose_language(questions[-1], questions[-2], None)
-        ):
-            terms |= frozenset(
-                query_terms(questions[-2]).terms
-            )  # "And with what?" goes on from the question before
+        terms = _terms(questions)
         sentences = sentences_of(context)
         chosen = choose_sentences(questions[-1], terms, sentences, self.sentences, self.coverage)
         facts = _matching_facts(terms, statements_of(context), chosen)
         if facts:
             return ["\n".join(f"- {' — '.join(fact)}" for fact in facts[:_MOST_FACTS])]
         return _join_neighbours(chosen, terms)
+
+
+def _terms(questions: Sequence[str]) -> frozenset[str]:
+    """The terms of the last question, with those of the one before where it goes on from that: "And why?"."""
+    terms = frozenset(query_terms(questions[-1]).terms)
+    if len(questions) == 1:
+        return terms
+    question, previous = questions[-1], questions[-2]
+    if not refers_back(question, choose_language(question, previous, None)):
+        return terms
+    return (terms - stop_terms()) | frozenset(query_terms(previous).terms)
 
 
 def _matching_facts(
