@@ -20,6 +20,7 @@ ORDER = (
     "imports",
     "router",
     "faults",
+    "loop",
     "concurrency",
     "stagger",
     "calibration",

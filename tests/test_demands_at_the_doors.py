@@ -13,7 +13,7 @@ from support.serving import router, serve_router
 
 from contextrouter import ContextRouter, Document, Fact, FactSource, Hit, Query
 from contextrouter.server.auth import Caller
-from contextrouter.server.mcp_tools import make_mcp_server
+from contextrouter.server.mcp_server.tools import make_mcp_server
 from contextrouter.testing import Fixed
 
 SETTINGS = """

@@ -103,6 +103,18 @@ async def test_the_way_between_two_entities_is_a_shortest_one_in_order(graph: tu
             await source.path("Ada", "London", EVERYTHING, hops=hops)
 
 
+@pytest.mark.case("SEC-05")
+async def test_neighbours_and_counts_say_which_strangers_wrote(graph: tuple[Any, Graph]) -> None:
+    store, source = graph
+    await fill(store, fact("Ada knows Bob"), fact("Ada knows Cyd"))
+    await fill(store, fact("Ada knows Cyd", untrusted=True), fact("Ada met Dan", untrusted=True), id="web")
+    neighbours = await source.related("Ada", EVERYTHING)
+    assert {e.name: e.untrusted for e in neighbours} == {"Bob": False, "Cyd": True, "Dan": True}
+    counts = await source.facets(EVERYTHING, ["object", "predicate"])
+    untrusted = {"Bob": False, "Cyd": True, "Dan": True, "knows": True, "met": True}
+    assert {facet.value: facet.untrusted for facet in counts} == untrusted
+
+
 @pytest.mark.case("K53", "K54", "M27")
 async def test_ways_and_neighbours_keep_to_scope_and_time(graph: tuple[Any, Graph]) -> None:
     store, source = graph

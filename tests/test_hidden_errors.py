@@ -12,7 +12,7 @@ from support.serving import KEY, key, router, serve_router
 from contextrouter import PluginError, Scope, SourceError
 from contextrouter.contracts import Interpreter, Partial
 from contextrouter.server.auth import Caller, hash_key
-from contextrouter.server.mcp_tools import make_mcp_server
+from contextrouter.server.mcp_server.tools import make_mcp_server
 from contextrouter.testing import Fixed, Raising
 
 LEAK = "/srv/tenants/globex/payroll.csv of http://10.0.0.7/feed cannot be read"
@@ -45,7 +45,9 @@ async def test_messages_of_failures_are_for_operators(
     caplog.set_level(logging.INFO, "contextrouter")
     settings = {**keys, "rag": {"interpreters": ["odd"], "cache_enabled": False}}
     made = router(settings, connectors=SOURCES, interpreters={"odd": Failing()})
-    body = {"question": "what?", **({"stream": True} if path == "stream" else {})}
+    body: dict[str, Any] = {"question": "what?"}
+    if path != "/v1/plan":
+        body |= {"trace": True, "stream": path == "stream"}
     async with serve_router(made, token=KEY) as ask:
         reply = await ask("/v1/route" if path == "stream" else path, body)
     assert reply.status == 200

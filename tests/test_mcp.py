@@ -19,7 +19,8 @@ from support.serving import KEY, document, key, router
 
 from contextrouter import Fact, FactSource, SettingsError, SourceError
 from contextrouter.server.auth import Caller
-from contextrouter.server.mcp_tools import make_mcp_server, serve_http
+from contextrouter.server.mcp_server.http import serve_http
+from contextrouter.server.mcp_server.tools import make_mcp_server
 from contextrouter.testing.fakes import Fixed, Raising
 from contextrouter.text import tokens
 

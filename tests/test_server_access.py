@@ -258,7 +258,9 @@ async def _everything(docs: list[Any], scope: dict[str, Any], careless: bool) ->
     try:
         async with serve_router(made, token=KEY) as ask:
             for stream in (False, True):
-                told.append((await ask("/v1/route", {"question": "what", "stream": stream})).text)
+                told.append(
+                    (await ask("/v1/route", {"question": "what", "stream": stream, "trace": True})).text
+                )
                 body = {
                     "model": "contextrouter",
                     "messages": [{"role": "user", "content": "what"}],
@@ -272,6 +274,7 @@ async def _everything(docs: list[Any], scope: dict[str, Any], careless: bool) ->
                         "/v1/route",
                         {
                             "question": "what",
+                            "trace": True,
                             "scope": {"ceiling": "restricted", "compartments": ["hr", "law"]},
                         },
                     )

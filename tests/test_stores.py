@@ -839,6 +839,19 @@ async def test_facets_count_documents_over_the_period_before_any_limit(store: An
     assert [(f.value, f.count) for f in first] == [("work", 10), ("2024", 10)]  # one of each dimension
 
 
+@pytest.mark.case("SEC-05")
+async def test_facets_say_which_values_strangers_wrote(store: Any) -> None:
+    await store.upsert(
+        [
+            entry("a", "sea", labels=("home", "shared"), kind="note"),
+            entry("b", "sea", labels=("foreign", "shared"), kind="page", untrusted=True),
+        ]
+    )
+    facets = await store.facets(Query(text="", leg="text"), ["labels", "kind"])
+    assert {facet.value for facet in facets if facet.untrusted} == {"foreign", "shared", "page"}
+    assert {facet.value for facet in facets if not facet.untrusted} == {"home", "note"}
+
+
 @pytest.mark.case("M09")
 async def test_facets_count_a_document_once_and_respect_negations(store: Any) -> None:
     parts = [Document(id=f"w#{n}", content="sun", kind="book") for n in range(3)]

@@ -39,17 +39,19 @@ async def mcp(
         )
     if not http and (host is not None or port is not None):
         raise RequestRefused("--host and --port are for --http. Add it, or leave them out.")
-    from contextrouter.server import logs, mcp_tools
+    from contextrouter.server import logs
     from contextrouter.server.auth import Caller
+    from contextrouter.server.mcp_server.http import serve_http
+    from contextrouter.server.mcp_server.tools import serve_stdio
 
     router = options.open_router(settings)
     serve_settings = router.settings.serve
     logs.configure(serve_settings.log_format, router.settings.secrets)
     if http:
         at = (serve_settings.host if host is None else host, serve_settings.port if port is None else port)
-        await mcp_tools.serve_http(
+        await serve_http(
             router, host=at[0], port=at[1], listening=lambda address: terminal.say((address, "bold"))
         )
     else:
-        await mcp_tools.serve_stdio(router, Caller(name="local", scope=scope), stdout.lend())
+        await serve_stdio(router, Caller(name="local", scope=scope), stdout.lend())
     return OK

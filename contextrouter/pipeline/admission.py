@@ -7,6 +7,7 @@ careless source must not cost the answer, and no source decides what a caller ma
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -24,6 +25,8 @@ from contextrouter.text.characters import whole_characters
 from contextrouter.text.fact_words import spaced
 from contextrouter.text.query_syntax import holds_any
 
+READ_AT_ONCE = 100_000
+"""Characters in which excluded words are looked for in one step of the event loop; in more in a thread."""
 _TEXTS = ("content", "id", "url", "title", "snippet", "kind", "media_type")
 _OPTIONAL_TEXTS = ("parent", "language", "tenant", "compartment", "sensitivity", "trust")
 _TEXT_TUPLES = ("path", "keywords", "labels", "links")
@@ -250,6 +253,17 @@ def _has_plain_types(d: Any) -> bool:
         and type(d.metadata) is dict
         and type(d.untrusted) is bool
     )
+
+
+async def admit_hits(admission: Admission, answer: Sequence[Hit]) -> Sequence[Hit]:
+    """Return the hits of an answer that may go on. Where excluded words are looked for in long texts, a
+    thread reads them, while the event loop answers others.
+    """
+    if admission.query.excluded and isinstance(answer, list | tuple):
+        texts = [getattr(getattr(hit, "document", None), "content", "") for hit in answer]
+        if sum([len(text) for text in texts if isinstance(text, str)]) > READ_AT_ONCE:
+            return await asyncio.to_thread(admission.hits, answer)
+    return admission.hits(answer)
 
 
 def _type_name(value: object) -> str:

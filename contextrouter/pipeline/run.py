@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from time import monotonic
 
 from contextrouter.cache import RequestEmbeddings
@@ -50,6 +52,8 @@ CALIBRATION_SECONDS = 0.25
 """The most of it that is kept for calibration alone."""
 MODES = {"scores": "by scores", "rrf": "by ranks, k = {k:g}", "weighted": "by weighted scores"}
 """What the trace says of each mode of fusion."""
+AT_ONCE = 100_000
+"""Characters of documents that are assembled in one step of the event loop; more are in a thread."""
 NOTHING = ("empty", GATED, CLARIFY)
 """Outcomes of a route after which the next one is tried."""
 
@@ -88,7 +92,7 @@ class Run:
         candidates = self.deduplicate()
         calibrated = await self.calibrate(candidates)
         ranked = await self.rank(self.prefer(self.fuse(candidates, calibrated)))
-        return self.assemble(self.select(ranked))
+        return await self.assemble(self.select(ranked))
 
     async def make_plan(self) -> Plan:
         """Interpret the question, plan the calls, and leave out sources that cannot help."""
@@ -211,7 +215,7 @@ class Run:
             )
         return selected
 
-    def assemble(self, selected: Ranking) -> Context:
+    async def assemble(self, selected: Ranking) -> Context:
         """Write the numbered context; behind a gate that let no document through, facts are withheld too."""
         gate = self._gate() if not selected.live else None
         if gate is not None:
@@ -221,9 +225,18 @@ class Run:
             self.facts, self.harvest = (), self.harvest.replace(facets=(), entities=())
         budget = self.rag.token_budget
         beside = Beside(self.harvest.entities, self.harvest.facets, self.now)
-        result = assemble(
-            selected, self.facts, beside=beside, budget=budget, count=tokens.count, truncate=tokens.truncate
+        work = partial(
+            assemble,
+            selected,
+            self.facts,
+            beside=beside,
+            budget=budget,
+            count=tokens.count,
+            truncate=tokens.truncate,
         )
+        size = sum([len(envelope.document.content) for envelope in selected.live])
+        # Reading long texts takes long: the event loop answers others meanwhile.
+        result = work() if size <= AT_ONCE else await asyncio.to_thread(work)
         self.trace.add(
             "assemble",
             len(result.envelopes),

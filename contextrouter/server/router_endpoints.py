@@ -12,8 +12,9 @@ from contextrouter.answering.closing import closing
 from contextrouter.contracts import legs_of
 from contextrouter.errors import RequestRefused
 from contextrouter.model import Context, Document, Plan, Request, SourceReport
+from contextrouter.pipeline.run import AT_ONCE
 from contextrouter.scope import Scope
-from contextrouter.serialization import plain
+from contextrouter.serialization import encode_json, plain
 from contextrouter.server import metrics
 from contextrouter.server.auth import Caller, narrow_scope
 from contextrouter.server.endpoints import Endpoint, Exchange, ServerState, json_response
@@ -58,7 +59,15 @@ async def route(exchange: Exchange) -> web.StreamResponse:
     async with exchange.server.running:
         context = await exchange.server.router.route(request)
     exchange.server.metrics.context(context)
-    return json_response(plain(hide_errors(context, exchange.caller), trace=exchange.body.trace))
+    return web.Response(body=await _encode(context, exchange), content_type="application/json")
+
+
+async def _encode(context: Context, exchange: Exchange) -> bytes:
+    """Return a context as JSON. A large one is encoded in a thread, while the event loop answers others."""
+    shown, trace = hide_errors(context, exchange.caller), exchange.body.trace
+    if not trace and len(context.text) + len(context.question) < AT_ONCE:
+        return encode_json(plain(shown, trace=False))
+    return await asyncio.to_thread(lambda: encode_json(plain(shown, trace=trace)))
 
 
 async def _stream(exchange: Exchange, request: Request) -> web.StreamResponse:
@@ -72,8 +81,7 @@ async def _stream(exchange: Exchange, request: Request) -> web.StreamResponse:
         while (part := await parts.get()) is not None:
             if isinstance(part, Context):
                 exchange.server.metrics.context(part)
-                shown = plain(hide_errors(part, exchange.caller), trace=exchange.body.trace)
-                await events.send(shown, "result")
+                await events.send((await _encode(part, exchange)).decode(), "result")
             else:
                 await events.send(plain(hide_errors(part, exchange.caller)), "report")
         await task

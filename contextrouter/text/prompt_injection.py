@@ -19,6 +19,7 @@ _UNSEEN = re.compile(
     "|(?<![^\x00-\x7f])[\u200c\u200d]+|[\u200c\u200d]+(?![^\x00-\x7f])|(?<=[\u200c\u200d])[\u200c\u200d]+"
     "|(?<=[\ufe00-\ufe0f])[\ufe00-\ufe0f]+"
 )
+_CONTROL = "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"
 # Patterns are texts, which `re` compiles when they are first used: that takes longer than most imports.
 # Variation selectors that do not ask for an emoji behind a symbol, or in a key cap. One may stand in a text;
 # several can spell out a message, one below each visible character.
@@ -26,20 +27,22 @@ _ODD_SELECTOR = "[\ufe00-\ufe0e]|(?<=[\\w\x00-\x7f])\ufe0f(?!\u20e3)"
 _INVISIBLE = _UNSEEN.pattern.split("|", 1)[0] + "|[\u200c\u200d\ufe00-\ufe0f]+"
 _MARKS = "[#\uff03\ufe5f<\uff1c\ufe64]"
 _OWN = (
-    r"(?i:[#\s]*#[#\s]*(?:\[\s*\d+\s*\]|(?:facts|entities|counts|end\s+of\s+context)[^\w]*\Z)"
-    r"|<+\s*(?:untrusted|end)\s+\w+\s*>)"
+    r"(?i:#[#\s]*+(?:\[\s*\d+\s*\]|(?:facts|entities|counts|end\s+of\s+context)[^\w]*\Z)"
+    r"|<+\s*(?:untrusted|end)\s+\w+\s*>|<<+\s*(?:untrusted|end)\b)"
 )
-_BEGINNING = 400
+_BEGINNING = 4_000
 """Characters of a line that are compared with the marks of a prompt."""
 
 
 def clean(text: str) -> tuple[str, int]:
     """Return the text without what no reader sees, and how many characters that were."""
-    if text.isascii() and text.isprintable():
+    if text.isascii() and (text.isprintable() or re.search(_CONTROL, text) is None):
         return text, 0
     cleaned = _UNSEEN.sub("", text)
-    if len(re.findall(_ODD_SELECTOR, cleaned)) > 1:
-        cleaned = re.sub(_ODD_SELECTOR, "", cleaned)
+    odd = re.compile(_ODD_SELECTOR)
+    first = odd.search(cleaned)
+    if first is not None and odd.search(cleaned, first.end()) is not None:
+        cleaned = odd.sub("", cleaned)
     return cleaned, len(text) - len(cleaned)
 
 
@@ -62,8 +65,10 @@ def _escape_line(line: str) -> str:
     mark = re.search(_MARKS, line)
     if mark is None:
         return line
-    visible = re.sub(_INVISIBLE, "", line).strip()
-    beginning = unicodedata.normalize("NFKC", visible[:_BEGINNING])
+    beginning = line.strip()
+    if not (beginning.isascii() and beginning.isprintable()):
+        visible = re.sub(_INVISIBLE, "", line).strip()
+        beginning = unicodedata.normalize("NFKC", visible[:_BEGINNING])
     if re.match(_OWN, beginning) is None:
         return line
     return f"{line[: mark.start()]}\\{line[mark.start() :]}"

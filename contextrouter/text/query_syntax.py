@@ -16,6 +16,7 @@ from contextrouter.text.stemming import ENGLISH, stem_language, stemmer
 
 MOST_EXPANDED = 50  # terms that one beginning stands for
 FURTHEST = "\U0010ffff"
+_FEW = 3
 _QUOTES = str.maketrans(
     dict.fromkeys("\u201c\u201d\u201e\u201f\u00ab\u00bb\uff02\u300c\u300d\u300e\u300f", '"')
 )
@@ -192,11 +193,34 @@ def occurs(phrase: Phrase, fields: Iterable[Sequence[str]]) -> bool:
     return False
 
 
+def any_occurs(phrases: Sequence[Phrase], fields: Sequence[Sequence[str]]) -> bool:
+    """Whether one of the phrases occurs. The terms are read once, however many phrases there are."""
+    if len(phrases) <= _FEW:
+        return any([occurs(phrase, fields) for phrase in phrases])
+    by_tail = _by_tail(tuple(phrases))
+    for terms in fields:
+        present = set(terms)
+        likely = [*present, *{term[:1] for term in present}]
+        if any([occurs(phrase, (terms,)) for tail in likely for phrase in by_tail.get(tail, ())]):
+            return True
+    return False
+
+
+@lru_cache(maxsize=100)
+def _by_tail(phrases: tuple[Phrase, ...]) -> dict[str, list[Phrase]]:
+    """Return phrases by their last term, or by its first character where that is a beginning of terms."""
+    by_tail: dict[str, list[Phrase]] = {}
+    for phrase in phrases:
+        tail = phrase[-1]
+        by_tail.setdefault(tail[:1] if tail.endswith(FURTHEST) else tail, []).append(phrase)
+    return by_tail
+
+
 def obeys(asked: QueryTerms, fields: Sequence[Sequence[str]]) -> bool:
     """Whether a text, given as the terms of its fields, has a phrase of each required group, and no excluded
     one.
     """
-    if any(occurs(phrase, fields) for phrase in asked.excluded):
+    if any_occurs(asked.excluded, fields):
         return False
     return all(any(occurs(phrase, fields) for phrase in group) for group in asked.required)
 
@@ -206,12 +230,18 @@ def holds_any(texts: Sequence[str], fields: Sequence[str], language: str | None 
 
     Inflections are those of English, and of `language` where it has stems.
     """
-    for stemmed in (None, *([own] if (own := stemmer(language)) else [])):
-        phrases = _phrases(texts, (stemmed,))
-        analysed = [analyse(field, stemmed) for field in fields if field]
-        if any(occurs(phrase, analysed) for phrase in phrases):
+    for code in dict.fromkeys((ENGLISH, stem_language(language))):
+        stemmed = stemmer(code)
+        phrases = _phrases_of(tuple(texts), code)
+        if any_occurs(phrases, [analyse(field, stemmed) for field in fields if field]):
             return True
     return False
+
+
+@lru_cache(maxsize=100)
+def _phrases_of(texts: tuple[str, ...], language: str) -> tuple[Phrase, ...]:
+    """Return the phrases that texts stand for; kept, because every document is compared with them."""
+    return _phrases(texts, (stemmer(language),))
 
 
 def _tokens(text: str) -> Iterator[_Token]:

@@ -222,7 +222,10 @@ def _find_related(connection: sqlite3.Connection, key: str, query: Query) -> lis
     access = _access_condition(query)
     sql = statement_counts.neighbour_query("?1", "?", access.where, "json_group_array(DISTINCT predicate)")
     neighbours = connection.execute(sql, (key, *access.values, max(query.limit, 0))).fetchall() if key else []
-    rows = [(key, name, facts, json.loads(predicates)) for key, name, facts, predicates in neighbours]
+    rows = [
+        (key, name, facts, json.loads(predicates), foreign)
+        for key, name, facts, predicates, foreign in neighbours
+    ]
     is_one_of = "{} IN (SELECT value FROM json_each(?1))"
     degrees = connection.execute(
         statement_counts.degree_query(is_one_of, access.where),

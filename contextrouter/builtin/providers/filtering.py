@@ -16,6 +16,7 @@ from contextrouter.model import Document, Query
 COLUMNS = ("id", "tenant", "compartment", "sensitivity")
 """Fields that stores keep in columns of their own, and filter by there."""
 PHRASES = "\x1fphrases"
+UNTRUSTED = "\x1funtrusted"
 """The key under which stores have the key phrases of a chunk as names are compared."""
 _LONGEST = 200  # characters of a key phrase that is looked up
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -35,10 +36,13 @@ def matches(document: Document, query: Query) -> bool:
 
 
 def indexed(document: Document) -> dict[str, set[str]]:
-    """The values a filter can meet, by key, but those of `COLUMNS`; and under `PHRASES` the key phrases as
-    names.
+    """The values a filter can meet, by key, but those of `COLUMNS`; under `PHRASES` the key phrases as names;
+    and `UNTRUSTED`, where strangers wrote the document.
     """
-    values = {key: values for key, values in attributes(document).items() if key not in (*COLUMNS, PHRASES)}
+    own = (*COLUMNS, PHRASES, UNTRUSTED)
+    values = {key: values for key, values in attributes(document).items() if key not in own}
+    if document.untrusted:
+        values[UNTRUSTED] = {"1"}
     if keys := phrase_keys(document):
         values[PHRASES] = keys
     return values

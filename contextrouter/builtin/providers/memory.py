@@ -137,13 +137,21 @@ class Memory(Provider):
         """
         # dimension and value -> documents
         documents: defaultdict[tuple[str, str], set[tuple[str, ...]]] = defaultdict(set)
+        foreign: set[tuple[str, str]] = set()  # dimensions and values that strangers wrote
         for key, chunk in self._find_admitted(query, phrases=True).items():
             values = attributes(chunk.document)
             for dimension in dimensions:
                 for value in values.get(dimension, ()):
                     documents[dimension, value].add(key[:2])
+                    if chunk.document.untrusted:
+                        foreign.add((dimension, value))
         return [
-            Facet(dimension=dimension, value=value.lstrip("\x1f"), count=count)
+            Facet(
+                dimension=dimension,
+                value=value.lstrip("\x1f"),
+                count=count,
+                untrusted=(dimension, value) in foreign,
+            )
             for dimension in dict.fromkeys(dimensions)
             for count, value in sorted(
                 [(len(keys), value) for (name, value), keys in documents.items() if name == dimension],

@@ -8,6 +8,8 @@ import msgspec
 
 from contextrouter.model import Document, Fact
 
+UNTRUSTED_MARK = "u001funtrusted"
+"""What stands in the JSON of an untrusted fact, and hardly ever in that of another one."""
 _UNTRUSTED = "\x1funtrusted"  # a source that writes it itself makes its fact untrusted, and nothing else
 
 

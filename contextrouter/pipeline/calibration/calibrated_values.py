@@ -42,6 +42,10 @@ on.
 """
 
 
+MOST_ASKED = 1_000
+"""Characters of all queries with which candidates are scored at once; a longer question has many words."""
+
+
 async def calibrate(
     candidates: Candidates,
     rag: Rag,
@@ -65,7 +69,8 @@ async def calibrate(
         candidates, rag, engine.profiles, statistics, queries=queries, deadline=deadline
     )
     try:
-        if sum([min(len(document.content), READ) for document in candidates.documents]) > INLINE:
+        size = sum([min(len(document.content), READ) for document in candidates.documents])
+        if size > INLINE or sum(map(len, _queries(candidates))) > MOST_ASKED:
             await asyncio.to_thread(lambda: calibration.texts)
         trouble = await calibration.embed(engine) if rag.calibrate_embed else ""
         values, note = calibration.values()
@@ -79,8 +84,16 @@ async def statistics_of(
 ) -> Mapping[str, TermStatistics]:
     """Return the statistics, in `scope`, of the words of the queries, by source that reports them in time."""
     names = list(dict.fromkeys(ranked.source for ranked in candidates.lists if ranked.hits))
-    words = query_syntax.scored_words(dict.fromkeys(ranked.query for ranked in candidates.lists))
+    queries = _queries(candidates)
+    if sum(map(len, queries)) > MOST_ASKED:
+        words = await asyncio.to_thread(query_syntax.scored_words, queries)
+    else:
+        words = query_syntax.scored_words(queries)
     return await engine.statistics.statistics(names, words, scope, deadline)
+
+
+def _queries(candidates: Candidates) -> list[str]:
+    return list(dict.fromkeys([ranked.query for ranked in candidates.lists]))
 
 
 def several_sources(candidates: Candidates) -> bool:

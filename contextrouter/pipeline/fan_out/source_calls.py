@@ -28,7 +28,7 @@ from contextrouter.model import (
     Status,
     Vector,
 )
-from contextrouter.pipeline.admission import Admission
+from contextrouter.pipeline.admission import Admission, admit_hits
 from contextrouter.pipeline.blocking import Steps
 from contextrouter.pipeline.circuit_breaker import CircuitBreaker
 from contextrouter.pipeline.deadline import GRACE, Deadline
@@ -262,7 +262,7 @@ class _FanOut:
                 call, outcome, status, started, count=len(items), error=note, withheld=admission.withheld
             )
         else:
-            self._keep_hits(call, outcome, answer, admission, started)
+            await self._keep_hits(call, outcome, answer, admission, started)
 
     async def _search(
         self, call: Call, outcome: Outcome, source: Source, vector: Vector | None
@@ -303,10 +303,10 @@ class _FanOut:
             return None
         return (await asyncio.shield(self.vectors[embedder]))[call.query.text]
 
-    def _keep_hits(
+    async def _keep_hits(
         self, call: Call, outcome: Outcome, answer: Sequence[Hit], admission: Admission, started: float
     ) -> None:
-        hits = admission.hits(answer)
+        hits = await admit_hits(admission, answer)
         query = call.query
         outcome.ranked = RankedList(
             source=call.source,

@@ -7,11 +7,18 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from contextrouter.builtin.providers.filtering import COLUMNS
+from contextrouter.builtin.providers.filtering import COLUMNS, UNTRUSTED
 from contextrouter.builtin.providers.link_degrees import MeanCache, mean_links
 from contextrouter.builtin.providers.postgres import schema
 from contextrouter.builtin.providers.postgres.connection_pool import clean
-from contextrouter.builtin.providers.postgres.filter import Values, admitted, beginning, value_of, visible
+from contextrouter.builtin.providers.postgres.filter import (
+    Values,
+    admitted,
+    beginning,
+    entry,
+    value_of,
+    visible,
+)
 from contextrouter.builtin.providers.sqlite.write import document
 from contextrouter.contracts import LinkDegrees
 from contextrouter.model import Document, Facet, Hit, Query, Vector
@@ -169,17 +176,21 @@ async def facets(
         source = f"(SELECT c.{dimension} AS value)" if column else "unnest(c.filters)"
         rule = "f.value <> ''" if column else f"starts_with(f.value, {start})"
         condition = admitted(query, question, values)
+        rules = f"{rule} AND {condition}" if condition else rule
+        mark = values.bound(entry(UNTRUSTED, "1"), "text")
         rows = await connection.fetch(
-            "SELECT f.value, count(DISTINCT (c.owner, c.document)) AS many FROM chunks c CROSS JOIN LATERAL"
-            f" {source} f (value) WHERE {rule}{' AND ' + condition if condition else ''} GROUP BY f.value",
+            "SELECT f.value, count(DISTINCT (c.owner, c.document)) AS many,"
+            f" bool_or({mark} = ANY (c.filters)) AS foreign_text FROM chunks c CROSS JOIN LATERAL {source} f"
+            f" (value) WHERE {rules} GROUP BY f.value",
             *values,
         )
         counts = sorted(
-            (-row["many"], row["value"] if column else value_of(row["value"], dimension)) for row in rows
+            (-row["many"], row["value"] if column else value_of(row["value"], dimension), row["foreign_text"])
+            for row in rows
         )
         facets.extend(
-            Facet(dimension=dimension, value=value.lstrip("\x1f"), count=-many)
-            for many, value in counts[: max(query.limit, 0)]
+            Facet(dimension=dimension, value=value.lstrip("\x1f"), count=-many, untrusted=foreign)
+            for many, value, foreign in counts[: max(query.limit, 0)]
         )
     return facets
 

@@ -8,7 +8,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from contextrouter.builtin.providers.filtering import COLUMNS
+from contextrouter.builtin.providers.filtering import COLUMNS, UNTRUSTED
 from contextrouter.builtin.providers.link_degrees import MeanCache, mean_links
 from contextrouter.builtin.providers.sqlite import schema
 from contextrouter.builtin.providers.sqlite.filter import Condition, visible
@@ -159,6 +159,13 @@ def mean_degree(connection: sqlite3.Connection, scope: Scope | None) -> float:
     return mean_links(links, documents)
 
 
+_FOREIGN = (
+    "max(EXISTS (SELECT 1 FROM filter_values w JOIN filters u ON u.value = w.number WHERE w.key = ? AND"
+    " u.chunk = c.number)) AS foreign_text"
+)
+"""Whether strangers wrote one of the chunks."""
+
+
 def facets(
     connection: sqlite3.Connection, condition: Condition, dimensions: Sequence[str], limit: int
 ) -> list[Facet]:
@@ -168,20 +175,20 @@ def facets(
     for dimension in dict.fromkeys(dimensions):
         if dimension in COLUMNS:
             counted = connection.execute(
-                f"SELECT c.{dimension} AS value, count(DISTINCT c.document) AS many FROM chunks c WHERE value"
-                f" <> '' AND {condition.where} GROUP BY value ORDER BY many DESC, value LIMIT ?",
-                (*condition.values, limit),
+                f"SELECT c.{dimension} AS value, count(DISTINCT c.document) AS many, {_FOREIGN} FROM chunks c"
+                f" WHERE value <> '' AND {condition.where} GROUP BY value ORDER BY many DESC, value LIMIT ?",
+                (UNTRUSTED, *condition.values, limit),
             )
-            facets.extend(Facet(dimension=dimension, value=value, count=many) for value, many in counted)
-            continue
-        rows = connection.execute(
-            "SELECT v.value, count(DISTINCT c.document) AS many FROM filter_values v JOIN filters f ON"
-            f" f.value = v.number JOIN chunks c ON c.number = f.chunk WHERE v.key = ? AND {condition.where}"
-            " GROUP BY v.value ORDER BY many DESC, v.value LIMIT ?",
-            (dimension, *condition.values, limit),
-        )
+        else:
+            counted = connection.execute(
+                f"SELECT v.value, count(DISTINCT c.document) AS many, {_FOREIGN} FROM filter_values v JOIN"
+                " filters f ON f.value = v.number JOIN chunks c ON c.number = f.chunk WHERE v.key = ? AND"
+                f" {condition.where} GROUP BY v.value ORDER BY many DESC, v.value LIMIT ?",
+                (UNTRUSTED, dimension, *condition.values, limit),
+            )
         facets.extend(
-            Facet(dimension=dimension, value=value.lstrip("\x1f"), count=many) for value, many in rows
+            Facet(dimension=dimension, value=value.lstrip("\x1f"), count=many, untrusted=bool(foreign))
+            for value, many, foreign in counted
         )
     return facets
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from contextrouter.builtin.providers.filtering import aligned, labelled, microseconds
+from contextrouter.builtin.providers.filtering import UNTRUSTED, aligned, labelled, microseconds
 from contextrouter.contracts import Entry
 from contextrouter.errors import IngestError
 from contextrouter.filters import attributes
@@ -121,6 +121,10 @@ def decode_value(text: str, key: str) -> str | None:
     return text[len(start) :] if text.startswith(start) else None
 
 
+UNTRUSTED_VALUE = encode_value(UNTRUSTED, "1")
+"""Among the values of a chunk that strangers wrote."""
+
+
 def _chunk_row(owner: str, chunk: Document, vector: list[float] | None) -> Row:
     payload, stemmed = _payload(chunk), stemmer(chunk.language)
     floats = array("f", vector or ()).tobytes()
@@ -129,7 +133,12 @@ def _chunk_row(owner: str, chunk: Document, vector: list[float] | None) -> Row:
         "owner": owner,
         "updated": float(UNDATED if (moment := microseconds(chunk.updated_at)) is None else moment),
         "stems": stem_language(chunk.language),
-        "values": sorted(encode_value(key, v) for key, forms in attributes(chunk).items() for v in forms),
+        "values": sorted(
+            [
+                *[encode_value(key, v) for key, forms in attributes(chunk).items() for v in forms],
+                *([UNTRUSTED_VALUE] if chunk.untrusted else []),
+            ]
+        ),
         "terms": "\n".join(" ".join(analyse(text, stemmed)) for text in fields(chunk)),
         "payload": payload,
         **_labels(chunk),

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from contextrouter.builtin.providers.vertex.collection import Collection, StoredRow
 from contextrouter.builtin.providers.vertex.data_objects import (
+    UNTRUSTED_VALUE,
     VECTOR,
     decode_label,
     decode_value,
@@ -103,11 +104,17 @@ async def count_values(
     facets: list[Facet] = []
     for dimension in dict.fromkeys(dimensions):
         owners: defaultdict[str, set[str]] = defaultdict(set)
+        foreign: set[str] = set()  # values that strangers wrote
         for row in rows:
             for text in row.lists.get("values", ()):
                 if (value := decode_value(text, dimension)) is not None:
                     owners[value].add(row.data["owner"])
+                    if UNTRUSTED_VALUE in row.lists["values"]:
+                        foreign.add(value)
         counts = sorted((-len(documents), value) for value, documents in owners.items())
         shown = counts[: max(query.limit, 0)]
-        facets += [Facet(dimension=dimension, value=value.lstrip("\x1f"), count=-n) for n, value in shown]
+        facets += [
+            Facet(dimension=dimension, value=value.lstrip("\x1f"), count=-n, untrusted=value in foreign)
+            for n, value in shown
+        ]
     return facets

@@ -1,8 +1,7 @@
-"""MCP tools for agents: `route` finds context for a question, `facts` finds facts; over stdio or HTTP."""
+"""MCP tools for agents: `route` finds context for a question, `facts` finds facts; on stdin and stdout."""
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Annotated, Any
@@ -13,16 +12,15 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import CallToolResult
 from pydantic import Field
 
-from contextrouter.errors import AllSourcesFailed, ContextRouterError, SettingsError
+from contextrouter.errors import AllSourcesFailed, ContextRouterError
 from contextrouter.model import Context, Period, Request
 from contextrouter.pipeline.request_validation import read_instant
 from contextrouter.router import ContextRouter
 from contextrouter.runtime.masking import mask
-from contextrouter.serialization import encode_json
-from contextrouter.server.auth import Access, Caller, RequestLimits, check_host, make_slots
-from contextrouter.server.error_responses import MEDIA, Refused, problem_body
+from contextrouter.server.auth import Caller, RequestLimits, make_slots
+from contextrouter.server.error_responses import Refused
 from contextrouter.server.hidden_errors import hide_refusal
-from contextrouter.server.mcp_replies import (
+from contextrouter.server.mcp_server.replies import (
     Detail,
     Pager,
     format_document,
@@ -160,58 +158,6 @@ def _tool_errors(secrets: Sequence[str], caller: Caller | None = None) -> Iterat
     except ContextRouterError as error:
         refusal = Refused(502, "plugin_failed", mask(str(error), secrets))
         raise ToolError(hide_refusal(refusal, error, caller).detail if caller else refusal.detail) from None
-
-
-def _application(router: ContextRouter, access: Access, host: str) -> Any:
-    """Make an ASGI application of the tools over streamable HTTP at `/mcp`. API keys say who may call."""
-
-    def identify(headers: Mapping[str, str]) -> Caller:
-        return access.caller(headers.get("authorization", ""), headers.get("host", ""))
-
-    server = make_mcp_server(router, lambda call: identify(call.headers or {}))
-    inner = server.streamable_http_app(host=host, stateless_http=True)
-
-    async def authenticate(scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "http":
-            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-            try:
-                identify(headers)
-            except Refused as error:
-                fields = [(name.lower().encode(), value.encode()) for name, value in error.headers.items()]
-                fields.append((b"content-type", MEDIA.encode()))
-                await send({"type": "http.response.start", "status": error.status, "headers": fields})
-                await send({"type": "http.response.body", "body": encode_json(problem_body(error, ""))})
-                return
-        await inner(scope, receive, send)
-
-    return authenticate
-
-
-async def serve_http(
-    router: ContextRouter, *, host: str, port: int, listening: Callable[[str], None]
-) -> None:
-    """Serve the tools over HTTP until SIGTERM or SIGINT.
-
-    Raises SettingsError when the address is not allowed, or cannot be used.
-    """
-    import uvicorn
-
-    access = Access(router.settings)
-    check_host(access, host)
-    try:
-        bound = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
-        raise SettingsError(
-            f"The server cannot listen on {host}:{port}: {error.strerror}. Choose another with --port."
-        ) from None
-    with bound:
-        config = uvicorn.Config(
-            _application(router, access, host), log_config=None, access_log=False, lifespan="on"
-        )
-        config.timeout_graceful_shutdown = int(router.settings.serve.drain_seconds) or 1
-        async with router:
-            listening(f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}/mcp")
-            await uvicorn.Server(config).serve(sockets=[bound])
 
 
 async def serve_stdio(

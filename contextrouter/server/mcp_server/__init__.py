@@ -1,0 +1,1 @@
+"""The tools of a router for agents, over MCP."""
