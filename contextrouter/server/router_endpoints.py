@@ -118,7 +118,10 @@ async def sources(exchange: Exchange) -> web.StreamResponse:
     server, caller = exchange.server, exchange.caller
     descriptions = []
     for name, source in server.router.instances.sources.items():
-        descriptions.append(_source(server.settings.sources[name], legs_of(source), caller))
+        shown = _source(server.settings.sources[name], legs_of(source), caller)
+        if shown.excluded and caller.scope is not None:  # the labels of others are none of its business
+            shown = msgspec.structs.replace(shown, compartment=None, sensitivity=None)
+        descriptions.append(shown)
     scope = None if caller.scope is None else msgspec.to_builtins(caller.scope)
     routes = ["default", *(name for name in server.settings.routes if name != "default")]
     return json_response(SourcesShown(sources=descriptions, routes=routes, caller=caller.name, scope=scope))

@@ -15,16 +15,16 @@ _LONGEST = 4_000
 """The most characters that wait for the end of a URL."""
 _ITEM = (
     r"(?i:(?P<target>\]\()(?P<destination>\s{0,20}<[^<>\n]*>|[^\s)]*)"
-    r"|(?P<definition>\]:)(?=\s{0,20}<?(?:[a-z][a-z0-9+.-]{0,30}:|/[/\\]|\\|&))"
+    r"|(?P<definition>(?<!\d)\]:|\]:(?=\s{0,20}<?(?:[a-z][a-z0-9+.-]{0,30}:|/[/\\]|\\|&)))"
     r"|<(?P<auto>https?://[^\s<>]*)>"
-    r"|(?P<tag><)(?=[a-z/!?])"
-    r"|(?P<url>\bhttps?://[^\s<>\[\]\"`]*)"
-    r"|(?P<www>\bwww\.))"
+    r"|(?P<tag><)(?=[a-z/!?]|[^\s<>]*@)"
+    r"|(?P<url>https?://[^\s<>\[\]\"`]*)"
+    r"|(?P<www>(?<![a-z0-9])www\.))"
 )
 # What stands at the end of a piece and may become one of these with what comes next.
 _OPEN = (
     r"(?i:\](?:\((?:\s{0,20}(?:<[^<>\n]*)?|[^\s)]*))?|\]:\s{0,20}<?[^\s]{0,40}|<[^\s<>]*"
-    r"|\bhttps?://[^\s<>\[\]\"`]*|\bh(?:t(?:t(?:p(?:s?(?::/?)?)?)?)?)?|\bw(?:ww?)?)\Z"
+    r"|https?://[^\s<>\[\]\"`]*|h(?:t(?:t(?:p(?:s?(?::/?)?)?)?)?)?|(?<![a-z0-9])w(?:ww?)?)\Z"
 )
 _AFTER_URL = ".,;:!?)'*_"
 
@@ -36,7 +36,8 @@ class LinkFilter:
     """
 
     def __init__(self, allowed: Iterable[str]) -> None:
-        self._allowed = frozenset(url for url in allowed if url)
+        # The URL of a citation is a stranger's, too: `javascript:` stays harmless.
+        self._allowed = frozenset(url for url in allowed if re.match("(?i:https?://)", url))
         self._waiting = ""
         self._last = ""  # the character before what waits: a word does not begin behind a letter
 

@@ -60,8 +60,10 @@ async def resolve_hints(
             for hint in hints
         }
     except Exception as error:  # the names that are exact still count
-        reason = "the embedder did not answer in time" if isinstance(error, TimeoutError) else str(error)
-        return plain._replace(note=f"{_quoted(hints)} not looked for by meaning: {reason or repr(error)}")
+        # A caller reads the note, and the message may name addresses: the kind of failure has to do.
+        failed = f"the embedder failed ({type(error).__name__})"
+        reason = "the embedder did not answer in time" if isinstance(error, TimeoutError) else failed
+        return plain._replace(note=f"{_quoted(hints)} not looked for by meaning: {reason}")
     names = [tuple(m.name for m in matches.get(hint, ())) or (hint,) for hint in query.entities]
     return EntityHints(names, "; ".join(_name_matches(hint, matches[hint]) for hint in hints))
 
