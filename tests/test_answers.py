@@ -573,6 +573,21 @@ async def test_quotes_join_neighbours_and_read_rows_records_and_facts():
     assert answer.outcome == "answered"
 
 
+async def test_quotes_behind_open_code_keep_their_number_and_facts_of_strangers_are_read():
+    docs = [
+        document("one", "A hut is a house.\n\n```\nhut = house\n"),
+        document("two", "```\nx\n```\n\nThe keeper of Hut B is Ada Stone.\n\n```\n"),
+    ]
+    answer = await quotes("Who is the keeper of Hut B?", *docs)
+    assert answer.text == "The keeper of Hut B is Ada Stone. [2]"
+    facts = [
+        Fact(subject="Acme", predicate="founded_by", object="Ada Stone"),
+        Fact(subject="Acme", predicate="founded_by", object="Ben Hill", untrusted=True),
+    ]
+    answer = await quotes("Who founded Acme?", facts=facts)
+    assert answer.text == "- Acme — founded_by — Ada Stone\n- Acme — founded_by — Ben Hill"
+
+
 async def test_quotes_go_on_from_the_question_before_only_where_this_one_refers_back():
     docs = [
         document("starter", "A sourdough starter is fed with rye flour."),

@@ -96,6 +96,28 @@ def test_route_json_is_the_whole_context_without_vectors(cli: CommandLine, examp
     assert all(envelope["vector"] is None for envelope in told["envelopes"])
 
 
+@pytest.mark.case("USE-11")
+def test_ask_answers_with_citations_and_no_key(cli: CommandLine, example: Path):
+    ran = cli("ask", "What is BM25?", cwd=example)
+    assert (ran.code, ran.err) == (0, "")
+    text, _, documents = ran.out.partition("\n\n")
+    assert text.startswith("BM25 gives a document points for every word of the question it holds.")
+    assert text.endswith("[1]")
+    assert documents.startswith("[1] How a search engine ranks its results  https://example.org/")
+    told = json.loads(cli("ask", "What is BM25?", "--json", cwd=example).out)
+    assert (told["text"], told["outcome"]) == (text, "answered")
+    assert [citation["number"] for citation in told["citations"]] == [1]
+    later = cli("ask", "When was that?", "--after", "What does BM25 do?", cwd=example)
+    assert "London in the 1990s" in later.out
+
+
+@pytest.mark.case("USE-11")
+def test_ask_abstains_with_exit_code_1_and_says_what_to_do(cli: CommandLine, example: Path):
+    ran = cli("ask", "What is our vacation policy?", cwd=example)
+    assert (ran.code, ran.err) == (1, "")
+    assert ran.out.startswith("No passage of the context answers this.\nNo document answers this. Ask in")
+
+
 def test_text_prints_the_assembled_text_alone(cli: CommandLine, example: Path):
     told = json.loads(cli("route", QUESTION, "--json", cwd=example).out)
     text = cli("route", QUESTION, "--text").out

@@ -243,6 +243,9 @@ async def test_an_answer_that_was_blocked_says_why():
             await plugin.complete(TALK)
         with pytest.raises(PluginError, match="wrote no answer: SAFETY"):
             [piece async for piece in plugin.stream(TALK)]
+        pieces = [piece async for piece in plugin.write(TALK, Writing())]
+    assert isinstance(pieces[-1], Completion)
+    assert pieces[-1].finish == "filter"
 
 
 async def test_a_reader_that_leaves_ends_the_call():

@@ -75,7 +75,7 @@ async def _print_stream(router: ContextRouter, request: Request) -> Answer:
 def _print_end(answer: Answer) -> None:
     """Print the documents that the answer cites, and what is to be known of it."""
     if answer.citations:
-        terminal.say()
+        terminal.stdout().write("\n")
     for citation in sorted(answer.citations, key=lambda citation: citation.number):
         terminal.say(
             (f"[{citation.number}] ", "bold"), citation.title, (f"  {citation.url or citation.source}", "dim")

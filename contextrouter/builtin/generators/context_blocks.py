@@ -11,7 +11,7 @@ from contextrouter.text.analysis import analyse, has_unspaced
 _BLOCK = re.compile(r"^### \[(\d+)\] (.*)\n((?:(?!^### ).*\n?)*)", re.M)
 _FACTS = re.compile(r"^### Facts\n((?:- .*\n?)+)", re.M)
 _FENCE = re.compile(r"^ {0,3}(```|~~~).*?^ {0,3}\1", re.M | re.S)
-_FENCED = re.compile(r"^<<<(?:untrusted|end) [0-9a-f]{16}>>>$", re.M)
+_FENCED = re.compile(r"^<<<(?:untrusted|end) [0-9a-f]{16}>>>(?:\n|\Z)", re.M)
 _SENTENCE = re.compile(r"[^\n.!?。！？]+(?:[.!?](?!\s|\Z)[^\n.!?。！？]*)*[.!?。！？]*[\"'”’»)]*")
 _MARKUP = re.compile(r"^[\s>#*+-]+(?=\S)")
 _APART = re.compile(r"\n\s*\n|\n(?=\s*(?:[#>*+|-]|\d+[.)]\s))")
@@ -55,7 +55,7 @@ class Statement(NamedTuple):
 
 def statements_of(context: str) -> list[Statement]:
     """The facts of a context."""
-    lines = [line for block in _FACTS.finditer(context) for line in block[1].splitlines()]
+    lines = [line for block in _FACTS.finditer(_FENCED.sub("", context)) for line in block[1].splitlines()]
     parts = [line.removeprefix("- ").split(" — ", 2) for line in lines]
     return [Statement(*part) for part in parts if len(part) == 3]
 
@@ -65,8 +65,8 @@ def sentences_of(context: str) -> list[Sentence]:
     bibliography are left out.
     """
     sentences: list[Sentence] = []
-    for block in _BLOCK.finditer(_FENCED.sub("", _FENCE.sub("", context))):
-        sentences += _Block(int(block[1]), block[2], block[3]).sentences
+    for block in _BLOCK.finditer(_FENCED.sub("", context)):
+        sentences += _Block(int(block[1]), block[2], _FENCE.sub("", block[3])).sentences
     return sentences
 
 

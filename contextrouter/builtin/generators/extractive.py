@@ -12,7 +12,7 @@ from contextrouter.builtin.generators.context_blocks import Sentence, Statement,
 from contextrouter.builtin.shared.back_references import choose_language, refers_back
 from contextrouter.contracts import Abstention, Completion, Generator
 from contextrouter.errors import PluginError
-from contextrouter.text.analysis import analyse
+from contextrouter.text.analysis import analyse, stop_terms
 from contextrouter.text.query_syntax import query_terms
 
 _ENDED = tuple(".!?。！？:;")
@@ -23,7 +23,7 @@ _KINDS = (
     (
         re.compile(r"(?i)\b(?:when|what (?:year|date|day|time)|since when|how long ago)\b"),
         re.compile(
-            r"\b1\d{3}\b|\b20\d\d\b|\b\d{1,2}:\d\d\b|(?i:\b(?:january|february|march|april|may|june|july"
+            r"\b1\d{3}s?\b|\b20\d\ds?\b|\b\d{1,2}:\d\d\b|(?i:\b(?:january|february|march|april|may|june|july"
             r"|august|september|october|november|december|(?:mon|tues|wednes|thurs|fri|satur|sun)day)\b)"
         ),
     ),
@@ -50,6 +50,7 @@ _ASKS_NAME = re.compile(
 )
 _NAME = re.compile(r"(?<=[a-z,;’'\"“(] )[A-Z][\w'’-]+|(?<=[A-Z][a-z] )[A-Z]\w+")
 _HAS = 1.5  # times the score of such a sentence
+_LENDS = 0.1  # of the weight of all words, added to it: "When was that?" has no word of its own
 _AGAIN = 0.5  # of the weight of a word counts once it is quoted
 _SHORT, _SHORT_FACTOR = 4, 1.1  # words of a short question, and how much more of it a block has to hold
 _MANY = 14  # words of a question that asks for more than one block holds
@@ -112,19 +113,24 @@ class Extractive(Generator):
     def _quotes(self, messages: Sequence[Mapping[str, str]]) -> list[str]:
         questions = [message["content"] for message in messages if message["role"] == "user"] or [""]
         context = "\n\n".join(message["content"] for message in messages if message["role"] == "system")
-        terms = frozenset(query_terms(questions[-1]).terms)
-        if len(questions) > 1 and refers_back(
-            questions[-1], choose_language(questions[-1], questions[-2], None)
-        ):
-            terms |= frozenset(
-                query_terms(questions[-2]).terms
-            )  # "And with what?" goes on from the question before
+        terms = _terms(questions)
         sentences = sentences_of(context)
         chosen = choose_sentences(questions[-1], terms, sentences, self.sentences, self.coverage)
         facts = _matching_facts(terms, statements_of(context), chosen)
         if facts:
             return ["\n".join(f"- {' — '.join(fact)}" for fact in facts[:_MOST_FACTS])]
         return _join_neighbours(chosen, terms)
+
+
+def _terms(questions: Sequence[str]) -> frozenset[str]:
+    """The terms of the last question, with those of the one before where it goes on from that: "And why?"."""
+    terms = frozenset(query_terms(questions[-1]).terms)
+    if len(questions) == 1:
+        return terms
+    question, previous = questions[-1], questions[-2]
+    if not refers_back(question, choose_language(question, previous, None)):
+        return terms
+    return (terms - stop_terms()) | frozenset(query_terms(previous).terms)
 
 
 def _matching_facts(
@@ -249,7 +255,7 @@ def _score(question: str, sentence: Sentence, weight: Mapping[str, float]) -> fl
     if not sentence.text.endswith(_ENDED) and not sentence.parts:
         score /= 2  # a heading says little
     if _has_answer(question, sentence.text):
-        score *= _HAS
+        score = score * _HAS + _LENDS * sum(weight.values())
     return score / (1 + 0.02 * max(0, len(sentence.words) - 20))
 
 

@@ -15,6 +15,7 @@ from contextrouter.builtin.shared.google_cloud.google_services import vertex_ai
 from contextrouter.contracts import Completion, FilePath, Generator, Writing
 
 _CUT = "MAX_TOKENS"
+_FILTERS = frozenset(("SAFETY", "PROHIBITED_CONTENT", "BLOCKLIST", "SPII", "RECITATION"))
 _NORMAL = ("STOP", _CUT, "FINISH_REASON_UNSPECIFIED")
 
 
@@ -95,11 +96,13 @@ class VertexGenerator(Generator):
     def write(
         self, messages: Sequence[Mapping[str, str]], writing: Writing
     ) -> AsyncIterator[str | Completion]:
-        """The answer in pieces, and last the Completion. Raises PluginError when the service fails."""
-        return self._pieces(messages, writing)
+        """The answer in pieces, and last the Completion; where a filter stopped it, its `finish` says so.
+        Raises PluginError when the service fails.
+        """
+        return self._pieces(messages, writing, filtered=True)
 
     async def _pieces(
-        self, messages: Sequence[Mapping[str, str]], writing: Writing
+        self, messages: Sequence[Mapping[str, str]], writing: Writing, *, filtered: bool = False
     ) -> AsyncGenerator[str | Completion, None]:
         connection, request = self._connection, self._request(messages, writing, None)
         answer, text = _Answer(self.model), list[str]()
@@ -113,7 +116,10 @@ class VertexGenerator(Generator):
             raise connection.explain_error(error, connection.options.request_timeout) from None
         finally:
             stream.cancel()  # a reader that has left; ended, it does nothing
-        self._check(answer)
+        if answer.blocked in _FILTERS and filtered:
+            answer.finish = "filter"
+        else:
+            self._check(answer)
         yield answer.completion("".join(text), None)
 
     def _request(
