@@ -284,7 +284,7 @@ async def test_without_keys_http_is_for_this_machine_alone():
         await serve_http(router(), host="0.0.0.0", port=0, listening=print)
 
 
-async def test_over_http_a_proxied_request_is_refused_and_a_hang_up_ends_the_server():
+async def test_over_http_a_proxy_is_refused_and_a_hang_up_ends_the_server():
     from mcp.client.streamable_http import create_mcp_http_client
 
     address = asyncio.get_running_loop().create_future()

@@ -37,12 +37,12 @@ document.add_paragraph("An otter swims.")
 Path("notes").mkdir()
 document.save("notes/otter.docx")
 import asyncio
-from contextrouter import ContextRouter, Query
+from contextrouter import ContextRouter
 
 async def main():
-    settings = {"connectors": {"files": {"paths": ["notes"]}}}
+    settings = {"connectors": {"files": {"path": "notes"}}}
     async with ContextRouter(settings) as router:
-        fetched = [item async for item in router.instances.sources["files"].fetch()]
+        fetched = [item async for item in router.instances.sources["files"].crawl()]
     assert "An otter swims." in str(fetched), fetched
 
 asyncio.run(main())
@@ -106,7 +106,7 @@ assert process.wait(60) == 0
 EVALUATE = """
 import subprocess, sys
 from pathlib import Path
-Path("judged.jsonl").write_text('{"query": "otter", "relevant": {"a": 1}}\\n')
+Path("judged.jsonl").write_text('{"question": "otter", "relevant": ["a"]}\\n')
 command = ["contextrouter", "eval", "judged.jsonl", *sys.argv[1:]]
 subprocess.run(command, check=True)
 """
