@@ -261,11 +261,8 @@ async def _everything(docs: list[Any], scope: dict[str, Any], careless: bool) ->
                 told.append(
                     (await ask("/v1/route", {"question": "what", "stream": stream, "trace": True})).text
                 )
-                body = {
-                    "model": "contextrouter",
-                    "messages": [{"role": "user", "content": "what"}],
-                    "stream": stream,
-                }
+                messages = [{"role": "user", "content": "what"}]
+                body = {"model": "contextrouter", "messages": messages, "stream": stream}
                 told.append((await ask("/v1/chat/completions", body)).text)
             told.append((await ask("/v1/plan", {"question": "what"})).text)
             told.append(

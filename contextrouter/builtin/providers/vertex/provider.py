@@ -290,7 +290,7 @@ def _hits(results: Sequence[Result], query: Query, question: LanguageTerms) -> S
         document = read_document(result.payload)
         if document is None:
             foreign += 1
-        elif matches(document, query) and question.allows(*_terms(document, result)):
+        elif matches(document, query) and question.allows(*_index_terms(document, result)):
             hits.append(Hit(document=document, score=result.score, vector=result.vector))
     if foreign:
         return Partial(
@@ -299,5 +299,5 @@ def _hits(results: Sequence[Result], query: Query, question: LanguageTerms) -> S
     return hits[: query.limit]
 
 
-def _terms(document: Document, result: Result) -> tuple[Sequence[Sequence[str]], str]:
+def _index_terms(document: Document, result: Result) -> tuple[Sequence[Sequence[str]], str]:
     return [field.split() for field in result.terms.split("\n")], stem_language(document.language)
