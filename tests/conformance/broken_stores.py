@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Self
 
 import msgspec
@@ -277,6 +278,20 @@ class MentionsOfAllTimes(Store):
 
 class Entities(Sqlite):
     """Keeps the laws of vectors of entities as well."""
+
+
+@breaks("documents_have_the_time_of_the_last_run_of_their_job")
+class TheFirstRunCounts(Store):
+    async def record_run(self, origin: str, moment: datetime) -> None:
+        if origin not in self._runs:
+            await super().record_run(origin, moment)
+
+
+@breaks("documents_have_the_time_of_the_last_run_of_their_job")
+class RunsOfOthersCount(Store):
+    async def record_run(self, origin: str, moment: datetime) -> None:
+        for name in (origin, f"{origin}s", origin[:4]):
+            await super().record_run(name, moment)
 
 
 @breaks("entities_are_found_by_their_vectors")

@@ -21,6 +21,7 @@ from contextrouter.testing.laws import (
     store_access,
     store_entities,
     store_filters,
+    store_runs,
     store_writes,
     transforms,
 )
@@ -34,7 +35,13 @@ _COMMON = (
     *open_and_close.LAWS,
     *calls.LAWS,
 )
-_STORES = (*store_access.LAWS, *store_filters.LAWS, *store_entities.LAWS, *store_writes.LAWS)
+_STORES = (
+    *store_access.LAWS,
+    *store_filters.LAWS,
+    *store_entities.LAWS,
+    *store_runs.LAWS,
+    *store_writes.LAWS,
+)
 _SOURCES = (*_COMMON, *sources.LAWS, *abilities.OF_SOURCES, *field_types.OF_ABILITIES, *_STORES)
 _STAGES = (*_COMMON, *stages.LAWS)
 
