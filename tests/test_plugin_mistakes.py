@@ -424,7 +424,7 @@ def test_a_panic_of_a_ping_or_a_crawl_is_a_line_and_no_traceback(tmp_path: Path,
     assert "Traceback" not in ingested.err
 
 
-class Speechless(Exception):  # noqa: N818 - an exception of a library
+class Speechless(Exception):
     """An exception that cannot say what happened."""
 
     def __str__(self) -> str:

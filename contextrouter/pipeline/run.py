@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from time import monotonic
+from zoneinfo import ZoneInfo
 
 from contextrouter.cache import RequestEmbeddings
 from contextrouter.contracts import CLARIFY, GATED, Stage
@@ -226,7 +228,7 @@ class Run:
                 self.trace.add(gate[0], note=note, lost_facts=tuple(self.facts))
             self.facts, self.harvest = (), self.harvest.replace(facets=(), entities=())
         budget = self.rag.token_budget
-        beside = Beside(self.harvest.entities, self.harvest.facets, self.now)
+        beside = Beside(self.harvest.entities, self.harvest.facets, self._facts_time)
         result = assemble(
             selected, self.facts, beside=beside, budget=budget, count=tokens.count, truncate=tokens.truncate
         )
@@ -240,6 +242,12 @@ class Run:
             lost_facets=tuple(result.lost_facets),
         )
         return self._context(result, gate[1] if gate else None)
+
+    @property
+    def _facts_time(self) -> datetime:
+        """The moment by which facts hold or have ended: the one that the request demands, or now."""
+        moment = self.request.as_of or self.now
+        return moment if moment.tzinfo else moment.replace(tzinfo=ZoneInfo(self.rag.timezone))
 
     def _gate(self) -> tuple[str, Stage] | None:
         """Return name and stage of the gate that let no document through; one that no source was asked for

@@ -112,8 +112,8 @@ class Metered(Generator):
         """Ask the wrapped generator, and record its answer."""
         meter = self._count()
         completion = await self._generator.complete(messages, schema=schema)
-        if not isinstance(completion, Completion):
-            return completion
+        if not isinstance(completion, Completion):  # of a plugin that keeps no contract
+            return completion  # type: ignore[unreachable]  # it may return anything
         completion = _with_plain_counts(completion)
         if meter is not None:
             meter.add(self._name, completion, self._prices)
@@ -158,14 +158,14 @@ def _with_plain_counts(completion: Completion) -> Completion:
     """
     name: Any = completion.model
     name = name[:_NAME] if isinstance(name, str) else ""
-    tokens_in, tokens_out = _tokens(completion.tokens_in), _tokens(completion.tokens_out)
+    tokens_in, tokens_out = _count_or_none(completion.tokens_in), _count_or_none(completion.tokens_out)
     same = (name, tokens_in, tokens_out) == (completion.model, completion.tokens_in, completion.tokens_out)
     if same and not isinstance(completion.tokens_in, bool) and not isinstance(completion.tokens_out, bool):
         return completion
     return msgspec.structs.replace(completion, model=name, tokens_in=tokens_in, tokens_out=tokens_out)
 
 
-def _tokens(count: Any) -> int | None:
+def _count_or_none(count: Any) -> int | None:
     is_count = isinstance(count, int) and not isinstance(count, bool) and 0 <= count <= _MOST_TOKENS
     return count if is_count else None
 
