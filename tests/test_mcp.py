@@ -139,13 +139,10 @@ async def test_a_reply_is_bounded_carries_its_text_once_and_says_how_to_go_on():
         assert "Passage" not in json.dumps(pages[0].structured_content)
 
 
-async def test_an_unknown_argument_is_refused_and_the_right_one_named():
+async def test_a_misspelt_argument_of_a_tool_is_refused_and_the_right_one_named():
     """A misspelt demand must not be dropped: the answer would look as if it were met."""
-    connectors = {"memory": Fixed("The library opens at nine.")}
-    async with (
-        router(connectors=connectors) as made,
-        Client(make_mcp_server(made, lambda _: Caller(name="agent"))) as client,
-    ):
+    made = router(connectors={"memory": Fixed("The library opens at nine.")})
+    async with made, Client(make_mcp_server(made, lambda _: Caller(name="agent"))) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         asked = {"question": "library", "souces": ["memory"]}
         answers = {tool: await client.call_tool(tool, asked) for tool in ("route", "facts")}

@@ -501,3 +501,28 @@ async def test_a_question_of_punctuation_alone_is_asked_back_where_an_interprete
     async with ContextRouter(settings, connectors={"web": Fixed("x")}) as made:
         context = await made.route("???")
     assert (context.outcome, context.clarification is not None) == ("clarify", True)
+
+
+@pytest.mark.parametrize(
+    ("as_of", "lines"),
+    [
+        (None, ["- Ada — lives in — Rome (2022-01-01 to …)"]),
+        (datetime(2021, 1, 1, tzinfo=UTC), ["- Ada — lives in — Paris (2020-01-01 to 2022-01-01)"]),
+        (datetime(2021, 1, 1), ["- Ada — lives in — Paris (2020-01-01 to 2022-01-01)"]),
+        (datetime(1850, 1, 1, tzinfo=UTC), []),
+    ],
+)
+@pytest.mark.case("M27")
+async def test_what_held_at_the_demanded_time_is_not_called_no_longer_true(
+    as_of: datetime | None, lines: list[str]
+):
+    start, end = datetime(2020, 1, 1, tzinfo=UTC), datetime(2022, 1, 1, tzinfo=UTC)
+    ada = {"subject": "Ada", "predicate": "lives in"}
+    facts = [
+        Fact(**ada, object="Paris", valid_from=start, valid_to=end),
+        Fact(**ada, object="Rome", valid_from=end),
+    ]
+    async with ContextRouter(facts={"graph": Facts(facts)}, clock=lambda: DAY) as made:
+        context = await made.route("Where does Ada live?", as_of=as_of)
+    assert "No longer true" not in context.text
+    assert [line for line in context.text.splitlines() if "Ada" in line] == lines

@@ -157,7 +157,7 @@ async def test_an_answer_that_cannot_be_read_leaves_the_plain_question_and_says_
     assert [envelope.document.id for envelope in context.envelopes] == ["a", "b"]
 
 
-async def test_of_an_endless_list_the_first_values_are_read_and_the_note_is_short():
+async def test_of_a_list_without_end_the_first_values_are_read_and_noted_briefly():
     many = {name: [f"{name} {n}" for n in range(5_000)] for name in ("queries", "entities", "facets")}
     many |= {"filters": {f"key {n}": "x" for n in range(5_000)}}
     async with ModelServer(many) as server:
@@ -632,7 +632,7 @@ def test_a_variant_keeps_what_must_not_be_paraphrased_or_is_dropped(
     ],
 )
 @pytest.mark.case("NEW-25")
-def test_a_translation_keeps_codes_and_writes_numbers_as_its_language_does(
+def test_a_translation_keeps_codes_and_has_numbers_in_the_form_of_its_language(
     question: str, translation: str, problem: str
 ):
     assert wording(translation, question, longest=300, translated=True)[1] == problem

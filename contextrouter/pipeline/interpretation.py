@@ -81,13 +81,13 @@ async def interpret(
         intent = intent.replace(attributes={**intent.attributes, FAILED: failed})
     if intent.should_search and intent.confidence < engine.settings.rag.least_confidence:
         intent = intent.replace(should_search=False)
-    if intent.should_search and not _demands(request) and not any(map(says_something, _queries_of(intent))):
+    if intent.should_search and not _demands(request) and not _says_something(intent):
         intent = intent.replace(should_search=False)
     return _with_distinct_queries(intent, question, request, engine.settings.rag.queries)
 
 
-def _queries_of(intent: Intent) -> tuple[str, ...]:
-    return (intent.text, *intent.queries)
+def _says_something(intent: Intent) -> bool:
+    return any(map(says_something, (intent.text, *intent.queries)))
 
 
 def _demands(request: Request) -> bool:

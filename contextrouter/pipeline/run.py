@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from time import monotonic
 from typing import TypeVar
+from zoneinfo import ZoneInfo
 
 from contextrouter.cache import RequestEmbeddings
 from contextrouter.contracts import CLARIFY, GATED, Stage
@@ -245,7 +247,7 @@ class Run:
     def _text_of(self, selected: Sequence[Envelope]) -> Assembled:
         budget = self.rag.token_budget
         title = self.engine.connections.title
-        beside = Beside(self.harvest.entities, self.harvest.facets, self.now, title)
+        beside = Beside(self.harvest.entities, self.harvest.facets, self._facts_time, title)
         return assemble(
             selected, self.facts, beside=beside, budget=budget, count=tokens.count, truncate=tokens.truncate
         )
@@ -269,6 +271,12 @@ class Run:
             lost_facets=tuple(result.lost_facets),
         )
         return self._context(result, gate[1] if gate else None)
+
+    @property
+    def _facts_time(self) -> datetime:
+        """The moment by which facts hold or have ended: the one that the request demands, or now."""
+        moment = self.request.as_of or self.now
+        return moment if moment.tzinfo else moment.replace(tzinfo=ZoneInfo(self.rag.timezone))
 
     def _gate(self) -> tuple[str, Stage] | None:
         """Return name and stage of the gate that let no document through; one that no source was asked for

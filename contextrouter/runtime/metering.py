@@ -158,14 +158,14 @@ def _with_plain_counts(completion: Completion) -> Completion:
     """
     name: Any = completion.model
     name = name[:_NAME] if isinstance(name, str) else ""
-    tokens_in, tokens_out = _token_count(completion.tokens_in), _token_count(completion.tokens_out)
+    tokens_in, tokens_out = _count_or_none(completion.tokens_in), _count_or_none(completion.tokens_out)
     same = (name, tokens_in, tokens_out) == (completion.model, completion.tokens_in, completion.tokens_out)
     if same and not isinstance(completion.tokens_in, bool) and not isinstance(completion.tokens_out, bool):
         return completion
     return msgspec.structs.replace(completion, model=name, tokens_in=tokens_in, tokens_out=tokens_out)
 
 
-def _token_count(count: Any) -> int | None:
+def _count_or_none(count: Any) -> int | None:
     is_count = isinstance(count, int) and not isinstance(count, bool) and 0 <= count <= _MOST_TOKENS
     return count if is_count else None
 

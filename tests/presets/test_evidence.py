@@ -121,9 +121,7 @@ async def test_phrase_or_and_minus_work_in_every_leg(tmp_path: Path):
 
 @pytest.mark.case("C09")
 @pytest.mark.without(providers__wiki__title_weight=1.0)
-async def test_a_word_in_the_title_counts_more_than_in_heading_or_text(
-    tmp_path: Path,
-):
+async def test_a_word_in_the_title_counts_more_than_in_heading_or_text(tmp_path: Path):
     entries = [
         piece("body", "tides one two", title="x"),
         piece("path", "zero one two", title="x", path=("tides",)),
@@ -241,9 +239,7 @@ async def test_a_cross_encoder_reads_the_best_thirty_and_keeps_ten(tmp_path: Pat
 
 @pytest.mark.case("C18")
 @pytest.mark.without(stages__rerank__on_error="raise")
-async def test_without_a_cross_encoder_the_order_stays_and_is_cut_to_ten(
-    tmp_path: Path,
-):
+async def test_without_a_cross_encoder_the_order_stays_and_is_cut_to_ten(tmp_path: Path):
     entries = [piece(f"d{n:02}", cosine=0.95 - n / 100) for n in range(20)]
     expected = [f"d{n:02}" for n in range(10)]
     assert ids(await answer(tmp_path, entries)) == expected

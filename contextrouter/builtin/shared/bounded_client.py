@@ -44,6 +44,8 @@ def _bounded_stream(response: Any) -> Any:
     stream = response.stream
 
     class _Bounded(package.AsyncByteStream):  # type: ignore[name-defined, misc]  # of the package in use
+        """A stream that is read up to a limit."""
+
         async def __aiter__(self) -> AsyncIterator[bytes]:
             size = 0
             async for chunk in stream:

@@ -163,11 +163,8 @@ def _strict_tool(function: Callable[..., Any], title: str) -> Tool:
                 raise PydanticCustomError("unknown_argument", "{message}", {"message": message})
         return arguments
 
-    strict = create_model(
-        lenient.__name__,
-        __base__=lenient,
-        __validators__={"check_names": model_validator(mode="before")(check_names)},  # type: ignore[dict-item]  # the type of pydantic's own decorators is not the one that it declares
-    )
+    validator: Any = model_validator(mode="before")(check_names)
+    strict = create_model(lenient.__name__, __base__=lenient, __validators__={"check_names": validator})
     strict.model_config["extra"] = "forbid"
     strict.model_rebuild(force=True)
     tool.fn_metadata.arg_model = strict

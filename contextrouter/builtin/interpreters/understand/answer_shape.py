@@ -44,14 +44,14 @@ def make_shape(choices: Choices, notes: list[str]) -> type[Any]:
     from pydantic import create_model
 
     types: Mapping[str, Callable[[], Any]] = {
-        "queries": _text_list_type,
+        "queries": _listed_texts,
         "text": lambda: str,
         "language": lambda: str,
         "kind": lambda: _one_of(choices.kinds),
         "labels": lambda: _some_of(choices.labels, "labels", notes),
         "filters": lambda: _filters(choices.filters, notes),
         "period": _period,
-        "entities": _text_list_type,
+        "entities": _listed_texts,
         "attribute": lambda: str,
         "facets": lambda: _some_of(choices.facets, "facets", notes),
         "should_search": lambda: bool,
@@ -118,7 +118,7 @@ def _some_of(names: Sequence[str], field: str, notes: list[str]) -> Any:
     return Annotated[listed[literal[tuple(names)]], BeforeValidator(choose)]
 
 
-def _text_list_type() -> Any:
+def _listed_texts() -> Any:
     from pydantic import BeforeValidator
 
     return Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
