@@ -68,8 +68,8 @@ class SourceSlots:
     others are common, and a call takes one when the share of its source is in use.
 
     `limits` are the most calls of a source at once, where it has such a limit. At most `waiting` calls wait
-    in the line of each source. Where there are more sources than slots, all slots are common, and a source has
-    at most half of them.
+    in the line of each source. Where there are more sources than slots, all slots are common, and a source
+    has at most half of them.
     """
 
     __slots__ = ("_common", "_lines", "_most", "_number", "_running", "limits", "share", "size", "waiting")
