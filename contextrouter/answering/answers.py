@@ -67,13 +67,13 @@ class Answering:
 
     async def whole(self, order: Order, context: Context) -> Draft:
         """Return the whole answer to one order from one context."""
-        return await _draft(self.pieces(order, context, whole=True))
+        return await _draft(self.pieces(order, context, in_one=True))
 
     async def pieces(
-        self, order: Order, context: Context, *, whole: bool = False
+        self, order: Order, context: Context, *, in_one: bool = False
     ) -> AsyncIterator[str | Draft]:
         """Yield the text in pieces with checked citation markers, and at the end the draft. A piece that is a
-        Thought or a Refusal is no part of the text. With `whole` the text comes as one piece.
+        Thought or a Refusal is no part of the text. With `in_one` the text comes as one piece.
 
         Raises PluginError when the generator fails, and none can write in its place or text is out already;
         RequestRefused as `bind`.
@@ -88,7 +88,7 @@ class Answering:
             yield Draft(text=text, completion=silent, outcome=outcome, models=context.usage.models)
             return
         work = _Work(self, order, context, await self._prompt(order, context))
-        if whole or (chat.guard == "retry" and context.envelopes):
+        if in_one or (chat.guard == "retry" and context.envelopes):
             draft = await work.whole()
             if draft.text:
                 yield draft.text

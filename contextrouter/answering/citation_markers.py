@@ -72,13 +72,13 @@ class Markers:
         """End the answer. Returns the text that was waiting."""
         return self._finish(self._text, "")
 
-    def _finish(self, closed: str, rest: str) -> str:
-        """Give out all of a closed part of the text, and go on with the rest."""
+    def _finish(self, closed: str, following: str) -> str:
+        """Give out all of a closed part of the text, and go on with what follows."""
         result = checked(closed, self.count)
         self._used.update(dict.fromkeys(result.numbers))
         out = result.text[self._sent :]
         self._sent = max(0, self._sent - len(result.text))
-        self._text, self._parsed, self._flowing = rest, 0, False
+        self._text, self._parsed, self._flowing = following, 0, False
         return out
 
     def _close_blocks(self) -> str:

@@ -62,8 +62,8 @@ def load_examples(path: str) -> list[Example]:
         try:
             examples.append(msgspec.json.decode(entry, type=_Line).example())
         except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
-            where = f"entry {number}: " if listed else ""
-            message = f"no example: {where}{error}. Write {_SHAPE}{'' if listed else ' on one line'}."
+            label = f"entry {number}: " if listed else ""
+            message = f"no example: {label}{error}. Write {_SHAPE}{'' if listed else ' on one line'}."
             line = None if listed else number
             raise SettingsError([Problem(message, key="chat.examples", file=path, line=line)]) from None
     return examples

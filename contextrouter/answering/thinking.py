@@ -50,9 +50,9 @@ class Thinking:
 
     def _take_thinking(self) -> tuple[str, bool]:
         """Return the thinking that is ready, and whether it ended."""
-        place = self._held.lower().find(self._closing)
-        if place >= 0:
-            part, self._held = self._held[:place], self._held[place + len(self._closing) :]
+        end = self._held.lower().find(self._closing)
+        if end >= 0:
+            part, self._held = self._held[:end], self._held[end + len(self._closing) :]
             self._closing, self._held = "", self._held.lstrip()
             return part, True
         size = next(

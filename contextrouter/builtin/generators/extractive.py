@@ -113,7 +113,7 @@ class Extractive(Generator):
     def _quotes(self, messages: Sequence[Mapping[str, str]]) -> list[str]:
         questions = [message["content"] for message in messages if message["role"] == "user"] or [""]
         context = "\n\n".join(message["content"] for message in messages if message["role"] == "system")
-        terms = _terms(questions)
+        terms = _question_terms(questions)
         sentences = sentences_of(context)
         chosen = choose_sentences(questions[-1], terms, sentences, self.sentences, self.coverage)
         facts = _matching_facts(terms, statements_of(context), chosen)
@@ -122,7 +122,7 @@ class Extractive(Generator):
         return _join_neighbours(chosen, terms)
 
 
-def _terms(questions: Sequence[str]) -> frozenset[str]:
+def _question_terms(questions: Sequence[str]) -> frozenset[str]:
     """The terms of the last question, with those of the one before where it goes on from that: "And why?"."""
     terms = frozenset(query_terms(questions[-1]).terms)
     if len(questions) == 1:
