@@ -148,9 +148,8 @@ async def _ask_apart(
     """Ask all sources but one, and this one alone. Raises SettingsError if there is no such source."""
     settings = _router(path, rag).settings
     if shadow not in settings.sources:
-        raise SettingsError(
-            f"Source {shadow!r} is not defined. Defined sources: {', '.join(settings.sources)}."
-        )
+        known = ", ".join(settings.sources) or "none"
+        raise SettingsError(f"Source {shadow!r} is not defined. Defined sources: {known}.")
     table = f"{settings.sources[shadow].kind}s"
     runs = {}
     for name, sources in (

@@ -90,7 +90,7 @@ async def test_the_trace_says_where_a_document_was_lost_in_api_command_line_and_
     lost = [step["name"] for step in told["trace"]["steps"] if step["lost"]]
     assert "quality" in lost
     assert lost == [step.name for step in context.trace.steps if step.lost]
-    assert "quality below 0.62" in shown.out
+    assert "quality below 0.62" in " ".join(shown.out.split())
 
 
 @pytest.mark.case("B05")
@@ -107,9 +107,7 @@ def test_every_mistake_is_said_at_once_with_its_line_and_the_nearest_name(tmp_pa
 
 
 @pytest.mark.case("B06")
-@pytest.mark.without(
-    "contextrouter/builtin/stages/gate.py", "return list(envelopes)", "return [*envelopes, *envelopes]"
-)
+@pytest.mark.without("contextrouter/builtin/stages/gate.py", "envelope.drop(f", "str(f")
 def test_a_plugin_that_a_preset_names_passes_the_conformance_kit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
@@ -120,7 +118,7 @@ def test_a_plugin_that_a_preset_names_passes_the_conformance_kit(
 
 
 @pytest.mark.case("B07")
-@pytest.mark.without(providers__library__embedder="missing")
+@pytest.mark.without(connectors__news__paths=[], connectors__news__urls=["http://192.0.2.1/feed.xml"])
 async def test_a_preset_starts_and_answers_without_a_service_a_key_or_the_network(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -142,10 +140,11 @@ class Counting(Fixed):
 
     def __init__(self, answer: str) -> None:
         super().__init__(answer)
-        self.go = asyncio.Event()
+        self.asked, self.go = asyncio.Event(), asyncio.Event()
 
     async def search(self, query: Query) -> Sequence[Hit]:
         found = await super().search(query)
+        self.asked.set()
         await self.go.wait()
         return found
 
@@ -158,8 +157,7 @@ async def test_equal_questions_at_once_search_once_survive_a_caller_and_scopes_s
     await fill(router, "library")
     async with router:
         asked = [asyncio.create_task(router.route("q?")) for _ in range(3)]
-        while not source.queries:
-            await asyncio.sleep(0)
+        await source.asked.wait()
         asked[0].cancel()
         source.go.set()
         assert [ids(await task) for task in asked[1:]] == [["a"], ["a"]]
