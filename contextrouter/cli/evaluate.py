@@ -12,6 +12,7 @@ import typer
 
 from contextrouter.cli import options, terminal
 from contextrouter.cli.exit_codes import NOTHING, OK, command
+from contextrouter.errors import SettingsError
 from contextrouter.evaluation import (
     METRICS,
     Asked,
@@ -32,6 +33,7 @@ from contextrouter.evaluation.measures import quantile
 from contextrouter.evaluation.retrieval import OVERRIDES
 from contextrouter.evaluation.tuning import FOLDS
 from contextrouter.router import ContextRouter
+from contextrouter.settings.presets import preset_names
 
 FEW = 30
 """With fewer questions a difference is hardly ever more than chance."""
@@ -44,6 +46,14 @@ Queries = Annotated[
 Settings = Annotated[
     list[str] | None,
     typer.Option("--settings", metavar="PATH", help="A settings file; several are compared."),
+]
+Compare = Annotated[
+    list[str] | None,
+    typer.Option("--compare", metavar="NAME", help="A settings file or a preset to compare; repeat it."),
+]
+Shadow = Annotated[
+    str,
+    typer.Option("--shadow", metavar="SOURCE", help="Compare this source alone with all others together."),
 ]
 Metrics = Annotated[
     list[str] | None,
@@ -65,6 +75,8 @@ async def evaluate(
     judgements: Judgements,
     queries: Queries = "",
     settings: Settings = None,
+    compare_with: Compare = None,
+    shadow: Shadow = "",
     metric: Metrics = None,
     depth: Depth = 100,
     save_in: Save = "",
@@ -75,16 +87,21 @@ async def evaluate(
     judged, metrics = read(judgements, queries), tuple(metric or METRICS)
     measure([], metrics)  # raises for a missing package or unknown metric before any question is asked
     runs: dict[str, list[Asked]] = {}
-    for path in settings or [options.DEFAULT]:
-        runs[path] = await _ask_router(path, judged, {"general_retrieval_final_count": depth})
-        if save_in:
-            save(Path(save_in) / f"{Path(path).stem}.run", runs[path], Path(path).stem)
+    paths = [*(settings or []), *(compare_with or [])] or [options.DEFAULT]
+    rag = {"general_retrieval_final_count": depth}
+    for path in paths:
+        if shadow:
+            runs |= await _ask_apart(path, judged, rag, shadow)
+        else:
+            runs[path] = await _ask_router(path, judged, rag)
+    for name, answers in runs.items() if save_in else ():
+        save(Path(save_in) / f"{Path(name).stem}.run", answers, Path(name).stem)
     values = {path: measure(answers, metrics) for path, answers in runs.items()}
     summaries = {path: _summarize(answers, values[path]) for path, answers in runs.items()}
-    baseline, *paths = runs
+    baseline, *others = runs
     against = {
         path: {name: compare(values[path][name], values[baseline][name]) for name in metrics}
-        for path in paths
+        for path in others
     }
     if picture_at:
         picture(Path(picture_at), {path: summary["means"] for path, summary in summaries.items()})
@@ -119,9 +136,35 @@ async def tune(
 
 
 def _router(path: str, rag: Mapping[str, Any]) -> ContextRouter:
-    router = ContextRouter.from_toml(path, rag={**OVERRIDES, **rag})
+    changes = {**OVERRIDES, **rag}
+    if path in preset_names() and not Path(path).exists():
+        router = ContextRouter({"extends": path, "rag": changes})
+    else:
+        router = ContextRouter.from_toml(path, rag=changes)
     terminal.hide(router.settings.secrets)
     return router
+
+
+async def _ask_apart(
+    path: str, judged: Sequence[Judged], rag: Mapping[str, Any], shadow: str
+) -> dict[str, list[Asked]]:
+    """Ask all sources but one, and this one alone. Raises SettingsError if there is no such source."""
+    settings = _router(path, rag).settings
+    if shadow not in settings.sources:
+        known = ", ".join(settings.sources) or "none"
+        raise SettingsError(f"Source {shadow!r} is not defined. Defined sources: {known}.")
+    table = f"{settings.sources[shadow].kind}s"
+    runs = {}
+    for name, sources in (
+        (path, [source for source in settings.sources if source != shadow]),
+        (f"{path}: {shadow}", [shadow]),
+    ):
+        router = ContextRouter.from_toml(
+            path, rag={**OVERRIDES, **rag}, **{table: {shadow: {"shadow": False}}}
+        )
+        async with router:
+            runs[name] = await ask(router, judged, sources=sources)
+    return runs
 
 
 async def _ask_router(path: str, judged: Sequence[Judged], rag: Mapping[str, Any]) -> list[Asked]:

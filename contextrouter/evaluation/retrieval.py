@@ -36,24 +36,31 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def ask(
-    router: ContextRouter, judged: Sequence[Judged], progress: Callable[[int], object] = lambda done: None
+    router: ContextRouter,
+    judged: Sequence[Judged],
+    progress: Callable[[int], object] = lambda done: None,
+    *,
+    sources: Sequence[str] | None = None,
 ) -> list[Asked]:
-    """Ask one question after the other. Documents have the names of the judgements: see `name_of`.
+    """Ask one question after the other, of all sources or of some. Documents have the names of the
+    judgements: see `name_of`.
 
     If all sources of a question fail, its answer is empty.
     """
     names = frozenset(name for question in judged for name in question.relevant)
     answers = []
     for number, question in enumerate(judged, 1):
-        answers.append(await _ask_one(router, question, names))
+        asked = tuple(sources) if sources is not None else None
+        request = Request(question=question.question, scope=question.scope, sources=asked)
+        answers.append(await _ask_one(router, question, request, names))
         progress(number)
     return answers
 
 
-async def _ask_one(router: ContextRouter, question: Judged, names: Set[str]) -> Asked:
+async def _ask_one(router: ContextRouter, question: Judged, request: Request, names: Set[str]) -> Asked:
     start = perf_counter()
     try:
-        context = await router.route(Request(question=question.question, scope=question.scope))
+        context = await router.route(request)
     except AllSourcesFailed as error:
         return Asked(
             question=question, seconds=perf_counter() - start, statuses=_count_statuses(error.reports)

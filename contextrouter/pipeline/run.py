@@ -21,6 +21,7 @@ from contextrouter.model import (
     Harvest,
     Intent,
     Plan,
+    RankedList,
     Request,
     SourceReport,
     Trace,
@@ -35,6 +36,7 @@ from contextrouter.pipeline.deduplication import dedupe, distinct_facts
 from contextrouter.pipeline.engine import Engine
 from contextrouter.pipeline.envelopes import Ranking, split
 from contextrouter.pipeline.fan_out import fan_out
+from contextrouter.pipeline.fan_out.shadow_sources import compare, take_out
 from contextrouter.pipeline.fan_out.structured_legs import cut_counts
 from contextrouter.pipeline.fusion import fuse
 from contextrouter.pipeline.fusion.source_order import Queries
@@ -90,6 +92,7 @@ class Run:
         self.embedding = before.embedding if before else RequestEmbeddings(engine.embeddings)
         self.intent, self.reason = None, ""
         self.trace = TraceBuilder()
+        self.shadowed: list[RankedList] = []  # what shadow sources found
         self.now = engine.now()
         self.started = monotonic()
 
@@ -140,6 +143,8 @@ class Run:
         self.harvest = await fan_out(
             self.plan, self.engine, deadline, on_report=self.on_report, embed=self.embedding
         )
+        if shadows := self.engine.shadows:
+            self.harvest, self.shadowed = take_out(self.harvest, shadows)
         notes = [f"{r.source}/{r.leg}: {r.note}" for r in self.harvest.reports if r.note]
         self.trace.add("fan_out", self.hits, note="; ".join(notes))
         _raise_if_all_failed(self.harvest)
@@ -270,6 +275,8 @@ class Run:
             lost_entities=tuple(result.lost_entities),
             lost_facets=tuple(result.lost_facets),
         )
+        if self.shadowed:
+            self.trace.add("shadow", note=compare(self.shadowed, result.envelopes))
         return self._context(result, gate[1] if gate else None)
 
     @property

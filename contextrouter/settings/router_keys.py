@@ -41,6 +41,7 @@ class SourceKeys(FactKeys, frozen=True, kw_only=True):
     queries: Annotated[int, Meta(ge=1, le=3)] | None = None
     kind: str | None = None
     title: Title | None = None  # names its documents in the context, in place of its own name
+    shadow: bool = False  # asked and compared with the others, and never shown
     trust: Literal["authoritative", "reference", "volatile"] | None = None
     live: bool = False  # of a connector: it is asked although a job reads it into a store that is asked
 

@@ -49,7 +49,7 @@ def labelled() -> list[Entry]:
 
 
 @pytest.mark.case("C04")
-@pytest.mark.without("contextrouter/scope.py", "item.compartment not in self.compartments", "False")
+@pytest.mark.without("contextrouter/pipeline/planning/planner.py", "scope=self.request.scope,", "scope=None,")
 async def test_compartment_and_sensitivity_must_both_match_and_no_scope_of_a_key_sees_nothing(tmp_path: Path):
     async def seen(**scope: Any) -> set[str]:
         return set(ids(await answer(tmp_path, labelled(), FUSED, scope=Scope(**scope))))
@@ -64,7 +64,7 @@ async def test_compartment_and_sensitivity_must_both_match_and_no_scope_of_a_key
 
 
 @pytest.mark.case("C05")
-@pytest.mark.without(providers__wiki__embedder="")
+@pytest.mark.without(providers__wiki__legs=["text"])
 async def test_questions_and_pieces_are_embedded_by_one_model_and_another_is_refused(tmp_path: Path):
     await ingest(tmp_path, "evidence")
 

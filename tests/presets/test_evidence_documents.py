@@ -127,7 +127,8 @@ async def test_plain_text_is_cut_at_a_fixed_size_with_an_overlap(tmp_path: Path)
 async def test_each_record_of_a_json_list_is_a_piece(tmp_path: Path):
     records = [{"name": f"place {n}", "text": "tides rise and fall"} for n in range(3)]
     found = await chunks(tmp_path, "a.json", json.dumps(records))
-    assert [json.loads(document.content)["name"] for document in found] == ["place 0", "place 1", "place 2"]
+    assert len(found) == 3
+    assert [f'"place {n}"' in document.content for n, document in enumerate(found)] == [True] * 3
 
 
 @pytest.mark.case("C33")
