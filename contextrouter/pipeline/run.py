@@ -43,7 +43,7 @@ from contextrouter.pipeline.fusion.source_order import Queries
 from contextrouter.pipeline.interpretation import failures, interpret
 from contextrouter.pipeline.neighbour_merging import merge_neighbours
 from contextrouter.pipeline.planning import MOST_DOCUMENTS, final_limit, make_plan
-from contextrouter.pipeline.planning.route_choice import choose_route, next_route
+from contextrouter.pipeline.planning.route_choice import choose_route, join_contexts, next_route
 from contextrouter.pipeline.preference import join_lists, lies_in, prefer
 from contextrouter.pipeline.ranking import Stages, rank
 from contextrouter.pipeline.selection import select
@@ -358,7 +358,7 @@ async def _run_routes(
         after = Run(request, deadline, engine, on_report=on_report, before=primary)
         after.intent, after.reason = intent, reason
         try:
-            context = _join(context, await after.context())
+            context = join_contexts(context, await after.context())
         except AllSourcesFailed as error:  # the first route was answered, with nothing: that stands
             return context.replace(coverage=(*context.coverage, *error.reports))
     return context
@@ -387,20 +387,3 @@ def _outcome(intent: Intent, harvest: Harvest, result: Assembled) -> str:
     if result.facts or harvest.facets or harvest.entities:
         return "facts_only"
     return "empty" if intent.should_search else "not_searched"
-
-
-def _join(before: Context, after: Context) -> Context:
-    """Return the context of a fallback route, with what the route before it asked, cost and lost."""
-    called = tuple(report for report in before.coverage if report.status != "skipped")
-    names = {report.source for report in called}
-    others = tuple(r for r in after.coverage if r.status != "skipped" or r.source not in names)
-    before_usage, after_usage = before.usage, after.usage
-    usage = after_usage.replace(
-        calls=before_usage.calls + after_usage.calls,
-        hits=before_usage.hits + after_usage.hits,
-        seconds=before_usage.seconds + after_usage.seconds,
-    )
-    trace = after.trace.replace(steps=(*before.trace.steps, *after.trace.steps))
-    if after.outcome == "empty" and before.clarification is not None:
-        after = after.replace(outcome=CLARIFY, clarification=before.clarification)
-    return after.replace(coverage=(*called, *others), usage=usage, trace=trace)

@@ -60,7 +60,7 @@ async def test_weights_act_on_ranks_and_a_list_of_weight_zero_has_no_influence(t
 
 @pytest.mark.case("B03")
 @pytest.mark.without("contextrouter/pipeline/candidates.py", "leg=ranked.leg,", 'leg="",')
-async def test_every_document_has_a_score_in_0_to_1_beside_raw_scores_ranks_and_signals(tmp_path: Path):
+async def test_every_document_has_a_score_in_0_to_1_beside_raw_scores(tmp_path: Path):
     router = system(tmp_path, "evidence")
     await fill(router, "wiki", piece("a", "tides", cosine=0.8), piece("b", "waves", cosine=0.4))
     async with router:

@@ -4,7 +4,8 @@ taken at once.
 
 from __future__ import annotations
 
-from contextrouter.model import Intent, Request
+from contextrouter.contracts import CLARIFY
+from contextrouter.model import Context, Intent, Request
 from contextrouter.settings import Settings
 
 INFERRED = ("labels", "filters", "period")
@@ -59,3 +60,20 @@ def _is_met(need: str, intent: Intent, request: Request) -> bool:
     demanded = getattr(request, name, None) if name in INFERRED else None
     value = demanded or getattr(intent, name)
     return len(value) >= int(count) if count else bool(value)
+
+
+def join_contexts(before: Context, after: Context) -> Context:
+    """Return the context of a fallback route, with what the route before it asked, cost and lost."""
+    called = tuple(report for report in before.coverage if report.status != "skipped")
+    names = {report.source for report in called}
+    others = tuple(r for r in after.coverage if r.status != "skipped" or r.source not in names)
+    before_usage, after_usage = before.usage, after.usage
+    usage = after_usage.replace(
+        calls=before_usage.calls + after_usage.calls,
+        hits=before_usage.hits + after_usage.hits,
+        seconds=before_usage.seconds + after_usage.seconds,
+    )
+    trace = after.trace.replace(steps=(*before.trace.steps, *after.trace.steps))
+    if after.outcome == "empty" and before.clarification is not None:
+        after = after.replace(outcome=CLARIFY, clarification=before.clarification)
+    return after.replace(coverage=(*called, *others), usage=usage, trace=trace)

@@ -39,10 +39,10 @@ async def documents_have_the_time_of_the_last_run_of_their_job(subject: Subject)
             await plugin.record_run(_JOB, moment)
             for leg in plugin.legs:
                 hits = await plugin.search(make_query(plugin, WORD, leg, subject, limit=1000))
-                _compare([hit.document for hit in hits], moment, f"search() on {leg!r}")
+                _compare_times([hit.document for hit in hits], moment, f"search() on {leg!r}")
 
 
-def _compare(documents: list[Any], moment: datetime, call: str) -> None:
+def _compare_times(documents: list[Any], moment: datetime, call: str) -> None:
     origins = {(document.parent or document.id).partition(":")[0]: document for document in documents}
     if _JOB not in origins:
         raise Broken(f"{call} returned no document of the job {_JOB!r}")
