@@ -11,7 +11,10 @@ from support.serving import KEY, key, router, serve_router
 
 from contextrouter import PluginError, Scope, SourceError
 from contextrouter.contracts import Interpreter, Partial
+from contextrouter.model import SourceReport
+from contextrouter.pipeline.fan_out.entity_hints import NOT_SEARCHED
 from contextrouter.server.auth import Caller, hash_key
+from contextrouter.server.hidden_errors import hide_errors
 from contextrouter.server.mcp_server.tools import make_mcp_server
 from contextrouter.testing import Fixed, Raising
 
@@ -92,3 +95,23 @@ async def test_a_tool_hides_messages_too(scope: Scope | None, hidden: bool):
         answer = await client.call_tool("route", {"question": "q"})
     assert answer.is_error
     assert ("globex" in answer.content[0].text) != hidden
+
+
+@pytest.mark.case("SEC-12")
+async def test_labels_of_sources_outside_a_scope_are_hidden():
+    sources = {"docs": Fixed("a"), "pay": Fixed("b")}
+    secret = {"connectors": {"pay": {"compartment": "project-x", "sensitivity": "restricted"}}}
+    for keys, hidden in ((key(), True), (OPEN, False)):
+        async with serve_router(router(keys | secret, connectors=sources), token=KEY) as ask:
+            reply = await ask("/v1/sources")
+        assert ("project-x" in reply.text) != hidden
+
+
+@pytest.mark.case("SEC-12")
+def test_the_reason_of_a_hint_that_was_not_looked_for_is_hidden():
+    report = SourceReport(
+        source="s", leg="facts", query="q", status="ok", note=f'"wife" {NOT_SEARCHED}: {LEAK}'
+    )
+    scoped, open_ = Caller(name="a", scope=Scope()), Caller(name="b")
+    assert hide_errors(report, scoped).note == f'"wife" {NOT_SEARCHED}'
+    assert hide_errors(report, open_).note == report.note

@@ -297,6 +297,17 @@ async def test_a_source_that_hangs_never_takes_another_one_down(rag: dict[str, f
 
 
 @pytest.mark.case("ASY-20")
+async def test_a_source_that_hangs_leaves_half_of_few_slots_to_many_sources():
+    settings = {"rag": {"timeout_seconds": 1.0, "max_concurrency": 4, "cache_enabled": False}}
+    good = {f"good{number}": Fixed("found") for number in range(5)}
+    async with ContextRouter(settings, connectors={"a_hanging": Hanging(), **good}) as router:
+        answers = await ask_many(router, 10)
+    contexts = [answer for answer in answers if isinstance(answer, Context)]
+    assert len(contexts) == 10
+    assert {status(context, name) for context in contexts for name in good} == {"ok"}
+
+
+@pytest.mark.case("ASY-20")
 async def test_a_call_without_a_slot_does_not_count_against_its_source():
     settings = {
         "rag": {"timeout_seconds": 0.2, "max_concurrency": 1, "cache_enabled": False},

@@ -268,18 +268,8 @@ async def _everything(docs: list[Any], scope: dict[str, Any], careless: bool) ->
                 }
                 told.append((await ask("/v1/chat/completions", body)).text)
             told.append((await ask("/v1/plan", {"question": "what"})).text)
-            told.append(
-                (
-                    await ask(
-                        "/v1/route",
-                        {
-                            "question": "what",
-                            "trace": True,
-                            "scope": {"ceiling": "restricted", "compartments": ["hr", "law"]},
-                        },
-                    )
-                ).text
-            )
+            wider = {"ceiling": "restricted", "compartments": ["hr", "law"]}
+            told.append((await ask("/v1/route", {"question": "what", "trace": True, "scope": wider})).text)
             told.append((await ask("/v1/route", {"question": ""})).text)
             told += [
                 (await ask(path)).text

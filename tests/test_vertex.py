@@ -234,7 +234,7 @@ async def test_of_many_chunks_no_request_has_more_than_a_thousand(monkeypatch: p
         assert [name.rpartition("/")[2] for name in server.objects] == ["notes"]
 
 
-async def test_requests_that_write_are_cut_by_their_bytes_and_a_text_too_large_is_no_matter_of_quota():
+async def test_writes_are_cut_by_bytes_and_a_text_too_large_is_no_quota():
     async with store() as (vertex, _, script):
         entries = [entry(f"d{n}", f"{n} " + "字" * 20_000) for n in range(40)]
         await vertex.upsert(entries)  # letters of three bytes; gRPC refuses messages above 4 MiB
@@ -258,7 +258,7 @@ async def test_the_same_id_in_two_tenants_is_two_documents_and_fetch_keeps_the_o
         assert await vertex.tenants() == [None]
 
 
-async def test_a_label_of_hyphens_is_not_that_of_no_label_and_no_label_breaks_a_search():
+async def test_a_label_of_hyphens_is_a_label_and_breaks_no_search():
     async with store() as (vertex, _, _):
         await vertex.upsert([entry("none", "moon"), entry("one", "moon", tenant="-", labels=("x",))])
         await vertex.upsert([entry("two", "moon", tenant="--"), entry("kept", "moon", compartment="-")])

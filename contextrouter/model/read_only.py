@@ -117,7 +117,7 @@ def read_only_context(context: Context) -> Context:
 def _envelope(envelope: Envelope) -> Envelope:
     metadata = envelope.document.metadata
     document = replace(envelope.document, metadata=read_only(metadata) if metadata else _NOTHING)
-    return replace(envelope, document=document, signals=read_only(envelope.signals))
+    return replace(envelope, document=document, signals=ReadOnlyMapping(envelope.signals))
 
 
 def _lost(envelopes: Sequence[Envelope]) -> Sequence[Envelope]:

@@ -68,10 +68,11 @@ class SourceSlots:
     others are common, and a call takes one when the share of its source is in use.
 
     `limits` are the most calls of a source at once, where it has such a limit. At most `waiting` calls wait
-    in the line of each source. Where there are more sources than slots, all slots are common.
+    in the line of each source. Where there are more sources than slots, all slots are common, and a source
+    has at most half of them.
     """
 
-    __slots__ = ("_common", "_lines", "_number", "_running", "limits", "share", "size", "waiting")
+    __slots__ = ("_common", "_lines", "_most", "_number", "_running", "limits", "share", "size", "waiting")
 
     def __init__(
         self, size: int, waiting: int, sources: Collection[str], limits: Mapping[str, int] = {}
@@ -80,6 +81,7 @@ class SourceSlots:
         count = max(1, len(sources))
         self.share = max(1, size // (2 * count)) if size >= count else 0
         self._common = size - self.share * count
+        self._most = size if self.share else max(1, size // 2)
         self._running = dict.fromkeys(sources, 0)
         self._lines: dict[str, deque[tuple[int, asyncio.Future[None]]]] = {}
         self._number = 0
@@ -131,7 +133,9 @@ class SourceSlots:
     def _may_run(self, source: str) -> bool:
         running = self._running.get(source, 0)
         limit = self.limits.get(source)
-        return (limit is None or running < limit) and (running < self.share or self._common > 0)
+        if running >= (self._most if limit is None else min(limit, self._most)):
+            return False
+        return running < self.share or self._common > 0
 
     def _start(self, source: str) -> None:
         running = self._running.get(source, 0)

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from contextrouter.errors import AllSourcesFailed, ContextRouterError, RequestRefused
 from contextrouter.model import Context, Intent, Plan, SourceReport
+from contextrouter.pipeline.fan_out.entity_hints import NOT_SEARCHED
 from contextrouter.pipeline.interpretation import FAILED
 from contextrouter.serialization import plain, shorten_query
 from contextrouter.server.auth import Caller
@@ -65,6 +66,8 @@ def _reports(reports: Sequence[SourceReport]) -> tuple[SourceReport, ...]:
 
 
 def _report(report: SourceReport) -> SourceReport:
+    if NOT_SEARCHED in report.note:  # with the reason, which may be a message
+        report = report.replace(note=report.note.partition(NOT_SEARCHED)[0] + NOT_SEARCHED)
     if report.status not in MESSAGES or not report.error:
         return report
     fields = {"source": report.source, "leg": report.leg, "status": report.status, "error": report.error}

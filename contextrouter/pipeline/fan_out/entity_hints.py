@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 from contextrouter.contracts import Embedder, EntityMatch, SupportsEntityHints
 from contextrouter.model import Query, Vector
 
+NOT_SEARCHED = "not looked for by meaning"
+"""What a note says before the reason, which may be the message of a failure."""
 MOST_MATCHES = 3
 """The most entities that one hint stands for."""
 NEARNESS = 0.45
@@ -60,10 +62,8 @@ async def resolve_hints(
             for hint in hints
         }
     except Exception as error:  # the names that are exact still count
-        # A caller reads the note, and the message may name addresses: the kind of failure has to do.
-        failed = f"the embedder failed ({type(error).__name__})"
-        reason = "the embedder did not answer in time" if isinstance(error, TimeoutError) else failed
-        return plain._replace(note=f"{_quoted(hints)} not looked for by meaning: {reason}")
+        reason = "the embedder did not answer in time" if isinstance(error, TimeoutError) else str(error)
+        return plain._replace(note=f"{_quoted(hints)} {NOT_SEARCHED}: {reason or repr(error)}")
     names = [tuple(m.name for m in matches.get(hint, ())) or (hint,) for hint in query.entities]
     return EntityHints(names, "; ".join(_name_matches(hint, matches[hint]) for hint in hints))
 

@@ -185,8 +185,11 @@ class _FanOut:
         try:
             steps = Steps(self._answer(call, outcome, started))
             with containment():
-                async with asyncio.timeout(call.timeout):
+                if call.timeout is None:  # the deadline of the request ends it
                     await steps
+                else:
+                    async with asyncio.timeout(call.timeout):
+                        await steps
             breaker.succeed()
             if (why := steps.blocked(self.deadline)) and outcome.report is not None:
                 outcome.report = outcome.report.replace(status="partial", error=why)
@@ -306,8 +309,8 @@ class _FanOut:
     async def _keep_hits(
         self, call: Call, outcome: Outcome, answer: Sequence[Hit], admission: Admission, started: float
     ) -> None:
-        hits = await admit_hits(admission, answer)
         query = call.query
+        hits = await admit_hits(admission, answer) if query.excluded else admission.hits(answer)
         outcome.ranked = RankedList(
             source=call.source,
             leg=query.leg,
