@@ -18,7 +18,7 @@ SCHEMA = {
     "properties": {"queries": {"type": "array", "items": {"type": "string"}}},
     "required": ["queries"],
 }
-ENDS = ("stop", "length", "refusal", "filter")
+ENDS = ("stop", "length", "refusal", "filter", "abstained")
 
 
 @law
@@ -45,7 +45,7 @@ async def tokens_are_counts(subject: Subject) -> None:
 
 @law
 async def ends_are_known(subject: Subject) -> None:
-    """`finish` is "stop", "length", "refusal" or "filter"."""
+    """`finish` is "stop", "length", "refusal", "filter" or "abstained"."""
     async with subject.open_plugin() as plugin:
         for messages in await subject.exercise.inputs(subject, plugin):
             finish = getattr(await plugin.complete(messages), "finish", "stop")
