@@ -27,8 +27,9 @@ def compare(lists: Sequence[RankedList], envelopes: Sequence[Envelope]) -> str:
         hits = [hit.document for ranked in lists if ranked.source == source for hit in ranked.hits]
         documents = {document.id or document.content: document for document in hits}.values()
         common = sum(bool(keys & _identities(document.id, document.content)) for document in documents)
+        others = len(documents) - common
         notes.append(
-            f"{source!r} found {common} of the {len(envelopes)} documents shown, and {len(documents) - common} others"
+            f"{source!r} found {common} of the {len(envelopes)} documents shown, and {others} others"
         )
     return "; ".join(notes)
 
