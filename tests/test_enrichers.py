@@ -201,8 +201,9 @@ async def test_triples_of_a_generator_are_those_whose_names_stand_in_the_text() 
     assert said(found) == [("Ada Lovelace", "works for", "acme corp")]
     assert found.metadata["facts"][0].attributes == {"method": "generator"}
     assert "no other predicates than these: works for." in told.asked[1]
-    fence = told.asked[1].partition("two lines ")[2].partition(";")[0]
-    assert told.asked[2] == f"{fence}\n{TEXT}\n{fence}"
+    begin, text, end = told.asked[2].partition(TEXT)
+    assert text == TEXT
+    assert (begin.startswith("<<<untrusted "), end.startswith("\n<<<end ")) == (True, True)
     assert configuration([Triples(generator=told)], None, ()) != configuration([Triples()], None, ())
 
 

@@ -34,8 +34,8 @@ def test_an_extra_that_names_a_command_brings_the_command_line(extra: str):
     extras = tomli.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
     brought, waiting = set(), [extra]
     while waiting:
-        for requirement in extras[waiting.pop()]:
-            brought.add(requirement)
+        brought.add(name := waiting.pop())
+        for requirement in extras[name]:
             ours = re.fullmatch(r"contextrouter-rag\[(.+)\]", requirement)
             waiting += ours[1].split(",") if ours else []
-    assert "contextrouter-rag[cli]" in brought
+    assert "cli" in brought

@@ -324,9 +324,11 @@ async def test_a_deadline_is_no_longer_than_the_settings_allow():
             {"serve": {"max_deadline_seconds": 0.1}}, connectors={"a": Fixed("a"), "b": Fixed("b", delay=30)}
         )
     ) as ask:
-        told = (await ask("/v1/route", {"question": "q", "deadline": 1000})).json
-        events = (await ask("/v1/route", {"question": "q", "deadline": 1000, "stream": True})).text
-        short = (await ask("/v1/route", {"question": "q", "deadline": 0.1})).json
+        told = (await ask("/v1/route", {"question": "q", "deadline": 1000, "trace": True})).json
+        events = (
+            await ask("/v1/route", {"question": "q", "deadline": 1000, "stream": True, "trace": True})
+        ).text
+        short = (await ask("/v1/route", {"question": "q", "deadline": 0.1, "trace": True})).json
     assert {report["source"]: report["status"] for report in told["coverage"]} == {"a": "ok", "b": "timeout"}
     note = "1000 seconds are above max_deadline_seconds: 0.1 instead"
     assert [step["note"] for step in told["trace"]["steps"] if step["name"] == "deadline"] == [note]

@@ -96,11 +96,11 @@ def _end_loop(runner: asyncio.Runner) -> int:
 
 
 async def _end_tasks() -> bool:
-    """Cancel all other tasks, and return whether they ended within a second."""
+    """Cancel all other tasks, and return whether they ended in time: before the program leaves."""
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()
-    return not tasks or not (await asyncio.wait(tasks, timeout=1.0))[1]
+    return not tasks or not (await asyncio.wait(tasks, timeout=0.5))[1]
 
 
 def code_of(error: ContextRouterError) -> int:

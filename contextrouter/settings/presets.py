@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.resources import files
-from importlib.resources.abc import Traversable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import tomli
@@ -15,6 +13,9 @@ from contextrouter.settings.problems import PRESET, dotted_key
 from contextrouter.settings.suggestions import unknown
 from contextrouter.settings.toml_locations import locate
 from contextrouter.settings.values import TABLES
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 EXTENDS = "extends"
 _NAMED = frozenset((*TABLES, "routes", "ingest", "keys"))
@@ -112,6 +113,8 @@ def _is_other(key: tuple[str, ...], value: Mapping[str, Any], present: Mapping[s
 
 
 def _folder() -> Traversable:
+    from importlib.resources import files  # loads half of the standard library
+
     return files("contextrouter") / "presets"
 
 
