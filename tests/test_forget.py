@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +117,28 @@ async def test_facts_of_what_remains_stay_and_facts_of_what_went_are_gone(tmp_pa
     assert await facts(path, "Anna Beispiel") == ["person"]
     await forget_documents(path, match={"entities": "Anna Beispiel"})
     assert (await facts(path, "Anna Beispiel"), await facts(path, "Otto")) == ([], ["person"])
+
+
+async def test_the_vectors_of_entities_go_with_their_facts_and_come_again_for_others(tmp_path: Path) -> None:
+    settings = SETTINGS.replace('embedder = ""\n', "") + '[embedders.default]\nuse = "static"\n'
+    path = project(tmp_path, settings=settings)
+
+    def entities() -> set[str]:
+        with closing(sqlite3.connect(tmp_path / "lib.db")) as connection:
+            return {name for (name,) in connection.execute("SELECT name FROM entities")}
+
+    await run(path)
+    assert {"Anna Beispiel", "Otto"} <= entities()
+    await forget_documents(path, match={"entities": "Anna Beispiel"})
+    assert "Anna Beispiel" not in entities()
+    await run(path, remove=True)
+    assert {"Anna Beispiel", "Otto"} <= entities()
+    for name in ("anna.md", "both.md"):
+        (tmp_path / "texts" / name).unlink()
+    await forget_documents(path, ["anna.md", "both.md"])
+    await run(path, remove=True)
+    assert "Otto" in entities()
+    assert "Anna Beispiel" not in entities()
 
 
 async def test_a_dry_run_removes_nothing(tmp_path: Path) -> None:

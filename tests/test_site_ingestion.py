@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from email.utils import format_datetime
 
 import pytest
-from support.hostile import Hostile
+from support.hostile import Hostile, send
 from test_web import TEXT, article, found, serve, web
 
 from contextrouter.builtin.connectors.pages.charset import page_text
@@ -205,3 +207,32 @@ async def test_a_search_after_a_crawl_has_its_own_problems(hostile: Hostile) -> 
         assert (len(source.problems), list(source.unread)) == (1, [hostile.url + "/b"])
         await source.search(Query(text="zebra"))
         assert "JavaScript" in source.problems[0]
+
+
+@pytest.mark.case("USE-09")
+@pytest.mark.parametrize(
+    ("head", "header", "expected"),
+    [
+        ("", "Wed, 05 Mar 2025 06:07:08 GMT", ("2025-03-05T06:07:08+00:00", "server")),
+        (
+            '<meta name="date" content="2024-02-03">',
+            "Wed, 05 Mar 2025 06:07:08 GMT",
+            ("2024-02-03", "document"),
+        ),
+        ("", "Thu, 01 Jan 1970 00:00:00 GMT", ("None", None)),
+        ("", "yesterday", ("None", None)),
+        ("", "now", ("None", None)),
+    ],
+)
+async def test_a_page_is_dated_by_itself_or_by_its_server(
+    hostile: Hostile, head: str, header: str, expected: tuple[str, str | None]
+) -> None:
+    """A page that its server makes for every request has no date."""
+    page = article("/a", head=head)
+    header = format_datetime(datetime.now(UTC), usegmt=True) if header == "now" else header
+    headers = {"Content-Type": "text/html", "Last-Modified": header}
+    hostile.more["/a"] = lambda writer, _: send(writer, "200 OK", page, headers)
+    async with web(urls=[f"{hostile.url}/a"]) as source:
+        (document,) = [document async for document in source.crawl()]
+    assert str(document.updated_at and document.updated_at.isoformat()).startswith(expected[0])
+    assert document.metadata.get("dated_by") == expected[1]

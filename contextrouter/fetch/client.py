@@ -249,12 +249,16 @@ class Fetcher:
             if response.status in _REDIRECTS:
                 return self._redirect_target(request, url, response)
             if response.status == 304 and copy is not None and conditions:
-                return Fetched(copy.url, copy.content_type, copy.body, unchanged=True), None
+                return Fetched(
+                    copy.url, copy.content_type, copy.body, unchanged=True, modified=copy.modified
+                ), None
             self._refuse(request, response)
             content_type = response.headers.get("Content-Type", "")
             body = await self._body(response)
             steps.append(f"{len(body)} bytes of {content_type or 'no stated type'}")
-            return Fetched(url, content_type, body), _make_copy(url, content_type, body, response)
+            modified = response.headers.get("Last-Modified", "")
+            fetched = Fetched(url, content_type, body, modified=modified)
+            return fetched, _make_copy(url, content_type, body, response)
 
     async def _body(self, response: HttpResponse) -> bytes:
         try:

@@ -30,6 +30,7 @@ class Fetched(NamedTuple):
     body: bytes
     steps: tuple[str, ...] = ()  # one line for each exchange
     unchanged: bool = False  # the server answered 304, so the body is from the cache
+    modified: str = ""  # the header `Last-Modified`
 
 
 class FetchFailed(SourceError):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from hashlib import sha256
 from time import monotonic
 from typing import NamedTuple
@@ -25,6 +26,10 @@ SNIPPET_CHARACTERS = 200
 LISTS = "lists of links"
 """Kind of pages that are left out because they lead to others and say little."""
 _DEAD = (404, 410)
+JUST_NOW = timedelta(minutes=5)
+"""A page that was modified so short ago was made for the request, or its server has another clock."""
+FIRST_YEAR = 1990
+"""Dates before it are those of servers that know none, such as 1970."""
 
 
 class Page(NamedTuple):
@@ -108,11 +113,11 @@ class Reader:
                 skipped=f"{address} is a list of other pages ({share} of its text are links).",
                 kind=LISTS,
             )
-        document = document_of(extract, url, fetched.url, self._kind, markdown=extract.how != "text")
+        document = _dated(document_of(extract, url, fetched.url, self._kind), fetched.modified)
         return Page(url, start, document, passages_of(document), links)
 
 
-def document_of(extract: Extracted, id: str, url: str, kind: str, *, markdown: bool = True) -> Document:
+def document_of(extract: Extracted, id: str, url: str, kind: str) -> Document:
     """The whole text of a page as one document. `id` is the address that was asked for, `url` the one that
     answered; where the page names another one of its host as its own, that is its url.
     """
@@ -130,13 +135,36 @@ def document_of(extract: Extracted, id: str, url: str, kind: str, *, markdown: b
         title=extract.title,
         kind=kind,
         snippet=extract.text[:SNIPPET_CHARACTERS],
-        media_type="text/markdown" if markdown else "text/plain",
+        media_type="text/plain" if extract.how == "text" else "text/markdown",
         language=extract.language or None,
         updated_at=extract.moment,
         synced_at=datetime.now(UTC),
         metadata=metadata,
         untrusted=True,
     )
+
+
+def _dated(document: Document, modified: str) -> Document:
+    """The document of a page with its date: its own, else that of `Last-Modified`, the server's header.
+
+    A page that its server made just now, for this request, has no date.
+    """
+    dated_by, moment = "document", document.updated_at
+    if moment is None:
+        dated_by, moment = "server", _server_date(modified)
+    if moment is None:
+        return document
+    return document.replace(updated_at=moment, metadata={**document.metadata, "dated_by": dated_by})
+
+
+def _server_date(modified: str) -> datetime | None:
+    try:
+        moment = parsedate_to_datetime(modified)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    age = datetime.now(UTC) - moment
+    return moment if age > JUST_NOW and moment.year >= FIRST_YEAR else None
 
 
 def passages_of(document: Document) -> tuple[Document, ...]:
