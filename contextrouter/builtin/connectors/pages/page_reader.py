@@ -113,7 +113,7 @@ class Reader:
                 skipped=f"{address} is a list of other pages ({share} of its text are links).",
                 kind=LISTS,
             )
-        document = _dated(document_of(extract, url, fetched.url, self._kind), fetched.modified)
+        document = _add_date(document_of(extract, url, fetched.url, self._kind), fetched.modified)
         return Page(url, start, document, passages_of(document), links)
 
 
@@ -144,7 +144,7 @@ def document_of(extract: Extracted, id: str, url: str, kind: str) -> Document:
     )
 
 
-def _dated(document: Document, modified: str) -> Document:
+def _add_date(document: Document, modified: str) -> Document:
     """The document of a page with its date: its own, else that of `Last-Modified`, the server's header.
 
     A page that its server made just now, for this request, has no date.
