@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from typing import Annotated, Protocol, runtime_checkable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Annotated, Protocol, TypeVar, runtime_checkable
 
 import typer
 
@@ -12,6 +11,8 @@ from contextrouter.cli import options, terminal
 from contextrouter.cli.exit_codes import OK, command
 from contextrouter.errors import SettingsError
 from contextrouter.router import ContextRouter
+
+T = TypeVar("T")
 
 app = typer.Typer(
     help="Lay out the schema of database stores, show how they stand, fit their indexes.",
@@ -57,10 +58,7 @@ async def migrate(
     """Bring the schema up to date, one process at a time. A schema that is newer than this program is left
     alone.
     """
-    migrations = {
-        name: list(await store.migrate())
-        async for name, store in _open_stores(options.open_router(settings), names)
-    }
+    migrations = await _ask_stores(options.open_router(settings), names, lambda store: store.migrate())
     if as_json:
         terminal.print_json(migrations)
         return OK
@@ -75,10 +73,7 @@ async def status(
     names: Names = None, settings: options.SettingsPath = options.DEFAULT, as_json: options.AsJson = False
 ) -> int:
     """Show the versions of server and schema, and what each store holds."""
-    statuses = {
-        name: dict(await store.status())
-        async for name, store in _open_stores(options.open_router(settings), names)
-    }
+    statuses = await _ask_stores(options.open_router(settings), names, lambda store: store.status())
     if as_json:
         terminal.print_json(statuses)
         return OK
@@ -99,10 +94,8 @@ async def tune_indexes(
     as_json: options.AsJson = False,
 ) -> int:
     """Say what should change in the vectors' indexes for the present number of rows; with --apply do it."""
-    proposals = {
-        name: list(await store.tune(apply=apply))
-        async for name, store in _open_stores(options.open_router(settings), names)
-    }
+    router = options.open_router(settings)
+    proposals = await _ask_stores(router, names, lambda store: store.tune(apply=apply))
     if as_json:
         terminal.print_json(proposals)
         return OK
@@ -114,10 +107,12 @@ async def tune_indexes(
     return OK
 
 
-async def _open_stores(
-    router: ContextRouter, names: Sequence[str] | None
-) -> AsyncIterator[tuple[str, Database]]:
-    """Yield each requested store, open while the caller uses it. Raises SettingsError for an unknown name."""
+async def _ask_stores(
+    router: ContextRouter, names: Sequence[str] | None, ask: Callable[[Database], Awaitable[T]]
+) -> dict[str, T]:
+    """Return the answer of each requested store, open while it is asked. Raises SettingsError for an unknown
+    name.
+    """
     stores = {
         name: plugin
         for name, plugin in router.instances.plugins("provider").items()
@@ -133,16 +128,12 @@ async def _open_stores(
         raise SettingsError(
             "No provider is a store in a database. Add one: [providers.NAME] with use = 'postgres'."
         )
+    answers = {}
     for name, store in stores.items():
         if not names or name in names:
-            async with _open_store(store):
-                yield name, store
-
-
-@asynccontextmanager
-async def _open_store(store: Database) -> AsyncIterator[None]:
-    try:
-        await store.open()
-        yield
-    finally:
-        await store.aclose()
+            try:
+                await store.open()
+                answers[name] = await ask(store)
+            finally:
+                await store.aclose()
+    return answers
