@@ -15,11 +15,10 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from support.chromium import Page, browser
-from support.example import QUESTION, ingest_example
+from support.example import QUESTION, CommandLine, ingest_example
 from support.serving import KEY, ScriptedGenerator, document, key, router, serve_router
 
 from contextrouter import ContextRouter
-from contextrouter.cli import main
 from contextrouter.testing.fakes import Fixed
 
 PICTURES = Path(os.environ.get("PICTURES", ""))
@@ -137,12 +136,9 @@ async def test_the_button_answer_shows_what_the_command_prints(
         await page.value("window.scrollTo(0, 0)")
         await page.picture(pictures / "explorer-answer.png", height=1100)
         await page.picture(pictures / "explorer-answer-narrow.png", width=390, height=844)
-    monkeypatch.chdir(folder)
-    monkeypatch.setattr(sys, "argv", ["contextrouter", "ask", ANSWERABLE])
-    with pytest.raises(SystemExit) as stopped:
-        await asyncio.to_thread(main)
-    assert stopped.value.code in (0, None)
-    assert capsys.readouterr().out.splitlines()[0] == expected.text
+    ran = await asyncio.to_thread(CommandLine(monkeypatch, capsys), "ask", ANSWERABLE, cwd=folder)
+    assert ran.code == 0
+    assert ran.out.splitlines()[0] == expected.text
 
 
 async def test_an_answer_that_is_hostile_is_text_and_leads_nowhere(page: Page):
