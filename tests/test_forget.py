@@ -141,6 +141,17 @@ async def test_the_vectors_of_entities_go_with_their_facts_and_come_again_for_ot
     assert "Anna Beispiel" not in entities()
 
 
+async def test_jobs_are_named_by_the_settings_whatever_their_origin(tmp_path: Path) -> None:
+    path = project(tmp_path, settings=SETTINGS.replace('to = "lib"', 'to = "lib"\norigin = "shelf"'))
+    await run(path)
+    removal = await forget_documents(path, ["shelf:anna.md"])
+    assert removal.jobs == ("notes",)
+    for name in TEXTS:
+        (tmp_path / "texts" / name).unlink()
+    ((_, reason),) = (await run(path))["notes"].skipped
+    assert "run `contextrouter ingest notes --remove`" in reason
+
+
 async def test_a_dry_run_removes_nothing(tmp_path: Path) -> None:
     path = project(tmp_path)
     await run(path)

@@ -23,7 +23,7 @@ class Shelf:
 
     async def crawl(self) -> AsyncIterator[Document]:
         for name in self.names:
-            yield Document(id=name, content=f"otter {name}")
+            yield Document(id=name, content=f"otter {name}", keywords=(f"otter {name}",))
         if self.breaks:
             raise OSError("gone")
 
@@ -54,6 +54,8 @@ async def test_every_run_dates_all_documents_of_its_job_and_writes_none_of_them(
     assert second["x:a"] == second["x:b"]
     assert second["x:a"] > first["x:a"]
     assert second["y:c"] == first["y:c"]
+    (hit,) = await store.mentions(Query(text="", entities=("otter a",)))
+    assert hit.document.synced_at == second["x:a"]
     (document,) = await store.fetch(["x:a"])
     assert document.synced_at == second["x:a"]
 

@@ -87,7 +87,7 @@ def _doubt(
         return ""
     return (
         f"{reason}; nothing was removed. If they are really gone, run `contextrouter ingest"
-        f" {options.origin} --remove`."
+        f" {options.job or options.origin} --remove`."
     )
 
 

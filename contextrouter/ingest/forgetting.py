@@ -111,7 +111,7 @@ async def forget_documents(
         documents=tuple(removed),
         counts=counts,
         cache_entries=entries,
-        jobs=tuple(name for name in router.settings.ingest if name in origins),
+        jobs=tuple(name for name, job in router.settings.ingest.items() if (job.origin or name) in origins),
         not_searched=tuple(name for name in router.settings.providers if name not in searched),
     )
 

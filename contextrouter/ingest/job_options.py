@@ -27,6 +27,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of a job, as `ingest` describes them. Raises ValueError for a value that makes no sense."""
 
     origin: str
+    job: str = ""  # its name in the settings, if it has one
     labels: Mapping[str, str] = {}
     batch: int = 64
     dry_run: bool = False

@@ -84,6 +84,7 @@ async def run(
         for name, job in jobs.items():
             options = JobOptions(
                 origin=job.origin or name,
+                job=name,
                 labels={label: value for label in LABELS if (value := getattr(job, label))},
                 remove_at_most=router.settings.ingestion.remove_at_most,
                 **how,

@@ -129,10 +129,8 @@ class Memory(Provider):
         mentions = Mentions(mention_candidates(query), facts, phrases)
         ranked = mentions.rank({key[:2]: (key[2], key[0], key) for key in reversed(list(chunks))})
         best = [(chunks[key], score) for (_, _, key), score in ranked[: max(query.limit, 0)]]
-        return [
-            Hit(document=chunk.document, score=score, vector=chunk.vectors.get("vector"))
-            for chunk, score in best
-        ]
+        hits = [Hit(document=c.document, score=score, vector=c.vectors.get("vector")) for c, score in best]
+        return add_run_times_to_hits(hits, self._runs)
 
     async def facets(self, query: Query, dimensions: Sequence[str]) -> Sequence[Facet]:
         """Count documents by the values of fields or metadata keys, over all the query lets through: of each

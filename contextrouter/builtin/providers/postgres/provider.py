@@ -313,7 +313,8 @@ class Postgres(Provider):
         """
         async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
             question = await self._words.query_terms(connection, query)
-            return await mentions_leg.find_mentions(connection, query, question.without_phrases())
+            hits = await mentions_leg.find_mentions(connection, query, question.without_phrases())
+            return add_run_times_to_hits(hits, await self._runs.read(connection))
 
     async def exact_names(self, hints: Sequence[str], query: Query) -> Sequence[str]:
         """Return the hints that facts or key phrases have as names, in scope."""
@@ -335,9 +336,8 @@ class Postgres(Provider):
 
     async def entity_texts(self) -> Sequence[str]:
         """Return the distinct texts about the next entities that have no vectors."""
-        return list(
-            dict.fromkeys(text for entity in await self._without_vectors(PAGE) for text in entity.texts)
-        )
+        entities = await self._without_vectors(PAGE)
+        return list(dict.fromkeys(text for entity in entities for text in entity.texts))
 
     async def embed_entities(self, vectors: Mapping[str, Vector]) -> int:
         """Keep vectors of entities, by text; return how many entities have theirs now that had none."""

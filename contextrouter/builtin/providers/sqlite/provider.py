@@ -349,7 +349,8 @@ class Sqlite(Rebuildable, Provider):
     def _mentions(self, connection: sqlite3.Connection, query: Query, stop: Stop) -> list[Hit]:
         condition = admitted(query, _asked(connection, query).without_phrases())
         best = mentions_leg.find_mentions(connection, query, condition, stop)
-        return lookup.hits(connection, best, query.limit, self._vectors_of(connection, best))
+        hits = lookup.hits(connection, best, query.limit, self._vectors_of(connection, best))
+        return add_run_times_to_hits(hits, schema.runs(connection))
 
     def _vectors_of(
         self, connection: sqlite3.Connection, best: Sequence[tuple[int, float]]
