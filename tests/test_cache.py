@@ -286,13 +286,13 @@ def test_whoever_is_cancelled_the_rest_get_the_one_value(callers: tuple[int, set
             await asyncio.sleep(0.002)
         for index in leaving:
             tasks[index].cancel()
-        slow.release.set()
+        if len(leaving) < count:  # else it could end by itself before the last caller has left
+            slow.release.set()
         results = await asyncio.gather(*tasks, return_exceptions=True)
         stayed = [result for index, result in enumerate(results) if index not in leaving]
         assert all(isinstance(results[index], asyncio.CancelledError) for index in leaving)
         assert {value for value, _ in stayed} <= {"value 1"}  # type: ignore[misc]  # exceptions were asserted away above
-        assert slow.runs <= 1
-        assert slow.cancelled <= (0 if stayed else slow.runs)  # released, it may have ended before
+        assert (slow.runs <= 1, slow.cancelled) == (True, 0 if stayed else slow.runs)
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     asyncio.run(run())
