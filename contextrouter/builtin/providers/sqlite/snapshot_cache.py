@@ -14,6 +14,7 @@ from contextrouter.builtin.providers.sqlite import schema
 from contextrouter.builtin.providers.sqlite.filter import EVERYTHING, Condition, visible
 from contextrouter.builtin.providers.sqlite.rows import numbers, numpy
 from contextrouter.model import Document
+from contextrouter.runtime.lru import Lru
 from contextrouter.scope import SHARED, Scope
 from contextrouter.text.stemming import ENGLISH, STEMMED
 
@@ -67,24 +68,21 @@ class SnapshotCache(ABC, Generic[S]):
 
 
 class Recent(Generic[K, V]):
-    """What was read of one state of a store, by key; all is dropped when it becomes more than `most`."""
+    """What was read of one state of a store, by key, for all threads. What was used last stays."""
 
     def __init__(self, most: int) -> None:
-        self._most, self._size = most, 0
+        self._values: Lru[K, V] = Lru(most)
         self._lock = Lock()
-        self._values: dict[K, V] = {}
 
     def get(self, key: K) -> V | None:
         """The value of a key, where it was read."""
-        return self._values.get(key)
+        with self._lock:
+            return self._values.get(key)
 
     def add(self, key: K, value: V, size: int = 1) -> None:
-        """Remember the value of a key."""
+        """Remember the value of a key. An empty one takes memory, too."""
         with self._lock:
-            self._size += size
-            if self._size > self._most:
-                self._values, self._size = {}, size
-            self._values[key] = value
+            self._values.put(key, value, weight=max(size, 1))
 
 
 class RecentReads(SnapshotCache[Recent[K, V]]):
