@@ -9,6 +9,7 @@ import sys
 import unittest
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.example import CommandLine
@@ -225,6 +226,16 @@ def test_an_answer_of_another_type_is_named_by_its_law(tmp_path: Path):
     broken = {finding.law: finding.why for finding in judged.broken}
     assert "example_works" not in broken
     assert broken["answers_are_hits"].endswith("was answered with None")
+
+
+def test_a_key_of_metadata_that_is_no_text_is_named():
+    class Keyed(Fixed):
+        async def search(self, query: Query) -> Sequence[Hit]:
+            metadata: Any = {1: "x"}
+            return [Hit(document=Document(id="a", content="moon", metadata=metadata))]
+
+    broken = {finding.law: finding.why for finding in verdict(subject_of(Keyed, lambda: Keyed("a"))).broken}
+    assert broken["fields_have_their_types"] == "in a Hit, a key of document.metadata is int, not a text"
 
 
 class Panic(BaseException):

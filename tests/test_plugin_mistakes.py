@@ -18,6 +18,7 @@ from contextrouter import (
     Connector,
     ContextRouter,
     Envelope,
+    Fact,
     Hit,
     Intent,
     Interpreter,
@@ -27,7 +28,7 @@ from contextrouter import (
     StageContext,
 )
 from contextrouter.runtime import lifecycle, plugin_calls
-from contextrouter.testing import Fixed, Raising, hits
+from contextrouter.testing import Facts, Fixed, Raising, hits
 
 NOISY = """
 import os
@@ -254,6 +255,41 @@ async def test_a_panic_of_an_interpreter_or_a_stage_is_passed_over():
     notes = " ".join(step.note for step in context.trace.steps)
     assert "odd" in notes
     assert "Panic: odd" in notes
+
+
+class CancellingInterpreter(Interpreter):
+    """Raises CancelledError, though nobody cancelled the request."""
+
+    async def interpret(self, intent: Intent, context: InterpreterContext) -> Intent:
+        raise asyncio.CancelledError
+
+
+class CancellingStage(Stage):
+    """Raises CancelledError, though nobody cancelled the request."""
+
+    async def apply(self, envelopes: Sequence[Envelope], context: StageContext) -> Sequence[Envelope]:
+        raise asyncio.CancelledError
+
+
+@pytest.mark.case("ASY-09")
+async def test_an_interpreter_or_a_stage_that_cancels_its_own_call_is_passed_over():
+    async with ContextRouter(
+        connectors={"good": Fixed("b")},
+        interpreters={"odd": CancellingInterpreter()},
+        stages={"strange": CancellingStage()},
+    ) as router:
+        context = await router.route("otter")
+    assert [envelope.document.id for envelope in context.envelopes] == ["b"]
+    notes = [step.note for step in context.trace.steps if "the plugin cancelled its own call" in step.note]
+    assert len(notes) == 2
+
+
+async def test_a_confidence_that_is_not_finite_is_named_by_its_value():
+    odd = Fact(subject="Moon", predicate="orbits", object="Earth", confidence=float("nan"))
+    async with ContextRouter(connectors={"good": Fixed("b")}, facts={"odd": Facts([odd])}) as router:
+        context = await router.route("Moon")
+    (report,) = [report for report in context.coverage if report.source == "odd"]
+    assert report.error.endswith("confidence is nan, not a finite number")
 
 
 async def test_a_panic_at_closing_is_an_error_with_the_name_of_the_plugin():

@@ -314,8 +314,10 @@ def flaw_of_fact(item: Any) -> str:
             return f"{name} is {_type_name(value)}, not a text"
     if isinstance(item, Fact):
         confidence: object = item.confidence
-        if not isinstance(confidence, Real) or not isfinite(confidence):
+        if not isinstance(confidence, Real):
             return f"confidence is {_type_name(confidence)}, not a finite number"
+        if not isfinite(confidence):
+            return f"confidence is {confidence}, not a finite number"
         for name in ("valid_from", "valid_to"):
             value = getattr(item, name)
             if value is not None and not isinstance(value, datetime):

@@ -30,6 +30,8 @@ def flaw(value: msgspec.Struct, prefix: str = "") -> str:
         field = getattr(value, name)
         path = f"{prefix}{name}"
         if not _fits(field, hint):
+            if key := _odd_key(field):
+                return f"a key of {path} is {key}, not a text"
             return f"{path} is {type_name(field)}, not {_type_words(hint)}"
         for part in _nouns(field):
             if message := flaw(part, f"{path}."):
@@ -50,6 +52,12 @@ def type_name(value: object) -> str:
 @functools.cache
 def _hints(cls: type[msgspec.Struct]) -> dict[str, Any]:
     return {field.name: field.type for field in msgspec.structs.fields(cls)}
+
+
+def _odd_key(field: object) -> str:
+    """Return the type of the first key of a mapping that is no text; empty: there is none."""
+    keys = field if isinstance(field, Mapping) else ()
+    return next((type_name(key) for key in keys if not isinstance(key, str)), "")
 
 
 def _nouns(field: Any) -> list[Any]:
