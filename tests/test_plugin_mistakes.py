@@ -9,7 +9,9 @@ import logging
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.example import CommandLine
@@ -282,6 +284,38 @@ async def test_an_interpreter_or_a_stage_that_cancels_its_own_call_is_passed_ove
     assert [envelope.document.id for envelope in context.envelopes] == ["b"]
     notes = [step.note for step in context.trace.steps if "the plugin cancelled its own call" in step.note]
     assert len(notes) == 2
+
+
+class Deaf(Stage, Interpreter):
+    """Goes on for long, whoever cancels it."""
+
+    def __init__(self) -> None:
+        self.go_on = asyncio.Event()
+
+    async def apply(self, envelopes: Sequence[Envelope], context: StageContext) -> Sequence[Envelope]:
+        return await self._wait(envelopes)
+
+    async def interpret(self, intent: Intent, context: InterpreterContext) -> Intent:
+        return await self._wait(intent)
+
+    async def _wait(self, value: Any) -> Any:
+        while not self.go_on.is_set():
+            with suppress(asyncio.CancelledError):
+                await self.go_on.wait()
+        return value
+
+
+@pytest.mark.case("ASY-09")
+@pytest.mark.parametrize("kind", ["stage", "interpreter"])
+async def test_a_stage_or_an_interpreter_that_swallows_its_cancellation_is_left_behind(kind: str):
+    deaf = Deaf()
+    async with ContextRouter(connectors={"good": Fixed("b")}, **{f"{kind}s": {"deaf": deaf}}) as router:
+        answer = asyncio.ensure_future(router.route("otter", deadline=0.3))
+        done, _ = await asyncio.wait([answer], timeout=20)  # it would wait for `go_on`, which nobody sets
+        deaf.go_on.set()
+    assert done
+    assert [envelope.document.id for envelope in answer.result().envelopes] == ["b"]
+    assert any(step.failed for step in answer.result().trace.steps)
 
 
 async def test_a_confidence_that_is_not_finite_is_named_by_its_value():

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import Any, TypeVar
+
+from contextrouter.errors import PluginError
+from contextrouter.runtime.plugin_calls import as_coroutine, containment
 
 Result = TypeVar("Result")
 GRACE = 0.05
@@ -48,11 +51,13 @@ class Deadline:
         """Return the deadline of a step that has a timeout of its own; None: it has none."""
         return self if seconds is None else Deadline(min(self.at, monotonic() + seconds))
 
-    async def run(self, work: Coroutine[Any, Any, Result], abandon: Abandon) -> Result:
-        """Return what `work` returns. Raises TimeoutError when the deadline comes first, and RuntimeError
-        where the work cancels itself. Work that ignores its cancellation is handed to `abandon`.
+    async def run(self, call: Awaitable[Result], abandon: Abandon) -> Result:
+        """Return the answer of a plugin's call. Context variables that it sets do not leave it.
+
+        Raises TimeoutError when the deadline comes first, and PluginError where the call cancels itself. One
+        that ignores its cancellation is handed to `abandon`: nobody waits for it.
         """
-        task = asyncio.get_running_loop().create_task(work)
+        task = asyncio.get_running_loop().create_task(as_coroutine(call))  # a task has a context of its own
         try:
             await asyncio.wait([task], timeout=None if self.at == math.inf else self.left())
         finally:
@@ -63,8 +68,9 @@ class Deadline:
         if late:
             raise TimeoutError
         if task.cancelled():
-            raise RuntimeError("the work cancelled itself")
-        return task.result()
+            raise PluginError("the plugin cancelled its own call")
+        with containment():
+            return task.result()
 
     def timeout(self) -> asyncio.Timeout:
         """Return a context manager that raises TimeoutError when the deadline comes."""

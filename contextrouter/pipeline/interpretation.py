@@ -16,7 +16,7 @@ from contextrouter.pipeline.deadline import Deadline
 from contextrouter.pipeline.engine import Engine
 from contextrouter.pipeline.planning.restrictions import may_ask
 from contextrouter.runtime.masking import mask
-from contextrouter.runtime.plugin_calls import in_own_context, text_of
+from contextrouter.runtime.plugin_calls import text_of
 from contextrouter.text.analysis import says_something
 
 FAILED = "failed_interpreters"
@@ -56,8 +56,7 @@ async def interpret(
             await engine.ensure_open("interpreter", name, deadline)
             until = deadline.within(keys.timeout)
             steps = Steps(interpreter.interpret(intent, context))
-            async with until.timeout():
-                intent = _check_types(await in_own_context(steps), intent)
+            intent = _check_types(await until.run(steps, engine.limits.abandon), intent)
             if why := steps.blocked(until):
                 failed[name] = why
             if failure := intent.attributes.get(FAILURE):  # it went on without its model: the intent stays

@@ -16,12 +16,12 @@ from contextrouter.errors import ContractError, StageError
 from contextrouter.model import Document, Envelope
 from contextrouter.pipeline.admission import flaw_of
 from contextrouter.pipeline.call_limits.blocking import Steps
-from contextrouter.pipeline.deadline import Deadline
+from contextrouter.pipeline.deadline import Abandon, Deadline
 from contextrouter.pipeline.engine import Engine
 from contextrouter.pipeline.envelopes import Ranking, split
 from contextrouter.pipeline.trace import StageNotes, TraceBuilder, order_of
 from contextrouter.runtime.masking import mask
-from contextrouter.runtime.plugin_calls import in_own_context, text_of
+from contextrouter.runtime.plugin_calls import text_of
 from contextrouter.scope import Scope
 from contextrouter.settings import StageKeys
 
@@ -53,7 +53,11 @@ async def rank(
         try:
             await engine.ensure_open("stage", name, deadline)
             live, lost, failure = await _apply(
-                (name, stage, keys), live, msgspec.structs.replace(context, note=notes.add), deadline
+                (name, stage, keys),
+                live,
+                msgspec.structs.replace(context, note=notes.add),
+                deadline,
+                engine.limits.abandon,
             )
         except Exception as error:
             reason = (
@@ -73,7 +77,11 @@ async def rank(
 
 
 async def _apply(
-    stage_of: tuple[str, Stage, StageKeys], live: list[Envelope], context: StageContext, deadline: Deadline
+    stage_of: tuple[str, Stage, StageKeys],
+    live: list[Envelope],
+    context: StageContext,
+    deadline: Deadline,
+    abandon: Abandon,
 ) -> tuple[list[Envelope], list[Envelope], str]:
     """Return the live envelopes, the lost ones, and how the stage made the answer late; empty: it did not."""
     name, stage, keys = stage_of
@@ -91,8 +99,7 @@ async def _apply(
     if head:
         until = deadline.within(keys.timeout)
         steps = Steps(stage.apply(tuple(head), _stage_view(name, context, seal)))
-        async with until.timeout():
-            returned = await in_own_context(steps)
+        returned = await until.run(steps, abandon)
         late = steps.blocked(until)
     went_on, lost = _check_returned(name, head, list(returned), sealed, context.scope)
     live_now, cut = _keep(name, went_on + tail, keys)

@@ -53,30 +53,6 @@ def as_coroutine(call: Awaitable[Answer]) -> Coroutine[Any, Any, Answer]:
     return call if asyncio.iscoroutine(call) else _wait_for(call)
 
 
-async def in_own_context(call: Awaitable[Answer]) -> Answer:
-    """Return the answer of a plugin's call. Context variables that it sets do not leave it.
-
-    Raises PluginError if the plugin cancelled its own call: the request goes on.
-    """
-    task = asyncio.get_running_loop().create_task(as_coroutine(call))  # a task has a context of its own
-    try:
-        with containment():
-            return await task
-    except asyncio.CancelledError:
-        if task.cancelled() and not _is_asked_to_stop():
-            raise PluginError("the plugin cancelled its own call") from None
-        raise
-
-
-def _is_asked_to_stop() -> bool:
-    """Whether somebody cancelled the running task.
-
-    A function of its own: a caller that raises while it holds its task makes a cycle, which keeps the call.
-    """
-    running = asyncio.current_task()
-    return running is not None and running.cancelling() > 0
-
-
 async def _wait_for(call: Awaitable[Answer]) -> Answer:
     return await call
 
