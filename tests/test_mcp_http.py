@@ -67,16 +67,14 @@ async def test_a_request_that_is_too_large_too_slow_or_no_post_is_refused():
 
 
 @pytest.mark.case("SEC-08")
-async def test_a_connection_without_a_request_is_closed(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(http, "HEADER_SECONDS", 0.1)
-    async with served() as url, half_open(url) as readers, asyncio.timeout(30):
+async def test_a_connection_without_a_request_is_closed():
+    async with served(header_seconds=0.1) as url, half_open(url) as readers, asyncio.timeout(30):
         assert await readers[0].read() == b""
 
 
 @pytest.mark.case("SEC-08")
-async def test_half_open_connections_give_way_to_requests(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(http, "MAX_CONNECTIONS", 8)
-    async with served() as url, half_open(url, 40) as readers, asyncio.timeout(60):
+async def test_half_open_connections_give_way_to_requests():
+    async with served(max_connections=8) as url, half_open(url, 40) as readers, asyncio.timeout(60):
         assert '"route"' in await tools(url)
         assert '"facts"' in await tools(url)
         assert [await reader.read() for reader in readers[:32]] == [b""] * 32

@@ -62,13 +62,18 @@ class ServerState:
         response.headers["X-Request-Id"] = exchange.request_id
         if exchange.trace_id:
             response.headers["X-Trace-Id"] = exchange.trace_id
+        longest = self.settings.serve.max_deadline_seconds
+        if (getattr(exchange.body, "deadline", None) or 0.0) > longest:  # it was cut
+            response.headers["X-Deadline-Seconds"] = f"{longest:g}"
         response.headers["Server"] = "contextrouter"
         response.headers.setdefault("X-Content-Type-Options", "nosniff")
         response.headers.setdefault("Cache-Control", "no-store")
         origin = request.headers.get("Origin", "")
         if origin in self.settings.serve.cors_origins:
             response.headers["Access-Control-Allow-Origin"] = origin
-            response.headers["Access-Control-Expose-Headers"] = "x-request-id, retry-after"
+            response.headers["Access-Control-Expose-Headers"] = (
+                "x-request-id, x-deadline-seconds, retry-after"
+            )
             response.headers["Vary"] = "Origin"
         elif request.method == "OPTIONS":
             for name in PREFLIGHT:

@@ -11,7 +11,7 @@ from aiohttp import web
 from contextrouter.answering.closing import closing
 from contextrouter.contracts import legs_of
 from contextrouter.errors import RequestRefused
-from contextrouter.model import Context, Document, Plan, Request, SourceReport, Step
+from contextrouter.model import Context, Document, Plan, Request, SourceReport
 from contextrouter.pipeline.run import AT_ONCE
 from contextrouter.scope import Scope
 from contextrouter.serialization import encode_json, plain
@@ -64,21 +64,10 @@ async def route(exchange: Exchange) -> web.StreamResponse:
 
 async def _encode(context: Context, exchange: Exchange) -> bytes:
     """Return a context as JSON. A large one is encoded in a thread, while the event loop answers others."""
-    shown, trace = hide_errors(_say_deadline(context, exchange), exchange.caller), exchange.body.trace
+    shown, trace = hide_errors(context, exchange.caller), exchange.body.trace
     if not trace and len(context.text) + len(context.question) < AT_ONCE:
         return encode_json(plain(shown, trace=False))
     return await asyncio.to_thread(lambda: encode_json(plain(shown, trace=trace)))
-
-
-def _say_deadline(context: Context, exchange: Exchange) -> Context:
-    """Return the context; where the deadline was longer than the settings allow, its trace begins with it."""
-    body: PlanAsked = exchange.body
-    longest = exchange.server.settings.serve.max_deadline_seconds
-    if body.deadline is None or body.deadline <= longest:
-        return context
-    note = f"{body.deadline:g} seconds are above max_deadline_seconds: {longest:g} instead"
-    step = Step(name="deadline", elapsed=0.0, live=0, note=note)
-    return context.replace(trace=context.trace.replace(steps=(step, *context.trace.steps)))
 
 
 async def _stream(exchange: Exchange, request: Request) -> web.StreamResponse:

@@ -22,12 +22,6 @@ from contextrouter.server.error_responses import MEDIA, Refused, problem_body
 from contextrouter.server.mcp_server.tools import make_mcp_server
 from contextrouter.settings import Serve
 
-HEADER_SECONDS = 10.0
-"""Seconds for the head of a request to arrive."""
-WRITE_SECONDS = 30.0
-"""Seconds that a client may take to read."""
-MAX_CONNECTIONS = 512
-
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
 
@@ -43,7 +37,8 @@ async def serve_http(
 
     from contextrouter.server.mcp_server.timed_protocol import Limits, TimedProtocol
 
-    limits = Limits(HEADER_SECONDS, WRITE_SECONDS, MAX_CONNECTIONS)
+    serve = router.settings.serve
+    limits = Limits(serve.header_seconds, serve.write_seconds, serve.max_connections)
     protocol: Any = partial(TimedProtocol, limits, {})  # uvicorn calls it as it calls a class
     access = Access(router.settings)
     check_host(access, host)
