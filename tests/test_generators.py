@@ -62,6 +62,22 @@ async def test_the_sentence_that_says_most_of_the_question_is_quoted_with_its_nu
     assert (await Extractive(sentences=1).complete(asked(question))).text == answer
 
 
+async def test_of_a_link_or_an_image_its_text_is_quoted():
+    context = (
+        "### [1] Lime — site\nThe blocks were joined with [hydraulic lime](lime.md) and ![oak](a.png).\n"
+    )
+    answer = await Extractive().complete(asked("What were the blocks joined with?", context))
+    assert answer.text == "The blocks were joined with hydraulic lime and oak. [1]"
+
+
+async def test_a_question_of_one_word_is_answered_from_one_document():
+    """Whatever holds the word comes near; it need not say what the thing is."""
+    context = (
+        "### [1] Otters — site\nAn otter swims and eats fish.\n\n### [2] Zoo — site\nThe zoo has one otter.\n"
+    )
+    assert (await Extractive().complete(asked("What is an otter?", context))).text.endswith("fish. [1]")
+
+
 async def test_quotes_stand_in_the_order_of_the_context_and_come_one_by_one():
     generator = Extractive(sentences=2)
     whole = (await generator.complete(asked("dogs and when the museum opens at ten"))).text

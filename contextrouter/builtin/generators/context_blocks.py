@@ -15,6 +15,7 @@ _FENCED = re.compile(r"^<<<(?:untrusted|end) [0-9a-f]{16}>>>(?:\n|\Z)", re.M)
 _SENTENCE = re.compile(r"[^\n.!?。！？]+(?:[.!?](?!\s|\Z)[^\n.!?。！？]*)*[.!?。！？]*[\"'”’»)]*")
 _MARKUP = re.compile(r"^[\s>#*+-]+(?=\S)")
 _APART = re.compile(r"\n\s*\n|\n(?=\s*(?:[#>*+|-]|\d+[.)]\s))")
+_LINK = re.compile(r"!?\[([^\[\]\n]*)\]\([^()\s]*\)")  # only its text is quoted
 _HEADING = re.compile(r"\s*#{1,6} ")
 _FIELD = re.compile(r"\s*([^\W\d][\w ./()-]{0,40}): (\S.*)")
 _ROW = re.compile(r"\s*\|(.+)\|\s*\Z")
@@ -88,7 +89,7 @@ class _Block:
 
     def _read(self, text: str) -> None:
         rows: list[str] = []
-        for part in _APART.split(text):
+        for part in _APART.split(_LINK.sub(r"\1", text)):
             if _ROW.match(part.split("\n")[0]):
                 rows += part.strip().split("\n")
                 continue

@@ -187,6 +187,8 @@ def _best_blocks(
     for block in blocks:
         if block.score < _NEXT * blocks[0].score or len(chosen) >= limit:
             break
+        if chosen and len(weight) == 1 and not _asks_for_kind(question):
+            break  # whatever holds a single word comes near: the best one is the answer
         sentences = _named_rows(weight, block.sentences) or block.sentences
         ordered = sorted(sentences, key=lambda s: (-_score(question, s, weight), s.place))
         best = [s for s in ordered if _score(question, s, weight) > 0 or len(sentences) <= limit]
@@ -265,6 +267,11 @@ def _has_answer(question: str, text: str) -> bool:
         if asks.search(question):
             return has.search(text) is not None
     return bool(_ASKS_NAME.search(question)) and any(name not in question for name in _NAME.findall(text))
+
+
+def _asks_for_kind(question: str) -> bool:
+    """Whether a question says what it asks for: a time, a number, a reason or a name."""
+    return any(asks.search(question) for asks in (_ASKS_NAME, *(asks for asks, _ in _KINDS)))
 
 
 def _join_neighbours(sentences: Sequence[Sentence], terms: frozenset[str]) -> list[str]:
