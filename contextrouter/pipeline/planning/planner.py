@@ -45,13 +45,12 @@ def make_plan(
     _check_names(request, settings, sources)
     rag, route = settings.for_route(intent.kind)
     limits = restrictions(intent, request, rag, route, now or datetime.now(ZoneInfo(rag.timezone)))
-    planner = _Planner(intent, request, settings, limits, sources)
-    planner.pool = pool
+    planner = _Planner(intent, request, settings, limits, pool)
     for name, source in sources.items():
         if isinstance(source, FactSource):
             planner.add_facts(name, source)
         else:
-            planner.add_source(name, source)
+            planner.add_source(name, source, sources)
     return Plan(
         intent=intent,
         route=intent.kind,
@@ -78,16 +77,10 @@ class _Planner:
     """One plan as it grows."""
 
     def __init__(
-        self,
-        intent: Intent,
-        request: Request,
-        settings: Settings,
-        limits: Restrictions,
-        sources: Collection[str],
+        self, intent: Intent, request: Request, settings: Settings, limits: Restrictions, pool: float
     ) -> None:
         self.intent, self.request, self.settings, self.limits = intent, request, settings, limits
-        self.sources = sources
-        self.pool = 1.0
+        self.pool = pool
         self.rag, self.route = settings.for_route(intent.kind)
         self.entities = () if "entities" in self.route.ignore else intent.entities
         self.candidates = max(self.rag.candidates, final_limit(request) or 0)
@@ -95,11 +88,11 @@ class _Planner:
         self.excluded: dict[str, str] = {}
         self._queries: dict[tuple[str, str, int, bool], Query] = {}
 
-    def add_source(self, name: str, source: Source) -> None:
-        """Add the calls to a provider or a connector, or say why there are none."""
+    def add_source(self, name: str, source: Source, sources: Collection[str]) -> None:
+        """Add the calls to a provider or a connector among `sources`, or say why there are none."""
         kind = "provider" if isinstance(source, Provider) else "connector"
         keys = self._keys(kind, name, SourceKeys())
-        if why := self._why_excluded(name, kind, keys) or self._why_not_live(name, kind, keys):
+        if why := self._why_excluded(name, kind, keys) or self._why_not_live(name, kind, keys, sources):
             self.excluded[name] = why
             return
         for job in jobs_out_of_scope(self.settings, name, self.request.scope):
@@ -223,12 +216,12 @@ class _Planner:
                 return "not named in [rag] provider"
         return "" if may_ask(self.request.scope, keys) else "outside the caller's scope"
 
-    def _why_not_live(self, name: str, kind: str, keys: SourceKeys) -> str:
+    def _why_not_live(self, name: str, kind: str, keys: SourceKeys, sources: Collection[str]) -> str:
         """Why a connector is not asked although others are: a store that is asked has its documents."""
         if kind != "connector" or keys.live or name in (self.request.sources or ()):
             return ""
         for job, store in self.settings.stores_of(name).items():
-            if store in self.sources and not self._why_excluded(
+            if store in sources and not self._why_excluded(
                 store, "provider", self._keys("provider", store, SourceKeys())
             ):
                 return f"job {job!r} reads it into {store!r}, which is asked; live = true asks both"
