@@ -13,6 +13,7 @@ from contextrouter.scope import SENSITIVITIES, Scope
 
 T = TypeVar("T")
 _KEYS = ("id", "question", "text", "relevant", "kind", "answerable", "tenant", "compartments", "ceiling")
+_OF_EXAMPLES = ("answer", "ground_truth")  # what the examples of `[chat]` read in the same file
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +36,8 @@ def read(path: str, queries: str = "") -> list[Judged]:
     """Return the questions of a file. Raises SettingsError with every wrong line, or without questions.
 
     A `.jsonl` file has lines of {"question", "relevant"}; `relevant` are ids, or ids with grades. Optional:
-    "id", "kind", "answerable", and the caller's "tenant", "compartments" and "ceiling".
+    "id", "kind", "answerable", and the caller's "tenant", "compartments" and "ceiling". Answers, as the
+    examples of `[chat]` have them, are not measured.
 
     Any other file is in TREC's format: question, 0, document, grade (the 0 is optional). Then the file
     `queries` has the questions: lines of id, tab, text, or of {"id", "text"}.
@@ -99,7 +101,7 @@ def _parse_judgement(number: int, line: str) -> Judged:
     row = msgspec.json.decode(line)
     if not isinstance(row, dict):
         raise ValueError("a line is an object with `question` and `relevant`")
-    if unknown := set(row) - {*_KEYS}:
+    if unknown := set(row) - {*_KEYS, *_OF_EXAMPLES}:
         raise ValueError(f"unknown keys {sorted(unknown)}; known keys: {', '.join(_KEYS)}")
     question = row.get("question", row.get("text"))
     if not isinstance(question, str) or not question.strip():

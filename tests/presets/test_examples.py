@@ -35,6 +35,19 @@ def test_init_ingest_check_and_a_question_of_the_readme_work_in_a_row(
     assert (again.code, "exists and is not overwritten" in again.err) == (2, True)
 
 
+def test_the_examples_of_good_answers_are_judged_questions_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    cli = CommandLine(monkeypatch, capsys)
+    assert [cli(*command.split(), cwd=tmp_path).code for command in ("init --preset packs .", "ingest")] == [
+        0,
+        0,
+    ]
+    measured = cli("eval", "eval/questions.jsonl", "--json")
+    assert (measured.code, measured.err) == (0, "")
+    assert "5 questions, 5 with relevant documents" in cli("eval", "eval/questions.jsonl").out
+
+
 def test_a_preset_that_does_not_exist_is_refused_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
