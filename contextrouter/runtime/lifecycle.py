@@ -356,27 +356,30 @@ class Instances:
             await plugin.embedded_by(embedder.model, embedder.dimensions)
 
     async def aclose(self) -> None:
-        """Close the open plugins in reverse order. A failure does not keep the others open, and a plugin
-        that does not close is given up.
+        """Close the open plugins in reverse order. Neither a failure nor a SystemExit keeps the others open,
+        and one that does not close is given up.
         """
         opening = list(self._opening.values())
         for task in opening:
             task.cancel()
         if opening:
             await asyncio.wait(opening, timeout=CLOSE_SECONDS)
-        errors = []
+        errors: dict[str, BaseException] = {}
         clock = asyncio.get_running_loop().time
         until = clock() + CLOSE_SECONDS
         while self._opened:
             key = self._opened.pop()
             self._states[key] = PluginState.CLOSED
+            name = f"{key[0]} {key[1]!r}"
             try:
-                seconds = max(LEAST_CLOSE_SECONDS, until - clock())
-                await close(self.all[key], f"{key[0]} {key[1]!r}", seconds)
-            except Exception as error:
-                errors.append(f"{key[0]} {key[1]!r}: {error!r}")
+                await close(self.all[key], name, max(LEAST_CLOSE_SECONDS, until - clock()))
+            except (Exception, KeyboardInterrupt, SystemExit) as error:
+                errors[name] = error
         if errors:
-            raise PluginError("Closing failed: " + mask("; ".join(errors), self.settings.secrets))
+            texts = "; ".join([f"{name}: {error!r}" for name, error in errors.items()])
+            message = "Closing failed: " + mask(texts, self.settings.secrets)
+            stop = next((error for error in errors.values() if not isinstance(error, Exception)), None)
+            raise stop or PluginError(message)
 
 
 def _chat_generators(settings: Settings) -> set[str]:
