@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from contextrouter import (
     Embedder,
     Envelope,
     Fact,
+    Generator,
     Hit,
     Intent,
     Interpreter,
@@ -22,8 +24,8 @@ from contextrouter import (
     Stage,
     StageContext,
 )
-from contextrouter.contracts import Partial
-from contextrouter.testing import Facts, Fixed, hits
+from contextrouter.contracts import Completion, Partial, Writing
+from contextrouter.testing import Echo, Facts, Fixed, hits
 
 ANSWER = ["b"]
 
@@ -89,7 +91,7 @@ async def test_an_exception_that_is_none_is_a_report_and_the_other_answers(where
 
 @pytest.mark.case("ASY-09")
 @pytest.mark.parametrize("error", [GeneratorExit("odd"), Panic("odd")])
-async def test_a_version_that_raises_what_is_no_exception_only_keeps_answers_out_of_the_cache(
+async def test_a_version_that_raises_what_is_no_exception_ends_no_route(
     error: BaseException, caplog: pytest.LogCaptureFixture
 ):
     async with ContextRouter(connectors={"bad": Raising("version", error), "good": Fixed("b")}) as router:
@@ -265,3 +267,76 @@ async def test_facts_queries_and_envelopes_that_iterate_without_an_end_end():
     assert [(fact.subject, fact.object) for fact in context.facts] == [("Moon", "Earth")]
     assert context.intent.queries == ("Moon", "salmon")
     assert any(step.failed and "twice" in step.note for step in context.trace.steps)
+
+
+class OddGenerator(Generator):
+    """Returns an answer as it is, or raises it."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    async def complete(
+        self, messages: Sequence[Mapping[str, str]], *, schema: Mapping[str, Any] | None = None
+    ) -> Any:
+        if isinstance(self.answer, BaseException):
+            raise self.answer
+        return self.answer
+
+
+class OddWriter(OddGenerator):
+    """Writes its answer as a piece."""
+
+    async def write(self, messages: Sequence[Mapping[str, str]], writing: Writing) -> AsyncIterator[Any]:
+        yield await self.complete(messages)
+
+
+UNTYPED: Any = 5
+
+
+@pytest.mark.case("ASY-09")
+@pytest.mark.parametrize("cls", [OddGenerator, OddWriter])
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (KeyError("choices"), "KeyError: 'choices'"),
+        (Panic("odd"), "Panic: odd"),
+        (GeneratorExit("odd"), "GeneratorExit: odd"),
+        (GROUP, "the first: ValueError: the port is taken"),
+        ({"text": "x"}, "dict, not a"),
+        (None, "NoneType, not a"),
+        (Completion(text=UNTYPED), "int"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+async def test_a_generator_that_raises_or_returns_anything_is_replaced(
+    cls: type[OddGenerator], answer: Any, said: str
+):
+    async with ContextRouter(
+        {"chat": {"synthesis_model": "odd"}},
+        connectors={"good": Fixed(hits("b"))},
+        generators={"odd": cls(answer)},
+    ) as router:
+        written = await router.answer("otter")
+    assert written.generator == "extractive"
+    assert "Generator 'odd' failed" in written.note
+    assert said in written.note
+
+
+@pytest.mark.parametrize("error", [ValueError("odd"), Panic("odd")])
+async def test_examples_are_chosen_by_words_where_the_embedder_raises_anything(
+    tmp_path: Path, error: BaseException
+):
+    (tmp_path / "examples.json").write_text('[{"question": "otter?", "answer": "It swims."}]')
+    chat = {
+        "examples": str(tmp_path / "examples.json"),
+        "examples_embedder": "odd",
+        "synthesis_model": "echo",
+    }
+    async with ContextRouter(
+        {"chat": chat},
+        connectors={"good": Fixed(hits("b"))},
+        embedders={"odd": RaisingEmbedder(error)},
+        generators={"echo": Echo()},
+    ) as router:
+        written = await router.answer("otter")
+    assert written.generator == "echo"

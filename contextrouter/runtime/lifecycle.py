@@ -29,7 +29,7 @@ from contextrouter.contracts import (
 from contextrouter.errors import ContractError, MissingDependency, PluginError, Problem, SettingsError
 from contextrouter.runtime.masking import mask
 from contextrouter.runtime.metering import metered, prices_of
-from contextrouter.runtime.plugin_calls import CLOSE_SECONDS, close, containment
+from contextrouter.runtime.plugin_calls import CLOSE_SECONDS, close, containment, text_of
 from contextrouter.runtime.plugin_checks import check_plugin
 from contextrouter.runtime.registry import Registry
 from contextrouter.settings import GIVEN, Instance, Settings
@@ -233,7 +233,7 @@ class Instances:
                 if isinstance(error, MissingDependency) and not self._only_reranks(key):
                     raise error
                 if error is not None:  # the outside world: tried again when needed
-                    reason = mask(f"{type(error).__name__}: {error}", self.settings.secrets)
+                    reason = mask(f"{type(error).__name__}: {text_of(error)}", self.settings.secrets)
                     log.warning("%s %r cannot be opened yet: %s", key[0], key[1], reason)
 
     def switched_off(self, key: Key) -> str:
