@@ -10,6 +10,7 @@ import logging
 import math
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -175,9 +176,9 @@ class ContextRouter:
         except BaseException:
             try:
                 await self.instances.aclose()
-                await self.cache.aclose()
             finally:
                 self._loop = None
+                await self.cache.aclose()
             raise
 
     async def aclose(self) -> None:
@@ -190,12 +191,10 @@ class ContextRouter:
         if self._open_in is None:
             return
         self._loop = self._open_in = None
-        await self._running.aclose()
-        await self._results.aclose()
-        await self._versions.aclose()
-        await self.engine.limits.aclose()
-        await self.cache.aclose()
-        await self.instances.aclose()
+        parts = (self._running, self._results, self._versions, self.engine.limits, self.cache, self.instances)
+        async with AsyncExitStack() as stack:  # what fails keeps nothing after it open
+            for part in reversed(parts):
+                stack.push_async_callback(part.aclose)
 
     async def route(self, question: str | Request, **fields: Unpack[RequestFields]) -> Context:
         """Answer `question` with numbered context. `fields` are those of a Request, such as `scope`,

@@ -6,6 +6,7 @@ about it then: its outcome, the tokens, the numbers cited and the checks.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 
 import msgspec
@@ -26,11 +27,13 @@ from contextrouter.model.answer import Answer, AnswerOutcome
 from contextrouter.runtime.lifecycle import Instances
 from contextrouter.runtime.masking import mask
 from contextrouter.runtime.metering import Meter, prices_of
+from contextrouter.runtime.plugin_calls import containment
 from contextrouter.runtime.registry import Registry
 from contextrouter.settings import Settings
 from contextrouter.text import tokens
 from contextrouter.text.answer_links import AllLinks, LinkFilter
 
+_log = logging.getLogger("contextrouter")
 FALLBACK = "extractive"
 """The generator that writes where another one fails: it needs nothing from outside."""
 DECLINED = "The model declined to answer."
@@ -112,9 +115,10 @@ class Answering:
             try:
                 await self._instances.ready("embedder", name)
                 embedder = self._instances.embedders[name]
-                return await self._meanings.similar(question, chat.max_examples, embedder)
-            except (ContextRouterError, OSError):
-                pass
+                with containment():
+                    return await self._meanings.similar(question, chat.max_examples, embedder)
+            except Exception as error:  # whatever keeps the embedder from its work: the words choose
+                _log.debug("Embedder %r chooses no examples: %s", name, type(error).__name__)
         return similar(question, self._examples, chat.max_examples)
 
 

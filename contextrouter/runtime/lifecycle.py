@@ -29,7 +29,7 @@ from contextrouter.contracts import (
 from contextrouter.errors import ContractError, MissingDependency, PluginError, Problem, SettingsError
 from contextrouter.runtime.masking import mask
 from contextrouter.runtime.metering import metered, prices_of
-from contextrouter.runtime.plugin_calls import CLOSE_SECONDS, close, containment
+from contextrouter.runtime.plugin_calls import CLOSE_SECONDS, close, containment, text_of
 from contextrouter.runtime.plugin_checks import check_plugin
 from contextrouter.runtime.registry import Registry
 from contextrouter.settings import GIVEN, Instance, Settings
@@ -233,7 +233,7 @@ class Instances:
                 if isinstance(error, MissingDependency) and not self._only_reranks(key):
                     raise error
                 if error is not None:  # the outside world: tried again when needed
-                    reason = mask(f"{type(error).__name__}: {error}", self.settings.secrets)
+                    reason = mask(f"{type(error).__name__}: {text_of(error)}", self.settings.secrets)
                     log.warning("%s %r cannot be opened yet: %s", key[0], key[1], reason)
 
     def switched_off(self, key: Key) -> str:
@@ -356,27 +356,30 @@ class Instances:
             await plugin.embedded_by(embedder.model, embedder.dimensions)
 
     async def aclose(self) -> None:
-        """Close the open plugins in reverse order. A failure does not keep the others open, and a plugin
-        that does not close is given up.
+        """Close the open plugins in reverse order. Neither a failure nor a SystemExit keeps the others open,
+        and one that does not close is given up.
         """
         opening = list(self._opening.values())
         for task in opening:
             task.cancel()
         if opening:
             await asyncio.wait(opening, timeout=CLOSE_SECONDS)
-        errors = []
+        errors: dict[str, BaseException] = {}
         clock = asyncio.get_running_loop().time
         until = clock() + CLOSE_SECONDS
         while self._opened:
             key = self._opened.pop()
             self._states[key] = PluginState.CLOSED
+            name = f"{key[0]} {key[1]!r}"
             try:
-                seconds = max(LEAST_CLOSE_SECONDS, until - clock())
-                await close(self.all[key], f"{key[0]} {key[1]!r}", seconds)
-            except Exception as error:
-                errors.append(f"{key[0]} {key[1]!r}: {error!r}")
+                await close(self.all[key], name, max(LEAST_CLOSE_SECONDS, until - clock()))
+            except (Exception, KeyboardInterrupt, SystemExit) as error:
+                errors[name] = error
         if errors:
-            raise PluginError("Closing failed: " + mask("; ".join(errors), self.settings.secrets))
+            texts = "; ".join([f"{name}: {error!r}" for name, error in errors.items()])
+            message = "Closing failed: " + mask(texts, self.settings.secrets)
+            stop = next((error for error in errors.values() if not isinstance(error, Exception)), None)
+            raise stop or PluginError(message)
 
 
 def _chat_generators(settings: Settings) -> set[str]:

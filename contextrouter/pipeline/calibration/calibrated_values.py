@@ -13,6 +13,7 @@ import asyncio
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from itertools import islice
 
 from contextrouter.contracts import Embedder, TermStatistics
 from contextrouter.model import RankedList, Vector
@@ -153,9 +154,8 @@ class Calibration:
         try:
             embedding = self._embed(embedders[name], texts)
             with containment():
-                vectors = list(
-                    await self.deadline.share(EMBEDDING_SHARE).run(embedding, engine.limits.abandon)
-                )
+                answer = await self.deadline.share(EMBEDDING_SHARE).run(embedding, engine.limits.abandon)
+                vectors = list(islice(answer, len(best)))
         except Exception as error:  # the order of words stands, whatever keeps the embedder from its work
             return f"; {len(best)} candidates were not embedded ({type(error).__name__})"
         self.embedded = dict(zip(best, vectors, strict=False))

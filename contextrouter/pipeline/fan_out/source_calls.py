@@ -39,7 +39,7 @@ from contextrouter.pipeline.fan_out.outcomes import Outcome, declared_range, mak
 from contextrouter.pipeline.fan_out.structured_legs import ask_structured, note_cut
 from contextrouter.pipeline.phrases import Phrases
 from contextrouter.runtime.masking import mask
-from contextrouter.runtime.plugin_calls import containment, text_of
+from contextrouter.runtime.plugin_calls import as_plain, containment, text_of
 
 MARGIN = 0.05
 """Share of the time left that a source is told not to use, at most 50 ms, so that it can hand over what it
@@ -254,6 +254,7 @@ class _FanOut:
                 answer = await self._search(call, outcome, source, vector)
         admission = Admission(call.query, engine.source_keys.get(call.source))
         if leg in STRUCTURED_LEGS:
+            answer = as_plain(answer)
             items = admission.facts(answer)
             outcome.items = [
                 item if isinstance(item, Facet) else item.replace(source=call.source) for item in items
@@ -319,7 +320,7 @@ class _FanOut:
             weight=call.weight,
             score_range=declared_range(self.engine.sources[call.source], query.leg),
             retrieved_at=datetime.now(UTC),
-            full=len(answer) >= query.limit,
+            full=len(as_plain(answer)) >= query.limit,
         )
         missing = mask(answer.reason, self.engine.secrets) if isinstance(answer, Partial) else ""
         error = "; ".join(filter(None, (missing, admission.note(len(hits)))))
