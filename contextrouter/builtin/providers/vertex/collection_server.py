@@ -45,7 +45,7 @@ class CollectionServer(GrpcServer):
     def __init__(self, collection: str = "", dimensions: int = 0) -> None:
         super().__init__()
         self.first = (collection, dimensions)
-        self.scanned, self.sign, self.polls = 100_000, 1.0, 0
+        self.scanned, self.sign, self.polls, self.writes = 100_000, 1.0, 0, 0
         self.collections: dict[str, Any] = {}  # id -> Collection
         self.indexes: dict[str, Any] = {}  # full name -> Index
         self.objects: dict[str, Any] = {}  # full name -> DataObject
@@ -179,8 +179,7 @@ class CollectionServer(GrpcServer):
     def _update(self, requests: Any) -> list[Any]:
         for item in requests:
             self._find_collection(item.data_object.name)
-            if item.data_object.name not in self.objects:
-                raise Refused("NOT_FOUND", f"DataObject {item.data_object.name!r} was not found")
+            self._check_present(item.data_object.name, item.data_object.etag)
             self._check_vectors(item.data_object.name, item.data_object)
         return [self._keep(item.data_object.name, item.data_object) for item in requests]
 
@@ -189,12 +188,17 @@ class CollectionServer(GrpcServer):
 
         for item in requests:
             self._find_collection(item.name)
-            if item.name not in self.objects:
-                raise Refused("NOT_FOUND", f"DataObject {item.name!r} was not found")
+            self._check_present(item.name, item.etag)
         for item in requests:
             self.objects.pop(item.name, None)
             self.data.pop(item.name, None)
         return empty_pb2.Empty()
+
+    def _check_present(self, name: str, etag: str) -> None:
+        if name not in self.objects:
+            raise Refused("NOT_FOUND", f"DataObject {name!r} was not found")
+        if etag and etag != self.objects[name].etag:
+            raise Refused("ABORTED", f"DataObject {name!r} has another etag than {etag!r}")
 
     def _keep(self, name: str, sent: Any) -> Any:
         from google.protobuf import json_format
@@ -202,6 +206,8 @@ class CollectionServer(GrpcServer):
         stored = type(sent)()
         stored._pb.CopyFrom(sent._pb)
         stored.name, stored.data_object_id = name, name.rpartition("/")[2]
+        self.writes += 1
+        stored.etag = f"e{self.writes}"
         self.objects[name] = stored
         self.data[name] = json_format.MessageToDict(stored._pb.data)
         return stored

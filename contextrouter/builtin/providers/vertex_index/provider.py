@@ -228,6 +228,15 @@ class VertexIndex(Provider):
 
     # Filling
 
+    async def take_turn(self) -> str:
+        """Take the turn to fill the store of `texts`, and so the index; return "". Else say who has it."""
+        return await self._texts.take_turn()
+
+    async def end_turn(self) -> None:
+        """Give the turn back."""
+        async with self._writing:
+            await self._texts.end_turn()
+
     async def upsert(self, entries: Sequence[Entry]) -> None:
         """Replace documents: new datapoints first, then the texts, then stale datapoints go, then the mark.
 
@@ -239,7 +248,7 @@ class VertexIndex(Provider):
         latest = {(entry.document.tenant or None, entry.document.id): entry for entry in entries}
         points = {key: self._datapoints(entry) for key, entry in latest.items()}
         ids = {key: [point.datapoint_id for point in datapoints] for key, datapoints in points.items()}
-        async with self._writing:
+        async with self._writing, self._texts.turn():
             current = {id for item in ids.values() for id in item}
             before = await self._datapoint_ids(list(latest))
             stale = {key: [id for id in before.get(key, ()) if id not in current] for key in latest}
@@ -321,7 +330,7 @@ class VertexIndex(Provider):
     async def delete(self, ids: Sequence[str], tenant: str | None = None) -> int:
         """Remove documents: their datapoints, then their texts; return how many there were."""
         self._get_connection()
-        async with self._writing:
+        async with self._writing, self._texts.turn():
             listed = await self._datapoint_ids([(tenant, id) for id in dict.fromkeys(ids)])
             await self._remove([id for item in listed.values() for id in item])
             return await self._texts.fillable().delete(ids, tenant)
