@@ -64,19 +64,19 @@ class Collection:
         conditions: Sequence[Condition],
         top: int,
         *,
-        hint: Any = None,
-        with_vectors: bool = True,
+        hint: Any,
+        with_vectors: bool,
         deadline: float | None = None,
     ) -> list[Result]:
-        """Return the chunks nearest to a vector."""
+        """Return the chunks nearest to a vector. `hint` says whether an index is used."""
         types = self.types
         search = types.VectorSearch(
             search_field=VECTOR,
             vector=types.DenseVector(values=vector),
+            search_hint=hint,
+            distance_metric=types.DistanceMetric.DOT_PRODUCT,  # without an index, which has its own
             **self._common(conditions, top, with_vectors),
         )
-        if hint is not None:
-            search.search_hint = hint
         request = types.SearchDataObjectsRequest(parent=self.name, vector_search=search)
         answer = await self.connection.call(self.searches.search_data_objects, request, deadline=deadline)
         return [self._result(item) for item in answer.results]  # of the first page, without a further call

@@ -15,6 +15,7 @@ from contextrouter.builtin.providers.vertex import collection_setup, lookup, tex
 from contextrouter.builtin.providers.vertex.collection import MOST, Collection, Result
 from contextrouter.builtin.providers.vertex.collection_server import CollectionServer
 from contextrouter.builtin.providers.vertex.data_objects import VECTOR, make_rows, read_document
+from contextrouter.builtin.providers.vertex.index_distances import IndexDistances
 from contextrouter.builtin.providers.vertex.ingest_lock import IngestLock
 from contextrouter.builtin.providers.vertex.object_filter import query_conditions
 from contextrouter.builtin.shared.google_cloud.cloud_connection import CloudConnection
@@ -84,7 +85,7 @@ class Vertex(Provider):
         self._dimensions = dimensions
         options = CloudOptions(project, location, credentials_file, endpoint, request_timeout).check()
         self._connection = CloudConnection(VECTOR_SEARCH, options, "Provider 'vertex'", of_source=True)
-        self._opened: tuple[Collection, IngestLock] | None = None
+        self._opened: tuple[Collection, IngestLock, IndexDistances] | None = None
         self._writing, self._reading = asyncio.Lock(), asyncio.Lock()
         self._notes, self._noted_at = write.Notes(), -math.inf
         self._model: tuple[str, int] = ("", 0)
@@ -107,7 +108,8 @@ class Vertex(Provider):
         try:
             await self._connection.open()
             collection = Collection(self._connection, self._location, self._name)
-            self._opened = (collection, IngestLock(collection))
+            distances = IndexDistances(collection, self._index, self._recall)
+            self._opened = (collection, IngestLock(collection), distances)
             self._writing, self._reading = asyncio.Lock(), asyncio.Lock()  # of this loop
             await self._read_notes()
             examples, self._examples = self._examples, ()
@@ -129,7 +131,7 @@ class Vertex(Provider):
         request = collection.types.GetCollectionRequest(name=collection.name)
         await self._connection.call(collection.admin.get_collection, request)
 
-    def _get_opened(self) -> tuple[Collection, IngestLock]:
+    def _get_opened(self) -> tuple[Collection, IngestLock, IndexDistances]:
         if self._opened is None:
             raise ContractError("Provider 'vertex' is not open. Call open() first.", law="opened before use")
         return self._opened
@@ -158,7 +160,7 @@ class Vertex(Provider):
         """Return chunks, best first; text scores are the service's, vector scores cosines in [-1, 1]."""
         if query.leg not in self.legs:
             raise SourceError(f"Leg {query.leg!r} is not one of this store's legs: {', '.join(self.legs)}.")
-        collection, conditions = self._get_collection(), query_conditions(query)
+        (collection, _, distances), conditions = self._get_opened(), query_conditions(query)
         if query.limit < 1 or conditions is None:
             return []
         notes = await self._recent_notes(query.deadline)
@@ -178,8 +180,7 @@ class Vertex(Provider):
             query,
             conditions,
             top=_candidates(query.limit, question),
-            index=self._index,
-            recall=self._recall,
+            distances=distances,
             dimensions=notes.dimensions,
         )
         return _hits(results, query, question)
@@ -227,7 +228,7 @@ class Vertex(Provider):
         of a run, its writes take none.
         """
         async with self._writing:
-            collection, lock = self._get_opened()
+            collection, lock, _ = self._get_opened()
             if lock.held:
                 yield collection
                 return
@@ -306,8 +307,8 @@ class Vertex(Provider):
         )
 
     async def status(self) -> Mapping[str, int | str]:
-        """What the collection holds, its indexes, and the distance of a vector to itself: 1, or -1."""
-        return await collection_setup.status(self._get_collection())
+        """What the collection holds, its indexes, and the distance of a vector to itself: 1, -1 or 0."""
+        return await collection_setup.status(self._get_collection(), self._index)
 
     async def tune(self, *, apply: bool = False) -> Sequence[str]:
         """Say what should change in the index; with `apply` make the index that the settings name."""
