@@ -61,6 +61,11 @@ class CloudConnection:
         """Whether there is a channel."""
         return self._channel is not None
 
+    @property
+    def at_home(self) -> bool:
+        """Whether there is a channel, and this is the event loop and the process that made it."""
+        return self._channel is not None and self._home == (os.getpid(), asyncio.get_running_loop())
+
     async def open(self) -> None:
         """Import the client, load the credentials, make the channel; nothing is asked of the service.
 
@@ -89,9 +94,9 @@ class CloudConnection:
 
     async def aclose(self) -> None:
         """Close the channel, and the server of an example."""
-        channel, self._channel = self._channel, None
-        home, self._home = self._home, None
-        if channel is not None and home == (os.getpid(), asyncio.get_running_loop()):
+        here, channel = self.at_home, self._channel
+        self._channel = self._home = None
+        if here:
             await channel.close()
         if self.server is not None:
             await self.server.aclose()
@@ -182,7 +187,7 @@ class CloudConnection:
         """Raise ContractError before `open()`, and in another event loop or process than that of `open()`."""
         if self._channel is None:
             raise ContractError(f"{self.label} is not open. Call open() first.", law="opened before use")
-        if self._home != (os.getpid(), asyncio.get_running_loop()):
+        if not self.at_home:
             raise ContractError(
                 f"{self.label} was opened in another event loop or process. Close it there and open it here.",
                 law="one event loop",
