@@ -42,6 +42,12 @@ async def found(store: Sqlite) -> list[str]:
     return [hit.document.id for hit in await store.search(Query(text="sun", leg="text"))]
 
 
+def put_in_place(other: Path, path: str) -> None:
+    for ending in ("-wal", "-shm"):
+        Path(path + ending).unlink(missing_ok=True)
+    other.replace(path)
+
+
 def open_files(path: Path) -> list[str]:
     """The open files of this process at a path, and beside it."""
     names = []
@@ -114,9 +120,7 @@ async def test_a_file_replaced_during_a_read_is_not_read_again(store: Sqlite, tm
     assert await asyncio.to_thread(begun.wait, 60)
     other = await filled(tmp_path / "other.db", "new")
     await other.aclose()
-    for ending in ("-wal", "-shm"):
-        Path(store.path + ending).unlink(missing_ok=True)
-    (tmp_path / "other.db").replace(store.path)
+    put_in_place(tmp_path / "other.db", store.path)
     assert await found(store) == ["new"]
     go.set()
     assert await reading == "old"  # one read is of one file

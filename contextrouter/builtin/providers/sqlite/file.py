@@ -113,14 +113,16 @@ class StoreFile:
         await self.check(must_exist=False)
 
     async def aclose(self) -> None:
-        """Interrupt reads, let a write end, close every connection."""
+        """Interrupt reads, let a write end, close every connection. Reads and writes in line do not begin."""
         readers, writer, self._readers, self._writer = self._readers, self._writer, None, None
         for stop in list(self._running):
-            stop.abandoned = True
-        for threads in (readers, writer):
-            if threads is not None:
-                await work_aside(partial(threads.close, wait=True))
-        self.forget()
+            stop.closed = True
+        try:
+            for threads in (readers, writer):
+                if threads is not None:
+                    await work_aside(partial(threads.close, wait=True))
+        finally:
+            self.forget()  # a connection in use is closed by its thread
 
     async def read(
         self,
