@@ -50,6 +50,7 @@ from contextrouter.runtime.distribution import VERSION
 from contextrouter.runtime.lifecycle import Instances
 from contextrouter.runtime.registry import Registry
 from contextrouter.runtime.shutdown import Running, consume_exception
+from contextrouter.runtime.threads import work_aside
 from contextrouter.settings import Settings, load
 from contextrouter.settings.instances import add_provided
 from contextrouter.settings.sources import check_sources
@@ -166,9 +167,9 @@ class ContextRouter:
             if self.settings.rag.cache_enabled:
                 await self.cache.open()
             if self.settings.rag.token_budget:
-                await asyncio.to_thread(tokens.count, "")  # load the tokenizer before a question waits for it
+                await work_aside(tokens.count, "")  # load the tokenizer before a question waits for it
             if self.settings.rag.calibrate:
-                await asyncio.to_thread(
+                await work_aside(
                     import_module, "contextrouter.pipeline.calibration.calibrated_values"
                 )  # or the first one would load it
             await self.instances.open()

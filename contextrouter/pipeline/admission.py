@@ -7,7 +7,6 @@ careless source must not cost the answer, and no source decides what a caller ma
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -20,6 +19,7 @@ from contextrouter.errors import ContractError
 from contextrouter.filters import passes
 from contextrouter.model import Document, Entity, Facet, Fact, Hit, Query
 from contextrouter.runtime.plugin_calls import as_plain
+from contextrouter.runtime.threads import work_aside
 from contextrouter.scope import SENSITIVITIES, SHARED
 from contextrouter.settings import FactKeys, SourceKeys
 from contextrouter.text.characters import whole_characters
@@ -273,7 +273,7 @@ async def admit_hits(admission: Admission, answer: Sequence[Hit]) -> Sequence[Hi
     if admission.query.excluded and isinstance(answer, list | tuple):
         texts = [getattr(getattr(hit, "document", None), "content", "") for hit in answer]
         if sum([len(text) for text in texts if isinstance(text, str)]) > READ_AT_ONCE:
-            return await asyncio.to_thread(admission.hits, answer)
+            return await work_aside(admission.hits, answer)
     return admission.hits(answer)
 
 

@@ -13,6 +13,7 @@ from contextrouter.contracts import legs_of
 from contextrouter.errors import RequestRefused
 from contextrouter.model import Context, Document, Plan, Request, SourceReport
 from contextrouter.pipeline.run import AT_ONCE
+from contextrouter.runtime.threads import work_aside
 from contextrouter.scope import Scope
 from contextrouter.serialization import encode_json, plain
 from contextrouter.server import metrics
@@ -67,7 +68,7 @@ async def _encode(context: Context, exchange: Exchange) -> bytes:
     shown, trace = hide_errors(context, exchange.caller), exchange.body.trace
     if not trace and len(context.text) + len(context.question) < AT_ONCE:
         return encode_json(plain(shown, trace=False))
-    return await asyncio.to_thread(lambda: encode_json(plain(shown, trace=trace)))
+    return await work_aside(lambda: encode_json(plain(shown, trace=trace)))
 
 
 async def _stream(exchange: Exchange, request: Request) -> web.StreamResponse:
