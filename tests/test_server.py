@@ -53,7 +53,7 @@ class Concurrent(Fixed):
 
 async def test_route_answers_with_the_whole_context():
     async with serve_router(router()) as ask:
-        answer = await ask("/v1/route", {"question": "what?", "trace": True})
+        answer = await ask("/v1/route", {"question": "what?", "detail": "trace"})
     assert answer.status == 200
     assert answer.headers["Content-Type"] == "application/json"
     told = answer.json
@@ -388,7 +388,7 @@ async def test_the_openapi_document_is_of_the_types_that_validate():
 async def test_strange_texts_arrive_and_are_answered():
     odd = [document("x", "half \ud800 a pair, \x00 and \u202e"), document("<script>alert(1)</script>")]
     async with serve_router(router(answer=odd)) as ask:
-        answer = await ask("/v1/route", {"question": "\x00 \U0001f600 \u202e '; DROP"})
+        answer = await ask("/v1/route", {"question": "\x00 \U0001f600 \u202e '; DROP", "detail": "full"})
     assert answer.status == 200
     assert answer.json["envelopes"][0]["document"]["content"] == "half \ufffd a pair, \x00 and \u202e"
 

@@ -11,8 +11,8 @@ import msgspec
 from aiohttp import web
 
 from contextrouter.answering import Draft
+from contextrouter.model.plain_form import encode_json
 from contextrouter.router import ContextRouter
-from contextrouter.serialization import encode_json
 from contextrouter.server.auth import Access, Caller, RequestLimits, make_slots
 from contextrouter.server.error_responses import Refused
 from contextrouter.server.logs import log, read_trace_id
