@@ -37,6 +37,7 @@ _log = logging.getLogger("contextrouter")
 FALLBACK = "extractive"
 """The generator that writes where another one fails: it needs nothing from outside."""
 DECLINED = "The model declined to answer."
+NO_TASK = "No generator is set that could write this; `extractive` quotes documents."
 _GROUNDED = ("answered", "facts_only")
 _DECLINED = ("refusal", "filter")
 
@@ -82,6 +83,11 @@ class Answering:
         RequestRefused as `bind`.
         """
         chat, order = self.settings.chat, self.bind(order, context)
+        if order.task:
+            async with closing(self._do_task(order, context)) as pieces:
+                async for piece in pieces:
+                    yield piece
+            return
         clarification = context.clarification
         if clarification is not None or (context.outcome not in _GROUNDED and chat.no_context == "say"):
             text = chat.no_context_text if clarification is None else clarification.question
@@ -100,6 +106,24 @@ class Answering:
         async with closing(work.pieces()) as pieces:
             async for piece in pieces:
                 yield piece
+
+    async def _do_task(self, order: Order, context: Context) -> AsyncIterator[str | Draft]:
+        """Let the generator do what a chat program wants of a conversation: the conversation is all it gets.
+        One that quotes documents has nothing to quote, and refuses.
+        """
+        if self._quotes(order.generator):
+            nothing = Completion(text="", tokens_in=0, tokens_out=0, finish="refusal")
+            yield Draft(text="", completion=nothing, outcome="declined", refusal=NO_TASK)
+            return
+        work = _Work(self, order, context, list(order.conversation.turns))
+        async with closing(work.pieces()) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    def _quotes(self, name: str) -> bool:
+        """Whether a generator is the one that quotes documents."""
+        table = self.settings.generators.get(name)
+        return (name if table is None else table.use) == FALLBACK
 
     async def _prompt(self, order: Order, context: Context) -> list[Mapping[str, str]]:
         examples = await self._choose_examples(order.conversation.question)
@@ -216,7 +240,7 @@ class _Work:
     async def _finish(self, name: str, parts: _Parts, completion: Completion) -> Draft:
         context, checks = self._context, {}
         outcome = outcome_of(context, completion.finish)
-        if outcome != "declined" and completion.finish != "abstained":
+        if outcome != "declined" and completion.finish != "abstained" and not self._order.task:
             question = self._order.conversation.question
             checks = dict(await check_answer(question, parts.text, parts.markers.used, context))
         refusal = parts.refusal or ("" if parts.text or outcome != "declined" else DECLINED)

@@ -16,7 +16,7 @@ from contextrouter.answering.closing import closing
 from contextrouter.contracts import Refusal, Thought
 from contextrouter.model import Context
 from contextrouter.serialization import plain
-from contextrouter.server.chat_answers import make_request, models_of, read_order, retrieve
+from contextrouter.server.chat_answers import context_of, models_of, read_order, unknown_model
 from contextrouter.server.chat_schema import (
     ChatAnswered,
     ChatAsked,
@@ -122,7 +122,7 @@ async def completions(exchange: Exchange) -> web.StreamResponse:
     """POST /v1/chat/completions."""
     order = read_order(exchange)
     server = exchange.server
-    context = await retrieve(server, make_request(server, exchange.caller, order.conversation))
+    context = await context_of(server, exchange.caller, order)
     order = server.router.answering.bind(order, context)
     reply = Reply(
         id=f"chatcmpl-{secrets.token_hex(12)}",
@@ -180,6 +180,15 @@ async def models(exchange: Exchange) -> web.StreamResponse:
     return json_response(ModelsShown(data=[ModelShown(id=name) for name in names]))
 
 
+async def model(exchange: Exchange) -> web.StreamResponse:
+    """GET /v1/models/{model}: the name may hold slashes."""
+    name = exchange.request.path.partition("/v1/models/")[2].rstrip("/")
+    names = models_of(exchange.server.settings.chat, exchange.caller)
+    if name not in names:
+        raise unknown_model(name, names)
+    return json_response(ModelShown(id=name))
+
+
 ENDPOINTS = (
     Endpoint(
         method="POST",
@@ -207,5 +216,14 @@ ENDPOINTS = (
         answer=ModelsShown,
         openai=True,
         errors=(429, 503),
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/models/{model}",
+        handle=model,
+        summary="A model that the caller may name",
+        answer=ModelShown,
+        openai=True,
+        errors=(404, 429, 503),
     ),
 )
