@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Coroutine
 from inspect import isawaitable
 from typing import Any, TypeVar
 
@@ -35,15 +34,17 @@ def text_of(error: BaseException) -> str:
         return ""
 
 
-@contextmanager
-def containment() -> Iterator[None]:
+class containment:
     """Turn a BaseException that stops no program, such as a library's panic, into a PluginError."""
-    try:
-        yield
-    except (Exception, *STOPPING):
-        raise
-    except BaseException as error:
-        raise PluginError(f"{type(error).__name__}: {text_of(error)}") from error
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None and not isinstance(error, (Exception, *STOPPING)):
+            raise PluginError(f"{type(error).__name__}: {text_of(error)}") from error
 
 
 def as_coroutine(call: Awaitable[Answer]) -> Coroutine[Any, Any, Answer]:
