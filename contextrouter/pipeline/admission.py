@@ -59,9 +59,11 @@ class Admission:
         answer = as_plain(answer)
         if not isinstance(answer, list | tuple) or not {*map(type, answer)} <= {Hit}:
             raise ContractError("search() must return a sequence of hits", law="search returns hits")
-        sound = [hit for hit in answer if _has_plain_types(hit.document) or not self._note_flaw(hit)]
-        if not {type(hit.score) for hit in sound} <= _NUMBERS:
-            sound = [_with_number(hit) for hit in sound]
+        sound = []
+        for hit in answer:
+            document, score = hit.document, hit.score
+            if _has_plain_types(document) or not self._note(flaw_of(document)):
+                sound.append(hit if score is None or type(score) is float else _with_number(hit))
         if self._labels or self._restricted:
             sound = [admitted for hit in sound if (admitted := self._admit(hit)) is not None]
         return sound[: self.query.limit]
@@ -90,9 +92,6 @@ class Admission:
             return ""
         flawed = len(self.flaws)
         return f"{flawed} of {admitted + flawed} {items} were left out; the first: {self.flaws[0]}"
-
-    def _note_flaw(self, hit: Hit) -> str:
-        return self._note(flaw_of(hit.document))
 
     def _note(self, flaw: str) -> str:
         if flaw:
@@ -236,6 +235,13 @@ def _is_texts(value: Any) -> bool:
     return type(value) in (tuple, list) and all([type(item) is str for item in value])
 
 
+def _are_texts(d: Document) -> bool:
+    return _is_texts(d.path) and _is_texts(d.keywords) and _is_texts(d.labels) and _is_texts(d.links)
+
+
+_EMPTY: tuple[str, ...] = ()  # there is one empty tuple
+
+
 def _has_plain_types(d: Any) -> bool:
     """Whether the types of a document are those that nearly all have: `flaw_of` decides about all others."""
     return (
@@ -254,9 +260,7 @@ def _has_plain_types(d: Any) -> bool:
         and (d.compartment is None or type(d.compartment) is str)
         and (d.sensitivity is None or type(d.sensitivity) is str)
         and (d.trust is None or type(d.trust) is str)
-        and (d.path == () or _is_texts(d.path))
-        and (d.keywords == () or _is_texts(d.keywords))
-        and d.labels == d.links == ()
+        and (d.path is d.keywords is d.labels is d.links is _EMPTY or _are_texts(d))
         and (d.updated_at is None or type(d.updated_at) is datetime)
         and (d.synced_at is None or type(d.synced_at) is datetime)
         and type(d.metadata) is dict
@@ -279,9 +283,6 @@ async def admit_hits(admission: Admission, answer: Sequence[Hit]) -> Sequence[Hi
 
 def _type_name(value: object) -> str:
     return "None" if value is None else f"{type(value).__name__}"
-
-
-_NUMBERS = {float, type(None)}
 
 
 def _with_number(hit: Hit) -> Hit:

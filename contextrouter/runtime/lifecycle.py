@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any, cast
 
@@ -62,22 +61,6 @@ class PluginState(Enum):
     READY = "ready"
 
 
-class _Closed(AbstractSet[Key]):
-    """A live view of the plugins that are closed."""
-
-    def __init__(self, states: Mapping[Key, PluginState]) -> None:
-        self._states = states
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._states and self._states[cast(Key, key)] is PluginState.CLOSED
-
-    def __iter__(self) -> Iterator[Key]:
-        return (key for key, state in self._states.items() if state is PluginState.CLOSED)
-
-    def __len__(self) -> int:
-        return list(self._states.values()).count(PluginState.CLOSED)
-
-
 class Instances:
     """Every plugin instance by (kind, name)."""
 
@@ -90,7 +73,7 @@ class Instances:
         }
         self.all: dict[Key, Plugin] = {}
         self._states: dict[Key, PluginState] = {}
-        self.closed: AbstractSet[Key] = _Closed(self._states)
+        self.closed: set[Key] = set()  # the plugins in this state, which every request asks for
         self._opening: dict[Key, asyncio.Task[None]] = {}
         self._opened: list[Key] = []
         self._building: list[Key] = []
@@ -102,7 +85,14 @@ class Instances:
 
     def _add(self, key: Key, plugin: Plugin) -> None:
         self.all[key] = plugin
-        self._states[key] = PluginState.CLOSED
+        self._set_state(key, PluginState.CLOSED)
+
+    def _set_state(self, key: Key, state: PluginState) -> None:
+        self._states[key] = state
+        if state is PluginState.CLOSED:
+            self.closed.add(key)
+        else:
+            self.closed.discard(key)
 
     def build(self, instance: Instance) -> Plugin:
         """Build the plugin of one instance, after the plugins that it references. Raises SettingsError with
@@ -215,7 +205,8 @@ class Instances:
         but not for a missing package that nothing but rerankers needs.
         """
         self._opened.clear()
-        self._states.update(dict.fromkeys(self.all, PluginState.CLOSED))
+        for key in self.all:
+            self._set_state(key, PluginState.CLOSED)
         clock = asyncio.get_running_loop().time
         until = clock() + self.settings.rag.timeout_seconds
         for kinds in _OPENING_ORDER:
@@ -325,7 +316,7 @@ class Instances:
         if self._states[key] is PluginState.CLOSED:
             with containment():
                 await self.all[key].open()
-            self._states[key] = PluginState.OPEN
+            self._set_state(key, PluginState.OPEN)
             self._opened.append(key)
             if key[0] == "embedder":
                 await self._tell_stores(key[1])
@@ -349,10 +340,10 @@ class Instances:
         """
         plugin = self.all[key]
         if not isinstance(plugin, SupportsModel) or plugin.embedder not in self.embedders:
-            self._states[key] = PluginState.READY
+            self._set_state(key, PluginState.READY)
         elif ("embedder", plugin.embedder) not in self.closed:
             embedder = self.embedders[plugin.embedder]
-            self._states[key] = PluginState.READY
+            self._set_state(key, PluginState.READY)
             await plugin.embedded_by(embedder.model, embedder.dimensions)
 
     async def aclose(self) -> None:
@@ -369,7 +360,7 @@ class Instances:
         until = clock() + CLOSE_SECONDS
         while self._opened:
             key = self._opened.pop()
-            self._states[key] = PluginState.CLOSED
+            self._set_state(key, PluginState.CLOSED)
             name = f"{key[0]} {key[1]!r}"
             try:
                 await close(self.all[key], name, max(LEAST_CLOSE_SECONDS, until - clock()))

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Coroutine
 from inspect import isawaitable
 from typing import Any, TypeVar
 
@@ -41,20 +40,23 @@ def text_of(error: BaseException) -> str:
     return text if first is error else f"{text}; the first: {type(first).__name__}: {text_of(first)}"
 
 
-@contextmanager
-def containment() -> Iterator[None]:
+class containment:
     """Turn a BaseException that stops no program, such as a library's panic, into a PluginError, and a group
     of exceptions, too: its message names the first.
     """
-    try:
-        yield
-    except (Exception, *STOPPING) as error:
-        if not isinstance(error, BaseExceptionGroup):
-            raise
-        raise _failure(error) from error
-    except BaseException as error:
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            return
+        if isinstance(error, (Exception, *STOPPING)) and not isinstance(error, BaseExceptionGroup):
+            return
         if isinstance(error, GeneratorExit) and not _in_event_loop():
-            raise  # a coroutine that nobody waits for any more is being closed
+            return  # a coroutine that nobody waits for any more is being closed
         raise _failure(error) from error
 
 
