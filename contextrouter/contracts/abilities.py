@@ -6,6 +6,7 @@ A plugin has an ability when it has the methods; nothing is registered.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import msgspec
@@ -116,6 +117,22 @@ class SupportsFetch(Protocol):
 
     async def fetch(self, ids: Sequence[str], scope: Scope | None = None) -> Sequence[Document]:
         """Return those that exist and may be seen, in the order asked."""
+        ...
+
+
+class LocalFile(msgspec.Struct, frozen=True):
+    """A file of this machine, below `folder` (or that file itself)."""
+
+    folder: Path
+    path: Path
+
+
+@runtime_checkable
+class SupportsFiles(Protocol):
+    """A source whose documents are read from files of this machine."""
+
+    def local_file(self, id: str) -> LocalFile | None:
+        """Return the file that the document of this id is read from; None: from none. Reads nothing."""
         ...
 
 

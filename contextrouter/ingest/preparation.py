@@ -45,6 +45,7 @@ _HASHED = (
     "trust",
     "keywords",
     "labels",
+    "job",
     "links",
     "metadata",
 )

@@ -9,11 +9,13 @@ from typing import Any
 
 from contextrouter.contracts import (
     LinkDegrees,
+    LocalFile,
     SupportsCrawl,
     SupportsDegrees,
     SupportsEntities,
     SupportsFacets,
     SupportsFetch,
+    SupportsFiles,
     SupportsGraph,
     SupportsNeighbours,
     SupportsStatistics,
@@ -90,6 +92,21 @@ async def neighbours_keep_limit_and_scope(subject: Subject) -> None:
             raise Broken("an unknown id has neighbours")
         if any(not _visible(hit.document, _STRANGER) for hit in await plugin.neighbours(ids, 100, _STRANGER)):
             raise Broken("a neighbour came back in a scope that forbids it")
+
+
+@law_of(SupportsFiles)
+async def local_files_lie_in_their_folder(subject: Subject) -> None:
+    """local_file() returns a LocalFile whose path lies in its folder, or None; never one above the folder."""
+    async with subject.open_plugin() as plugin:
+        ids = [*await _search_inputs(subject, plugin), "no such id", "../outside.md", "/etc/hosts"]
+        for id in ids:
+            file = plugin.local_file(id)
+            if file is None:
+                continue
+            if not isinstance(file, LocalFile) or not file.path.is_relative_to(file.folder):
+                raise Broken(f"for {id!r} it returned {shorten(file)}")
+            if ".." in file.path.parts or "/etc/hosts" in str(file.path):
+                raise Broken(f"{id!r} leads out of the folder: {shorten(file)}")
 
 
 @law_of(SupportsDegrees)

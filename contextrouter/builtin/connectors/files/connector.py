@@ -17,9 +17,10 @@ from contextrouter.builtin.connectors.files.file_reader import File, Known, Read
 from contextrouter.builtin.connectors.files.folder import Folder, Listed, Listing
 from contextrouter.builtin.connectors.files.parsing.process import Parser
 from contextrouter.builtin.connectors.matching import matches, visible
-from contextrouter.contracts import Connector, FilePath
+from contextrouter.contracts import Connector, FilePath, LocalFile
 from contextrouter.errors import SourceError, SourceTimeout
 from contextrouter.model import Document, Hit, Query
+from contextrouter.runtime.local_files import local_file
 from contextrouter.runtime.threads import Threads
 from contextrouter.scope import Scope
 from contextrouter.text.bm25 import PassageIndex
@@ -185,6 +186,10 @@ class Files(Connector):
         documents = {passage.id: passage for passage in snapshot.passages}
         documents.update((each.id, each) for file in snapshot.files.values() for each in file.documents)
         return [documents[id] for id in ids if id in documents and visible(documents[id], scope)]
+
+    def local_file(self, id: str) -> LocalFile | None:
+        """The file that documents of this id are read from."""
+        return local_file(self._folder.path, id)
 
     async def version(self) -> str:
         """Return a digest over the names, sizes and times of the files; reads none of them."""
