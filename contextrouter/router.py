@@ -9,7 +9,7 @@ import asyncio
 import logging
 import math
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -140,9 +140,10 @@ class ContextRouter:
     ) -> None:
         await self.aclose()
 
-    async def open(self) -> None:
-        """Open every plugin. Called by `async with`, and by the first request where there is none; all wait
-        for one opening.
+    async def open(self, kinds: Collection[str] | None = None) -> None:
+        """Open every plugin, or only those of `kinds`, such as "interpreter"; a question opens the others
+        that it needs. Called by `async with`, and by the first request where there is none; all wait for one
+        opening.
         """
         loop = asyncio.get_running_loop()
         if self._open_in is loop:
@@ -153,9 +154,9 @@ class ContextRouter:
                     "This router is open in another event loop. Close it there, or make one router per loop."
                 )
             self._loop, self._opening = loop, SingleFlight()
-        await self._opening.run(b"", math.inf, self._open)
+        await self._opening.run(b"", math.inf, lambda: self._open(kinds))
 
-    async def _open(self) -> None:
+    async def _open(self, kinds: Collection[str] | None) -> None:
         self.engine = Engine(
             self.settings, self.instances, scores=self._scores, embeddings=self._embeddings, clock=self._clock
         )
@@ -164,13 +165,13 @@ class ContextRouter:
         try:
             if self.settings.rag.cache_enabled:
                 await self.cache.open()
-            if self.settings.rag.token_budget:
+            if kinds is None and self.settings.rag.token_budget:
                 await asyncio.to_thread(tokens.count, "")  # load the tokenizer before a question waits for it
-            if self.settings.rag.calibrate:
+            if kinds is None and self.settings.rag.calibrate:
                 await asyncio.to_thread(
                     import_module, "contextrouter.pipeline.calibration.calibrated_values"
                 )  # or the first one would load it
-            await self.instances.open()
+            await self.instances.open(kinds)
             self._open_in = self._loop
         except BaseException:
             try:

@@ -120,20 +120,13 @@ class SupportsFetch(Protocol):
         ...
 
 
-class LocalFile(msgspec.Struct, frozen=True):
-    """A file of this machine, below `folder` (or that file itself)."""
-
-    folder: Path
-    path: Path
-
-
 @runtime_checkable
 class SupportsFiles(Protocol):
-    """A source whose documents are read from files of this machine."""
+    """A source that reads files of this machine: the id of a document is the path of its file below
+    `local_folder`, or the name of that file itself.
+    """
 
-    def local_file(self, id: str) -> LocalFile | None:
-        """Return the file that the document of this id is read from; None: from none. Reads nothing."""
-        ...
+    local_folder: Path
 
 
 @runtime_checkable

@@ -45,9 +45,7 @@ class Citation(Noun, frozen=True, kw_only=True, gc=False):
 
     number: int
     title: str
-    url: (
-        str  # what opens: the page of the web, or the file; at the page of a PDF. Else as the source gives it
-    )
+    url: str  # what opens: a page of the web, or a file, at the page of a PDF; else as the source gives it
     source: str
     job: str = ""  # the ingestion job that stored it; "": none
     path: tuple[str, ...] = ()  # the headings that it stands under, outermost first

@@ -53,8 +53,8 @@ Truncate = Callable[[str, int], str]
 
 class Beside(NamedTuple):
     """What stands beside documents and facts. `now` tells facts that stopped being true; None: none are told
-    apart. `title` names the connection that a document comes from; None: its source. `origin` names its job and
-    file.
+    apart. `title` names the connection that a document comes from; None: its source. `origin` names its job
+    and its file.
     """
 
     entities: Sequence[Entity] = ()

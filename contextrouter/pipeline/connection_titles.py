@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from contextrouter.contracts import LocalFile, SupportsFiles
+from contextrouter.contracts import SupportsFiles
 from contextrouter.model import Document, Envelope
 from contextrouter.pipeline.candidates import Candidates
-from contextrouter.runtime.local_files import local_file
+from contextrouter.runtime.local_files import LocalFile, local_file
 from contextrouter.scope import Scope
 from contextrouter.settings import Job, Settings
 
@@ -69,7 +69,7 @@ class Connections:
     def _file_of_source(self, source: str, id: str) -> LocalFile | None:
         plugin = self._sources.get(source)
         if plugin is not None:
-            return plugin.local_file(id) if isinstance(plugin, SupportsFiles) else None
+            return local_file(plugin.local_folder, id) if isinstance(plugin, SupportsFiles) else None
         table = self._settings.connectors.get(source)  # one that is only ingested is no open source
         path = table.options.get("path") if table is not None and table.use == "files" else None
         return local_file(self._path(path), id) if isinstance(path, str) else None

@@ -7,7 +7,14 @@ import stat
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
-from contextrouter.contracts import LocalFile
+import msgspec
+
+
+class LocalFile(msgspec.Struct, frozen=True):
+    """A file of this machine, below `folder`."""
+
+    folder: Path
+    path: Path
 
 
 def local_file(root: Path, name: str) -> LocalFile | None:

@@ -17,7 +17,7 @@ from typing import Any
 from aiohttp import web
 
 from contextrouter.router import ContextRouter
-from contextrouter.server import answer_endpoint, chat, page, router_endpoints
+from contextrouter.server import answer_endpoint, chat, cited_files, page, router_endpoints
 from contextrouter.server.endpoints import PREFLIGHT, Endpoint, Events, Exchange, ServerState, json_response
 from contextrouter.server.error_responses import (
     FAULT,
@@ -53,6 +53,7 @@ class Server(ServerState):
             *router_endpoints.ENDPOINTS,
             *answer_endpoint.ENDPOINTS,
             *chat.ENDPOINTS,
+            *(cited_files.ENDPOINTS if self.settings.serve.files else ()),
             *explorer,
             DESCRIPTION,
         )

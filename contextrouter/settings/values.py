@@ -178,6 +178,7 @@ class Serve(msgspec.Struct, frozen=True, kw_only=True):
     drain_seconds: Seconds = 10.0  # time for running requests when the server stops
     cors_origins: tuple[str, ...] = ()
     explorer: bool = True
+    files: bool = False  # serve the local files that citations name, to callers who may see the documents
     log_format: Literal["json", "text"] = "json"
 
 

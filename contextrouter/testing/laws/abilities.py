@@ -4,12 +4,13 @@ graph.
 
 from __future__ import annotations
 
+import asyncio
 import math
+from pathlib import Path
 from typing import Any
 
 from contextrouter.contracts import (
     LinkDegrees,
-    LocalFile,
     SupportsCrawl,
     SupportsDegrees,
     SupportsEntities,
@@ -95,18 +96,17 @@ async def neighbours_keep_limit_and_scope(subject: Subject) -> None:
 
 
 @law_of(SupportsFiles)
-async def local_files_lie_in_their_folder(subject: Subject) -> None:
-    """local_file() returns a LocalFile whose path lies in its folder, or None; never one above the folder."""
+async def ids_are_paths_of_files(subject: Subject) -> None:
+    """local_folder is a path, and the ids of whole documents are files below it, or its own name."""
     async with subject.open_plugin() as plugin:
-        ids = [*await _search_inputs(subject, plugin), "no such id", "../outside.md", "/etc/hosts"]
-        for id in ids:
-            file = plugin.local_file(id)
-            if file is None:
-                continue
-            if not isinstance(file, LocalFile) or not file.path.is_relative_to(file.folder):
-                raise Broken(f"for {id!r} it returned {shorten(file)}")
-            if ".." in file.path.parts or "/etc/hosts" in str(file.path):
-                raise Broken(f"{id!r} leads out of the folder: {shorten(file)}")
+        for document in (await _search_inputs(subject, plugin)).values():
+            id = (document.parent or document.id).removesuffix(f"/{document.metadata.get('part', '')}")
+            if not await asyncio.to_thread(_is_file_below, Path(plugin.local_folder), id):
+                raise Broken(f"{id!r} is no file below {str(plugin.local_folder)!r}")
+
+
+def _is_file_below(folder: Path, id: str) -> bool:
+    return (folder / id).is_file() or (folder.is_file() and folder.name == id)
 
 
 @law_of(SupportsDegrees)

@@ -17,10 +17,9 @@ from contextrouter.builtin.connectors.files.file_reader import File, Known, Read
 from contextrouter.builtin.connectors.files.folder import Folder, Listed, Listing
 from contextrouter.builtin.connectors.files.parsing.process import Parser
 from contextrouter.builtin.connectors.matching import matches, visible
-from contextrouter.contracts import Connector, FilePath, LocalFile
+from contextrouter.contracts import Connector, FilePath
 from contextrouter.errors import SourceError, SourceTimeout
 from contextrouter.model import Document, Hit, Query
-from contextrouter.runtime.local_files import local_file
 from contextrouter.runtime.threads import Threads
 from contextrouter.scope import Scope
 from contextrouter.text.bm25 import PassageIndex
@@ -89,6 +88,7 @@ class Files(Connector):
                 f'Files.encoding {encoding!r} is not known to Python; give one such as "utf-8".'
             ) from None
         self._folder = Folder(Path(path), patterns, max_bytes, max_files)
+        self.local_folder = self._folder.path
         self._snapshot: _Snapshot | None = None
         self._reading = threading.Lock()
         self._parser = Parser(parse_seconds)
@@ -186,10 +186,6 @@ class Files(Connector):
         documents = {passage.id: passage for passage in snapshot.passages}
         documents.update((each.id, each) for file in snapshot.files.values() for each in file.documents)
         return [documents[id] for id in ids if id in documents and visible(documents[id], scope)]
-
-    def local_file(self, id: str) -> LocalFile | None:
-        """The file that documents of this id are read from."""
-        return local_file(self._folder.path, id)
 
     async def version(self) -> str:
         """Return a digest over the names, sizes and times of the files; reads none of them."""

@@ -18,7 +18,7 @@ from contextrouter.builtin.connectors.markup import Passage, json_passages, mark
 from contextrouter.builtin.shared.places import place_at
 from contextrouter.model import Document
 
-PARSED_BY = 2
+PARSED_BY = 3
 """Goes up when a file of the same bytes becomes another text."""
 SNIPPET_CHARACTERS = 200
 _CUTS = {"text/markdown": markdown_passages, "application/jsonl": json_passages}
