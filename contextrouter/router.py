@@ -14,11 +14,8 @@ from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
-from contextrouter.answering import Answering, to_answer
-from contextrouter.answering.closing import closing
-from contextrouter.answering.conversation import Draft
 from contextrouter.cache import (
     EmbeddingCache,
     ResultCache,
@@ -53,6 +50,9 @@ from contextrouter.settings import Settings, load
 from contextrouter.settings.instances import add_provided
 from contextrouter.settings.sources import check_sources
 from contextrouter.text import tokens
+
+if TYPE_CHECKING:
+    from contextrouter.answering import Answering
 
 log = logging.getLogger("contextrouter")
 
@@ -249,6 +249,8 @@ class ContextRouter:
     @cached_property
     def answering(self) -> Answering:
         """What writes answers. Raises SettingsError for a file of examples that is wrong."""
+        from contextrouter.answering import Answering  # a route alone needs none of it
+
         return Answering(self.settings, self.instances, self.registry)
 
     async def answer(self, question: str | Request, **fields: Unpack[RequestFields]) -> Answer:
@@ -258,6 +260,8 @@ class ContextRouter:
         the text says so, and `outcome` why. Raises what `route` raises, and PluginError when the generator
         fails and nothing writes in its place.
         """
+        from contextrouter.answering import to_answer
+
         request = request_of(question, fields)
         context = await self.route(request)
         return to_answer(await self.answering.whole(self.answering.make_order(request), context), context)
@@ -266,6 +270,9 @@ class ContextRouter:
         self, question: str | Request, **fields: Unpack[RequestFields]
     ) -> AsyncIterator[str | Answer]:
         """Yield the text of the answer in pieces, and last the Answer. Raises as `answer`."""
+        from contextrouter.answering import Draft, to_answer
+        from contextrouter.answering.closing import closing
+
         request = request_of(question, fields)
         context = await self.route(request)
         async with closing(self.answering.pieces(self.answering.make_order(request), context)) as pieces:

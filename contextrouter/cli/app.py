@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from contextrouter.cli import leaving
-from contextrouter.cli.examples import example_of
+from contextrouter.cli.command_examples import example_of
 
 COMMANDS = {
     "demo": "demo:demo",
@@ -29,6 +31,40 @@ COMMANDS = {
 }
 GROUPS = ("plugins", "cache", "db", "graph", "keys")
 ABOUT = "One question in, the right context from many sources out, with a receipt for every piece."
+
+
+class _TextsAsTheyAre:
+    """A command that takes texts as they are. typer converts each parameter with pydantic, whose import takes
+    a tenth of a short command's time; what is a text already, or was not given, needs no conversion.
+    """
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters, with that of the help."""
+        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]  # of TyperCommand or TyperGroup
+        for parameter in parameters:
+            if not hasattr(parameter, "converts"):
+                parameter.converts = parameter.process_value
+                parameter.process_value = partial(_process, parameter)
+        return parameters
+
+
+class PlainCommand(_TextsAsTheyAre, TyperCommand):
+    """A command."""
+
+
+class PlainGroup(_TextsAsTheyAre, TyperGroup):
+    """A group of commands."""
+
+
+def _process(parameter: Any, ctx: Any, value: Any) -> Any:
+    is_many = getattr(parameter, "multiple", False) or parameter.nargs != 1
+    if (value is None or value == ()) and not parameter.required:
+        absent = () if is_many else None
+        return absent if parameter.callback is None else parameter.callback(ctx, parameter, absent)
+    is_text = getattr(getattr(parameter, "type_descriptor", None), "annotation", None) is str
+    if is_text and isinstance(value, str) and not is_many and parameter.callback is None:
+        return value
+    return parameter.converts(ctx, value)
 
 
 def _show_version(requested: bool) -> None:
@@ -51,6 +87,7 @@ def make_app(only: str = "") -> typer.Typer:
     """Return the command line: all commands, or the one called `only`."""
     app = typer.Typer(
         name="contextrouter",
+        cls=PlainGroup,
         help=ABOUT,
         epilog="" if only else _exit_codes(),
         no_args_is_help=True,
@@ -63,14 +100,14 @@ def make_app(only: str = "") -> typer.Typer:
         if only in ("", name):
             module, _, function = place.partition(":")
             command = getattr(import_module(f"contextrouter.cli.{module}"), function)
-            app.command(name, epilog=example_of(name))(command)
+            app.command(name, cls=PlainCommand, epilog=example_of(name))(command)
     for name in GROUPS:
         if only in ("", name):
             group: typer.Typer = import_module(f"contextrouter.cli.{name}").app
             group.rich_markup_mode = None
             for command in group.registered_commands:
-                command.epilog = example_of(f"{name} {command.name}")
-            app.add_typer(group, name=name)
+                command.epilog, command.cls = example_of(f"{name} {command.name}"), PlainCommand
+            app.add_typer(group, name=name, cls=PlainGroup)
     return app
 
 

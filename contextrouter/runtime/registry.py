@@ -33,7 +33,7 @@ from contextrouter.runtime.plugin_checks import check_plugin
 from contextrouter.settings import Instance, schema
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint, EntryPoints
+    from importlib.metadata import EntryPoint
 
 
 class PluginListing(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +53,7 @@ class Registry:
         self.paths = tuple(paths)
         self.warnings: list[str] = []
         self._entries: dict[str, dict[str, EntryPoint]] = {}
-        self._all_entries: EntryPoints | None = None
+        self._all_entries: Any = None  # EntryPoints; Python 3.11 gives it another type
         self._files = self._find_files()
         self._classes: dict[tuple[str, str], type[Plugin]] = {}
         self._schemas: dict[tuple[str, str], schema.Schema] = {}
@@ -71,7 +71,7 @@ class Registry:
                     files.setdefault(path.stem, path)
         return files
 
-    def _every_entry(self) -> EntryPoints:
+    def _every_entry(self) -> Any:
         """Entry points of all packages, read once: it costs as much as to import this package."""
         if self._all_entries is None:
             from importlib.metadata import entry_points
