@@ -9,17 +9,14 @@ import asyncio
 import logging
 import math
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AsyncExitStack
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
-from contextrouter.answering import Answering, to_answer
-from contextrouter.answering.closing import closing
-from contextrouter.answering.conversation import Draft
 from contextrouter.cache import (
     EmbeddingCache,
     ResultCache,
@@ -55,6 +52,9 @@ from contextrouter.settings import Settings, load
 from contextrouter.settings.instances import add_provided
 from contextrouter.settings.sources import check_sources
 from contextrouter.text import tokens
+
+if TYPE_CHECKING:
+    from contextrouter.answering import Answering
 
 log = logging.getLogger("contextrouter")
 
@@ -142,9 +142,10 @@ class ContextRouter:
     ) -> None:
         await self.aclose()
 
-    async def open(self) -> None:
-        """Open every plugin. Called by `async with`, and by the first request where there is none; all wait
-        for one opening.
+    async def open(self, kinds: Collection[str] | None = None) -> None:
+        """Open every plugin, or only those of `kinds`, such as "interpreter"; a question opens the others
+        that it needs. Called by `async with`, and by the first request where there is none; all wait for one
+        opening.
         """
         loop = asyncio.get_running_loop()
         if self._open_in is loop:
@@ -155,9 +156,9 @@ class ContextRouter:
                     "This router is open in another event loop. Close it there, or make one router per loop."
                 )
             self._loop, self._opening = loop, SingleFlight()
-        await self._opening.run(b"", math.inf, self._open)
+        await self._opening.run(b"", math.inf, lambda: self._open(kinds))
 
-    async def _open(self) -> None:
+    async def _open(self, kinds: Collection[str] | None) -> None:
         self.engine = Engine(
             self.settings, self.instances, scores=self._scores, embeddings=self._embeddings, clock=self._clock
         )
@@ -166,13 +167,13 @@ class ContextRouter:
         try:
             if self.settings.rag.cache_enabled:
                 await self.cache.open()
-            if self.settings.rag.token_budget:
+            if kinds is None and self.settings.rag.token_budget:
                 await work_aside(tokens.count, "")  # load the tokenizer before a question waits for it
-            if self.settings.rag.calibrate:
+            if kinds is None and self.settings.rag.calibrate:
                 await work_aside(
                     import_module, "contextrouter.pipeline.calibration.calibrated_values"
                 )  # or the first one would load it
-            await self.instances.open()
+            await self.instances.open(kinds)
             self._open_in = self._loop
         except BaseException:
             try:
@@ -248,6 +249,8 @@ class ContextRouter:
     @cached_property
     def answering(self) -> Answering:
         """What writes answers. Raises SettingsError for a file of examples that is wrong."""
+        from contextrouter.answering import Answering  # a route alone needs none of it
+
         return Answering(self.settings, self.instances, self.registry)
 
     async def answer(self, question: str | Request, **fields: Unpack[RequestFields]) -> Answer:
@@ -257,6 +260,8 @@ class ContextRouter:
         the text says so, and `outcome` why. Raises what `route` raises, and PluginError when the generator
         fails and nothing writes in its place.
         """
+        from contextrouter.answering import to_answer
+
         request = request_of(question, fields)
         context = await self.route(request)
         return to_answer(await self.answering.whole(self.answering.make_order(request), context), context)
@@ -265,6 +270,9 @@ class ContextRouter:
         self, question: str | Request, **fields: Unpack[RequestFields]
     ) -> AsyncIterator[str | Answer]:
         """Yield the text of the answer in pieces, and last the Answer. Raises as `answer`."""
+        from contextrouter.answering import Draft, to_answer
+        from contextrouter.answering.closing import closing
+
         request = request_of(question, fields)
         context = await self.route(request)
         async with closing(self.answering.pieces(self.answering.make_order(request), context)) as pieces:

@@ -266,7 +266,8 @@ class _Parts:
         self.markers, self.completion = Markers(len(context.envelopes)), Completion(text="")
         self.text = self.thinking = self.refusal = ""
         self._splitter = Thinking()
-        urls = [citation.url for citation in context.citations]
+        documents = [envelope.document.url for envelope in context.envelopes]  # some open at a page of theirs
+        urls = [*documents, *[citation.url for citation in context.citations]]
         self._links = {kind: LinkFilter(urls) if defuse else AllLinks() for kind in (str, Thought, Refusal)}
 
     def feed(self, piece: str) -> list[str]:

@@ -46,6 +46,7 @@ _HASHED = (
     "trust",
     "keywords",
     "labels",
+    "job",
     "links",
     "metadata",
 )

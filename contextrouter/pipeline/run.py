@@ -251,8 +251,14 @@ class Run:
 
     def _text_of(self, selected: Sequence[Envelope]) -> Assembled:
         budget = self.rag.token_budget
-        title = self.engine.connections.title
-        beside = Beside(self.harvest.entities, self.harvest.facets, self._facts_time, title)
+        connections = self.engine.connections
+        beside = Beside(
+            self.harvest.entities,
+            self.harvest.facets,
+            self._facts_time,
+            connections.title,
+            connections.origin,
+        )
         return assemble(
             selected, self.facts, beside=beside, budget=budget, count=tokens.count, truncate=tokens.truncate
         )

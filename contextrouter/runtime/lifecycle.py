@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import Enum
 from typing import Any, cast
 
@@ -198,8 +198,9 @@ class Instances:
         """Stages by name."""
         return self.plugins("stage")
 
-    async def open(self) -> None:
-        """Open all plugins concurrently, dependencies first, in at most `[rag] timeout_seconds`.
+    async def open(self, kinds: Collection[str] | None = None) -> None:
+        """Open all plugins concurrently, or those of `kinds`, dependencies first, in at most `[rag]
+        timeout_seconds`.
 
         A slower plugin goes on opening, and requests that need it wait. Raises errors of the installation,
         but not for a missing package that nothing but rerankers needs.
@@ -209,8 +210,9 @@ class Instances:
             self._set_state(key, PluginState.CLOSED)
         clock = asyncio.get_running_loop().time
         until = clock() + self.settings.rag.timeout_seconds
-        for kinds in _OPENING_ORDER:
-            keys = [key for key in self.all if key[0] in kinds and not self.switched_off(key)]
+        for group in _OPENING_ORDER:
+            wanted = group if kinds is None else [kind for kind in group if kind in kinds]
+            keys = [key for key in self.all if key[0] in wanted and not self.switched_off(key)]
             tasks = {key: self._start_opening(key) for key in keys}
             if tasks:
                 await asyncio.wait(tasks.values(), timeout=max(0.0, until - clock()))

@@ -11,6 +11,7 @@ from contextrouter.contracts import Refusal, Thought
 from contextrouter.errors import RequestRefused
 from contextrouter.model import Answer
 from contextrouter.server.chat_answers import choose_generator, retrieve
+from contextrouter.server.citation_links import follow, origin_of
 from contextrouter.server.endpoints import Endpoint, Exchange, json_response
 from contextrouter.server.hidden_errors import hide_errors
 from contextrouter.server.request_schema import RouteAsked, schema_type
@@ -33,7 +34,8 @@ async def answer(exchange: Exchange) -> web.StreamResponse:
     order = msgspec.structs.replace(answering.make_order(request), generator=generator)
     context = await retrieve(server, request)
     detail = exchange.body.detail
-    order, visible = answering.bind(order, context), hide_errors(context, exchange.caller)
+    order = answering.bind(order, context)
+    visible = follow(hide_errors(context, exchange.caller), exchange.caller, origin_of(exchange))
     if not exchange.body.stream:
         draft = server.finish(await answering.whole(order, context), exchange.caller)
         return json_response(to_answer(draft, visible).to_dict(detail))

@@ -28,6 +28,7 @@ from contextrouter.server.chat_schema import (
     ModelsShown,
     Receipt,
 )
+from contextrouter.server.citation_links import follow, origin_of
 from contextrouter.server.endpoints import Endpoint, Exchange, json_response
 
 
@@ -78,6 +79,10 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
                 title=citation.title,
                 url=citation.url,
                 source=citation.source,
+                job=citation.job,
+                path=citation.path,
+                place=citation.place,
+                file=citation.file,
             )
             for citation, envelope in zip(context.citations, context.envelopes, strict=True)
         ]
@@ -129,7 +134,7 @@ async def completions(exchange: Exchange) -> web.StreamResponse:
         created=int(time.time()),
         model=exchange.body.model,
         generator=order.generator,
-        context=context,
+        context=follow(context, exchange.caller, origin_of(exchange)),
         request_id=exchange.request_id,
         trace_id=exchange.trace_id,
     )

@@ -147,8 +147,12 @@ class Cited(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     id: str
     title: str
-    url: str
+    url: str  # what opens
     source: str
+    job: str = ""  # the ingestion job that stored it
+    path: tuple[str, ...] = ()  # the headings above it
+    place: str = ""  # "page 7", "1:02:03", "line 12"
+    file: str = ""  # its path on the machine of the server, for a caller who may see everything
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,6 +19,7 @@ from contextrouter.scope import Scope
 from contextrouter.serialization import plain
 from contextrouter.server import metrics
 from contextrouter.server.auth import Caller, narrow_scope
+from contextrouter.server.citation_links import follow, origin_of
 from contextrouter.server.endpoints import Endpoint, Exchange, ServerState, json_response
 from contextrouter.server.error_responses import Refused
 from contextrouter.server.hidden_errors import hide_errors
@@ -67,6 +68,7 @@ async def route(exchange: Exchange) -> web.StreamResponse:
 async def _encode(context: Context, exchange: Exchange) -> bytes:
     """Return a context as JSON. A large one is encoded in a thread, while the event loop answers others."""
     shown, detail = hide_errors(context, exchange.caller), exchange.body.detail
+    shown = follow(shown, exchange.caller, origin_of(exchange))
     if detail != "trace" and len(context.text) + len(context.question) < AT_ONCE:
         return encode_json(plain(shown, detail))
     return await work_aside(lambda: encode_json(plain(shown, detail)))
