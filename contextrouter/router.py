@@ -35,7 +35,6 @@ from contextrouter.contracts import (
     Plugin,
     Provider,
     Stage,
-    Thought,
 )
 from contextrouter.errors import ContextRouterError
 from contextrouter.model import Answer, Context, Plan, Request, RequestFields, SourceReport
@@ -270,17 +269,15 @@ class ContextRouter:
         self, question: str | Request, **fields: Unpack[RequestFields]
     ) -> AsyncIterator[str | Answer]:
         """Yield the text of the answer in pieces, and last the Answer. Raises as `answer`."""
-        from contextrouter.answering import Draft, to_answer
+        from contextrouter.answering import Draft, shown_pieces, to_answer
         from contextrouter.answering.closing import closing
 
         request = request_of(question, fields)
         context = await self.route(request)
-        async with closing(self.answering.pieces(self.answering.make_order(request), context)) as pieces:
+        written = self.answering.pieces(self.answering.make_order(request), context)
+        async with closing(shown_pieces(written)) as pieces:
             async for piece in pieces:
-                if isinstance(piece, Draft):
-                    yield to_answer(piece, context)
-                elif not isinstance(piece, Thought):
-                    yield str(piece)
+                yield to_answer(piece, context) if isinstance(piece, Draft) else str(piece)
 
     def _deadline(self, request: Request) -> Deadline:
         return Deadline.after(request.deadline or self.settings.rag.timeout_seconds)

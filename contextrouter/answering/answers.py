@@ -40,6 +40,7 @@ DECLINED = "The model declined to answer."
 NO_TASK = "No generator is set that could write this; `extractive` quotes documents."
 _GROUNDED = ("answered", "facts_only")
 _DECLINED = ("refusal", "filter")
+_BETWEEN = "\n\n"  # the text of an answer and the refusal that ends it
 
 
 class Answering:
@@ -99,8 +100,9 @@ class Answering:
         work = _Work(self, order, context, await self._prompt(order, context))
         if in_one or (chat.guard == "retry" and context.envelopes):
             draft = await work.whole()
-            if draft.text:
-                yield draft.text
+            for part in (Thought(draft.thinking), draft.text, Refusal(draft.refusal)):
+                if part:
+                    yield part
             yield draft
             return
         async with closing(work.pieces()) as pieces:
@@ -192,6 +194,9 @@ class _Work:
             tokens_in=_sum(draft.completion.tokens_in, second.completion.tokens_in),
             tokens_out=_sum(draft.completion.tokens_out, second.completion.tokens_out),
         )
+        if second.outcome == "declined":  # what there is already is more than that
+            note = "The second try was declined"
+            return msgspec.structs.replace(draft, completion=total, models=second.models, note=note)
         return msgspec.structs.replace(second, completion=total)
 
     def _reason(self, error: ContextRouterError | OSError) -> str:
@@ -235,6 +240,9 @@ class _Work:
         if not (parts.text.strip() or completion.finish in _DECLINED or self._order.writing.stop):
             reason = "it was cut off before its answer began" if completion.finish == "length" else "no text"
             raise PluginError(f"Generator {name!r} wrote no answer: {reason}.")
+        if completion.finish in _DECLINED and not (parts.text or parts.refusal):
+            parts.refusal = DECLINED
+            yield Refusal(DECLINED)
         yield await self._finish(name, parts, completion)
 
     async def _finish(self, name: str, parts: _Parts, completion: Completion) -> Draft:
@@ -243,13 +251,12 @@ class _Work:
         if outcome != "declined" and completion.finish != "abstained" and not self._order.task:
             question = self._order.conversation.question
             checks = dict(await check_answer(question, parts.text, parts.markers.used, context))
-        refusal = parts.refusal or ("" if parts.text or outcome != "declined" else DECLINED)
         return Draft(
             text=parts.text,
             completion=completion,
             outcome=outcome,
             generator=name,
-            refusal=refusal,
+            refusal=parts.refusal,
             thinking=parts.thinking,
             cited=parts.markers.used,
             checks=checks,
@@ -315,6 +322,22 @@ def outcome_of(context: Context, finish: str) -> AnswerOutcome:
     return "answered" if context.outcome in _GROUNDED and finish != "abstained" else "empty"
 
 
+async def shown_pieces(pieces: AsyncIterator[str | Draft]) -> AsyncIterator[str | Draft]:
+    """Yield what a user reads of an answer: its pieces without the thinking, and at the end the draft.
+    Joined, they are the text of the Answer.
+    """
+    last: type[str] | None = None
+    async with closing(pieces) as items:
+        async for piece in items:
+            if isinstance(piece, Thought):
+                continue
+            if isinstance(piece, Refusal) and last is str:
+                yield Refusal(_BETWEEN)
+            if not isinstance(piece, Draft):
+                last = Refusal if isinstance(piece, Refusal) else str
+            yield piece
+
+
 def note_of(draft: Draft) -> str:
     """Return what is to be known of how an answer came about."""
     return f"{draft.note}: {draft.reason}" if draft.reason else draft.note
@@ -325,7 +348,7 @@ def to_answer(draft: Draft, context: Context) -> Answer:
     return Answer(
         question=context.question,
         outcome=draft.outcome,
-        text=draft.text or draft.refusal,
+        text=_BETWEEN.join(part for part in (draft.text, draft.refusal) if part),
         citations=tuple([context.citations[number - 1] for number in draft.cited]),
         context=context,
         usage=context.usage.replace(models=tuple(draft.models)),

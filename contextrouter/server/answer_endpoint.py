@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 from aiohttp import web
 
-from contextrouter.answering import Draft, to_answer
+from contextrouter.answering import Draft, shown_pieces, to_answer
 from contextrouter.answering.closing import closing
-from contextrouter.contracts import Refusal, Thought
+from contextrouter.contracts import Refusal
 from contextrouter.errors import RequestRefused
 from contextrouter.model import Answer
 from contextrouter.server.chat_answers import choose_generator, retrieve
@@ -40,12 +40,12 @@ async def answer(exchange: Exchange) -> web.StreamResponse:
         draft = server.finish(await answering.whole(order, context), exchange.caller)
         return json_response(to_answer(draft, visible).to_dict(detail))
     events = await exchange.stream()
-    async with closing(answering.pieces(order, context)) as pieces:
+    async with closing(shown_pieces(answering.pieces(order, context))) as pieces:
         async for piece in pieces:
             if isinstance(piece, Draft):
                 draft = server.finish(piece, exchange.caller)
                 await events.send(to_answer(draft, visible).to_dict(detail), "result")
-            elif not isinstance(piece, Thought):
+            else:
                 await events.send({"text": piece}, "refusal" if isinstance(piece, Refusal) else "text")
     await events.write_eof()
     return events

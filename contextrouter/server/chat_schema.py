@@ -158,9 +158,10 @@ class Cited(msgspec.Struct, frozen=True, kw_only=True):
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """The extension of this server: how an answer came about.
 
-    `outcome` is that of the context, or "declined"; `note` says why another generator wrote than the one
-    that was to. `citations` maps each number that the answer cites to its document; `models` are the
-    generators that interpreters, stages and the answer called, with their tokens and cost.
+    `outcome` is that of the context, "empty" where nothing that was found answers, or "declined"; `note` says
+    why another generator wrote than the one that was to. `citations` maps each number that the answer cites
+    to its document; `models` are the generators that interpreters, stages and the answer called, with their
+    tokens and cost.
     """
 
     outcome: str
