@@ -80,6 +80,31 @@ async def test_a_question_of_one_word_is_answered_from_one_document():
     assert (await Extractive().complete(asked("What is an otter?", context))).text.endswith("fish. [1]")
 
 
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("On which days do we deploy?", "We deploy on Tuesdays. [1]"),
+        ("Where does rain come from?", "Clouds give rain. [2]"),
+        ("What does rain look like?", "Clouds give rain. [2]"),
+        ("What happens on a payday?", NOTHING),
+    ],
+)
+async def test_words_that_only_say_what_is_asked_for_need_not_stand_in_the_answer(question: str, answer: str):
+    context = "### [1] Releases — site\nWe deploy on Tuesdays.\n\n### [2] Weather — site\nClouds give rain.\n"
+    assert (await Extractive(sentences=1).complete(asked(question, context))).text == answer
+
+
+async def test_a_fact_answers_by_its_object_too_unless_a_sentence_under_its_title_says_it():
+    context = (
+        "### [1] The tower — site\nRobert Stevenson built it.\n\n"
+        "### Facts\n- Ana — teaches_at — Harbour College\n- Robert Stevenson — built — tower\n"
+    )
+    taught = await Extractive().complete(asked("Who teaches at Harbour College?", context))
+    assert taught.text == "- Ana — teaches_at — Harbour College"
+    built = await Extractive().complete(asked("Who built the tower?", context))
+    assert built.text == "Robert Stevenson built it. [1]"
+
+
 async def test_quotes_stand_in_the_order_of_the_context_and_come_one_by_one():
     generator = Extractive(sentences=2)
     whole = (await generator.complete(asked("dogs and when the museum opens at ten"))).text
