@@ -53,7 +53,7 @@ def containment() -> Iterator[None]:
             raise
         raise _failure(error) from error
     except BaseException as error:
-        if isinstance(error, GeneratorExit) and not _in_event_loop():
+        if isinstance(error, GeneratorExit) and not in_event_loop():
             raise  # a coroutine that nobody waits for any more is being closed
         raise _failure(error) from error
 
@@ -62,7 +62,8 @@ def _failure(error: BaseException) -> PluginError:
     return PluginError(f"{type(error).__name__}: {text_of(error)}")
 
 
-def _in_event_loop() -> bool:
+def in_event_loop() -> bool:
+    """Whether an event loop runs in this thread."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
