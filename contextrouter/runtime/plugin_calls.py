@@ -35,10 +35,10 @@ def text_of(error: BaseException) -> str:
         text = str(error)
     except Exception:
         return ""
-    first = error
-    while isinstance(first, BaseExceptionGroup):
-        first = first.exceptions[0]
-    return text if first is error else f"{text}; the first: {type(first).__name__}: {text_of(first)}"
+    inner = error
+    while isinstance(inner, BaseExceptionGroup):
+        inner = inner.exceptions[0]
+    return text if inner is error else f"{text}; the first: {type(inner).__name__}: {text_of(inner)}"
 
 
 @contextmanager

@@ -36,12 +36,12 @@ def run_apart(work: Callable[[], Coroutine[Any, Any, T]], file: str = "") -> T:
     thread.start()
     thread.join(PATIENCE + 6 * GRACE)
     if thread.is_alive():
-        place = _place(sys._current_frames().get(thread.ident or 0), file)
+        place = _blocking_line(sys._current_frames().get(thread.ident or 0), file)
         raise GivenUp(f"{NO_END} {PATIENCE:g} s, and it blocks the event loop{place}")
     return run.result()
 
 
-def _place(frame: FrameType | None, file: str) -> str:
+def _blocking_line(frame: FrameType | None, file: str) -> str:
     """Name the function and the line that blocks: the innermost of the plugin's file, or of any."""
     inner = frame
     while inner is not None and inner.f_code.co_filename != file:

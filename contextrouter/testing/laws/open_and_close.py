@@ -89,8 +89,8 @@ async def works_in_a_second_event_loop(subject: Subject) -> None:
     plugin = subject.make()
 
     def twice() -> tuple[list[Any], list[Any]]:
-        first = run_apart(lambda: _twenty(subject, plugin))
-        return first, run_apart(lambda: _twenty(subject, plugin))
+        answers = run_apart(lambda: _twenty(subject, plugin))
+        return answers, run_apart(lambda: _twenty(subject, plugin))
 
     check_same(*await asyncio.to_thread(twice), "in a second event loop, it")
 
@@ -109,16 +109,16 @@ async def nothing_goes_on_after_aclose(subject: Subject) -> None:
     """After aclose() no task and no thread goes on that the plugin started. A thread that a library starts
     once, for all instances, may.
     """
-    first, second = subject.make(), subject.make()  # both live on, as in the router
-    await subject.session(first)
+    plugin, neighbour = subject.make(), subject.make()  # both live on, as in the router
+    await subject.session(plugin)
     threads, tasks = set(threading.enumerate()), asyncio.all_tasks()
-    await subject.session(second)
-    left = ""
+    await subject.session(neighbour)
+    running = ""
     for _ in range(LOOKS):
-        if not (left := _still_running(threads, tasks)):
+        if not (running := _still_running(threads, tasks)):
             return
         await asyncio.sleep(LEFT_SECONDS / LOOKS)
-    raise Broken(f"{left} goes on. End it in aclose()")
+    raise Broken(f"{running} goes on. End it in aclose()")
 
 
 def _still_running(threads: set[threading.Thread], tasks: set[asyncio.Task[Any]]) -> str:
