@@ -263,6 +263,8 @@ async def test_a_reader_that_leaves_ends_the_call():
         (VertexEmbedder, {"dimensions": 0}, "dimensions 0 is out of range"),
         (VertexEmbedder, {"dimensions": 10**11}, "dimensions 100000000000 is out of range"),
         (VertexGenerator, {"max_tokens": 10**11}, "max_tokens 100000000000 is out of range"),
+        (VertexEmbedder, {"query_task": "SEARCH"}, "query_task 'SEARCH' is no task type. Give one of RETR"),
+        (VertexEmbedder, {"document_task": ""}, "document_task '' is no task type"),
         (VertexEmbedder, {"batch_size": 251}, "batch_size 251 is out of range.*at most 250"),
         (VertexReranker, {"model": " "}, "model is empty"),
         (VertexReranker, {"max_characters": 0}, "max_characters 0 is out of range"),
