@@ -20,6 +20,7 @@ from contextrouter.builtin.shared.google_cloud.cloud_errors import RENEW, Target
 from contextrouter.builtin.shared.google_cloud.cloud_options import CloudOptions
 from contextrouter.builtin.shared.google_cloud.grpc_server import GrpcServer
 from contextrouter.errors import ContractError, MissingDependency, PluginError, SourceError, SourceTimeout
+from contextrouter.runtime.threads import work_aside
 
 T = TypeVar("T")
 EXTRA = "vertex"
@@ -73,7 +74,7 @@ class CloudConnection:
         """
         if find_module(self.service.module) is None:
             raise MissingDependency(self.service.package, EXTRA, what=self.label)
-        await asyncio.to_thread(importlib.import_module, self.service.module)
+        await work_aside(importlib.import_module, self.service.module)
         options = self.options
         if self.server is not None:
             options = options._replace(endpoint=f"127.0.0.1:{await self.server.listen()}")
@@ -196,7 +197,7 @@ class CloudConnection:
     async def _credentials(self) -> tuple[Any, str | None]:
         """Return refreshed credentials, and their project. The first call would pay for the refresh."""
         try:
-            return await asyncio.to_thread(load_credentials, self.options.credentials_file)
+            return await work_aside(load_credentials, self.options.credentials_file)
         except PluginError:
             raise
         except Exception as error:  # of any type; its words may hold parts of a key
