@@ -265,9 +265,9 @@ class CollectionServer(GrpcServer):
                 )
             return None
         asked = {"filter": fields_of(plain_filter(query)), "store": {*query.output_fields.data_fields}}
-        held = {"filter": {*index.filter_fields}, "store": {*index.store_fields}}
+        holds_fields = {"filter": {*index.filter_fields}, "store": {*index.store_fields}}
         for kind, fields in asked.items():
-            if others := sorted(fields - held[kind]):
+            if others := sorted(fields - holds_fields[kind]):
                 raise Refused("INVALID_ARGUMENT", f"{others} are no {kind}_fields of the index")
         return index
 

@@ -17,7 +17,7 @@ from contextrouter.builtin.providers.vertex.vector_leg import query_direction
 from contextrouter.builtin.providers.vertex_index.datapoints import make_datapoint, restrict
 from contextrouter.builtin.providers.vertex_index.deployed_index import find_deployed
 from contextrouter.builtin.providers.vertex_index.index_server import IndexServer, example_vector
-from contextrouter.builtin.providers.vertex_index.neighbours import Neighbours
+from contextrouter.builtin.providers.vertex_index.nearest_datapoints import Neighbours
 from contextrouter.builtin.providers.vertex_index.text_store import Texts, without_list
 from contextrouter.builtin.shared.google_cloud.cloud_connection import CloudConnection
 from contextrouter.builtin.shared.google_cloud.cloud_options import CloudOptions, check_address, check_name
