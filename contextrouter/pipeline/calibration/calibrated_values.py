@@ -153,9 +153,8 @@ class Calibration:
         try:
             embedding = self._embed(embedders[name], texts)
             with containment():
-                vectors = list(
-                    await self.deadline.share(EMBEDDING_SHARE).run(embedding, engine.limits.abandon)
-                )
+                abandoned = engine.limits.abandoned.of("embedder", name)
+                vectors = list(await self.deadline.share(EMBEDDING_SHARE).run(embedding, abandoned))
         except Exception as error:  # the order of words stands, whatever keeps the embedder from its work
             return f"; {len(best)} candidates were not embedded ({type(error).__name__})"
         self.embedded = dict(zip(best, vectors, strict=False))
