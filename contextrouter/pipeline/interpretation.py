@@ -56,7 +56,9 @@ async def interpret(
             await engine.ensure_open("interpreter", name, deadline)
             until = deadline.within(keys.timeout)
             steps = Steps(interpreter.interpret(intent, context))
-            intent = _check_types(await until.run(steps, engine.limits.abandon), intent)
+            intent = _check_types(
+                await until.run(steps, engine.limits.abandoned.of("interpreter", name)), intent
+            )
             if why := steps.blocked(until):
                 failed[name] = why
             if failure := intent.attributes.get(FAILURE):  # it went on without its model: the intent stays

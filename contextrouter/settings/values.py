@@ -142,6 +142,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     max_waiting: Count = 1000  # waiting calls of each source; more are refused at once
     breaker_failures: Count = 10  # failures of one leg in a row, before its calls pause. 0: they never pause
     breaker_seconds: Seconds = 30.0  # length of the pause; then one call at a time tries
+    max_abandoned: Positive = 32  # cancelled calls of a plugin that go on; with so many it is not called
 
 
 class Plugins(msgspec.Struct, frozen=True, kw_only=True):
