@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from typing import Any
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from contextrouter import Completion, ContractError, MissingDependency, PluginError, Writing
 from contextrouter.builtin.generators.anthropic import Anthropic
@@ -198,6 +200,33 @@ async def test_a_server_that_is_gone_is_an_error_that_names_it_and_no_key(cls: A
 
 async def _all(pieces: Any) -> list[Any]:
     return [piece async for piece in pieces]
+
+
+@pytest.mark.parametrize("cls", [OpenAI, Anthropic])
+async def test_a_ping_asks_the_server_for_nothing_that_costs(cls: Any):
+    generator = cls.example()
+    await generator.open()
+    await generator.ping()
+    assert generator._server.requests == []
+    await generator._server.aclose()
+    with pytest.raises(PluginError, match=r"Connection error\. Check base_url"):
+        await generator.ping()
+    await generator.aclose()
+
+
+@pytest.mark.parametrize(("status", "is_there"), [(200, True), (404, True), (401, False), (503, False)])
+async def test_a_server_that_refuses_the_key_or_fails_fails_the_ping(status: int, is_there: bool):
+    async def models(request: web.Request) -> web.Response:
+        return web.json_response({"data": []}, status=status)
+
+    app = web.Application()
+    app.router.add_get("/v1/models", models)
+    async with TestServer(app) as server:
+        generator = OpenAI(model="m", base_url=str(server.make_url("/v1")))
+        await generator.open()
+        with nullcontext() if is_there else pytest.raises(PluginError, match=str(status)):
+            await generator.ping()
+        await generator.aclose()
 
 
 @pytest.mark.parametrize("cls", [OpenAI, Anthropic])

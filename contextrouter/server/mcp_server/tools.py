@@ -20,6 +20,7 @@ from contextrouter.pipeline.request_validation import read_instant
 from contextrouter.router import ContextRouter
 from contextrouter.runtime.masking import mask
 from contextrouter.server.auth import Caller, RequestLimits, make_slots
+from contextrouter.server.citation_links import follow
 from contextrouter.server.error_responses import Refused
 from contextrouter.server.hidden_errors import hide_refusal
 from contextrouter.server.mcp_server.replies import (
@@ -133,7 +134,7 @@ class Tools:
                 limit=demands.get("limit"),
             )
             async with self._slots:
-                return await self._router.route(request)
+                return follow(await self._router.route(request), caller)
 
 
 def make_mcp_server(router: ContextRouter, identify: Identify) -> MCPServer[Any]:
