@@ -101,12 +101,13 @@ class Assembled:
     def note(self) -> str:
         """What was done to the documents, for the trace; empty: nothing."""
         notes = ["the best document was cut to the token budget"] if self.cut else []
-        lost = {
-            "facts": len(self.lost_facts),
-            "entities": len(self.lost_entities),
-            "counts": len(self.lost_facets),
-        }
-        notes += [f"{number} {name} were beyond the token budget" for name, number in lost.items() if number]
+        for name, lost in (
+            ("facts", self.lost_facts),
+            ("entities", self.lost_entities),
+            ("counts", self.lost_facets),
+        ):
+            if lost:
+                notes.append(f"{len(lost)} {name} were beyond the token budget")
         if self.fenced:
             notes.append(f"untrusted documents fenced: {self.fenced}")
         if self.cleaned:
@@ -347,19 +348,17 @@ def _cite(number: int, envelope: Envelope, connection: str) -> tuple[Citation, s
     if document.untrusted:
         parts = {name: clean(getattr(document, name))[0] for name in ("title", "url", "id", "content")}
         document = document.replace(**parts, path=tuple([clean(part)[0] for part in document.path]))
-    title = (
-        " ".join(document.title.split()) or _one_line(document.url) or _one_line(document.id) or "untitled"
-    )
+    title = _one_line(document.title) or _one_line(document.url) or _one_line(document.id) or "untitled"
     about = [clean_line(part) for part in (connection, document.compartment or "") if part]
     block = " — ".join([f"### [{number}] {title}", *about])
     path, content = without_repeats(document.title, document.path, document.content)
-    below = content.strip()
+    below = content = content.strip()
     if path:
         below = " > ".join([_one_line(part) for part in path]) + ("\n" + below if below else "")
     if below:
         block = f"{block}\n{escape_marks(below)}"
     citation = Citation(number=number, title=title, url=document.url, source=source_of(envelope))
-    return citation, block, content.strip()
+    return citation, block, content
 
 
 def _one_line(text: str) -> str:

@@ -29,8 +29,11 @@ class Connections:
         else the name of the source. "": no source found it.
         """
         source, document = source_of(envelope), envelope.document
-        job = self._jobs.get((source, (document.parent or document.id).partition(":")[0]))
-        return (job.title if job else None) or self._titles.get(source) or source
+        title = self._titles.get(source) or source
+        if self._jobs:
+            job = self._jobs.get((source, (document.parent or document.id).partition(":")[0]))
+            title = (job.title if job else None) or title
+        return title
 
 
 def source_of(envelope: Envelope) -> str:
@@ -40,9 +43,10 @@ def source_of(envelope: Envelope) -> str:
 
 def jobs_out_of_scope(settings: Settings, store: str, scope: Scope | None) -> Iterator[str]:
     """Yield the jobs of a store whose labels a caller may not see."""
-    for name, job in settings.ingest.items():
-        if job.to == store and scope is not None and not _may_see(scope, job):
-            yield name
+    if scope is not None:
+        for name, job in settings.ingest.items():
+            if job.to == store and not _may_see(scope, job):
+                yield name
 
 
 def _may_see(scope: Scope, job: Job) -> bool:
