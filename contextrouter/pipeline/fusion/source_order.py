@@ -106,14 +106,13 @@ class SourceLists:
                 shares: Sequence[float] = reciprocal(weight, rag.rrf_k, len(row))
             else:
                 shares = [weight * value for value in self.notes.normalized(self.positions[n])]
-            if len({*row}) < len(row):  # several copies of a document count once, at their best rank
-                firsts = dict(zip(reversed(row), reversed(shares[: len(row)]), strict=True))
-                row = list(dict.fromkeys(row))
-                shares = [firsts[number] for number in row]
+            best = dict(zip(row, shares, strict=False))
+            if len(best) < len(row):  # several copies of a document count once, at their best rank
+                best.update(zip(reversed(row), reversed(shares[: len(row)]), strict=True))
             if not scores:
-                scores.update(zip(row, shares, strict=False))
+                scores = best
             else:
-                for number, value in zip(row, shares, strict=False):
+                for number, value in best.items():
                     scores[number] = scores.get(number, 0.0) + value
         return counting, scores
 
