@@ -349,8 +349,10 @@ def _cite(number: int, envelope: Envelope, connection: str) -> tuple[Citation, s
         parts = {name: clean(getattr(document, name))[0] for name in ("title", "url", "id", "content")}
         document = document.replace(**parts, path=tuple([clean(part)[0] for part in document.path]))
     title = _one_line(document.title) or _one_line(document.url) or _one_line(document.id) or "untitled"
-    about = [clean_line(part) for part in (connection, document.compartment or "") if part]
-    block = " — ".join([f"### [{number}] {title}", *about])
+    block = f"### [{number}] {title}"
+    for part in (connection, document.compartment):
+        if part:
+            block += f" — {clean_line(part)}"
     path, content = without_repeats(document.title, document.path, document.content)
     below = content = content.strip()
     if path:
