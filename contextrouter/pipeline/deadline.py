@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Collection
 from time import monotonic
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from contextrouter.errors import PluginError
 from contextrouter.runtime.abandoned_calls import AbandonedCalls
@@ -64,7 +64,7 @@ class Deadline:
             raise
         task = asyncio.get_running_loop().create_task(as_coroutine(call))  # a task has a context of its own
         try:
-            await asyncio.wait([task], timeout=None if self.at == math.inf else self.left())
+            await self.wait([task])
         finally:
             if late := not task.done():
                 task.cancel()
@@ -76,6 +76,15 @@ class Deadline:
             raise PluginError("the plugin cancelled its own call")
         with containment():
             return task.result()
+
+    async def wait(self, tasks: Collection[asyncio.Task[Any]]) -> None:
+        """Wait for tasks until the deadline. Those that need nothing but the processor end at their first
+        step, and need no timer.
+        """
+        await asyncio.sleep(0)
+        running = [task for task in tasks if not task.done()]
+        if running:
+            await asyncio.wait(running, timeout=None if self.at == math.inf else self.left())
 
     def timeout(self) -> asyncio.Timeout:
         """Return a context manager that raises TimeoutError when the deadline comes."""

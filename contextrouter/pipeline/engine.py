@@ -6,6 +6,7 @@ import logging
 import math
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Protocol
 from zoneinfo import ZoneInfo
 
@@ -172,9 +173,14 @@ def _utc_now() -> datetime:
 
 def kind_of(source: Source | FactSource) -> str:
     """Return the kind of a source: "fact", "provider" or "connector"."""
-    if isinstance(source, FactSource):
+    return _kind_of_class(type(source))
+
+
+@lru_cache
+def _kind_of_class(cls: type) -> str:
+    if issubclass(cls, FactSource):
         return "fact"
-    return "provider" if isinstance(source, Provider) else "connector"
+    return "provider" if issubclass(cls, Provider) else "connector"
 
 
 def _keys(tables: Mapping[str, Any], name: str, default: type[Any]) -> Any:

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Coroutine
 from inspect import isawaitable
+from types import CoroutineType
 from typing import Any, TypeVar
 
 from contextrouter.contracts import Plugin
@@ -88,6 +89,8 @@ def as_plain(answer: Answer) -> Answer:
 
 def as_coroutine(call: Awaitable[Answer]) -> Coroutine[Any, Any, Answer]:
     """Return a plugin's call as a coroutine. Raises TypeError for what cannot be awaited."""
+    if isinstance(call, CoroutineType):
+        return call
     if not isawaitable(call):
         raise TypeError(f"the method returned {type(call).__name__} at once; write `async def`")
     return call if asyncio.iscoroutine(call) else _wait_for(call)

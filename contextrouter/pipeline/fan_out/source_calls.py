@@ -52,6 +52,7 @@ HINT_SHARE = 0.5
 longer.
 """
 
+_ANSWERED = ("ok", "partial")
 OnReport = Callable[[SourceReport], None]
 Embed = Callable[[str, Embedder, Sequence[str]], Awaitable[Sequence[Vector]]]
 """Called with an embedder's name, itself, and the texts of queries; returns one vector per text."""
@@ -100,10 +101,10 @@ class _FanOut:
         for name, texts in self._texts_to_embed().items():
             self.vectors[name] = loop.create_task(self._embed(name, texts))
         pairs = list(zip(self.plan.calls, outcomes, strict=True))
-        tasks = [loop.create_task(self._ask(call, outcome)) for call, outcome in pairs]
-        timeout = None if self.deadline.at == inf else self.deadline.left()
+        calls = [Steps(self._ask(call, outcome)) for call, outcome in pairs]
+        tasks = [loop.create_task(steps) for steps in calls]
         try:
-            await asyncio.wait(tasks, timeout=timeout)
+            await self.deadline.wait(tasks)
         finally:
             self.ending = True
             of = self.engine.limits.abandoned.of
@@ -118,9 +119,11 @@ class _FanOut:
         for task in tasks:
             if task.done() and not task.cancelled() and (error := task.exception()) is not None:
                 raise error  # a fault of this program, not of a source
-        for call, outcome in pairs:
+        for steps, (call, outcome) in zip(calls, pairs, strict=True):
             if outcome.report is None:
                 self._cut_off(call, outcome)
+            elif outcome.report.status in _ANSWERED and (why := steps.blocked(self.deadline)):
+                outcome.report = outcome.report.replace(status="partial", error=why)
         if self.phrases.parts:
             self._leave_out_parts(pairs)
 
@@ -197,16 +200,13 @@ class _FanOut:
             self._report(call, outcome, "open", started, error=why)
             return
         try:
-            steps = Steps(self._answer(call, outcome, started))
             with containment():
                 if call.timeout is None:  # the deadline of the request ends it
-                    await steps
+                    await self._answer(call, outcome, started)
                 else:
                     async with asyncio.timeout(call.timeout):
-                        await steps
+                        await self._answer(call, outcome, started)
             breaker.succeed()
-            if (why := steps.blocked(self.deadline)) and outcome.report is not None:
-                outcome.report = outcome.report.replace(status="partial", error=why)
         except asyncio.CancelledError:
             breaker.abandon()
             if not self.ending:
@@ -369,7 +369,7 @@ class _FanOut:
             query=query.text,
             status=status,
             elapsed=elapsed,
-            note="; ".join(filter(None, (outcome.hints, outcome.note, outcome.cut))),
+            note="; ".join([note for note in (outcome.hints, outcome.note, outcome.cut) if note]),
             **values,
         )
         self._publish(outcome.report)
