@@ -20,6 +20,7 @@ from contextrouter.pipeline.citations import (
     identity_of,
     make_citation,
     names_apart,
+    one_line,
     visible_document,
 )
 from contextrouter.pipeline.connection_titles import Origin, source_of
@@ -210,7 +211,7 @@ class _Writer:
         document = visible_document(envelope.document)
         citation = make_citation(len(self.blocks) + 1, envelope, self.origin(envelope))
         name = self.names.get(identity_of(envelope.document), "")
-        block, content = _block(document, heading_of(citation, self.title(envelope), document, name))
+        block, content = _document_block(document, heading_of(citation, self.title(envelope), document, name))
         fence = self.fence if envelope.document.untrusted else None
         fenced = block if fence is None else fence.around(block)
         if self.count is not None:
@@ -356,17 +357,13 @@ def _note_cleaning(envelope: Envelope, done: Assembled) -> None:
         done.hidden[document.parent or document.id] = hidden
 
 
-def _block(document: Document, heading: str) -> tuple[str, str]:
+def _document_block(document: Document, heading: str) -> tuple[str, str]:
     """The block of a document below its heading, and its content without a repeated title."""
     block = heading
     path, content = without_repeats(document.title, document.path, document.content)
     below = content.strip()
     if path:
-        below = " > ".join([_one_line(part) for part in path]) + ("\n" + below if below else "")
+        below = " > ".join([one_line(part) for part in path]) + ("\n" + below if below else "")
     if below:
         block = f"{block}\n{escape_marks(below)}"
     return block, content.strip()
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())

@@ -30,7 +30,7 @@ def make_citation(number: int, envelope: Envelope, origin: Origin) -> Citation:
         url=_url_that_opens(document, origin.file, page),
         source=source_of(envelope),
         job=document.job or origin.job,
-        path=tuple([_one_line(part) for part in document.path]),
+        path=tuple([one_line(part) for part in document.path]),
         page=page,
         line=_whole(metadata.get("line")),
         seconds=float(seconds) if isinstance(seconds, int | float) and 0 <= seconds < 1e7 else None,
@@ -42,8 +42,9 @@ def heading_of(citation: Citation, connection: str, document: Document, name: st
     """Return the first line of a block: number, title, connection, compartment; the page or moment, and the
     name of the document where others are called the same.
     """
-    place = citation.place if citation.line is None or citation.page or citation.seconds is not None else ""
-    about = [clean_line(part) for part in (connection, document.compartment or "", name, place) if part]
+    is_line = citation.page is None and citation.seconds is None  # no use to a model
+    position = "" if is_line else citation.place
+    about = [clean_line(part) for part in (connection, document.compartment or "", name, position) if part]
     return " — ".join([f"### [{citation.number}] {citation.title}", *about])
 
 
@@ -55,7 +56,7 @@ def names_apart(envelopes: Sequence[Envelope], connection: Callable[[Envelope], 
         key = (title_of(document), connection(envelope), document.compartment)
         id = identity_of(document)
         names.setdefault(key, {})[id] = document.url if _ADDRESS.match(document.url) else id
-    return {id: name for same in names.values() if len(same) > 1 for id, name in same.items()}
+    return {id: name for group in names.values() if len(group) > 1 for id, name in group.items()}
 
 
 def identity_of(document: Document) -> str:
@@ -65,7 +66,7 @@ def identity_of(document: Document) -> str:
 
 def title_of(document: Document) -> str:
     """Return the title of a document in one line, or what else names it."""
-    return _one_line(document.title) or _one_line(document.url) or _one_line(document.id) or "untitled"
+    return one_line(document.title) or one_line(document.url) or one_line(document.id) or "untitled"
 
 
 def visible_document(document: Document) -> Document:
@@ -90,5 +91,6 @@ def _whole(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    """Return a text with a space in place of each white space."""
     return " ".join(text.split())

@@ -15,13 +15,13 @@ def place_at(document: Document, start: int) -> dict[str, Any]:
     The document's metadata says where its pages (`page_starts`) and cues (`cue_starts`) begin, and on which
     line of its file (`first_line`) its content.
     """
-    place: dict[str, Any] = {}
+    position: dict[str, Any] = {}
     metadata = document.metadata
     if starts := metadata.get("page_starts"):
-        place["page"] = max(bisect_right(starts, start), 1)
+        position["page"] = max(bisect_right(starts, start), 1)
     if cues := metadata.get("cue_starts"):
         index = bisect_right(cues, start, key=lambda cue: cue[0]) - 1
-        place["start_seconds"] = cues[max(index, 0)][1]
-    if isinstance(first := metadata.get("first_line"), int):
-        place["line"] = first + document.content.count("\n", 0, start)
-    return place
+        position["start_seconds"] = cues[max(index, 0)][1]
+    if isinstance(line := metadata.get("first_line"), int):
+        position["line"] = line + document.content.count("\n", 0, start)
+    return position
