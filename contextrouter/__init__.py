@@ -96,6 +96,7 @@ from contextrouter.model import (
 from contextrouter.pipeline.answerability import Answerability
 from contextrouter.router import ContextRouter
 from contextrouter.runtime.distribution import VERSION
+from contextrouter.runtime.portal import Portal
 from contextrouter.scope import Scope
 from contextrouter.settings import Rag, Settings
 
@@ -140,6 +141,7 @@ __all__ = [
     "Plugin",
     "PluginError",
     "PluginNotFound",
+    "Portal",
     "Problem",
     "Provenance",
     "Provider",

@@ -10,6 +10,7 @@ import logging
 import math
 import secrets
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import AsyncExitStack
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -34,7 +35,6 @@ from contextrouter.contracts import (
     Plugin,
     Provider,
     Stage,
-    Thought,
 )
 from contextrouter.errors import ContextRouterError
 from contextrouter.model import Answer, Context, Plan, Request, RequestFields, SourceReport
@@ -46,6 +46,7 @@ from contextrouter.runtime.distribution import VERSION
 from contextrouter.runtime.lifecycle import Instances
 from contextrouter.runtime.registry import Registry
 from contextrouter.runtime.shutdown import Running, consume_exception
+from contextrouter.runtime.threads import work_aside
 from contextrouter.settings import Settings, load
 from contextrouter.settings.instances import add_provided
 from contextrouter.settings.sources import check_sources
@@ -166,9 +167,9 @@ class ContextRouter:
             if self.settings.rag.cache_enabled:
                 await self.cache.open()
             if kinds is None and self.settings.rag.token_budget:
-                await asyncio.to_thread(tokens.count, "")  # load the tokenizer before a question waits for it
+                await work_aside(tokens.count, "")  # load the tokenizer before a question waits for it
             if kinds is None and self.settings.rag.calibrate:
-                await asyncio.to_thread(
+                await work_aside(
                     import_module, "contextrouter.pipeline.calibration.calibrated_values"
                 )  # or the first one would load it
             await self.instances.open(kinds)
@@ -176,9 +177,9 @@ class ContextRouter:
         except BaseException:
             try:
                 await self.instances.aclose()
-                await self.cache.aclose()
             finally:
                 self._loop = None
+                await self.cache.aclose()
             raise
 
     async def aclose(self) -> None:
@@ -191,12 +192,10 @@ class ContextRouter:
         if self._open_in is None:
             return
         self._loop = self._open_in = None
-        await self._running.aclose()
-        await self._results.aclose()
-        await self._versions.aclose()
-        await self.engine.limits.aclose()
-        await self.cache.aclose()
-        await self.instances.aclose()
+        parts = (self._running, self._results, self._versions, self.engine.limits, self.cache, self.instances)
+        async with AsyncExitStack() as stack:  # what fails keeps nothing after it open
+            for part in reversed(parts):
+                stack.push_async_callback(part.aclose)
 
     async def route(self, question: str | Request, **fields: Unpack[RequestFields]) -> Context:
         """Answer `question` with numbered context. `fields` are those of a Request, such as `scope`,
@@ -270,17 +269,15 @@ class ContextRouter:
         self, question: str | Request, **fields: Unpack[RequestFields]
     ) -> AsyncIterator[str | Answer]:
         """Yield the text of the answer in pieces, and last the Answer. Raises as `answer`."""
-        from contextrouter.answering import Draft, to_answer
+        from contextrouter.answering import Draft, shown_pieces, to_answer
         from contextrouter.answering.closing import closing
 
         request = request_of(question, fields)
         context = await self.route(request)
-        async with closing(self.answering.pieces(self.answering.make_order(request), context)) as pieces:
+        written = self.answering.pieces(self.answering.make_order(request), context)
+        async with closing(shown_pieces(written)) as pieces:
             async for piece in pieces:
-                if isinstance(piece, Draft):
-                    yield to_answer(piece, context)
-                elif not isinstance(piece, Thought):
-                    yield str(piece)
+                yield to_answer(piece, context) if isinstance(piece, Draft) else str(piece)
 
     def _deadline(self, request: Request) -> Deadline:
         return Deadline.after(request.deadline or self.settings.rag.timeout_seconds)

@@ -5,7 +5,6 @@ Several jobs may fill one store. Each is a connection of its own: the id of a do
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -104,12 +103,10 @@ def _may_see(scope: Scope, job: Job) -> bool:
 
 def describe_duplicates(candidates: Candidates) -> str:
     """Return which documents of several sources are one: `web:b = library:a`. "": none are."""
-    if len({ranked.source for ranked in candidates.lists}) < 2:
-        return ""
-    names: Mapping[int, dict[str, None]] = defaultdict(dict)
-    for ranked, row in zip(candidates.lists, candidates.rows, strict=True):
-        for number, hit in zip(row, ranked.hits, strict=True):
-            names[number][f"{ranked.source}:{hit.document.id or hit.document.url}"] = None
-    equal = [" = ".join(copies) for copies in names.values() if len(copies) > 1]
-    more = f"; {len(equal) - MOST_DUPLICATES} more" if len(equal) > MOST_DUPLICATES else ""
-    return f"duplicates: {'; '.join(equal[:MOST_DUPLICATES])}{more}" if equal else ""
+    numbers = candidates.duplicates()
+    equal = [
+        " = ".join([f"{source}:{document.id or document.url}" for source, document in candidates.copies(n)])
+        for n in numbers[:MOST_DUPLICATES]
+    ]
+    more = f"; {len(numbers) - MOST_DUPLICATES} more" if len(numbers) > MOST_DUPLICATES else ""
+    return f"duplicates: {'; '.join(equal)}{more}" if equal else ""

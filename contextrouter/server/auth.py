@@ -66,6 +66,14 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def _host_name(host: str) -> str:
+    """Return the name in a Host header, without the port; empty for what is none."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
 def check_host(access: Access, host: str) -> None:
     """Raise SettingsError for a server without API keys that would listen to other machines."""
     if access.keyless and not is_loopback(host):
@@ -80,6 +88,7 @@ class Access:
 
     def __init__(self, settings: Settings) -> None:
         self._default_rate = settings.serve.rate_per_minute
+        self._hosts = frozenset(map(str.casefold, settings.serve.allowed_hosts))
         self._callers = [
             (key.hash, self._caller(name, key)) for name, key in settings.keys.items() if key.enabled
         ]
@@ -106,12 +115,13 @@ class Access:
         if self.keyless:
             if not FORWARDED.isdisjoint(map(str.casefold, headers)):
                 raise Refused(403, "forwarded_request", NO_PROXY)
-            if not is_loopback(
-                urlsplit(f"//{host}").hostname or ""
-            ):  # a page of the web that resolves its name to this machine
-                raise Refused(
-                    403, "host_not_allowed", "Without keys this server answers to names of this machine only."
+            name = _host_name(host)
+            if not (is_loopback(name) or name in self._hosts):  # a page of the web, whose name leads here
+                detail = (
+                    "Without keys this server answers to names of this machine only. If"
+                    f" {name[:80]!r} is one, add it to [serve] allowed_hosts."
                 )
+                raise Refused(403, "host_not_allowed", detail)
             return Caller(name="local", rate_per_minute=self._default_rate)
         scheme, _, key = authorization.partition(" ")
         caller = self._find_caller(hash_key(key.strip())) if scheme.casefold() == "bearer" else None

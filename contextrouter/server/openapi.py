@@ -67,6 +67,10 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
         "operationId": _name(endpoint),
         "responses": _responses(endpoint),
     }
+    if endpoint.path.endswith("}"):
+        name = endpoint.path.rpartition("{")[2].rstrip("}")
+        schema = {"type": "string", "minLength": 1}
+        operation["parameters"] = [{"name": name, "in": "path", "required": True, "schema": schema}]
     if endpoint.body is not None:
         content: dict[str, Any] = {"schema": _ref(endpoint.body)}
         if endpoint.example:
@@ -79,7 +83,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
 
 def _name(endpoint: Endpoint) -> str:
     return endpoint.method.lower() + "".join(
-        part.title() for part in endpoint.path.replace(".", "/").split("/")
+        part.strip("{}").title() for part in endpoint.path.replace(".", "/").split("/")
     )
 
 

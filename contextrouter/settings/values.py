@@ -177,6 +177,8 @@ class Serve(msgspec.Struct, frozen=True, kw_only=True):
     max_deadline_seconds: Seconds = 60.0  # the longest deadline that a request may set
     drain_seconds: Seconds = 10.0  # time for running requests when the server stops
     cors_origins: tuple[str, ...] = ()
+    # names beside those of this machine by which it is asked without keys, such as host.docker.internal
+    allowed_hosts: tuple[str, ...] = ()
     explorer: bool = True
     files: bool = False  # serve the local files that citations name, to callers who may see the documents
     log_format: Literal["json", "text"] = "json"
@@ -208,6 +210,14 @@ class Chat(msgspec.Struct, frozen=True, kw_only=True):
     examples: FilePath = ""  # a JSON list or lines of {"question", "answer"}; "" or no such file: none
     examples_embedder: str = ""  # the embedder that finds examples by meaning; "": by their words
     max_examples: Count = 2
+    # how an order of a chat program begins that is no question: it is not searched with
+    task_prompts: tuple[str, ...] = (
+        "### Task:",
+        "Provide a concise, 5-word-or-less title",
+        "Analyze this conversation and provide:",
+        "Given the following... please reply with a title",
+        "Given the following chat history, please reply with a title",
+    )
     guard: Literal["note", "retry"] = (
         "note"  # for an answer without citations, or in another language: note it, or ask once more
     )

@@ -15,8 +15,8 @@ from functools import partial
 from typing import Any
 
 from contextrouter.errors import SettingsError
+from contextrouter.model.plain_form import encode_json
 from contextrouter.router import ContextRouter
-from contextrouter.serialization import encode_json
 from contextrouter.server.auth import Access, Caller, check_host
 from contextrouter.server.error_responses import MEDIA, Refused, problem_body
 from contextrouter.server.mcp_server.tools import make_mcp_server

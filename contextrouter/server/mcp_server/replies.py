@@ -16,6 +16,7 @@ import msgspec
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import CallToolResult, TextContent
 
+from contextrouter.contracts import GATED
 from contextrouter.model import Citation, Context, Envelope, Fact
 from contextrouter.text import tokens
 from contextrouter.text.answer_lines import fact_line
@@ -170,9 +171,21 @@ def make_result(
         "next_cursor": cursor,
         **details,
     }
-    clarification = context.clarification
-    lines = list(parts) or ["Nothing was found." if clarification is None else clarification.question]
+    lines = list(parts) or [_say_nothing(context)]
     if cursor is not None:
         lines.append(f"There is more. Ask the same with cursor {cursor!r}.")
     text = "\n\n".join(lines).encode("utf-8", "replace").decode()
     return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=structured)
+
+
+def _say_nothing(context: Context) -> str:
+    """Return what an agent reads where its tool has nothing to show: the question to ask back, or why."""
+    if context.clarification is not None:
+        return context.clarification.question
+    if context.outcome == GATED:
+        return "What was found is not near enough to the question."
+    if context.envelopes:
+        return "No fact was found. The tool `route` finds documents."
+    if context.facts:
+        return "No document was found. The tool `facts` finds facts."
+    return "Nothing was found."
