@@ -34,10 +34,11 @@ def _followed(citation: Citation, envelope: Envelope, caller: Caller, origin: st
     document = envelope.document
     if not citation.file:
         return citation
-    is_local = citation.url.startswith("file:")
-    if is_local and origin and (caller.scope is None or not is_part(document)):
+    if not citation.url.startswith("file:"):  # a page of the web opens better
+        return citation.replace(file="")
+    if origin and (caller.scope is None or not is_part(document)):
         citation = citation.replace(url=origin + _file_address(citation, document))
-    elif is_local and caller.scope is not None:
+    elif caller.scope is not None:
         citation = citation.replace(url=document.url)
     return citation if caller.scope is None else citation.replace(file="")
 
