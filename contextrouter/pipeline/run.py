@@ -254,6 +254,7 @@ class Run:
             self._facts_time,
             connections.title,
             connections.origin,
+            self.intent.text if self.intent else "",
         )
         return assemble(
             selected, self.facts, beside=beside, budget=budget, count=tokens.count, truncate=tokens.truncate

@@ -112,7 +112,7 @@ def format_document(context: Context, index: int, detail: Detail, fence: Fence |
     """Format a document as a heading with its number, and as much text as `detail` asks for."""
     document, citation = context.envelopes[index].document, context.citations[index]
     foreign = fence is not None and document.untrusted
-    about = [citation.source, *_place(citation, foreign)]
+    about = [citation.source, *_whereabouts(citation, foreign)]
     block = " — ".join([f"### [{citation.number}] {_short_title(citation, foreign)}", *about])
     if detail != "titles":
         content = (clean(document.content)[0] if foreign else document.content).strip()
@@ -122,7 +122,7 @@ def format_document(context: Context, index: int, detail: Detail, fence: Fence |
     return fence.around(block) if fence is not None and foreign else block
 
 
-def _place(citation: Citation, foreign: bool) -> list[str]:
+def _whereabouts(citation: Citation, foreign: bool) -> list[str]:
     """Where to find a document: its heading path, its job, its page and the address that opens."""
     path = " > ".join(citation.path)
     parts = ["" if path == citation.title else path[:300], citation.place, citation.job, citation.url[:1000]]
@@ -150,8 +150,8 @@ def make_entry(context: Context, index: int) -> Mapping[str, Any]:
 
 def _located(citation: Citation) -> Mapping[str, Any]:
     """The job and the place of a document, as far as they are known."""
-    located = {"job": citation.job, "page": citation.page, "line": citation.line, "seconds": citation.seconds}
-    return {name: value for name, value in located.items() if value not in ("", None)}
+    values = {name: getattr(citation, name) for name in ("job", "page", "line", "seconds")}
+    return {name: value for name, value in values.items() if value not in ("", None)}
 
 
 def format_fact(fact: Fact, fence: Fence | None) -> str:
