@@ -198,6 +198,7 @@ class Server(ServerState):
             return await endpoint.handle(exchange)
         headers = exchange.request.headers
         authorization = headers.get("Authorization", "")
+        await self.access.prepare(authorization)
         exchange.caller = self.access.caller(authorization, exchange.request.host, headers)
         if not endpoint.limited:
             return await endpoint.handle(exchange)
