@@ -109,6 +109,17 @@ class ScoresPlaces(Overlap):
         return [score - place for place, score in enumerate(await super().score(query, documents))]
 
 
+@breaks("pointwise_scores_stand_alone")
+class ScoresAgainstTheBest(Overlap):
+    """Divides by the best score of all, and says that each score stands alone."""
+
+    pointwise = True
+
+    async def score(self, query: str, documents: Sequence[Document]) -> Sequence[float]:
+        scores = await super().score(query, documents)
+        return [score / (max(scores) or 1.0) for score in scores]
+
+
 @breaks("reranker_keeps_every_document")
 class DropsBlanks(Overlap):
     async def apply(self, envelopes: Sequence[Envelope], context: StageContext) -> Sequence[Envelope]:

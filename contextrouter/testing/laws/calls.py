@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Sequence
+from contextlib import redirect_stdout
+from io import StringIO
 from typing import Any
 
 from contextrouter.contracts import Plugin
@@ -38,7 +40,7 @@ async def concurrent_calls_agree_with_serial_ones(subject: Subject) -> None:
     async with subject.open_plugin() as plugin:
         exercise = subject.exercise
         serial = [
-            exercise.summarize(await exercise.call(plugin, item)) for item in await _many(subject, plugin)
+            subject.summarize(await exercise.call(plugin, item)) for item in await _many(subject, plugin)
         ]
         check_same(serial, await call_together(subject, plugin), "called twenty times at once, it")
 
@@ -54,7 +56,7 @@ async def call_together(subject: Subject, plugin: Plugin) -> list[Any]:
     inputs = await _many(subject, plugin)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(subject.exercise.call(plugin, item)) for item in inputs]
-    return [subject.exercise.summarize(task.result()) for task in tasks]
+    return [subject.summarize(task.result()) for task in tasks]
 
 
 @law
@@ -92,11 +94,20 @@ async def no_text_is_an_error(subject: Subject) -> None:
 
 
 @law
+async def nothing_is_printed(subject: Subject) -> None:
+    """No method prints: stdout belongs to the program, which may write JSON there. Use `logging`."""
+    with redirect_stdout(StringIO()) as printed:
+        await subject.session(subject.make())
+    if printed.getvalue():
+        raise Broken(f"it printed {shorten(printed.getvalue())}")
+
+
+@law
 async def cancelled_it_leaves_at_once(subject: Subject) -> None:
     """A cancelled call ends at once, as cancelled, and the plugin still works."""
     async with subject.open_plugin() as plugin:
         inputs = await subject.exercise.inputs(subject, plugin)
-        expected = subject.exercise.summarize(await subject.exercise.call(plugin, inputs[0]))
+        expected = subject.summarize(await subject.exercise.call(plugin, inputs[0]))
 
         async def cancel_after(pause: float) -> float:
             return await _cancel_call(subject, plugin, inputs[0], pause)
@@ -107,7 +118,7 @@ async def cancelled_it_leaves_at_once(subject: Subject) -> None:
                 raise Broken(f"a cancelled call took {took:.2f} s and more to end")
         check_same(
             expected,
-            subject.exercise.summarize(await subject.exercise.call(plugin, inputs[0])),
+            subject.summarize(await subject.exercise.call(plugin, inputs[0])),
             "after a cancelled call, it",
         )
 
@@ -176,6 +187,7 @@ LAWS: tuple[Law, ...] = (
     concurrent_calls_agree_with_serial_ones,
     inputs_are_not_changed,
     no_text_is_an_error,
+    nothing_is_printed,
     cancelled_it_leaves_at_once,
     event_loop_is_never_stalled,
 )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from contextrouter.model import Intent, Request
-from contextrouter.testing.builders import interpreter_context
+from contextrouter.model import Intent
 from contextrouter.testing.kit import Law, law
 from contextrouter.testing.messages import Broken, shorten
 from contextrouter.testing.subject import Subject
@@ -14,17 +13,20 @@ _KEPT = ("entities", "concepts", "facets")
 
 
 async def _interpret_inputs(subject: Subject, plugin: Any) -> list[tuple[Intent, Any]]:
-    return [
-        (original, await plugin.interpret(original, interpreter_context(Request(question=original.question))))
-        for original in await subject.exercise.inputs(subject, plugin)
+    """Return the inputs with the intents made of them. Other answers break the first law."""
+    pairs = [
+        (item, await subject.exercise.call(plugin, item))
+        for item in await subject.exercise.inputs(subject, plugin)
     ]
+    return [(original, intent) for original, intent in pairs if isinstance(intent, Intent)]
 
 
 @law
 async def answers_are_intents(subject: Subject) -> None:
     """interpret() returns an Intent."""
     async with subject.open_plugin() as plugin:
-        for original, intent in await _interpret_inputs(subject, plugin):
+        for original in await subject.exercise.inputs(subject, plugin):
+            intent = await subject.exercise.call(plugin, original)
             if not isinstance(intent, Intent):
                 raise Broken(f"{shorten(original.question)} was interpreted as {shorten(intent)}")
 
