@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import json
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from io import StringIO
@@ -11,12 +12,14 @@ from typing import Any
 
 from contextrouter.contracts import Plugin
 from contextrouter.testing import measure
+from contextrouter.testing.fresh_process import answers_elsewhere
 from contextrouter.testing.kit import Law, law
 from contextrouter.testing.messages import Broken, describe_error, shorten
 from contextrouter.testing.subject import Subject
 from contextrouter.testing.texts import HOSTILE
 
 CALLS = 20
+ROUNDING = 0.01
 STALL = 0.1
 """Seconds for which a call may keep the event loop to itself."""
 LEAVE = 0.25
@@ -182,6 +185,30 @@ def _first_difference(before: Any, after: Any) -> tuple[Any, Any]:
     return before, after
 
 
+@law
+async def same_answer_in_another_process(subject: Subject) -> None:
+    """The example gives the same answer in a fresh process: vectors and ids are stored, and compared later.
+    Python's `hash()` of a text is another in each process.
+    """
+    if (elsewhere := await asyncio.to_thread(answers_elsewhere, subject.cls)) is None:
+        return
+    here = json.loads(json.dumps(await subject.session(subject.cls.example())))
+    if not _alike(here, elsewhere):
+        old, new = _first_difference(here, elsewhere)
+        raise Broken(f"in another process it answered {shorten(new)}, here {shorten(old)}")
+
+
+def _alike(here: Any, elsewhere: Any) -> bool:
+    """Whether two answers are equal; numbers may differ by what rounding does."""
+    if isinstance(here, list) and isinstance(elsewhere, list):
+        pairs = zip(here, elsewhere, strict=False)
+        return len(here) == len(elsewhere) and all(_alike(a, b) for a, b in pairs)
+    if isinstance(here, float) and isinstance(elsewhere, float):
+        return abs(here - elsewhere) < ROUNDING
+    return bool(here == elsewhere)
+
+
+OF_WHAT_IS_STORED: tuple[Law, ...] = (same_answer_in_another_process,)
 LAWS: tuple[Law, ...] = (
     same_answer_twice,
     concurrent_calls_agree_with_serial_ones,

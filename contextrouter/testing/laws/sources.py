@@ -16,7 +16,7 @@ from contextrouter.model import Document, Hit, Period, Query
 from contextrouter.scope import SHARED, Scope
 from contextrouter.testing import measure
 from contextrouter.testing.exercise import make_query
-from contextrouter.testing.kit import Law, NotApplicable, law
+from contextrouter.testing.kit import Law, law
 from contextrouter.testing.messages import Broken, shorten
 from contextrouter.testing.subject import Subject
 from contextrouter.testing.texts import BLANK
@@ -306,8 +306,6 @@ async def phrases_are_honoured(subject: Subject) -> None:
     """On each of `phrase_legs`, a search returns no document without a phrase that the query requires."""
     async with subject.open_plugin() as plugin:
         legs = [leg for leg in plugin.legs if leg in plugin.phrase_legs]
-        if not legs:
-            raise NotApplicable("none of its legs applies phrases")
         for query, hits in await _ask(subject, plugin, required=(("no such phrase anywhere",),)):
             if hits and query.leg in legs:
                 raise Broken(
