@@ -74,12 +74,15 @@ async def inputs_are_not_changed(subject: Subject) -> None:
 
 
 def _difference(before: str, after: str) -> str:
-    at = next(
-        (i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b),
-        min(len(before), len(after)),
-    )
+    at = _first_place(before, after)
     start = max(0, at - 20)
     return f"…{before[start : at + 30]}… to …{after[start : at + 30]}…"
+
+
+def _first_place(before: str, after: str) -> int:
+    """Return where two texts begin to differ."""
+    pairs = enumerate(zip(before, after, strict=False))
+    return next((place for place, (a, b) in pairs if a != b), min(len(before), len(after)))
 
 
 @law
@@ -182,6 +185,9 @@ def _first_difference(before: Any, after: Any) -> tuple[Any, Any]:
         if isinstance(before, tuple) and not isinstance(pairs[0][0], list | tuple):
             return (before[0], pairs[0][0]), (after[0], pairs[0][1])
         before, after = pairs[0]
+    if isinstance(before, str) and isinstance(after, str):
+        start = max(0, _first_place(before, after) - 30)
+        return before[start:], after[start:]
     return before, after
 
 

@@ -24,6 +24,7 @@ from contextrouter.model import Document, Fact, Query
 from contextrouter.testing import texts
 from contextrouter.testing.exercise import make_query
 from contextrouter.testing.kit import Law, law
+from contextrouter.testing.laws.sources import hits_of
 from contextrouter.testing.messages import Broken
 from contextrouter.testing.subject import Subject
 from contextrouter.testing.type_flaws import flaw, is_number, type_name
@@ -69,7 +70,8 @@ async def _answers_of_abilities(subject: Subject, plugin: Any) -> AsyncIterator[
         for query in queries:
             yield list(await plugin.entities(query))
     if isinstance(plugin, Source):
-        ids = [hit.document.id for query in queries for hit in await plugin.search(query)]
+        answers = [await plugin.search(query) for query in queries]
+        ids = [hit.document.id for answer in answers for hit in hits_of(answer)]
         if isinstance(plugin, SupportsFetch):
             yield list(await plugin.fetch(ids))
         if isinstance(plugin, SupportsNeighbours):

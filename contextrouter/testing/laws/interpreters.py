@@ -9,7 +9,7 @@ from contextrouter.testing.kit import Law, law
 from contextrouter.testing.messages import Broken, shorten
 from contextrouter.testing.subject import Subject
 
-_KEPT = ("entities", "concepts", "facets")
+_KEPT = ("queries", "entities", "concepts", "facets")
 
 
 async def _interpret_inputs(subject: Subject, plugin: Any) -> list[tuple[Intent, Any]]:
@@ -53,8 +53,8 @@ async def queries_are_not_blank(subject: Subject) -> None:
 
 @law
 async def what_was_known_is_kept(subject: Subject) -> None:
-    """An interpreter only adds: the entities, concepts, facets and attributes of its input stay. Of its
-    labels it may choose some.
+    """An interpreter only adds: the queries, entities, concepts, facets and attributes of its input stay. Of
+    its labels it may choose some.
     """
     async with subject.open_plugin() as plugin:
         for original, intent in await _interpret_inputs(subject, plugin):

@@ -27,7 +27,8 @@ async def _apply_inputs(subject: Subject, plugin: Any) -> list[tuple[_Given, Seq
     results: list[tuple[_Given, Sequence[Envelope]]] = []
     for item in await subject.exercise.inputs(subject, plugin):
         returned = await plugin.apply(item[0], item[1])
-        results.append((item, [envelope for envelope in returned if isinstance(envelope, Envelope)]))
+        answer = returned if isinstance(returned, list | tuple) else ()
+        results.append((item, [envelope for envelope in answer if isinstance(envelope, Envelope)]))
     return results
 
 
@@ -97,7 +98,8 @@ async def nothing_in_nothing_out(subject: Subject) -> None:
     """No envelopes are no error."""
     async with subject.open_plugin() as plugin:
         returned = await plugin.apply((), stage_context("moon and tides"))
-        if any(not isinstance(envelope, Envelope) for envelope in returned):
+        answer = returned if isinstance(returned, list | tuple) else ()
+        if any(not isinstance(envelope, Envelope) for envelope in answer):
             raise Broken(f"for no envelopes it returned {shorten(returned)}")
 
 
