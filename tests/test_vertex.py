@@ -367,13 +367,70 @@ async def test_the_service_refuses_ids_of_another_form(id: str):
             await vertex._connection.call(raw.objects.create_data_object, request)
 
 
-async def test_the_service_refuses_a_batch_of_more_than_a_thousand():
+@pytest.mark.parametrize("kind", ["create", "update", "delete"])
+async def test_the_service_refuses_a_batch_of_more_than_a_thousand(kind: str):
+    title = kind.title()
     async with store() as (vertex, _, _):
         raw = vertex._get_collection()
-        deletes = [types.DeleteDataObjectRequest(name=f"{PARENT}/dataObjects/a")] * 1001
-        request = types.BatchDeleteDataObjectsRequest(parent=PARENT, requests=deletes)
+        requests = [getattr(types, f"{title}DataObjectRequest")()] * 1001
+        request = getattr(types, f"Batch{title}DataObjectsRequest")(parent=PARENT, requests=requests)
         with pytest.raises(SourceError, match="1001 requests in a batch; at most 1000"):
-            await vertex._connection.call(raw.objects.batch_delete_data_objects, request)
+            await vertex._connection.call(getattr(raw.objects, f"batch_{kind}_data_objects"), request)
+
+
+async def test_the_service_refuses_a_listing_with_pages_of_more_than_a_thousand():
+    async with store() as (vertex, _, _):
+        request = types.QueryDataObjectsRequest(parent=PARENT, page_size=1001)
+        with pytest.raises(SourceError, match="page_size 1001; at most 1000"):
+            await vertex._connection.call(vertex._get_collection().searches.query_data_objects, request)
+
+
+async def test_the_service_has_no_upsert():
+    async with store() as (vertex, _, _):
+        raw, call = vertex._get_collection(), vertex._connection.call
+        create = types.CreateDataObjectRequest(parent=PARENT, data_object_id="a", data_object={})
+        await call(raw.objects.create_data_object, create)
+        with pytest.raises(SourceError, match="AlreadyExists"):
+            await call(raw.objects.create_data_object, create)
+        for method in ("update", "delete"):
+            name = f"{PARENT}/dataObjects/b"
+            fields = {"data_object": {"name": name}} if method == "update" else {"name": name}
+            request = getattr(types, f"{method.title()}DataObjectRequest")(**fields)
+            with pytest.raises(SourceError, match="'.*/dataObjects/b' was not found"):
+                await call(getattr(raw.objects, f"{method}_data_object"), request)
+
+
+@pytest.mark.parametrize("id", ["Library", "a_b", ""])
+async def test_the_service_refuses_names_of_collections_and_indexes_of_another_form(id: str):
+    async with store() as (vertex, _, _):
+        admin, location = vertex._get_collection().admin, vertex._get_collection().location
+        requests = {
+            "collection": types.CreateCollectionRequest(parent=location, collection_id=id, collection={}),
+            "index": types.CreateIndexRequest(parent=PARENT, index_id=id, index={"index_field": "vector"}),
+        }
+        for kind, request in requests.items():
+            with pytest.raises(SourceError, match=f"{kind}_id {id!r} is not valid"):
+                await vertex._connection.call(getattr(admin, f"create_{kind}"), request)
+
+
+@pytest.mark.parametrize("hint", ["index", "", "knn"])
+async def test_an_index_refuses_filters_and_fields_that_it_does_not_hold(hint: str):
+    """Without a hint, an index is used where there is one."""
+    async with store(index="ann") as (vertex, _, _):
+        await vertex.migrate()
+        raw = vertex._get_collection()
+        hints = {"knn": {"knn_hint": {}}, "index": {"index_hint": {"name": f"{PARENT}/indexes/ann"}}, "": {}}
+        search = {"search_field": "vector", "vector": {"values": X}, "search_hint": hints[hint]}
+        for more, problem in (
+            ({"filter": {"$or": [{"tenant": "-"}, {"id": "a"}]}}, r"\['id'\] are no filter_fields"),
+            ({"output_fields": {"data_fields": ["owner"]}}, r"\['owner'\] are no store_fields"),
+        ):
+            request = types.SearchDataObjectsRequest(parent=PARENT, vector_search={**search, **more})
+            if hint == "knn":
+                await vertex._connection.call(raw.searches.search_data_objects, request)
+                continue
+            with pytest.raises(SourceError, match=problem):
+                await vertex._connection.call(raw.searches.search_data_objects, request)
 
 
 @pytest.mark.parametrize(
@@ -518,6 +575,20 @@ async def test_migrate_makes_collection_and_index_and_status_says_how_they_stand
             await vertex.ping()
         with pytest.raises(SourceError, match="Set `dimensions`"):
             await vertex.migrate()
+
+
+async def test_two_processes_that_migrate_at_once_make_one_collection_and_one_index():
+    server = CollectionServer()
+    server.polls = 2
+    async with listening(server) as (endpoint, script):
+        script.always = Step(delay=0.002)
+        keys = {"collection": "library", "project": "p", "dimensions": 2, "index": "ann"}
+        async with (
+            opened(Vertex(endpoint=endpoint, **keys)) as first,
+            opened(Vertex(endpoint=endpoint, **keys)) as second,
+        ):
+            made = await asyncio.gather(first.migrate(), second.migrate())
+        assert sorted(number for numbers in made for number in numbers) == [1, 2]
 
 
 LEGS = {("vector", "ok"), ("text", "ok")}
