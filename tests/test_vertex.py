@@ -396,7 +396,7 @@ async def test_the_service_has_no_upsert():
             name = f"{PARENT}/dataObjects/b"
             fields = {"data_object": {"name": name}} if method == "update" else {"name": name}
             request = getattr(types, f"{method.title()}DataObjectRequest")(**fields)
-            with pytest.raises(SourceError, match="'.*/dataObjects/b' was not found"):
+            with pytest.raises(SourceError, match=r"'.*/dataObjects/b' was not found"):
                 await call(getattr(raw.objects, f"{method}_data_object"), request)
 
 
