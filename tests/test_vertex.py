@@ -327,6 +327,14 @@ async def test_vectors_of_another_model_are_refused_and_text_goes_on():
             await vertex.search(Query(text="", leg="vector", vector=[1.0, 2.0, 3.0]))
 
 
+async def test_an_embedder_of_another_length_than_dimensions_is_named_before_a_write():
+    async with store(dimensions=2) as (vertex, server, _):
+        with pytest.raises(SourceError, match=r"model 'big' have 3 dimensions.*set dimensions = 3, and"):
+            await vertex.embedded_by("big", 3)
+        await vertex.embedded_by("small", 2)
+        assert server.objects == {}
+
+
 async def test_an_entry_that_cannot_be_stored_is_refused_before_anything_is_written():
     async with store() as (vertex, server, _):
         await vertex.upsert([entry("a", "moon")])
