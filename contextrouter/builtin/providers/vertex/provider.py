@@ -220,8 +220,8 @@ class Vertex(Provider):
         if self._dimensions and dimensions and dimensions != self._dimensions:
             raise SourceError(
                 f"Vectors of the embedding model {model!r} have {dimensions} dimensions, and the settings say"
-                f" dimensions = {self._dimensions}; set dimensions = {dimensions}, and another `collection` if"
-                " this one was made for the other length."
+                f" dimensions = {self._dimensions}; set dimensions = {dimensions}, and another `collection`"
+                " if this one was made for the other length."
             )
         self._model = (model, dimensions)
         (await self._read_notes()).refuse_other_model(model, dimensions)
