@@ -14,7 +14,7 @@ from google.cloud import vectorsearch_v1 as types
 from support.vertex import Script, Step, listening, opened
 
 from contextrouter import ContextRouter, Document, Period, Query, Scope
-from contextrouter.builtin.providers.vertex import Vertex, collection
+from contextrouter.builtin.providers.vertex import Vertex, collection, write
 from contextrouter.builtin.providers.vertex.collection_server import CollectionServer
 from contextrouter.contracts import Entry, Partial
 from contextrouter.errors import ContractError, IngestError, SettingsError, SourceError
@@ -361,6 +361,38 @@ async def test_an_object_of_another_program_is_reported_and_left_out():
         assert isinstance(hits, Partial)
         assert [hit.document.id for hit in hits] == ["a"]
         assert hits.reason == "1 objects of the collection were not written by contextrouter"
+
+
+class Forgetful(CollectionServer):
+    """A service that forgets the page, the filter, or a deletion."""
+
+    forgets = ""
+
+    def _query(self, request: Any) -> Any:
+        if self.forgets == "filter":
+            request.filter = {"role": "document"}
+        answer = super()._query(request)
+        if self.forgets == "page":
+            answer.next_page_token = "1"
+        return answer
+
+    def _delete(self, requests: Any) -> Any:
+        return super()._delete([] if self.forgets == "deletion" else requests)
+
+
+async def test_a_service_that_forgets_holds_nobody_in_a_circle(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(write, "VISIBLE", 0)
+    server = Forgetful("library", 2)
+    async with store(server) as (vertex, _, _):
+        await vertex.upsert([entry("a", "moon"), entry("b", "sun", tenant="acme")])
+        server.forgets = "page"
+        with pytest.raises(SourceError, match="gives the same page of a list again and again"):
+            await vertex.fingerprints()
+        server.forgets = "filter"
+        assert await vertex.tenants() == [None, "acme"]
+        server.forgets = "deletion"
+        with pytest.raises(SourceError, match="still lists 4 objects that were removed"):
+            await vertex.clear()
 
 
 # What the service refuses
