@@ -18,17 +18,17 @@ Piece = TypeVar("Piece")
 async def in_time(
     stream: AsyncIterator[Piece], seconds: float, abandoned: AbandonedCalls
 ) -> AsyncIterator[Piece]:
-    """Yield the pieces of a stream. It is read in one task of its own, a piece when one is wanted.
+    """Yield the pieces of a stream. It is read in one task of its own, a piece when one is asked for.
 
     Raises PluginError where the next piece takes more than `seconds`, and for every error of the plugin that
     is none of this package or of the system. A stream that does not end then is added to `abandoned`.
     """
     abandoned.check()
-    wanted, pieces = asyncio.Semaphore(0), asyncio.Queue[Piece | None]()
-    reading = asyncio.get_running_loop().create_task(_read(stream, wanted, pieces))
+    turns, pieces = asyncio.Semaphore(0), asyncio.Queue[Piece | None]()
+    reading = asyncio.get_running_loop().create_task(_read_pieces(stream, turns, pieces))
     try:
         while True:
-            wanted.release()
+            turns.release()
             try:
                 async with asyncio.timeout(seconds):
                     piece = await pieces.get()
@@ -49,17 +49,17 @@ async def in_time(
             reading.exception()  # read, so that the event loop does not report it as lost
 
 
-async def _read(
-    stream: AsyncIterator[Piece], wanted: asyncio.Semaphore, pieces: asyncio.Queue[Piece | None]
+async def _read_pieces(
+    stream: AsyncIterator[Piece], turns: asyncio.Semaphore, pieces: asyncio.Queue[Piece | None]
 ) -> None:
     """Put the pieces of a stream into a queue, and None at its end."""
     try:
         with containment():
             async with closing(stream) as items:
-                await wanted.acquire()
+                await turns.acquire()
                 async for piece in items:
                     pieces.put_nowait(piece)
-                    await wanted.acquire()
+                    await turns.acquire()
     except (ContextRouterError, OSError):
         raise
     except Exception as error:
