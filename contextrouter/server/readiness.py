@@ -63,9 +63,10 @@ class SourcePings:
                 for name, task in tasks.items():
                     self._router.engine.limits.abandoned.of("ping of source", name).add({task} & stubborn)
         for name, task in tasks.items():
-            late_reason = f"no answer within {PATIENCE:g} s"
-            state, reason = ("does not answer", late_reason) if task in late else task.result()
-            self._note(name, state, reason)
+            if task in late:
+                self._note(name, "does not answer", f"no answer within {PATIENCE:g} s")
+            else:
+                self._note(name, *task.result())
         self._pinged_at = monotonic()
 
     async def _ping(self, name: str) -> tuple[SourceState, str]:
