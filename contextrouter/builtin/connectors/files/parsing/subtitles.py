@@ -54,7 +54,7 @@ def read_subtitles(data: bytes) -> Parsed:
 def _cues(text: str) -> Iterator[_Cue]:
     """Yield the cues; notes, styles and regions have no time and are no cues."""
     matches = list(_TIMES.finditer(text))
-    for match, following in zip(matches, [*matches[1:], None], strict=True):
+    for match, following in zip(matches, [*matches, None][1:], strict=True):
         begin = text.find("\n", match.end())
         block = "" if begin < 0 else text[begin + 1 : following.start() if following else len(text)]
         words = block.split("\n\n", 1)[0]
