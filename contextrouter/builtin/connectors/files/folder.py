@@ -40,6 +40,7 @@ class Listing(NamedTuple):
     problems: list[str]
     unread: list[str]  # ids that exist and could not be taken; one that ends in "/" stands for all below it
     complete: bool
+    empty_folders: list[str]  # each ends in "/"
     not_read: Counter[str]  # suffix -> number of files of a kind that is not read; a hidden folder is one
 
 
@@ -57,7 +58,7 @@ class Folder:
     def list(self) -> Listing:
         """Return what is there now. Raises OSError when the folder cannot be read."""
         root = self.path.resolve(strict=True)
-        listing = Listing({}, [], [], True, Counter())
+        listing = Listing({}, [], [], True, [], Counter())
         if root.is_file():
             self._take(root.name, str(root), root.stat(), listing)
             return listing
@@ -112,6 +113,8 @@ class Folder:
             )
             listing.unread.append(prefix)
             return
+        if not ordered:
+            listing.empty_folders.append(prefix)
         for entry in ordered:
             name = prefix + entry.name
             if entry.name.startswith("."):
