@@ -39,7 +39,7 @@ async def delete_vanished(
         tenant: [id for id in fingerprints if id.startswith(prefix)]
         for tenant, fingerprints in (await stored.load_all()).items()
     }
-    vanished = {
+    vanished: _Ids = {
         tenant: [id for id in ids if (tenant, id) not in source_documents and not unread.includes(tenant, id)]
         for tenant, ids in every.items()
     }
