@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import zipfile
 from pathlib import Path
 
 import docx
@@ -15,7 +16,7 @@ from openpyxl import Workbook
 
 from contextrouter.builtin.connectors.files import Files
 from contextrouter.builtin.connectors.files.parsing import media, readers
-from contextrouter.builtin.connectors.files.parsing.parsed import Parsed
+from contextrouter.builtin.connectors.files.parsing.parsed import Parsed, Unreadable
 from contextrouter.builtin.providers.memory import Memory
 from contextrouter.ingest import Report, ingest
 
@@ -206,3 +207,98 @@ def test_what_people_filled_into_a_form_is_read(mark: str, text: str) -> None:
     out += f"trailer<</Size 7/Root 1 0 R>>\nstartxref\n{start}\n%%EOF"
     made = readers.reader(media.PDF)(out.encode())
     assert made.text == "\n\n".join(filter(None, ("Form", text)))
+
+
+# OpenDocument, books, RTF, subtitles, address cards
+
+
+def opendocument(kind: str, body: str, styles: str = "") -> bytes:
+    names = ("office", "text", "style", "table", "draw:drawing", "presentation")
+    spaces = " ".join(
+        f'xmlns:{name.partition(":")[0]}="urn:oasis:names:tc:opendocument:xmlns:{name.split(":")[-1]}:1.0"'
+        for name in names
+    )
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as package:
+        package.writestr(
+            "content.xml",
+            f"<office:document-content {spaces}><office:automatic-styles>{styles}</office:automatic-styles>"
+            f"<office:body><office:{kind}>{body}</office:{kind}></office:body></office:document-content>",
+        )
+    return out.getvalue()
+
+
+def test_hidden_text_of_an_opendocument_text_is_left_out_by_its_style_or_its_section() -> None:
+    styles = (
+        '<style:style style:name="H"><style:text-properties text:display="none"/></style:style>'
+        '<style:style style:name="S" style:parent-style-name="H"/>'
+        '<style:style style:name="B"><style:text-properties/></style:style>'
+    )
+    body = (
+        '<text:p text:style-name="S">secret</text:p><text:p text:style-name="B">Kept <text:span'
+        ' text:style-name="H">secret</text:span>here.</text:p><text:section text:display="none">'
+        "<text:p>secret</text:p></text:section><text:section><text:p>Kept too.</text:p></text:section>"
+    )
+    made = readers.reader(media.ODT)(opendocument("text", body, styles))
+    assert made.text == "Kept here.\n\nKept too."
+    assert made.problems == ["left out of the final view: hidden texts 3."]
+
+
+def test_opendocument_slides_of_images_are_named() -> None:
+    image = "<draw:frame><draw:image/></draw:frame>"
+    text = "<draw:frame><draw:text-box><text:p>Eels</text:p></draw:text-box></draw:frame>"
+    body = f"<draw:page>{image}</draw:page><draw:page>{text}</draw:page><draw:page>{image}</draw:page>"
+    made = readers.reader(media.ODP)(opendocument("presentation", body))
+    assert (made.text, made.problems) == ("## Slide 2\n\nEels", ["slides 1, 3 of 3 hold images and no text."])
+
+
+def book(*encrypted: str) -> bytes:
+    """A book of two chapters, and the parts of it that are encrypted."""
+    container = "urn:oasis:names:tc:opendocument:xmlns:container"
+    references = "".join(f'<x:CipherReference URI="{name}"/>' for name in encrypted)
+    parts = {
+        "META-INF/container.xml": f'<container xmlns="{container}"><rootfile full-path="b.opf"/></container>',
+        "META-INF/encryption.xml": f'<e xmlns:x="http://www.w3.org/2001/04/xmlenc#">{references}</e>',
+        "b.opf": '<package xmlns="http://www.idpf.org/2007/opf"><item id="1" href="1.html"/><item id="2"'
+        ' href="2.html"/><spine><itemref idref="1"/><itemref idref="2"/></spine></package>',
+        "1.html": "<p>Eels are long.</p>",
+        "2.html": "<p>Eels are old.</p>",
+    }
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as package:
+        for name, text in parts.items():
+            package.writestr(name, text)
+    return out.getvalue()
+
+
+def test_encrypted_chapters_are_left_out_and_encrypted_fonts_are_no_problem() -> None:
+    read = readers.reader(media.EPUB)
+    assert (read(book("font.otf")).text, read(book("font.otf")).problems) == (
+        "Eels are long.\n\nEels are old.",
+        [],
+    )
+    assert read(book("1.html")).text == "Eels are old."
+    assert read(book("1.html")).problems == ["1 of 2 chapters are encrypted and were left out."]
+    with pytest.raises(Unreadable, match="is encrypted"):
+        read(book("1.html", "2.html"))
+
+
+def test_hidden_and_deleted_text_of_rtf_is_left_out() -> None:
+    source = rb"{\rtf1\ansi Kept {\fs20 \v secret}{\b\deleted gone}{\v0 shown}{\viewkind4 }.\par}"
+    made = readers.reader(media.RTF)(source)
+    assert (made.text, made.problems) == (
+        "Kept shown.",
+        ["left out of the final view: hidden texts and deletions 2."],
+    )
+
+
+def test_the_number_of_a_cue_without_a_blank_line_before_it_is_no_speech() -> None:
+    cues = "1\n00:00:01,000 --> 00:00:02,000\nOne of\n2\n00:00:02,000 --> 00:00:03,000\n42\n\n"
+    cues += "3\n00:00:03,000 --> 00:00:04,000\neels."
+    assert readers.reader(media.SRT)(cues.encode()).text == "One of 42 eels."
+
+
+def test_an_old_address_card_is_decoded() -> None:
+    card = "BEGIN:VCARD\nVERSION:2.1\nN;CHARSET=UTF-8;ENCODING=QUOTED-PRINTABLE:M=C3=BCller;An=\nna\n"
+    card += "NOTE;ENCODING=QUOTED-PRINTABLE:likes=20=\neels=\n and=0D=0Apike\nEND:VCARD\n"
+    assert readers.reader(media.CARDS)(card.encode()).text == "## Anna Müller\n\nlikes eels and pike"

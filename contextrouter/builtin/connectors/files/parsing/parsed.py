@@ -44,6 +44,13 @@ def number_ranges(numbers: Sequence[int]) -> str:
     return ", ".join("-".join(map(str, run)) for run in runs)
 
 
+def only_images(unit: str, numbers: Sequence[int], count: int) -> str:
+    """The sentence on pages or slides that are images without text."""
+    if len(numbers) == 1:
+        return f"{unit} {numbers[0]} of {count} holds images and no text"
+    return f"{unit}s {number_ranges(numbers)} of {count} hold images and no text"
+
+
 def markdown_line(text: str) -> str:
     """One paragraph of plain text as Markdown: on one line, and no heading, fence, rule, quote or table that
     it was not.

@@ -9,7 +9,7 @@ from io import BytesIO
 from typing import Any
 
 from contextrouter.builtin.connectors.files.parsing.media import PDF
-from contextrouter.builtin.connectors.files.parsing.parsed import Parsed, Unreadable, number_ranges
+from contextrouter.builtin.connectors.files.parsing.parsed import Parsed, Unreadable, only_images
 
 FEW_LETTERS = 30
 """A page with fewer letters than this has no text of its own: a stamp, a page number."""
@@ -45,9 +45,8 @@ def read(data: bytes) -> Parsed:
     problems = []
     if images:
         metadata["pages_without_text"] = images
-        pages = f"page {images[0]} of {len(starts)} holds images" if len(images) == 1 else ""
-        pages = pages or f"pages {number_ranges(images)} of {len(starts)} hold images"
-        problems.append(f"{pages} and no text; a scan has to go through character recognition first.")
+        said = only_images("page", images, len(starts))
+        problems.append(f"{said}; a scan has to go through character recognition first.")
     return Parsed(text=text, media_type=PDF, title=_title(document), metadata=metadata, problems=problems)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from contextrouter.builtin.connectors.files.parsing.media import MARKDOWN
@@ -13,7 +13,7 @@ from contextrouter.builtin.connectors.files.parsing.parsed import (
     Unreadable,
     markdown_line,
     markdown_table,
-    number_ranges,
+    only_images,
 )
 
 _DIAGRAM = "{http://schemas.openxmlformats.org/drawingml/2006/diagram}relIds"
@@ -51,13 +51,8 @@ def read_pptx(data: bytes) -> Parsed:
         title=deck.core_properties.title or "",
         links=list(links),
         metadata={"page_starts": starts, **({"pages_without_text": images} if images else {})},
-        problems=[_only_images(images, len(starts))] if images else [],
+        problems=[f"{only_images('slide', images, len(starts))}."] if images else [],
     )
-
-
-def _only_images(slides: Sequence[int], count: int) -> str:
-    subject = f"slide {slides[0]} of {count} holds" if len(slides) == 1 else ""
-    return f"{subject or f'slides {number_ranges(slides)} of {count} hold'} images and no text."
 
 
 def _shapes(shapes: Iterable[Any], title: Any) -> Iterator[str]:
