@@ -149,15 +149,22 @@ async def test_of_two_processes_that_find_a_turn_left_behind_one_takes_it():
                 store._get_opened()[1]._refused = (0.0, "")
 
 
-async def test_a_write_outside_of_a_run_waits_and_then_says_who_is_in_the_way(
-    monkeypatch: pytest.MonkeyPatch,
-):
+async def test_a_write_outside_of_a_run_waits_and_says_who_holds_it(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(ingest_lock, "PATIENCE", 0.0)
     async with processes(1) as ((store,), server, _):
         await leave_turn(server, time.time() + 30)
         with pytest.raises(SourceError, match="being filled by process 1 on elsewhere; write again when"):
             await store.upsert([version("mine", 1)])
         assert await store.fingerprints() == {}
+
+
+async def test_what_another_wrote_as_its_name_is_shown_as_one_short_line():
+    async with processes(1) as ((store,), server, _):
+        await leave_turn(server, time.time() + 30, owner="\x1b[2J" + "evil\n" * 1_000)
+        owner = await store.take_turn()
+        assert owner.startswith("[2Jevilevil")
+        assert owner.isprintable()
+        assert len(owner) <= 200
 
 
 async def test_a_process_that_lost_its_turn_writes_no_more(monkeypatch: pytest.MonkeyPatch):

@@ -67,8 +67,13 @@ class Registry:
                     " settings file."
                 )
             for path in sorted(folder.glob("*.py")):
-                if path.stem.isidentifier() and not path.stem.startswith("_"):
-                    files.setdefault(path.stem, path)
+                if not path.stem.isidentifier() or path.stem.startswith("_"):
+                    continue
+                if path.resolve() != files.setdefault(path.stem, path).resolve():
+                    self.warnings.append(
+                        f"Plugin file {str(path)!r} is not used, because {str(files[path.stem])!r} has its"
+                        " name. Rename one of them."
+                    )
         return files
 
     def _every_entry(self) -> Any:
@@ -82,8 +87,8 @@ class Registry:
     def entries(self, kind: str) -> dict[str, EntryPoint]:
         """Entry points of one kind, by name."""
         if kind not in self._entries:
-            found = self._every_entry().select(group=f"contextrouter.{kind}s")
-            self._entries[kind] = {entry.name: entry for entry in found}
+            entries = self._every_entry().select(group=f"contextrouter.{kind}s")
+            self._entries[kind] = {entry.name: entry for entry in entries}
         return self._entries[kind]
 
     def names(self, kind: str) -> list[str]:

@@ -136,9 +136,15 @@ class Searching(Exercise):
         return await plugin.search(item)
 
     def summarize(self, answer: Any) -> Any:
-        """Return ids and scores, in order."""
+        """Return ids and scores, in order, and what the documents say."""
         return [
-            (h.document.id or h.document.fingerprint, None if h.score is None else f"{h.score:.6g}")
+            (
+                h.document.id or h.document.fingerprint,
+                None if h.score is None else f"{h.score:.6g}",
+                str(h.document.updated_at),
+                h.document.title,
+                h.document.content,
+            )
             for h in answer
         ]
 
@@ -177,19 +183,22 @@ class Interpreting(Exercise):
     refusals = (RequestRefused,)
 
     async def inputs(self, subject: Subject, plugin: Any) -> list[Any]:
-        """Return three questions. The last intent is already filled."""
+        """Return the questions bare, and as intents that earlier interpreters filled."""
         questions = subject.questions or (
             "What is machine learning?",
             "Compare the Moon and the Sun since 2025-01-31",
         )
-        filled = Intent(
-            question="Who founded OpenAI?",
-            queries=("Who founded OpenAI?", "founders of OpenAI"),
-            entities=("OpenAI",),
-            concepts=("Companies",),
-            attributes={"told": [1, 2]},
-        )
-        return [*(Intent(question=text, queries=(text,)) for text in questions), filled]
+        filled = [
+            Intent(
+                question=text,
+                queries=(text, "founders of OpenAI"),
+                entities=("OpenAI",),
+                concepts=("Companies",),
+                attributes={"told": [1, 2]},
+            )
+            for text in (*questions, "Who founded OpenAI?")
+        ]
+        return [*(Intent(question=text, queries=(text,)) for text in questions), *filled]
 
     def hostile(self, plugin: Any, text: str) -> list[Any]:
         """Return the text as the question. The router refuses a blank one."""

@@ -23,7 +23,7 @@ from contextrouter.builtin.shared.google_cloud.cloud_options import (
     MOST_NUMBERS,
     CloudOptions,
     check_above_zero,
-    check_name,
+    check_short_name,
 )
 from contextrouter.builtin.shared.google_cloud.google_services import VECTOR_SEARCH
 from contextrouter.contracts import Entry, FilePath, Partial, Provider
@@ -70,18 +70,24 @@ class Vertex(Provider):
         _refuse_search_keys(engine, data_store)
         if not collection:
             raise ValueError(
-                "collection is empty. Name one of Vector Search; `contextrouter db migrate` makes it."
+                'collection is empty. Name one in the table of this provider, such as collection = "library";'
+                " `contextrouter db migrate` makes it."
             )
         if target_recall:
             check_above_zero("target_recall", target_recall, 1.0)
+        if target_recall and not index:
+            raise ValueError(
+                f"target_recall {target_recall!r} is for an index, and none is named. Set `index`, or remove"
+                " target_recall: without an index all vectors are compared."
+            )
         if dimensions:
             check_above_zero("dimensions", dimensions, MOST_NUMBERS)
         self.embedder = embedder or None
         self.legs: Sequence[str] = (VECTOR, "text") if self.embedder else ("text",)
         self.vector_legs = (VECTOR,) if self.embedder else ()
         self.score_range = {leg: (-1.0, 1.0) for leg in self.vector_legs}
-        self._location, self._name = location, check_name("collection", collection)
-        self._index, self._recall = index and check_name("index", index), target_recall
+        self._location, self._name = location, check_short_name("collection", collection)
+        self._index, self._recall = index and check_short_name("index", index), target_recall
         self._dimensions = dimensions
         options = CloudOptions(project, location, credentials_file, endpoint, request_timeout).check()
         self._connection = CloudConnection(VECTOR_SEARCH, options, "Provider 'vertex'", of_source=True)
@@ -208,8 +214,15 @@ class Vertex(Provider):
 
     async def embedded_by(self, model: str, dimensions: int) -> None:
         """Say which model's vectors come from now on, and how long they are. Raises SourceError when another
-        model filled the collection, here and at each search by vector.
+        model filled the collection, here and at each search by vector, and for vectors of another length than
+        `dimensions`.
         """
+        if self._dimensions and dimensions and dimensions != self._dimensions:
+            raise SourceError(
+                f"Vectors of the embedding model {model!r} have {dimensions} dimensions, and the settings say"
+                f" dimensions = {self._dimensions}; set dimensions = {dimensions}, and another `collection`"
+                " if this one was made for the other length."
+            )
         self._model = (model, dimensions)
         (await self._read_notes()).refuse_other_model(model, dimensions)
 
