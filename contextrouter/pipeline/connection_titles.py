@@ -60,8 +60,8 @@ def describe_duplicates(candidates: Candidates) -> str:
     """Return which documents of several sources are one: `web:b = library:a`. "": none are."""
     numbers = candidates.duplicates()
     equal = [
-        " = ".join([f"{source}:{document.id or document.url}" for source, document in candidates.copies(n)])
-        for n in numbers[:MOST_DUPLICATES]
+        " = ".join([f"{source}:{document.id or document.url}" for source, document in copies])
+        for copies in candidates.copies(numbers[:MOST_DUPLICATES]).values()
     ]
     more = f"; {len(numbers) - MOST_DUPLICATES} more" if len(numbers) > MOST_DUPLICATES else ""
     return f"duplicates: {'; '.join(equal)}{more}" if equal else ""
