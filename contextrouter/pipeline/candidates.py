@@ -138,10 +138,10 @@ class Candidates(LazyEnvelopes):
         """Return the envelopes of these documents with these scores. `maximum` is the highest score possible,
         or what each source can give at best.
         """
-        found = self._find(numbers, notes)
+        hits_by_number = self._find(numbers, notes)
         envelopes = []
         for number, score in zip(numbers, scores, strict=True):
-            hits = found[number]
+            hits = hits_by_number[number]
             if len(hits) > 1:
                 hits.sort(key=_standing)
             first = hits[0][0]
@@ -170,7 +170,7 @@ class Candidates(LazyEnvelopes):
 
     def _find(self, numbers: Sequence[int], notes: FusionNotes) -> dict[int, list[tuple[Hit, Provenance]]]:
         """Find the hits of these documents, in each list the one of the best rank, with their provenance."""
-        found: dict[int, list[tuple[Hit, Provenance]]] = {number: [] for number in numbers}
+        hits: dict[int, list[tuple[Hit, Provenance]]] = {number: [] for number in numbers}
         wanted = {*numbers}
         for n, row in enumerate(self.rows):
             here = wanted.intersection(row)
@@ -195,8 +195,8 @@ class Candidates(LazyEnvelopes):
                     source_score=None if order is None else order.scores.get(number),
                     calibrated=None if order is None else order.values.get(number),
                 )
-                found[number].append((hit, stamp))
-        return found
+                hits[number].append((hit, stamp))
+        return hits
 
 
 def _first_places(row: Sequence[int]) -> dict[int, int]:

@@ -7,12 +7,12 @@ import logging
 import math
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any, Protocol
 from zoneinfo import ZoneInfo
 
 from contextrouter.cache import EmbeddingCache, ScoreCache
-from contextrouter.contracts import Embedder, FactSource, Interpreter, Provider, Source, Stage
+from contextrouter.contracts import Embedder, FactSource, Interpreter, Source, Stage
+from contextrouter.contracts.abilities import kind_of
 from contextrouter.pipeline.call_limits.circuit_breaker import CircuitBreaker
 from contextrouter.pipeline.call_limits.failure_log import FailureLog
 from contextrouter.pipeline.call_limits.slots import SourceSlots
@@ -185,18 +185,6 @@ class Engine:
 
 def _utc_now() -> datetime:
     return datetime.now(UTC)
-
-
-def kind_of(source: Source | FactSource) -> str:
-    """Return the kind of a source: "fact", "provider" or "connector"."""
-    return _kind_of_class(type(source))
-
-
-@lru_cache
-def _kind_of_class(cls: type) -> str:
-    if issubclass(cls, FactSource):
-        return "fact"
-    return "provider" if issubclass(cls, Provider) else "connector"
 
 
 def _keys(tables: Mapping[str, Any], name: str, default: type[Any]) -> Any:

@@ -9,10 +9,10 @@ from typing import Any, cast
 from zoneinfo import ZoneInfo
 
 from contextrouter.contracts import ENTITIES, FACETS, FACTS, PATH, FactSource, Source, legs_of
+from contextrouter.contracts.abilities import kind_of
 from contextrouter.errors import RequestRefused
 from contextrouter.model import Call, Intent, Plan, Query, Request
 from contextrouter.pipeline.connection_titles import jobs_out_of_scope
-from contextrouter.pipeline.engine import kind_of
 from contextrouter.pipeline.planning.restrictions import Restrictions, may_ask, restrictions
 from contextrouter.settings import FactKeys, Settings, SourceKeys
 from contextrouter.text.analysis import says_something
