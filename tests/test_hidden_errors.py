@@ -50,7 +50,7 @@ async def test_messages_of_failures_are_for_operators(
     made = router(settings, connectors=SOURCES, interpreters={"odd": Failing()})
     body: dict[str, Any] = {"question": "what?"}
     if path != "/v1/plan":
-        body |= {"trace": True, "stream": path == "stream"}
+        body |= {"detail": "trace", "stream": path == "stream"}
     async with serve_router(made, token=KEY) as ask:
         reply = await ask("/v1/route" if path == "stream" else path, body)
     assert reply.status == 200

@@ -7,7 +7,6 @@ careless source must not cost the answer, and no source decides what a caller ma
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -19,6 +18,8 @@ from typing import Any
 from contextrouter.errors import ContractError
 from contextrouter.filters import passes
 from contextrouter.model import Document, Entity, Facet, Fact, Hit, Query
+from contextrouter.runtime.plugin_calls import as_plain
+from contextrouter.runtime.threads import work_aside
 from contextrouter.scope import SENSITIVITIES, SHARED
 from contextrouter.settings import FactKeys, SourceKeys
 from contextrouter.text.characters import whole_characters
@@ -55,6 +56,7 @@ class Admission:
         """Return the hits that may go on, at most `query.limit`. Raises ContractError for an answer of other
         types.
         """
+        answer = as_plain(answer)
         if not isinstance(answer, list | tuple):
             raise _no_hits()
         sound = []
@@ -73,6 +75,7 @@ class Admission:
         """Return the facts, entities or facets that may go on. Raises ContractError for an answer of other
         types.
         """
+        answer = as_plain(answer)
         if not isinstance(answer, list | tuple) or not {*map(type, answer)} <= {*_FACT_TEXTS}:
             message = "facts(), facets() and entities() must return sequences of those"
             raise ContractError(message, law="facts returns facts")
@@ -277,10 +280,11 @@ async def admit_hits(admission: Admission, answer: Sequence[Hit]) -> Sequence[Hi
     """Return the hits of an answer that may go on. Where excluded words are looked for in long texts, a
     thread reads them, while the event loop answers others.
     """
+    answer = as_plain(answer)
     if admission.query.excluded and isinstance(answer, list | tuple):
         texts = [getattr(getattr(hit, "document", None), "content", "") for hit in answer]
         if sum([len(text) for text in texts if isinstance(text, str)]) > READ_AT_ONCE:
-            return await asyncio.to_thread(admission.hits, answer)
+            return await work_aside(admission.hits, answer)
     return admission.hits(answer)
 
 

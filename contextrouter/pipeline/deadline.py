@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Collection
 from time import monotonic
 from typing import Any, TypeVar
 
 from contextrouter.errors import PluginError
+from contextrouter.runtime.abandoned_calls import AbandonedCalls
 from contextrouter.runtime.plugin_calls import as_coroutine, containment
 
 Result = TypeVar("Result")
 GRACE = 0.05
 """Seconds in which cancelled work may end."""
-Abandon = Callable[[set[asyncio.Task[Any]]], None]
-"""Takes cancelled work that has not ended yet: `CallLimits.abandon`."""
 
 
 class Deadline:
@@ -51,12 +50,18 @@ class Deadline:
         """Return the deadline of a step that has a timeout of its own; None: it has none."""
         return self if seconds is None else Deadline(min(self.at, monotonic() + seconds))
 
-    async def run(self, call: Awaitable[Result], abandon: Abandon) -> Result:
+    async def run(self, call: Awaitable[Result], abandoned: AbandonedCalls) -> Result:
         """Return the answer of a plugin's call. Context variables that it sets do not leave it.
 
         Raises TimeoutError when the deadline comes first, and PluginError where the call cancels itself. One
-        that ignores its cancellation is handed to `abandon`: nobody waits for it.
+        that ignores its cancellation is added to `abandoned`: nobody waits for it. With too many of them, it
+        raises PluginError and does not begin.
         """
+        try:
+            abandoned.check()
+        except PluginError:
+            as_coroutine(call).close()
+            raise
         task = asyncio.get_running_loop().create_task(as_coroutine(call))  # a task has a context of its own
         try:
             await self.wait([task])
@@ -64,7 +69,7 @@ class Deadline:
             if late := not task.done():
                 task.cancel()
                 _, stubborn = await asyncio.wait([task], timeout=GRACE)
-                abandon(stubborn)
+                abandoned.add(stubborn)
         if late:
             raise TimeoutError
         if task.cancelled():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import Enum
 from typing import Any, cast
 
@@ -28,7 +28,7 @@ from contextrouter.contracts import (
 from contextrouter.errors import ContractError, MissingDependency, PluginError, Problem, SettingsError
 from contextrouter.runtime.masking import mask
 from contextrouter.runtime.metering import metered, prices_of
-from contextrouter.runtime.plugin_calls import CLOSE_SECONDS, close, containment
+from contextrouter.runtime.plugin_calls import CLOSE_SECONDS, close, containment, text_of
 from contextrouter.runtime.plugin_checks import check_plugin
 from contextrouter.runtime.registry import Registry
 from contextrouter.settings import GIVEN, Instance, Settings
@@ -152,8 +152,14 @@ class Instances:
             self._add_default_embedder()
 
     def _problem(self, instance: Instance, message: str) -> Problem:
+        """Return a problem of a plugin. A message that begins with one of its keys stands at the line of that
+        key.
+        """
         key = f"{instance.kind}s.{instance.name}"
-        return self.settings.problem(key, mask(message.removeprefix(f"{key}: "), self.settings.secrets))
+        text = mask(message.removeprefix(f"{key}: "), self.settings.secrets)
+        option = f"{key}.{text.partition(' ')[0]}"
+        place = self.settings.problem(option if option in self.settings.origins else key, text)
+        return Problem(text, key=key, file=place.file, line=place.line)
 
     def _default_embedder(self) -> None:
         sources = any(isinstance(p, Source) and p.embedder == "default" for p in self.all.values())
@@ -198,8 +204,9 @@ class Instances:
         """Stages by name."""
         return self.plugins("stage")
 
-    async def open(self) -> None:
-        """Open all plugins concurrently, dependencies first, in at most `[rag] timeout_seconds`.
+    async def open(self, kinds: Collection[str] | None = None) -> None:
+        """Open all plugins concurrently, or those of `kinds`, dependencies first, in at most `[rag]
+        timeout_seconds`.
 
         A slower plugin goes on opening, and requests that need it wait. Raises errors of the installation,
         but not for a missing package that nothing but rerankers needs.
@@ -209,8 +216,9 @@ class Instances:
             self._set_state(key, PluginState.CLOSED)
         clock = asyncio.get_running_loop().time
         until = clock() + self.settings.rag.timeout_seconds
-        for kinds in _OPENING_ORDER:
-            keys = [key for key in self.all if key[0] in kinds and not self.switched_off(key)]
+        for group in _OPENING_ORDER:
+            wanted = group if kinds is None else [kind for kind in group if kind in kinds]
+            keys = [key for key in self.all if key[0] in wanted and not self.switched_off(key)]
             tasks = {key: self._start_opening(key) for key in keys}
             if tasks:
                 await asyncio.wait(tasks.values(), timeout=max(0.0, until - clock()))
@@ -224,7 +232,7 @@ class Instances:
                 if isinstance(error, MissingDependency) and not self._only_reranks(key):
                     raise error
                 if error is not None:  # the outside world: tried again when needed
-                    reason = mask(f"{type(error).__name__}: {error}", self.settings.secrets)
+                    reason = mask(f"{type(error).__name__}: {text_of(error)}", self.settings.secrets)
                     log.warning("%s %r cannot be opened yet: %s", key[0], key[1], reason)
 
     def switched_off(self, key: Key) -> str:
@@ -347,27 +355,30 @@ class Instances:
             await plugin.embedded_by(embedder.model, embedder.dimensions)
 
     async def aclose(self) -> None:
-        """Close the open plugins in reverse order. A failure does not keep the others open, and a plugin
-        that does not close is given up.
+        """Close the open plugins in reverse order. Neither a failure nor a SystemExit keeps the others open,
+        and one that does not close is given up.
         """
         opening = list(self._opening.values())
         for task in opening:
             task.cancel()
         if opening:
             await asyncio.wait(opening, timeout=CLOSE_SECONDS)
-        errors = []
+        errors: dict[str, BaseException] = {}
         clock = asyncio.get_running_loop().time
         until = clock() + CLOSE_SECONDS
         while self._opened:
             key = self._opened.pop()
             self._set_state(key, PluginState.CLOSED)
+            name = f"{key[0]} {key[1]!r}"
             try:
-                seconds = max(LEAST_CLOSE_SECONDS, until - clock())
-                await close(self.all[key], f"{key[0]} {key[1]!r}", seconds)
-            except Exception as error:
-                errors.append(f"{key[0]} {key[1]!r}: {error!r}")
+                await close(self.all[key], name, max(LEAST_CLOSE_SECONDS, until - clock()))
+            except (Exception, KeyboardInterrupt, SystemExit) as error:
+                errors[name] = error
         if errors:
-            raise PluginError("Closing failed: " + mask("; ".join(errors), self.settings.secrets))
+            texts = "; ".join([f"{name}: {error!r}" for name, error in errors.items()])
+            message = "Closing failed: " + mask(texts, self.settings.secrets)
+            stop = next((error for error in errors.values() if not isinstance(error, Exception)), None)
+            raise stop or PluginError(message)
 
 
 def _chat_generators(settings: Settings) -> set[str]:

@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Mapping
 from time import monotonic
 
+from contextrouter.pipeline.deadline import GRACE
 from contextrouter.router import ContextRouter
 from contextrouter.runtime.masking import mask
+from contextrouter.runtime.plugin_calls import containment, text_of
 from contextrouter.runtime.shutdown import consume_exception
 from contextrouter.server.logs import log
 from contextrouter.server.request_schema import SourceState
@@ -44,7 +46,10 @@ class SourcePings:
     def _state(self, kind: str, name: str) -> SourceState:
         if (kind, name) in self._router.instances.closed:
             return "not open"
-        return "paused after failures" if self._router.engine.limits.paused(name) else "ready"
+        limits = self._router.engine.limits
+        if limits.abandoned.of("source", name).refusal():
+            return "does not end its calls"
+        return "paused after failures" if limits.paused(name) else "ready"
 
     async def _ping_all(self) -> None:
         tasks = {name: asyncio.get_running_loop().create_task(self._ping(name)) for name in self.required}
@@ -53,6 +58,10 @@ class SourcePings:
             for task in late:
                 task.cancel()
                 task.add_done_callback(consume_exception)
+            if late:
+                _, stubborn = await asyncio.wait(late, timeout=GRACE)
+                for name, task in tasks.items():
+                    self._router.engine.limits.abandoned.of("ping of source", name).add({task} & stubborn)
         for name, task in tasks.items():
             late_reason = f"no answer within {PATIENCE:g} s"
             state, reason = task.result() if task.done() else ("does not answer", late_reason)
@@ -64,11 +73,14 @@ class SourcePings:
         router = self._router
         kind, source = router.settings.sources[name].kind, router.instances.sources[name]
         try:
+            router.engine.limits.abandoned.of("ping of source", name).check()
             await router.instances.ready(kind, name)
-            await source.ping()
+            with containment():
+                await source.ping()
             return self._state(kind, name), ""
         except Exception as error:
-            return "does not answer", mask(f"{type(error).__name__}: {error}", router.settings.secrets)
+            reason = f"{type(error).__name__}: {text_of(error)}"
+            return "does not answer", mask(reason, router.settings.secrets)
 
     def _note(self, name: str, state: SourceState, reason: str) -> None:
         """Keep a state, and log its change once."""

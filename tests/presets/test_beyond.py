@@ -81,7 +81,7 @@ async def test_the_trace_says_where_a_document_was_lost_in_api_command_line_and_
     question = "What is a Fresnel lens made of?"
     toml = "[stages.quality]\nthreshold = 0.62\n"
     async with serve_router(system(tmp_path, "packs", toml, embedders={})) as ask:
-        told = (await ask("/v1/route", {"question": question, "trace": True})).json
+        told = (await ask("/v1/route", {"question": question, "detail": "trace"})).json
     async with system(tmp_path, "packs", toml, embedders={}) as router:
         context = await router.route(question)
     shown = await asyncio.to_thread(

@@ -64,24 +64,23 @@ class Slots:
 
 
 class SourceSlots:
-    """The slots of all sources, `size` in all. Half of them are shared out, so many to each source; the
-    others are common, and a call takes one when the share of its source is in use.
+    """The slots of all sources, `size` in all, but never fewer than sources. Half of them are shared out, so
+    many to each source, at least one; the others are common, and a call takes one when the share of its
+    source is in use.
 
     `limits` are the most calls of a source at once, where it has such a limit. At most `waiting` calls wait
-    in the line of each source. Where there are more sources than slots, all slots are common, and a source
-    has at most half of them.
+    in the line of each source.
     """
 
-    __slots__ = ("_common", "_lines", "_most", "_number", "_running", "limits", "share", "size", "waiting")
+    __slots__ = ("_common", "_lines", "_number", "_running", "limits", "share", "size", "waiting")
 
     def __init__(
         self, size: int, waiting: int, sources: Collection[str], limits: Mapping[str, int] = {}
     ) -> None:
-        self.size, self.waiting, self.limits = size, waiting, limits
         count = max(1, len(sources))
-        self.share = max(1, size // (2 * count)) if size >= count else 0
-        self._common = size - self.share * count
-        self._most = size if self.share else max(1, size // 2)
+        self.size, self.waiting, self.limits = max(size, count), waiting, limits
+        self.share = max(1, size // (2 * count))  # its own, however many others hang
+        self._common = self.size - self.share * count
         self._running = dict.fromkeys(sources, 0)
         self._lines: dict[str, deque[tuple[int, asyncio.Future[None]]]] = {}  # of sources where calls wait
         self._number = 0
@@ -136,7 +135,7 @@ class SourceSlots:
     def _may_run(self, source: str) -> bool:
         running = self._running.get(source, 0)
         limit = self.limits.get(source)
-        if running >= (self._most if limit is None else min(limit, self._most)):
+        if limit is not None and running >= limit:
             return False
         return running < self.share or self._common > 0
 

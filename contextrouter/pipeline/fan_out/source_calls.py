@@ -38,8 +38,9 @@ from contextrouter.pipeline.fan_out.entity_hints import EntityHints, finds_by_me
 from contextrouter.pipeline.fan_out.outcomes import Outcome, declared_range, make_harvest, skipped_report
 from contextrouter.pipeline.fan_out.structured_legs import ask_structured, note_cut
 from contextrouter.pipeline.phrases import Phrases
+from contextrouter.runtime.abandoned_calls import AbandonedCalls
 from contextrouter.runtime.masking import mask
-from contextrouter.runtime.plugin_calls import containment, text_of
+from contextrouter.runtime.plugin_calls import as_plain, containment, text_of
 
 MARGIN = 0.05
 """Share of the time left that a source is told not to use, at most 50 ms, so that it can hand over what it
@@ -106,9 +107,15 @@ class _FanOut:
             await self.deadline.wait(tasks)
         finally:
             self.ending = True
-            late = {task for task in tasks if not task.done()}
-            if late or self.vectors:
-                await self._cancel({*late, *self.vectors.values()})
+            of = self.engine.limits.abandoned.of
+            late = {
+                task: of("source", call.source)
+                for (call, _), task in zip(pairs, tasks, strict=True)
+                if not task.done()
+            }
+            embedding = {task: of("embedder", name) for name, task in self.vectors.items()}
+            if late or embedding:
+                await self._cancel({**late, **embedding})
         for task in tasks:
             if task.done() and not task.cancelled() and (error := task.exception()) is not None:
                 raise error  # a fault of this program, not of a source
@@ -132,15 +139,16 @@ class _FanOut:
                     note = "not used: the question has a phrase, which was found"
                     outcome.report = outcome.report.replace(note=note)
 
-    async def _cancel(self, tasks: set[asyncio.Task[Any]]) -> None:
+    async def _cancel(self, tasks: Mapping[asyncio.Task[Any], AbandonedCalls]) -> None:
         """Cancel and wait a little. The embedding ends as well: nobody waits for it any more."""
         running = {task for task in tasks if not task.done()}
         for task in running:
             task.cancel()
         if running:
             _, stubborn = await asyncio.wait(running, timeout=GRACE)
-            self.engine.limits.abandon(stubborn)
-        for task in tasks - running:
+            for task in stubborn:
+                tasks[task].add({task})
+        for task in tasks.keys() - running:
             if not task.cancelled():
                 task.exception()  # read, so that the event loop does not report it as lost
 
@@ -173,6 +181,7 @@ class _FanOut:
             known = ", ".join(embedders) or "none"
             raise ContractError(f"embedder {name!r} is not defined; defined embedders: {known}")
         await self.engine.ensure_open("embedder", name, Deadline())
+        self.engine.limits.abandoned.of("embedder", name).check()
         embedder = embedders[name]
         if self.embed is not None:
             vectors = await self.embed(name, embedder, texts)
@@ -185,8 +194,9 @@ class _FanOut:
     async def _ask(self, call: Call, outcome: Outcome) -> None:
         """Make one call and report how it ended, to the caller and to the circuit breaker."""
         started = monotonic()
-        breaker = self.engine.limits.breaker(call.source, call.query.leg)
-        if why := breaker.refuses():
+        limits = self.engine.limits
+        breaker = limits.breaker(call.source, call.query.leg)
+        if why := limits.abandoned.of("source", call.source).refusal() or breaker.refuses():
             self._report(call, outcome, "open", started, error=why)
             return
         try:
@@ -264,6 +274,7 @@ class _FanOut:
             slots.release(call.source)
         admission = Admission(call.query, engine.source_keys.get(call.source))
         if leg in STRUCTURED_LEGS:
+            answer = as_plain(answer)
             items = admission.facts(answer)
             outcome.items = [
                 item if isinstance(item, Facet) else item.replace(source=call.source) for item in items
@@ -323,7 +334,7 @@ class _FanOut:
             weight=call.weight,
             score_range=declared_range(self.engine.sources[call.source], query.leg),
             retrieved_at=datetime.now(UTC),
-            full=len(answer) >= query.limit,
+            full=len(as_plain(answer)) >= query.limit,
         )
         error = admission.note(len(hits))
         status: Status = "partial" if error else "ok"

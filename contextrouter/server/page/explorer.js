@@ -92,7 +92,7 @@ const ask = () => guarded(async (current) => {
   at("result").replaceChildren();
   let reports = 0;
   say("Asking the sources …");
-  const context = await api.stream("/v1/route", { ...asked, trace: true }, { report: (report) => { if (current()) { ended(report); say(`${++reports} calls have ended …`); } } });
+  const context = await api.stream("/v1/route", { ...asked, detail: "trace" }, { report: (report) => { if (current()) { ended(report); say(`${++reports} calls have ended …`); } } });
   if (!current()) return;
   at("result").replaceChildren(...sections(context));
   say(`${context.envelopes.length} documents and ${context.facts.length} facts in ${seconds(context.usage.seconds)}.`);
@@ -105,7 +105,7 @@ const answer = () => guarded(async (current) => {
   at("result").replaceChildren(shown);
   say("Asking the sources …");
   const write = ({ text }) => { if (current()) { add(text); say("Writing …"); } };
-  const result = await api.stream("/v1/answer", { ...body(), trace: true }, { text: write, refusal: write });
+  const result = await api.stream("/v1/answer", { ...body(), detail: "trace" }, { text: write, refusal: write });
   if (!current()) return;
   at("result").replaceChildren(answered(result), ...sections(result.context));
   say(`${result.outcome}: ${result.citations.length} of ${result.context.envelopes.length} documents cited.`);
@@ -123,7 +123,7 @@ const compare = () => guarded(async (current) => {
   say("Asking in three modes …");
   const results = await Promise.all([["hybrid", ""], ["vector", "vector"], ["text", "text"]].map(async ([name, mode]) => {
     if (mode && !legsOf(mode).length) return [name, "No source can be searched this way."];
-    return [name, await api.route(body(mode)).catch((error) => (error.status === 401 ? Promise.reject(error) : error.message))];
+    return [name, await api.route({ ...body(mode), detail: "full" }).catch((error) => (error.status === 401 ? Promise.reject(error) : error.message))];
   }));
   if (!current()) return;
   at("plan").hidden = true;
