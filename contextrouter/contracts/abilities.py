@@ -6,7 +6,6 @@ A plugin has an ability when it has the methods; nothing is registered.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -20,7 +19,6 @@ from contextrouter.contracts.kinds import (
     PATH,
     Completion,
     FactSource,
-    Provider,
     Source,
     Writing,
 )
@@ -318,18 +316,6 @@ class SupportsStatistics(Protocol):
         all.
         """
         ...
-
-
-def kind_of(source: Source | FactSource) -> str:
-    """Return the kind of a source: "fact", "provider" or "connector"."""
-    return _kind_of_class(type(source))
-
-
-@lru_cache
-def _kind_of_class(cls: type) -> str:
-    if issubclass(cls, FactSource):
-        return "fact"
-    return "provider" if issubclass(cls, Provider) else "connector"
 
 
 def legs_of(source: Source | FactSource) -> tuple[str, ...]:

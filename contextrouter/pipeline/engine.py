@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 from contextrouter.cache import EmbeddingCache, ScoreCache
 from contextrouter.contracts import Embedder, FactSource, Interpreter, Source, Stage
-from contextrouter.contracts.abilities import kind_of
+from contextrouter.contracts.kinds import source_kind
 from contextrouter.pipeline.call_limits.circuit_breaker import CircuitBreaker
 from contextrouter.pipeline.call_limits.failure_log import FailureLog
 from contextrouter.pipeline.call_limits.slots import SourceSlots
@@ -124,14 +124,14 @@ class Engine:
         self.failures = FailureLog()
         self.statistics = StatisticsCache(self.sources, self.limits.abandoned)
         self.secrets = self.settings.secrets
-        self.kinds = {name: kind_of(source) for name, source in self.sources.items()}
+        self.kinds = {name: source_kind(source) for name, source in self.sources.items()}
         self.source_keys = {name: self._keys_of(name, source) for name, source in self.sources.items()}
         self.profiles = Profiles(self.sources, self.embedders)
         self.connections = Connections(self.settings, self.sources)
         self.shadows = {name for name, keys in self.source_keys.items() if getattr(keys, "shadow", False)}
 
     def _keys_of(self, name: str, source: Source | FactSource) -> FactKeys:
-        instance = self.settings.instances(kind_of(source)).get(name)
+        instance = self.settings.instances(source_kind(source)).get(name)
         if instance is not None:
             return instance.keys  # type: ignore[no-any-return]  # keys of a source's table are FactKeys
         return FactKeys() if isinstance(source, FactSource) else SourceKeys()
