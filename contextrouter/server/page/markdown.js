@@ -7,7 +7,7 @@ const STOP = new Set("a about an and are at be by can do does for from has have 
 const WORD = /[\p{L}\p{N}]+/gu;
 
 /** What a word is compared by: without its case, and without the ends of English words. */
-const stem = (word) => word.toLowerCase().replace(/(?:ing|ers?|ies|es|s|ed)$/u, (end) => (word.length - end.length > 2 ? "" : end));
+const stem = (word) => word.toLowerCase().replace(/(?:ing|ers?|ies|es|s|ed|e|y)$/u, (end) => (word.length - end.length > 2 ? "" : end));
 
 /** The words of questions that are looked for in texts. */
 export function wordsOf(...questions) {
