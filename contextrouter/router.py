@@ -37,16 +37,18 @@ from contextrouter.contracts import (
     Stage,
 )
 from contextrouter.errors import ContextRouterError
-from contextrouter.model import Answer, Context, Plan, Request, RequestFields, SourceReport
+from contextrouter.model import Answer, Context, Document, Plan, Request, RequestFields, SourceReport
 from contextrouter.pipeline.deadline import Deadline
 from contextrouter.pipeline.engine import Clock, Engine
 from contextrouter.pipeline.interpretation import request_of
 from contextrouter.pipeline.run import Run, run
+from contextrouter.pipeline.whole_documents import whole_document
 from contextrouter.runtime.distribution import VERSION
 from contextrouter.runtime.lifecycle import Instances
 from contextrouter.runtime.registry import Registry
 from contextrouter.runtime.shutdown import Running, consume_exception
 from contextrouter.runtime.threads import work_aside
+from contextrouter.scope import Scope
 from contextrouter.settings import Settings, load
 from contextrouter.settings.instances import add_provided
 from contextrouter.settings.sources import check_sources
@@ -161,7 +163,9 @@ class ContextRouter:
         self.engine = Engine(
             self.settings, self.instances, scores=self._scores, embeddings=self._embeddings, clock=self._clock
         )
-        self._versions = Versions(self.instances.sources, self.settings.cache.version_seconds)
+        self._versions = Versions(
+            self.instances.sources, self.settings.cache.version_seconds, self.engine.limits.abandoned
+        )
         self._running = Running()
         try:
             if self.settings.rag.cache_enabled:
@@ -245,6 +249,17 @@ class ContextRouter:
                 task.cancel()
                 await asyncio.wait([task])
 
+    async def document(self, source: str, id: str, *, scope: Scope | None = None) -> Document | None:
+        """Return the whole document that a source has under an id, as `scope` may see it; None: there is
+        none, or the source cannot read by id. A chunk has the id of its document in `parent`.
+
+        Raises SourceError, and SourceTimeout after `[rag] timeout_seconds`.
+        """
+        await self.open()
+        with self._running.track():
+            seconds = self.settings.rag.timeout_seconds
+            return await whole_document(self.engine, source, id, scope, seconds)
+
     @cached_property
     def answering(self) -> Answering:
         """What writes answers. Raises SettingsError for a file of examples that is wrong."""
@@ -269,13 +284,13 @@ class ContextRouter:
         self, question: str | Request, **fields: Unpack[RequestFields]
     ) -> AsyncIterator[str | Answer]:
         """Yield the text of the answer in pieces, and last the Answer. Raises as `answer`."""
-        from contextrouter.answering import Draft, shown_pieces, to_answer
+        from contextrouter.answering import Draft, to_answer, visible_pieces
         from contextrouter.answering.closing import closing
 
         request = request_of(question, fields)
         context = await self.route(request)
-        written = self.answering.pieces(self.answering.make_order(request), context)
-        async with closing(shown_pieces(written)) as pieces:
+        writing = self.answering.pieces(self.answering.make_order(request), context)
+        async with closing(visible_pieces(writing)) as pieces:
             async for piece in pieces:
                 yield to_answer(piece, context) if isinstance(piece, Draft) else str(piece)
 

@@ -44,8 +44,35 @@ def broken(folder: Path) -> Path:
     return settings(folder, '[plugins]\npaths = ["plugins"]\n[connectors.broken]\n')
 
 
-def test_route_shows_context_citations_facts_and_coverage(cli: CommandLine, example: Path):
+@pytest.mark.case("USE-18")
+def test_route_fits_on_a_screen_with_the_best_first(cli: CommandLine, example: Path):
+    """Documents with what opens, facts, and one line for all sources that answered."""
     ran = cli("route", QUESTION, cwd=example)
+    assert (ran.code, ran.err) == (0, "")
+    lines = ran.out.splitlines()
+    assert len(lines) <= 26
+    assert max(map(len, lines)) <= 100
+    assert [line[:3] for line in lines if line.startswith("[")][:3] == ["[1]", "[2]", "[3]"]
+    assert any(line.strip().startswith("https://example.org/news/five-books · news") for line in lines)
+    assert lines[-2].startswith("Coverage: all of 19 calls to 5 sources answered; the slowest, ")
+    notes = cli("route", "When does the reading group meet?", "--source", "notes")
+    assert "    examples/notes/reading-group.md:" in notes.out
+    taller = cli.monkeypatch
+    taller.setenv("LINES", "60")
+    taller.setattr(terminal.out, "_height", 60)
+    assert cli("route", QUESTION).out.count("\n") > 40
+
+
+def test_a_source_that_fails_stands_in_the_whole_coverage(cli: CommandLine, example: Path):
+    cli.monkeypatch.setenv("CONTEXTROUTER_CONNECTORS__NOTES__PATH", str(example / "nowhere"))
+    ran = cli("route", QUESTION, cwd=example)
+    assert ran.code == 0
+    assert "Coverage: something failed, and is missing from the answer." in ran.out
+    assert re.search(r"notes +default +error", ran.out)
+
+
+def test_explained_route_shows_context_citations_facts_and_coverage(cli: CommandLine, example: Path):
+    ran = cli("route", QUESTION, "--explain", cwd=example)
     assert ran.code == 0
     assert ran.err == ""
     for word in (
@@ -62,7 +89,6 @@ def test_route_shows_context_citations_facts_and_coverage(cli: CommandLine, exam
         "graph",
     ):
         assert word in ran.out
-    assert "Plan" not in ran.out.split()
 
 
 def test_explain_adds_plan_scores_steps_and_every_lost_document(cli: CommandLine, example: Path):
@@ -103,7 +129,7 @@ def test_ask_answers_with_citations_and_no_key(cli: CommandLine, example: Path):
     text, _, documents = ran.out.partition("\n\n")
     assert text.startswith("BM25 gives a document points for every word of the question it holds.")
     assert text.endswith("[1]")
-    assert documents.startswith("[1] How a search engine ranks its results  https://example.org/")
+    assert documents.startswith("[1] How a search engine ranks its results\n    https://example.org/")
     told = json.loads(cli("ask", "What is BM25?", "--json", cwd=example).out)
     assert (told["text"], told["outcome"]) == (text, "answered")
     assert [citation["number"] for citation in told["citations"]] == [1]

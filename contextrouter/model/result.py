@@ -15,10 +15,10 @@ from contextrouter.model.plain_form import (
     Detail,
     brief,
     builtins,
-    counted,
     encode_json,
     number_queries,
-    shortened,
+    shorten,
+    with_noun,
 )
 from contextrouter.model.request import Clarification, Intent, Plan
 from contextrouter.pipeline.answerability import Answerability, judged
@@ -58,9 +58,9 @@ def brief_coverage(reports: Sequence[SourceReport]) -> list[dict[str, Any]]:
             count=sum(report.count for report in calls),
             withheld=sum(report.withheld for report in calls),
         )
-        told = brief(together)
-        del told["query"]
-        coverage.append({**told, "calls": len(calls)})
+        short = brief(together)
+        del short["query"]
+        coverage.append({**short, "calls": len(calls)})
     return coverage
 
 
@@ -160,7 +160,7 @@ class Trace(Noun, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         steps = " ".join(f"{step.name}:{step.live}" for step in self.steps)
-        return f"Trace(route {self.plan.route!r}, {counted(len(self.plan.calls), 'call')}, {steps})"
+        return f"Trace(route {self.plan.route!r}, {with_noun(len(self.plan.calls), 'call')}, {steps})"
 
     @property
     def dropped(self) -> tuple[Envelope, ...]:
@@ -228,12 +228,14 @@ class Context(Noun, frozen=True, kw_only=True):
         return encode_json(self.to_dict(detail)).decode()
 
     def __repr__(self) -> str:
-        found = dict.fromkeys(citation.source for citation in self.citations)
-        documents = counted(len(self.envelopes), "document") + (f" of {', '.join(found)}" if found else "")
+        sources = dict.fromkeys(citation.source for citation in self.citations)
+        documents = with_noun(len(self.envelopes), "document") + (
+            f" of {', '.join(sources)}" if sources else ""
+        )
         seconds = f"{self.usage.seconds:.3g} s"
         return (
-            f"Context({shortened(self.question)!r}, {self.outcome}, {documents},"
-            f" {counted(len(self.facts), 'fact')},"
+            f"Context({shorten(self.question)!r}, {self.outcome}, {documents},"
+            f" {with_noun(len(self.facts), 'fact')},"
             f" {self.answerability.level}{', degraded' if self.degraded else ''}, {seconds})"
         )
 
@@ -264,8 +266,8 @@ class Context(Noun, frozen=True, kw_only=True):
 
     def _full(self, *, trace: bool) -> dict[str, Any]:
         steps = self.trace.steps if trace else ()
-        found = [*self.envelopes, *[envelope for step in steps for envelope in step.lost]]
-        sealed = [seal.query for envelope in found for seal in envelope.provenance]
+        envelopes = [*self.envelopes, *[envelope for step in steps for envelope in step.lost]]
+        sealed = [seal.query for envelope in envelopes for seal in envelope.provenance]
         numbers = {
             query: number for number, query in enumerate(dict.fromkeys([*self.intent.queries, *sealed]))
         }
@@ -276,7 +278,7 @@ class Context(Noun, frozen=True, kw_only=True):
         result["envelopes"] = [builtins(envelope) for envelope in self.envelopes]
         number_queries(result["envelopes"], numbers)
         for report in result["coverage"]:
-            report["query"] = shortened(report["query"])
+            report["query"] = shorten(report["query"])
         result["queries"] = list(numbers)
         if trace:
             result["trace"] = {"plan": builtins(self.trace.plan), "steps": [_step(step) for step in steps]}

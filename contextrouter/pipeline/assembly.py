@@ -112,12 +112,13 @@ class Assembled:
     def note(self) -> str:
         """What was done to the documents, for the trace; empty: nothing."""
         notes = ["the best document was cut to the token budget"] if self.cut else []
-        lost = {
-            "facts": len(self.lost_facts),
-            "entities": len(self.lost_entities),
-            "counts": len(self.lost_facets),
-        }
-        notes += [f"{number} {name} were beyond the token budget" for name, number in lost.items() if number]
+        for name, lost in (
+            ("facts", self.lost_facts),
+            ("entities", self.lost_entities),
+            ("counts", self.lost_facets),
+        ):
+            if lost:
+                notes.append(f"{len(lost)} {name} were beyond the token budget")
         if self.fenced:
             notes.append(f"untrusted documents fenced: {self.fenced}")
         if self.cleaned:
@@ -364,9 +365,9 @@ def _document_block(document: Document, heading: str) -> tuple[str, str]:
     """The block of a document below its heading, and its content without a repeated title."""
     block = heading
     path, content = without_repeats(document.title, document.path, document.content)
-    below = content.strip()
+    below = content = content.strip()
     if path:
         below = " > ".join([one_line(part) for part in path]) + ("\n" + below if below else "")
     if below:
         block = f"{block}\n{escape_marks(below)}"
-    return block, content.strip()
+    return block, content

@@ -31,6 +31,7 @@ from contextrouter.server.error_responses import (
 from contextrouter.server.hidden_errors import hide_refusal
 from contextrouter.server.logs import log, trace_id
 from contextrouter.server.logs import request_id as current
+from contextrouter.server.mcp_server.http import McpEndpoint, mcp_installed
 from contextrouter.server.openapi import DESCRIPTION
 
 GONE = 499
@@ -43,28 +44,39 @@ _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class Server(ServerState):
-    """One router behind HTTP: answers requests. The owner of the router opens and closes it."""
+    """One router behind HTTP: answers requests. The owner of the router opens and closes it. With
+    `agents_only` it answers agents, and says how it is.
+    """
 
-    def __init__(self, router: ContextRouter, before: Server | None = None) -> None:
+    def __init__(
+        self, router: ContextRouter, before: Server | None = None, *, agents_only: bool = False
+    ) -> None:
         super().__init__(router, before)
         self.exchanges: dict[Exchange, asyncio.Task[Any]] = {}
         self._empty = asyncio.Event()
         self._empty.set()
+        agents = (McpEndpoint(self).endpoint,) if agents_only or self._serves_agents() else ()
         explorer = page.ENDPOINTS if self.settings.serve.explorer else ()
-        self.endpoints: tuple[Endpoint, ...] = (
-            *router_endpoints.ENDPOINTS,
-            *answer_endpoint.ENDPOINTS,
-            *chat.ENDPOINTS,
-            *(cited_files.ENDPOINTS if self.settings.serve.files else ()),
-            *explorer,
-            DESCRIPTION,
-        )
+        self.endpoints: tuple[Endpoint, ...] = (*router_endpoints.HEALTH, *agents)
+        if not agents_only:
+            self.endpoints = (
+                *router_endpoints.ENDPOINTS,
+                *answer_endpoint.ENDPOINTS,
+                *chat.ENDPOINTS,
+                *(cited_files.ENDPOINTS if self.settings.serve.files else ()),
+                *agents,
+                *explorer,
+                DESCRIPTION,
+            )
         self._table = {(endpoint.method, endpoint.path): endpoint for endpoint in self.endpoints}
         self._beginnings = [
             (endpoint.path.partition("{")[0], endpoint)
             for endpoint in self.endpoints
             if endpoint.path.endswith("}")
         ]
+
+    def _serves_agents(self) -> bool:
+        return self.settings.serve.mcp and mcp_installed()
 
     async def answered(self) -> None:
         """Wait until no request is in flight."""
@@ -85,12 +97,12 @@ class Server(ServerState):
         return Exchange(self, request, self._endpoint(method, path), request_id)
 
     def _endpoint(self, method: str, path: str) -> Endpoint | None:
-        found = self._table.get((method, path))
-        if found is None:
-            for beginning, endpoint in self._beginnings:
-                if endpoint.method == method and path.startswith(beginning):
-                    return endpoint
-        return found
+        if endpoint := self._table.get((method, path)):
+            return endpoint
+        for beginning, endpoint in self._beginnings:
+            if endpoint.method == method and path.startswith(beginning):
+                return endpoint
+        return None
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Handle a request: answer it, add headers, write it, count it and log it."""
@@ -199,6 +211,7 @@ class Server(ServerState):
             return await endpoint.handle(exchange)
         headers = exchange.request.headers
         authorization = headers.get("Authorization", "")
+        await self.access.prepare(authorization)
         exchange.caller = self.access.caller(authorization, exchange.request.host, headers)
         if not endpoint.limited:
             return await endpoint.handle(exchange)

@@ -22,6 +22,7 @@ from contextrouter.errors import SettingsError
 from contextrouter.pipeline.call_limits.slots import Slots
 from contextrouter.scope import Scope
 from contextrouter.server.error_responses import Refused
+from contextrouter.server.signed_tokens import SignedTokens
 from contextrouter.settings import AccessKey, Serve, Settings
 
 PREFIX = "cr_"
@@ -92,7 +93,9 @@ class Access:
         self._callers = [
             (key.hash, self._caller(name, key)) for name, key in settings.keys.items() if key.enabled
         ]
-        self.keyless = not settings.keys  # disabled keys count: with only such keys, nobody has access
+        self._tokens = SignedTokens(settings.jwt) if settings.jwt.enabled else None
+        # disabled keys count: with only such keys, nobody has access
+        self.keyless = not settings.keys and self._tokens is None
 
     def _caller(self, name: str, key: AccessKey) -> Caller:
         scope = None
@@ -110,6 +113,12 @@ class Access:
             max_requests=key.max_requests,
         )
 
+    async def prepare(self, authorization: str) -> None:
+        """Get what the check of a signed token needs from elsewhere: the keys of its issuer."""
+        scheme, _, token = authorization.partition(" ")
+        if self._tokens is not None and scheme.casefold() == "bearer" and self._tokens.looks_like(token):
+            await self._tokens.prepare(token.strip())
+
     def caller(self, authorization: str, host: str, headers: Iterable[str] = ()) -> Caller:
         """Return the caller of a request with these names of `headers`. Raises Refused (401, 403)."""
         if self.keyless:
@@ -124,9 +133,14 @@ class Access:
                 raise Refused(403, "host_not_allowed", detail)
             return Caller(name="local", rate_per_minute=self._default_rate)
         scheme, _, key = authorization.partition(" ")
-        caller = self._find_caller(hash_key(key.strip())) if scheme.casefold() == "bearer" else None
+        key = key.strip() if scheme.casefold() == "bearer" else ""
+        if self._tokens is not None and self._tokens.looks_like(key):
+            grant = self._tokens.verify(key)
+            return Caller(name=grant.name, scope=grant.scope, rate_per_minute=self._default_rate)
+        caller = self._find_caller(hash_key(key)) if key else None
         if caller is None:
-            detail = "The API key is missing or wrong. Send `Authorization: Bearer <key>`."
+            or_token = ", or a signed token in its place" if self._tokens else ""
+            detail = f"The API key is missing or wrong. Send `Authorization: Bearer <key>`{or_token}."
             raise Refused(401, "invalid_api_key", detail, headers={"WWW-Authenticate": "Bearer"})
         return caller
 

@@ -21,6 +21,7 @@ from contextrouter.contracts import SupportsFetch
 from contextrouter.model import Document, Hit, Query
 from contextrouter.pipeline.admission import Admission
 from contextrouter.runtime.local_files import read_local_file
+from contextrouter.runtime.threads import work_aside
 from contextrouter.server.citation_links import FILES, is_part
 from contextrouter.server.endpoints import Endpoint, Exchange
 from contextrouter.server.error_responses import Refused
@@ -58,7 +59,7 @@ async def get_file(exchange: Exchange) -> web.StreamResponse:
     scope = exchange.caller.scope
     if document is None or file is None or (scope is not None and is_part(document)):
         raise _not_there()
-    content = await asyncio.to_thread(read_local_file, file, MOST_BYTES)
+    content = await work_aside(read_local_file, file, MOST_BYTES)
     if content is None:
         raise _not_there()
     data, changed_at = content

@@ -82,8 +82,8 @@ class ServerState:
         response.headers["Server"] = "contextrouter"
         response.headers.setdefault("X-Content-Type-Options", "nosniff")
         response.headers.setdefault("Cache-Control", "no-store")
-        origin = request.headers.get("Origin", "")
-        loopback = exchange.endpoint is not None and exchange.endpoint.loopback_origins
+        origin, path = request.headers.get("Origin", ""), request.path.rstrip("/")
+        loopback = any(endpoint.loopback_origins and endpoint.path == path for endpoint in self.endpoints)
         if allows(origin, self.settings.serve.cors_origins, loopback=loopback):
             response.headers.update(cors_headers(request.method, request.headers, origin))
 
@@ -109,14 +109,17 @@ class Exchange:
 
     async def read(self, endpoint: Endpoint) -> None:
         """Read the body as its type. Raises Refused."""
-        if endpoint.body is None:
-            return
+        if endpoint.body is not None:
+            self.body = decode_body(await self.read_body(), endpoint.body)
+
+    async def read_body(self) -> bytes:
+        """Read the body, which is JSON. Raises Refused."""
         # A page of another site may send other types without a preflight request.
         if self.request.content_type != "application/json":
             raise Refused(415, "not_json", "Send the body as `Content-Type: application/json`.")
         try:
             async with asyncio.timeout(self.server.settings.serve.body_seconds):
-                body = await self._read()
+                return await self._read()
         except TimeoutError:
             raise Refused(408, "body_too_slow", "The body did not arrive in time.") from None
         except Refused:
@@ -125,7 +128,6 @@ class Exchange:
             raise Refused(
                 400, "unreadable_body", f"The body cannot be read: {type(error).__name__}."
             ) from None
-        self.body = decode_body(body, endpoint.body)
 
     async def _read(self) -> bytes:
         """Read the body up to the limit of these settings; those of the application outlive a reload."""
@@ -219,6 +221,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     guarded: bool = True  # needs a key where there are keys
     limited: bool = True  # counts for the caller's limits
     openai: bool = False  # speaks OpenAI's error object
+    described: bool = True  # in the OpenAPI document
     loopback_origins: bool = False  # pages of this machine may ask, whatever their port
     errors: tuple[int, ...] = ()
     headers: Mapping[str, str] = {}

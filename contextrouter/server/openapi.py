@@ -47,6 +47,7 @@ def openapi_document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
     """Make the OpenAPI document of endpoints."""
     from contextrouter import __version__  # not at the top: the package need not know its own server
 
+    endpoints = [endpoint for endpoint in endpoints if endpoint.described]
     types = [body for e in endpoints for body in (e.body, e.answer) if body is not None]
     types += [Problem, ChatProblem, schema_type(SourceReport)]
     _, schemas = msgspec.json.schema_components(dict.fromkeys(types), ref_template=_REF)

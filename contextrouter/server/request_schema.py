@@ -131,7 +131,9 @@ class SourcesShown(msgspec.Struct, frozen=True, kw_only=True):
     examples: Sequence[str] = ()  # questions to begin with
 
 
-SourceState = Literal["ready", "not open", "paused after failures", "does not answer"]
+SourceState = Literal[
+    "ready", "not open", "paused after failures", "does not answer", "does not end its calls"
+]
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

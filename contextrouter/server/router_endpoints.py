@@ -191,10 +191,39 @@ async def readyz(exchange: Exchange) -> web.StreamResponse:
 
 async def get_metrics(exchange: Exchange) -> web.StreamResponse:
     """GET /metrics."""
-    return web.Response(body=exchange.server.metrics.text(), headers={"Content-Type": metrics.MEDIA})
+    server = exchange.server
+    text = server.metrics.text(server.router.engine.limits.abandoned.counts())
+    return web.Response(body=text, headers={"Content-Type": metrics.MEDIA})
 
 
 QUESTION_ERRORS = (400, 408, 413, 415, 422, 429, 502, 503, 504)
+HEALTH = (
+    Endpoint(
+        method="GET",
+        path="/healthz",
+        handle=healthz,
+        summary="Whether the process runs",
+        answer=Health,
+        guarded=False,
+    ),
+    Endpoint(
+        method="GET",
+        path="/readyz",
+        handle=readyz,
+        summary="Whether questions can be answered now",
+        answer=Health,
+        guarded=False,
+        errors=(503,),
+    ),
+    Endpoint(
+        method="GET",
+        path="/metrics",
+        handle=get_metrics,
+        summary="Metrics for Prometheus",
+        media="text/plain",
+        limited=False,
+    ),
+)
 ENDPOINTS = (
     Endpoint(
         method="POST",
@@ -228,29 +257,5 @@ ENDPOINTS = (
         answer=SourcesShown,
         errors=(429, 503),
     ),
-    Endpoint(
-        method="GET",
-        path="/healthz",
-        handle=healthz,
-        summary="Whether the process runs",
-        answer=Health,
-        guarded=False,
-    ),
-    Endpoint(
-        method="GET",
-        path="/readyz",
-        handle=readyz,
-        summary="Whether questions can be answered now",
-        answer=Health,
-        guarded=False,
-        errors=(503,),
-    ),
-    Endpoint(
-        method="GET",
-        path="/metrics",
-        handle=get_metrics,
-        summary="Metrics for Prometheus",
-        media="text/plain",
-        limited=False,
-    ),
+    *HEALTH,
 )
