@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from support.example import QUESTION, ROOT, CommandLine, ingest_example
 
+from contextrouter.cli.command_examples import EXAMPLES
+
 HANGS = """
 import asyncio
 from contextrouter import Connector, SourceError
@@ -59,7 +61,7 @@ def test_route_fits_on_a_screen_with_the_best_first(cli: CommandLine, example: P
     assert lines[-2].startswith("Coverage: all of 19 calls to 5 sources answered; the slowest, ")
     notes = cli("route", "When does the reading group meet?", "--source", "notes")
     assert "    examples/notes/reading-group.md:" in notes.out
-    cli.monkeypatch.setattr(terminal.out, "_environ", {"COLUMNS": "100", "LINES": "60"})
+    cli.monkeypatch.setenv("LINES", "60")
     assert len(cli("route", QUESTION).out.splitlines()) > 40
 
 
