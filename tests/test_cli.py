@@ -61,8 +61,7 @@ def test_route_fits_on_a_screen_with_the_best_first(cli: CommandLine, example: P
     assert lines[-2].startswith("Coverage: all of 19 calls to 5 sources answered; the slowest, ")
     notes = cli("route", "When does the reading group meet?", "--source", "notes")
     assert "    examples/notes/reading-group.md:" in notes.out
-    cli.monkeypatch.setenv("LINES", "60")
-    assert len(cli("route", QUESTION).out.splitlines()) > 40
+    assert in_a_process(example, "route", QUESTION, LINES="60", COLUMNS="100").stdout.count("\n") > 40
 
 
 def test_a_source_that_fails_stands_in_the_whole_coverage(cli: CommandLine, example: Path):
